@@ -115,7 +115,7 @@ def started(work: Callable[..., None], *arguments: Any) -> Iterator[Command]:
 @contextmanager
 def begun(*words: str | Path, cwd: Path | None = None, **environment: str) -> Iterator[Command]:
     """`viaduct` with these words, while it runs."""
-    with started(be_viaduct, [str(word) for word in words], cwd, environment) as command:
+    with started(be_viaduct, [str(argument) for argument in words], cwd, environment) as command:
         yield command
 
 

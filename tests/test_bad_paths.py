@@ -279,8 +279,8 @@ def path_parameters(verb: str) -> list[Any]:
     hints = typing.get_type_hints(function)
     names = {name for name in inspect.signature(function).parameters if "Path" in str(hints[name])}
     command = load_verb(verb.split()[0])
-    for word in verb.split()[1:]:
-        command = command.commands[word]
+    for argument in verb.split()[1:]:
+        command = command.commands[argument]
     return [parameter for parameter in command.params if parameter.name in names | set(TEXT.get(verb, ()))]
 
 
@@ -289,7 +289,7 @@ def words_with(verb: str, parameter: Any, path: str, kit: Path) -> list[str]:
     beside = BESIDE[verb]
     others = beside.get(parameter.name, beside.get("", []))
     inputs = {entry.name for entry in kit.iterdir()}
-    sound = [str(kit / word) if word.split("/")[0] in inputs else word for word in others]
+    sound = [str(kit / argument) if argument.split("/")[0] in inputs else argument for argument in others]
     given = [path] * max(1, getattr(parameter, "nargs", 1))
     if parameter.param_type_name == "option":
         given = [parameter.opts[0], *given]

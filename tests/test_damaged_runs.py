@@ -108,7 +108,7 @@ def damaged_case(folder: Path, chance: random.Random) -> tuple[list[str], str]:
         return chance.choice(INDEX_CALLS), damage_index(index, chance)
     words = chance.choice(CALLS)
     done = damage_run(folder / "run", chance)
-    return [{"RUN": "run", "OTHER": "other"}.get(word, word) for word in words], done
+    return [{"RUN": "run", "OTHER": "other"}.get(argument, argument) for argument in words], done
 
 
 @pytest.fixture(scope="module")

@@ -142,10 +142,10 @@ def test_a_compressed_archive_is_no_file_of_torch(tmp_path: Path) -> None:
 
 def test_an_old_file_of_many_opcodes_is_refused(tmp_path: Path) -> None:
     torch.save(torch.zeros(3), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    whole = (tmp_path / "old.pt").read_bytes()
+    files = (tmp_path / "old.pt").read_bytes()
     assert pt.open_array(tmp_path / "old.pt").tolist() == [0.0, 0.0, 0.0]
-    third = whole.index(b"ctorch._utils")
-    (tmp_path / "old.pt").write_bytes(whole[:third] + b"}" * (1 << 19) + whole[third:])
+    third = files.index(b"ctorch._utils")
+    (tmp_path / "old.pt").write_bytes(files[:third] + b"}" * (1 << 19) + files[third:])
     refuse(lambda: pt.open_array(tmp_path / "old.pt"), "describes far more than one tensor|damaged")
 
 
@@ -370,13 +370,13 @@ def use(path: Path) -> None:
 
 def fuzz(folder: Path, seed: int, times: int) -> None:
     """In a process of its own: damage files, and read them within bounds of memory and time."""
-    whole = samples(folder)
-    for name in whole:  # imports, and whatever is kept for ever
+    files = samples(folder)
+    for name in files:  # imports, and whatever is kept for ever
         use(folder / name)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + 2 * MOST, resource.RLIM_INFINITY))
     chance = random.Random(seed)
-    for name, content in whole.items():
+    for name, content in files.items():
         for number in range(times):
             (folder / name).write_bytes(mutate(content, chance))
             os.utime(folder / name, ns=(0, number))

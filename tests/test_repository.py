@@ -126,26 +126,26 @@ def test_no_repository_and_a_bare_one_are_none(tmp_path: Path) -> None:
 def test_what_cannot_be_known_is_not_taken_for_saved(tmp_path: Path, what: str) -> None:
     make(tmp_path, "a.py", "b/c.py")
     commit_all(tmp_path)
-    place = tmp_path / ".git"
+    path = tmp_path / ".git"
     if what in ("fifo", "text", "empty", "dangling"):
-        place.rename(tmp_path / "moved")
+        path.rename(tmp_path / "moved")
         make_place = {
-            "fifo": lambda: os.mkfifo(place),
-            "text": lambda: place.write_text("hello"),
-            "empty": place.mkdir,
-            "dangling": lambda: os.symlink("nowhere", place),
+            "fifo": lambda: os.mkfifo(path),
+            "text": lambda: path.write_text("hello"),
+            "empty": path.mkdir,
+            "dangling": lambda: os.symlink("nowhere", path),
         }
         make_place[what]()
     elif what == "elsewhere":
         git(tmp_path, "config", "core.worktree", "/tmp")
     elif what == "damaged":
-        (place / "index").write_bytes((place / "index").read_bytes().replace(b"a.py", b"z.py"))
+        (path / "index").write_bytes((path / "index").read_bytes().replace(b"a.py", b"z.py"))
     elif what == "split":
         git(tmp_path, "update-index", "--split-index")
     else:
         git(tmp_path, "sparse-checkout", "set", "--cone", "--sparse-index", "b")
         make(tmp_path, "z/y.py")
-        index = (place / "index").read_bytes()
+        index = (path / "index").read_bytes()
         if b"sdir" not in index:
             pytest.skip("this git writes no sparse index here")
     with pytest.raises(UnreadableRepository):
@@ -167,9 +167,9 @@ def test_random_bytes_for_an_index_are_unreadable_and_no_traceback(tmp_path: Pat
     make(tmp_path, "a.py", "b.py")
     commit_all(tmp_path)
     index = tmp_path / ".git/index"
-    whole, draw = index.read_bytes(), random.Random(3)
+    content, draw = index.read_bytes(), random.Random(3)
     for _ in range(300):
-        data = bytearray(whole[: draw.randrange(len(whole))] if draw.random() < 0.5 else whole)
+        data = bytearray(content[: draw.randrange(len(content))] if draw.random() < 0.5 else content)
         for _ in range(3):
             if data:
                 data[draw.randrange(len(data))] = draw.randrange(256)

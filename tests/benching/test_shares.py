@@ -110,7 +110,7 @@ def test_the_optimizers_of_our_own_carry_the_mark(part: Lars | Thor, tmp_path: P
     batches = training.iterate_batches()
     training.run_step(next(batches))
     events = shares.record_trace(lambda steps: training.run_step(next(batches)), 1, "cpu")
-    (begin, end), *others = shares.OptimizerSteps(events).spans
+    (begin, end), *others = shares.OptimizerSpans(events).spans
     assert not others
     assert end > begin
 

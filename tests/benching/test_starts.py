@@ -19,7 +19,7 @@ def test_a_variant_whose_start_fails_is_named_and_has_no_times() -> None:
     )
     assert found == {}
     assert "mode=slow" in failed["ours"]
-    assert lines[0] == "ours: start 1 of 4, in a process of its own"
+    assert lines[0] == "ours: start 1 of 4, in a separate process"
     assert len(lines) == 2
     assert "mode=slow" in lines[1]
 

@@ -151,7 +151,7 @@ class Journey:
     @property
     def lines(self) -> list[str]:
         """The suspected lines, as text, the likeliest first."""
-        return [one["new"] or one["old"] for one in self.record["suspects"]]
+        return [suspect["new"] or suspect["old"] for suspect in self.record["suspects"]]
 
 
 def carried(folder: Path, source: str, *words: str | Path, name: str = "train.py", **environment: str) -> Journey:

@@ -55,8 +55,8 @@ class Answer:
 
     def names(self, file: str, line: int) -> bool:
         """Return True if the first place to look at is the given line, or one beside it."""
-        places = [(suspect["file"], suspect["line"]) for suspect in self.record.get("suspects", [])[:1]]
-        return any(place == file and abs(number - line) <= 1 for place, number in places)
+        suspects = [(suspect["file"], suspect["line"]) for suspect in self.record.get("suspects", [])[:1]]
+        return any(suspect == file and abs(number - line) <= 1 for suspect, number in suspects)
 
 
 class Bench:

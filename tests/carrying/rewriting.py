@@ -68,9 +68,9 @@ def rename_functions(source: Source, exported: set[str]) -> Iterator[Rewrite]:
 def renamed(source: Source, operator: str, old: str, new: str, scope: ast.AST) -> Iterator[Rewrite]:
     start, end = source.span(scope) if not isinstance(scope, ast.Module) else (0, len(source.text))
     text = re.sub(rf"\b{old}\b", new, source.text[start:end])
-    whole = source.replace(start, end, text)
-    if is_python(whole) and is_renamed(source, whole, old, new, scope):
-        yield operator, old, new, whole, source.line_at(start)
+    rewritten = source.replace(start, end, text)
+    if is_python(rewritten) and is_renamed(source, rewritten, old, new, scope):
+        yield operator, old, new, rewritten, source.line_at(start)
 
 
 def is_renamed(source: Source, text: str, old: str, new: str, scope: ast.AST) -> bool:
@@ -106,9 +106,9 @@ def reorder_lines(source: Source) -> Iterator[Rewrite]:
 
 
 def are_independent(first: ast.stmt, second: ast.stmt) -> bool:
-    if all(isinstance(one, ast.FunctionDef) and not one.decorator_list for one in (first, second)):
+    if all(isinstance(example, ast.FunctionDef) and not example.decorator_list for example in (first, second)):
         return True
-    if not all(isinstance(one, (ast.Assign, ast.AugAssign)) for one in (first, second)):
+    if not all(isinstance(example, (ast.Assign, ast.AugAssign)) for example in (first, second)):
         return False
     if any(isinstance(n, ast.Call) and ast.unparse(n.func) not in PURE for s in (first, second) for n in ast.walk(s)):
         return False
@@ -325,7 +325,7 @@ def find_rewrites(tree: Path) -> list[Mutation]:
         exported = set(re.findall(r"\w+", others))
         rewrites = [rewrite for kind in KINDS for rewrite in kind(source)]
         rewrites += rename_functions(source, exported)
-        for operator, old, new, whole, line in rewrites:
-            if is_python(whole):
-                found.append(Mutation(operator, file, line, old, new, whole))
+        for operator, old, new, context, line in rewrites:
+            if is_python(context):
+                found.append(Mutation(operator, file, line, old, new, context))
     return found

@@ -95,8 +95,8 @@ def test_a_script_that_is_excluded_does_not_keep_another_from_being_proved(tmp_p
     for name in ("train.py", "other.py"):
         (tmp_path / name).write_text(TORCH)
     words = ("carry", ".", "--entry", "train.py", "--steps", "2")
-    whole = viaduct(*words, "--out", "../whole", cwd=tmp_path)
-    assert "1 file that the migration rewrote was never executed: other.py" in whole.stdout
+    complete = viaduct(*words, "--out", "../whole", cwd=tmp_path)
+    assert "1 file that the migration rewrote was never executed: other.py" in complete.stdout
     alone = viaduct(*words, "--out", "../alone", "--exclude", "other.py", cwd=tmp_path)
     assert alone.returncode == 0, alone.stdout
     assert (tmp_path.parent / "alone" / "migrated" / "other.py").read_text() == TORCH

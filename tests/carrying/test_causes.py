@@ -45,7 +45,7 @@ def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
     journey = with_copy(tmp_path, TORCH, copy, "--steps", "1")
     assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
     assert "Not proved: 2 values were made differently, without effect in 1 step: " in journey.said
-    found = {one["what"]: (one["left"], one["right"]) for one in journey.record["without_effect"]}
+    found = {effect["what"]: (effect["left"], effect["right"]) for effect in journey.record["without_effect"]}
     assert found == {"momentum": (0.9, 0.99), "gamma": (0.5, 0.1)}
     assert "momentum is 0.9 in the original and 0.99 after the migration" in journey.said
     assert "without effect in 1 step" in (journey.out / "report.html").read_text()

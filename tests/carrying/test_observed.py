@@ -41,8 +41,8 @@ def test_ranks_come_in_the_order_of_their_numbers_with_all_that_they_left(tmp_pa
     for number in (10, 2):
         folder = write_rank(tmp_path, number, [{"losses": [1.0], "lr": [], "inputs": [3.5], "at": [7.0, 6.5]}])
     (folder / EVALUATIONS_FILE).write_text("[1.5]\n[2.5, 3.5]\n")
-    facts = [{"kind": "optimizer", "name": "SGD", "what": {"lr": 0.1}, "at": ["train.py", 5]}]
-    facts.append({"kind": "network", "name": "Net", "what": {}, "at": None})
+    facts = [{"kind": "optimizer", "name": "SGD", "settings": {"lr": 0.1}, "line": ["train.py", 5]}]
+    facts.append({"kind": "network", "name": "Net", "settings": {}, "line": None})
     (folder / FACTS_FILE).write_text(json.dumps(facts))
     np.savez(folder / "gradients.npz", w=np.ones(2))
     observed = read(plan_of(tmp_path))

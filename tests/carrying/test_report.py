@@ -62,9 +62,9 @@ def test_a_kind_that_was_not_seen_is_not_said_to_agree() -> None:
 
 
 def test_the_headline_claims_what_was_compared_and_nothing_more() -> None:
-    told = "Agrees on the NPU stand-in: 1 loss of 1 step, 1 gradient of the first step and 1 tensor at the end "
-    assert make_headline(carried(EQUAL)) == told + "are equal in every bit."
-    assert make_headline(carried(EQUAL, agreement=Agreement("rounding", EQUAL))) == told + "agree up to rounding."
+    verdict = "Agrees on the NPU stand-in: 1 loss of 1 step, 1 gradient of the first step and 1 tensor at the end "
+    assert make_headline(carried(EQUAL)) == verdict + "are equal in every bit."
+    assert make_headline(carried(EQUAL, agreement=Agreement("rounding", EQUAL))) == verdict + "agree up to rounding."
     hidden = [replace(pair, error=0.6, noise=1.0, allowed=17.0) if pair.kind == "weight" else pair for pair in EQUAL]
     assert "tensor" not in make_headline(carried(EQUAL, agreement=Agreement("rounding", hidden)))
     chinese = carried(EQUAL)

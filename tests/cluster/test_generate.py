@@ -23,7 +23,7 @@ def test_a_table_of_two_servers_counts_its_ranks_through(template: Any) -> None:
     table = parse_table(text)
     assert table.template == template
     assert [server.ranks for server in table.servers] == [list(range(8)), list(range(8, 16))]
-    assert table.seat(12).device.device_ip == "192.168.0.5"
+    assert table.find_position(12).device.device_ip == "192.168.0.5"
 
 
 @pytest.mark.parametrize(

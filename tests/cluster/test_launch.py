@@ -132,9 +132,9 @@ def test_numbers_are_checked() -> None:
 
 
 def test_this_machine_is_found_in_the_table_by_its_address() -> None:
-    place = share_from_table(table_of(["127.0.0.1", "10.255.255.1"]), port=free_port())
-    assert (place.node, place.host, place.hosts_store, place.name) == (0, "127.0.0.1", True, "127.0.0.1")
-    assert place.shared["GLOO_SOCKET_IFNAME"] == "lo"
+    share = share_from_table(table_of(["127.0.0.1", "10.255.255.1"]), port=free_port())
+    assert (share.node, share.host, share.hosts_store, share.name) == (0, "127.0.0.1", True, "127.0.0.1")
+    assert share.shared["GLOO_SOCKET_IFNAME"] == "lo"
 
 
 def test_a_machine_that_is_not_in_the_table_hears_both_lists() -> None:
@@ -175,10 +175,10 @@ def test_several_machines_must_know_where_to_meet() -> None:
 
 
 def test_a_rendezvous_that_nobody_keeps_is_given_up_in_time() -> None:
-    place = share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.2", port=free_port())
+    share = share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.2", port=free_port())
     begin = time.monotonic()
     with pytest.raises(BadValue, match=r"the rendezvous 127\.0\.0\.1:\d+ was not reached within 1 seconds"):
-        run_cluster(["true"], place, timeout=1)
+        run_cluster(["true"], share, timeout=1)
     assert time.monotonic() - begin < 100  # by itself it is given 300 seconds
 
 
@@ -186,9 +186,9 @@ def test_a_server_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -
     from viaduct.cluster import rendezvous
 
     monkeypatch.setattr(rendezvous, "LINGER_S", 0.1)
-    place = share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=free_port())
-    with pytest.raises(ViaductError, match=r"server 127\.0\.0\.2 did not come within 1 seconds"):
-        run_cluster(["true"], place, timeout=1)
+    share = share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=free_port())
+    with pytest.raises(ViaductError, match=r"server 127\.0\.0\.2 did not join within 1 seconds"):
+        run_cluster(["true"], share, timeout=1)
 
 
 class AnswersAsTheWebDoes(BaseRequestHandler):
@@ -221,8 +221,8 @@ def test_ranks_of_a_table_also_have_those_of_hccl(tmp_path: Path) -> None:
     path = tmp_path / "table.txt"
     path.write_text(make_table(["127.0.0.1"], [4, 5], ["auto"]))
     names = "RANK,RANK_ID,RANK_SIZE,DEVICE_ID,RANK_TABLE_FILE,JOB_ID,ASCEND_RT_VISIBLE_DEVICES"
-    place = share_from_table(read_table(path), job="j7", target="npu")
-    assert run_cluster(["python", script(tmp_path, SAY), str(tmp_path), names], place) == 0
+    share = share_from_table(read_table(path), job="j7", target="npu")
+    assert run_cluster(["python", script(tmp_path, SAY), str(tmp_path), names], share) == 0
     shared = {"RANK_SIZE": "2", "RANK_TABLE_FILE": str(path), "JOB_ID": "j7", "ASCEND_RT_VISIBLE_DEVICES": "4,5"}
     assert told(tmp_path) == {
         rank: {"RANK": str(rank), "RANK_ID": str(rank), "DEVICE_ID": str(4 + rank), **shared} for rank in (0, 1)
@@ -284,7 +284,7 @@ def test_what_a_failed_rank_printed_is_shown_too(tmp_path: Path, capfd: pytest.C
     )
     assert run_local(["python", script(tmp_path, text)], 2, 0) == 1
     said = capfd.readouterr().err
-    assert "The last that it said:\n    no more disk\n  The last that it printed:\n    step 41\n" in said
+    assert "The end of its stderr:\n    no more disk\n  The end of its stdout:\n    step 41\n" in said
 
 
 def test_a_restarted_rank_may_succeed(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def machines(tmp_path: Path, places: list[str], argv: list[str], *flags: str) ->
     """The same job started once for each place; exit codes and what was said."""
     head = ["launch", "--timeout", "40", "--max-restarts", "1", *flags]
     with ExitStack() as running:
-        agents = [running.enter_context(begun(*head, *place.split(), "--", *argv)) for place in places]
+        agents = [running.enter_context(begun(*head, *share.split(), "--", *argv)) for share in places]
         said = [agent.communicate()[1] for agent in agents]
     return [(agent.returncode, words) for agent, words in zip(agents, said, strict=True)]
 
@@ -520,15 +520,15 @@ def listening(pid: int) -> set[str]:
             _, local, _, state, *_, inode = line.split()[:10]
             if state == "0A" and inode in inodes:
                 digits = local.partition(":")[0]
-                words = [digits[place : place + 8] for place in range(0, len(digits), 8)]
-                raw = b"".join(bytes.fromhex(word)[::-1] for word in words)
+                words = [digits[index : index + 8] for index in range(0, len(digits), 8)]
+                raw = b"".join(bytes.fromhex(argument)[::-1] for argument in words)
                 found.add(socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw))
     return found
 
 
 def children(pid: int) -> list[int]:
     try:
-        own = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        own = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
     return [process for child in own for process in (child, *children(child))]

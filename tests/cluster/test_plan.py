@@ -14,7 +14,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from training.ranks import together
-from viaduct.cluster.plan import Cluster, Layer, Workload, all_reduce_seconds, predict_step
+from viaduct.cluster.plan import Cluster, Layer, Workload, estimate_all_reduce_seconds, predict_step
 from viaduct.errors import BadValue
 from viaduct.training.distributed import leave_ranks
 
@@ -83,10 +83,12 @@ def test_two_levels_send_as_much_as_one_ring_but_little_of_it_outside() -> None:
 
 
 def test_the_time_of_an_all_reduce_is_volume_by_speed_and_latency() -> None:
-    assert all_reduce_seconds(8e9, Cluster(1, 8, inner_link=7)) == pytest.approx(2 + 14 * 10e-6)
-    assert all_reduce_seconds(8e9, Cluster(2, 1, link=4)) == pytest.approx(2 + 2 * 30e-6)
+    assert estimate_all_reduce_seconds(8e9, Cluster(1, 8, inner_link=7)) == pytest.approx(2 + 14 * 10e-6)
+    assert estimate_all_reduce_seconds(8e9, Cluster(2, 1, link=4)) == pytest.approx(2 + 2 * 30e-6)
     within, between = 2 * 7 / 8 * 8e9 / 7e9, 2 * 1 / 2 * 8e9 / 4e9
-    assert all_reduce_seconds(8e9, Cluster(2, 8, 4, 7)) == pytest.approx(within + between + 14 * 10e-6 + 2 * 30e-6)
+    assert estimate_all_reduce_seconds(8e9, Cluster(2, 8, 4, 7)) == pytest.approx(
+        within + between + 14 * 10e-6 + 2 * 30e-6
+    )
 
 
 def test_buckets_are_filled_from_the_last_layer_on_and_sent_in_turn() -> None:
@@ -145,8 +147,8 @@ def test_speeds_are_above_nothing(wrong: dict[str, float]) -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_the_volume_is_what_gloo_really_sends(ranks: int) -> None:
     ended = together(ranks, sent_by_a_rank)
-    assert [one.error for one in ended] == [None] * ranks, [one.output for one in ended]
-    measured = [one.value for one in ended]
+    assert [result.error for result in ended] == [None] * ranks, [result.output for result in ended]
+    measured = [result.value for result in ended]
     layers = (Layer(measured[0][1], 1, 1),)
     expected = predict_step(Workload(layers, global_batch=ranks), Cluster(1, ranks, step_ms=1)).sent_bytes
     mean = sum(sent for sent, _ in measured) / ranks

@@ -43,17 +43,17 @@ def unyaml(text: str) -> Any:
         while place < len(lines) and lines[place][0] == indent:
             words = lines[place][1]
             if isinstance(found, list):
-                rest = words[2:]
-                if re.match(r'("[^"]*"|[\w./-]+):( |$)', rest):
-                    lines[place] = (indent + 2, rest)
+                remainder = words[2:]
+                if re.match(r'("[^"]*"|[\w./-]+):( |$)', remainder):
+                    lines[place] = (indent + 2, remainder)
                     item, place = block(place, indent + 2)
                 else:
-                    item, place = value(rest), place + 1
+                    item, place = value(remainder), place + 1
                 found.append(item)
                 continue
-            key, _, rest = words.partition(":")
-            if rest:
-                found[value(key)], place = value(rest.strip()), place + 1
+            key, _, remainder = words.partition(":")
+            if remainder:
+                found[value(key)], place = value(remainder.strip()), place + 1
             else:
                 found[value(key)], place = block(place + 1, lines[place + 1][0])
         return found, place
@@ -167,7 +167,7 @@ def test_the_table_travels_with_the_scripts(tmp_path: Path) -> None:
     assert '--ranktable "$here/rank_table.json"' in script
     copied = re.findall(r"^COPY (.*) \./$", (folder / "Dockerfile").read_text(), re.MULTILINE)[0].split()
     assert copied == [
-        *("env.sh", "run_1p.sh", "run_8p.sh", "run_1p_fp32.sh", "run_1p_amp.sh", "run_8p_fp32.sh", "run_8p_amp.sh"),
+        *("env.sh", "run_1p.sh", "run_1p_fp32.sh", "run_1p_amp.sh", "run_8p.sh", "run_8p_fp32.sh", "run_8p_amp.sh"),
         *("run_cluster.sh", "rank_table.json"),
     ]
     assert all((folder / name).exists() for name in copied)
@@ -218,7 +218,7 @@ def test_an_independent_reader_agrees(tmp_path: Path) -> None:
 
 
 def test_words_that_yaml_takes_for_something_else_are_quoted() -> None:
-    assert [render_yaml_scalar(word) for word in ("no", "-c", "1", "a b", "x: y", "plain-one")] == [
+    assert [render_yaml_scalar(scalar) for scalar in ("no", "-c", "1", "a b", "x: y", "plain-one")] == [
         '"no"', '"-c"', '"1"', '"a b"', '"x: y"', "plain-one",
     ]  # fmt: skip
     assert render_yaml({"a": [], "b": {"c": [1, {"d": "e"}]}}) == "a: []\nb:\n  c:\n    - 1\n    - d: e\n"

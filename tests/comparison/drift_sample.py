@@ -114,7 +114,7 @@ def sample_sides(rows: list[Row]) -> tuple[Side, Side]:
 
 
 def sample_explanation(rows: list[Row]) -> Explanation:
-    place = next(n for n, row in enumerate(rows) if row.op == ORIGIN and row.result == "bad")
+    index = next(n for n, row in enumerate(rows) if row.op == ORIGIN and row.result == "bad")
     around = [("relu", -2, "good"), ("conv2", -1, "good"), ("bn2", 0, "bad"), ("relu2", 1, "bad"), ("conv3", 2, "bad")]
     names = {part: f"layer3.0.{part}" for part, _, _ in around}
     neighbours = [
@@ -129,7 +129,7 @@ def sample_explanation(rows: list[Row]) -> Explanation:
     edges = [*itertools.pairwise(chain), ("layer2.3.add", names["relu"]), ("layer2.3.add", "layer3.0.add")]
     return Explanation(
         f"The two sides part at {ORIGIN}, step 0: its epsilon is another one.",
-        Origin(ORIGIN, "operator", 0, 0, place, "its output is off by 0.2 while its input still agrees to 10⁻⁶"),
+        Origin(ORIGIN, "operator", 0, 0, index, "its output is off by 0.2 while its input still agrees to 10⁻⁶"),
         causes=(
             Cause(
                 "wrong BN epsilon",

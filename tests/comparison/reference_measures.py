@@ -66,8 +66,8 @@ def distance(errors: np.ndarray, y: np.ndarray) -> float:
     """The norm of the errors over the norm of y."""
     if norm(y) <= EPS:
         return 0.0
-    (errors, one), (y, two) = shrunk(errors), shrunk(y)
-    return enlarged(small_norm(errors) / small_norm(y), one - two)
+    (errors, error_size), (y, two) = shrunk(errors), shrunk(y)
+    return enlarged(small_norm(errors) / small_norm(y), error_size - two)
 
 
 def shares(values: np.ndarray, floored: bool) -> np.ndarray | None:

@@ -154,7 +154,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, wrong: dict[str, Any]) 
 def test_of_two_optimizers_both_take_part_in_the_step(tmp_path: Path, level: str, steps: str) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
-    optimizers = [torch.optim.SGD(model[place].parameters(), 0.1) for place in (0, 2)]
+    optimizers = [torch.optim.SGD(model[index].parameters(), 0.1) for index in (0, 2)]
     with Dump(model, tmp_path, steps=steps, level=level) as dump:
         for _ in range(3):
             model.zero_grad()

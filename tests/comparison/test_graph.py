@@ -32,11 +32,11 @@ def written(path: Path, text: str | bytes) -> Path:
         ("graph {\n op {\n unknown {\n", "cut short"),
         ("graph { op @ }", "line 1"),
         ("\x00\x01\x02\x93NUMPY", "line 1"),
-        ("graph {" * 100, "deep within each other"),
+        ("graph {" * 100, "are nested more than"),
         ("graph { op: ] }", "value was expected"),
         (" " * 5000 + "@", "line 1"),
         ("# # # # # # # # # # # # # # # # # # # # # # # # # # # # # #\n@", "line"),
-        ("{", "not whole JSON"),
+        ("{", "not complete JSON"),
         ("[1, 2]", "not a graph"),
         ('{"graph": 3}', "no operators"),
         ('{"graph": [{"op": [7, null, "x"]}]}', "no operators"),
@@ -104,7 +104,7 @@ def test_other_ways_to_write_the_same(tmp_path: Path) -> None:
 
 def test_a_name_that_two_operators_bear_is_noted(tmp_path: Path) -> None:
     graph = read_graph(written(tmp_path / "g.txt", 'graph { op { name: "a" } op { name: "a" } }'))
-    assert "1 operators have a name" in graph.notes[0]
+    assert "1 operators with the name of an earlier one" in graph.notes[0]
 
 
 def test_a_large_graph_takes_a_moment(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_strange_names_survive_the_index(tmp_path: Path) -> None:
         ({"version": 2}, "has version 2"),
         ({"step": -1}, "step is -1"),
         ({"rank": True}, "rank is true"),
-        ({"tensors": None}, "missing or not what they should be"),
+        ({"tensors": None}, "missing or of another type"),
         ({"tensors": [7]}, "of tensor 0 the entry is 7"),
         ({"tensors": [{"shape": [2.5]}]}, "a size in shape is 2.5"),
         ({"tensors": [{"shape": [], "statistics": {"min": "low"}}]}, 'the statistic min is "low"'),

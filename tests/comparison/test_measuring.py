@@ -138,17 +138,17 @@ def test_bfloat16_that_was_saved_as_float32_is_read_as_such(tmp_path: Path) -> N
 
 def test_statistics_stand_in_for_a_tensor_that_was_not_kept(tmp_path: Path) -> None:
     values = normal(10, 10)
-    whole = stored(tmp_path / "a.npy", values)
+    tensor = stored(tmp_path / "a.npy", values)
     wide = values.astype(np.float64)
     numbers = {"min": wide.min(), "max": wide.max(), "mean": wide.mean(), "norm": float(np.sqrt((wide**2).sum()))}
-    bare = replace(whole, path=None, statistics=numbers)
-    for pair in (pair_of(bare, whole), pair_of(whole, bare), pair_of(bare, bare)):
+    bare = replace(tensor, path=None, statistics=numbers)
+    for pair in (pair_of(bare, tensor), pair_of(tensor, bare), pair_of(bare, bare)):
         found = good(pair)
         assert found.statistics_only
         assert found.max_absolute < 1e-12
         assert found.relative_euclidean < 1e-12
-    assert "neither" in reason(pair_of(replace(bare, statistics=None), whole))
-    assert "shapes differ" in reason(pair_of(replace(bare, shape=(100,)), whole))
+    assert "neither" in reason(pair_of(replace(bare, statistics=None), tensor))
+    assert "shapes differ" in reason(pair_of(replace(bare, shape=(100,)), tensor))
 
 
 # ------------------------------------------------------------------------------------------------ several processes

@@ -82,10 +82,10 @@ def test_checkpointed_parts_are_recorded_once(tmp_path: Path) -> None:
 def test_a_module_that_hands_its_input_on_has_no_gradient_of_its_own(tmp_path: Path) -> None:
     """Autograd knows one gradient for the tensor: the sum over all that use it, by whatever way they came to it."""
     side = dumped(tmp_path, model=Entangled(), length=1)
-    told = {(t.op, t.role, t.index) for t in side.tensors if t.role.startswith("grad_")}
-    assert not {op for op, _, _ in told if op.endswith("shortcut") or op.startswith("nothing")}
-    assert {place for op, role, place in told if (op, role) == ("levels", "grad_output")} == {1}
-    assert {place for op, role, place in told if (op, role) == ("levels", "grad_input")} == {0}
+    recorded = {(t.op, t.role, t.index) for t in side.tensors if t.role.startswith("grad_")}
+    assert not {op for op, _, _ in recorded if op.endswith("shortcut") or op.startswith("nothing")}
+    assert {index for op, role, index in recorded if (op, role) == ("levels", "grad_output")} == {1}
+    assert {index for op, role, index in recorded if (op, role) == ("levels", "grad_input")} == {0}
     assert np.array_equal(values(side, "first.shortcut", "output"), values(side, "first", "input"))
     through, around = values(side, "second.conv", "grad_input"), values(side, "second.act", "grad_input")
     assert np.allclose(values(side, "second", "grad_input"), through + around, atol=1e-6)

@@ -24,7 +24,7 @@ def write_text(text: str) -> Callable[[Path], int]:
 
 def test_other_content_is_refused_unless_forced(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"kind": "tuning"}')
-    with pytest.raises(BadValue, match="no earlier comparison"):
+    with pytest.raises(BadValue, match="nor an earlier comparison"):
         check_output_folder(tmp_path, force=False)
     with pytest.raises(BadValue, match="is a file"):
         check_output_folder(tmp_path / "summary.json", force=True)

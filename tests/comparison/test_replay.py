@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from comparison.scenes import Layer, Story
-from viaduct.comparison.replay import apply_kernels, as_convolution, bring_inside, replay_origin, solve_geometry
+from viaduct.comparison.replay import apply_kernels, move_inside, replay_origin, reshape_to_convolution, solve_geometry
 from viaduct.comparison.rows import Origin
 from viaduct.comparison.scene import Both, Scene
 
@@ -31,8 +31,8 @@ def test_what_the_layer_does_not_give_is_not_replayed() -> None:
     x, weight = normal(2, 4, 9, 9), normal(6, 4, 3, 3)
     output = convolve(x, weight, padding=1)
     assert solve_geometry(x, weight, np.zeros(6), Both(output, 1.1 * output)) is None
-    assert as_convolution(x, normal(6, 4, 3), Both(output, output)) is None
-    assert as_convolution(x, weight, Both(output[:1], output[:1])) is None, "another batch"
+    assert reshape_to_convolution(x, normal(6, 4, 3), Both(output, output)) is None
+    assert reshape_to_convolution(x, weight, Both(output[:1], output[:1])) is None, "another batch"
 
 
 @pytest.mark.parametrize(("stride", "padding", "kernel"), [(1, 1, 3), (2, 1, 3), (2, 3, 7), (1, 0, 1), (1, 0, 3)])
@@ -41,10 +41,10 @@ def test_stride_and_padding_are_those_of_the_right_side(stride: int, padding: in
     output = convolve(x, weight, bias, stride=stride, padding=padding)
     replay = solve_geometry(x, weight, bias, Both(output + 0.1, output))
     assert replay is not None
-    assert (replay.geometry.stride, replay.geometry.before) == ((stride, stride), (padding, padding))
+    assert (replay.geometry.stride, replay.geometry.padding) == ((stride, stride), (padding, padding))
     assert np.allclose(replay.predict(), replay.outputs.right)
-    assert replay.explains(replay.outputs.right + 0.1) == pytest.approx(1.0)
-    assert replay.explains(replay.outputs.right) == 0.0
+    assert replay.explained_share(replay.outputs.right + 0.1) == pytest.approx(1.0)
+    assert replay.explained_share(replay.outputs.right) == 0.0
 
 
 def test_a_grouped_convolution_and_a_linear_layer_are_computed_too() -> None:
@@ -52,7 +52,7 @@ def test_a_grouped_convolution_and_a_linear_layer_are_computed_too() -> None:
     assert np.allclose(apply_kernels(patches, weight), convolve(patches, weight, groups=2)[:, :, 0, 0])
     x, matrix = normal(3, 5, 8), normal(6, 8, seed=1)
     output = x @ matrix.T
-    shaped = as_convolution(x, matrix, Both(output, output))
+    shaped = reshape_to_convolution(x, matrix, Both(output, output))
     assert shaped is not None
     assert solve_geometry(shaped[0], shaped[1], np.zeros(6), shaped[2]) is not None
 
@@ -60,10 +60,10 @@ def test_a_grouped_convolution_and_a_linear_layer_are_computed_too() -> None:
 @pytest.mark.parametrize(("edge", "mode"), [("circular", "wrap"), ("reflect", "reflect"), ("replicate", "edge")])
 def test_the_kinds_of_edge_are_those_of_padding(edge: str, mode: str) -> None:
     values = np.arange(5)
-    inside, real = bring_inside(np.arange(-3, 8), 5, edge)  # type: ignore[arg-type]
+    inside, real = move_inside(np.arange(-3, 8), 5, edge)  # type: ignore[arg-type]
     assert np.array_equal(values[inside], np.pad(values, 3, mode=mode))  # type: ignore[call-overload]
     assert real.all()
-    assert bring_inside(np.arange(-1, 6), 5, "zeros")[1].tolist() == [False, *[True] * 5, False]
+    assert move_inside(np.arange(-1, 6), 5, "zeros")[1].tolist() == [False, *[True] * 5, False]
 
 
 def test_the_origin_is_replayed_once_and_only_for_its_output() -> None:

@@ -48,7 +48,7 @@ def table_of(html: str) -> dict[str, list]:
     """The table's columns as the browser gets them."""
     found = json.loads(re.search(r'<script type="application/json" class="rows">(.*?)</script>', html, re.S)[1])
     return {
-        column["name"]: column.get("numbers") or [column["words"][place] for place in column["places"]]
+        column["name"]: column.get("numbers") or [column["words"][location] for location in column["places"]]
         for column in found["columns"]
     }
 
@@ -139,8 +139,8 @@ def test_inputs_are_charted_where_nothing_else_was_dumped():
 
 
 def test_an_origin_that_is_an_input_is_charted_all_the_same():
-    place = next(n for n, row in enumerate(ROWS) if row.stored.role == "input")
-    assert place in report.select_charted(ROWS, place)
+    index = next(n for n, row in enumerate(ROWS) if row.stored.role == "input")
+    assert index in report.select_charted(ROWS, index)
 
 
 def test_the_stages_of_the_network_are_named_along_the_axis():

@@ -35,7 +35,7 @@ def test_rounding_on_both_sides_is_a_flag_and_so_is_the_update() -> None:
     rows = biased(noise(1e-5, 1), noise(1e-5, 2))
     assert results(rows) == ["flag", "flag"]
     assert "256 terms" in rows[0].reason
-    assert "made of a gradient" in rows[1].reason
+    assert "computed from a gradient" in rows[1].reason
 
 
 @pytest.mark.parametrize(("left", "right"), [(1e-5, 16.0), (16.0, 1e-5), (1e-3, 1e-3), (16.0, 16.0)])

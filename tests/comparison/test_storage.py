@@ -20,10 +20,10 @@ from viaduct.errors import BadData
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors", "pt"])
 def test_a_file_cut_short_is_refused_wherever_it_is_cut(tmp_path: Path, suffix: str) -> None:
-    whole = written(tmp_path / f"a.{suffix}").read_bytes()
-    for length in range(0, len(whole), 7):
+    content = written(tmp_path / f"a.{suffix}").read_bytes()
+    for length in range(0, len(content), 7):
         cut = tmp_path / f"cut{length}.{suffix}"
-        cut.write_bytes(whole[:length])
+        cut.write_bytes(content[:length])
         with pytest.raises(BadData):
             open_tensor(stored(cut, member_of(suffix)))
 
@@ -36,7 +36,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         (stored(tmp_path / "none.pt"), "none.pt cannot be read"),
         (stored(tmp_path / "none.safetensors", "a"), "none.safetensors cannot be read"),
         (stored(tmp_path / "a.npz", "gone"), "no member 'gone'"),
-        (stored(tmp_path / "a.bin"), "no format is known"),
+        (stored(tmp_path / "a.bin"), "the suffix is not known"),
         (stored(None), "statistics only"),
         (stored(None, fault="a raw dump file"), "a raw dump file"),
     ]:

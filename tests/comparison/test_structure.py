@@ -130,10 +130,10 @@ def test_files_without_order_meet_by_content(tmp_path: Path, seed: int) -> None:
     values = {f"w{n}": numbers(40, 3, seed=100 * seed + n) for n in range(12)}
     shuffled = random.Random(seed).sample(sorted(values), len(values))
     np.savez(tmp_path / "left.npz", **values)
-    np.savez(tmp_path / "right.npz", **{f"x{place}": values[name] for place, name in enumerate(shuffled)})
+    np.savez(tmp_path / "right.npz", **{f"x{index}": values[name] for index, name in enumerate(shuffled)})
     alignment = align(read(tmp_path / "left.npz"), read(tmp_path / "right.npz"))
     assert {(p.left.op, p.right.op) for p in alignment.pairs if p.left and p.right} == {
-        (name, f"x{place}") for place, name in enumerate(shuffled)
+        (name, f"x{index}") for index, name in enumerate(shuffled)
     }
 
 

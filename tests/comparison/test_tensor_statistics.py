@@ -17,14 +17,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_statistics_alone_agree_with_those_of_tensors(tmp_path: Path) -> None:
-    whole, alone = dumped(tmp_path / "a"), dumped(tmp_path / "b", statistics_only=True)
+    full, alone = dumped(tmp_path / "a"), dumped(tmp_path / "b", statistics_only=True)
     assert not list((tmp_path / "b").rglob("*.npy"))
-    assert len(whole.tensors) == len(alone.tensors)
-    for one, other in zip(whole.tensors, alone.tensors, strict=True):
-        assert other.path is None
-        assert not other.fault
-        assert one.statistics is not None
-        assert other.statistics == pytest.approx(dict(one.statistics), rel=1e-9, abs=1e-12, nan_ok=True)
+    assert len(full.tensors) == len(alone.tensors)
+    for first, second in zip(full.tensors, alone.tensors, strict=True):
+        assert second.path is None
+        assert not second.fault
+        assert first.statistics is not None
+        assert second.statistics == pytest.approx(dict(first.statistics), rel=1e-9, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("statistics_only", [False, True])

@@ -131,9 +131,9 @@ def test_half_precision_hidden_in_float32_is_bad() -> None:
 
 def test_every_default_measure_can_fail_by_itself() -> None:
     right = normal().astype(np.float32)
-    one = right.copy()
-    one[7] += 0.5
-    result, reason = judged(one, right, Thresholds(scaled_max=1e-3))
+    changed = right.copy()
+    changed[7] += 0.5
+    result, reason = judged(changed, right, Thresholds(scaled_max=1e-3))
     assert (result, "size" in reason) == ("bad", True)
     assert judged(right * np.float32(1.1), right, default_thresholds("float32", "float32"))[1].startswith(
         "relative Euclidean"

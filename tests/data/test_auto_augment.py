@@ -49,9 +49,9 @@ def test_the_tables_are_whole(pairs: Any) -> None:
 def test_the_same_generator_gives_the_same_image_and_images_vary(name: str) -> None:
     policy = find_policy(name)
     assert policy is not None
-    one, other = ([policy(IMAGE, np.random.default_rng(seed)) for seed in range(40)] for _ in range(2))
-    assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-    assert len({made.tobytes() for made in one}) > 15
+    first, second = ([policy(IMAGE, np.random.default_rng(seed)) for seed in range(40)] for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    assert len({made.tobytes() for made in first}) > 15
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, operations: dict[str, Any]) -> Counter[str]:

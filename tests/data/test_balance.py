@@ -96,11 +96,11 @@ def test_batches_of_records_are_balanced_and_resumed_exactly(
     split = records.load(tmp_path).train
     split.labels[:27] = 3
     with RecordBatches(records, split, device=device, train=True, seed=1) as batches:
-        whole = [batch.labels.tolist() for batch in batches.epoch(2)]
-        rest = [batch.labels.tolist() for batch in batches.epoch(2, start=3)]
-    assert len(whole) == 30 // 4
-    assert rest == whole[3:]
-    assert abs(sum(label == 1 for batch in whole for label in batch) - 14) <= 2
+        epoch = [batch.labels.tolist() for batch in batches.epoch(2)]
+        remaining = [batch.labels.tolist() for batch in batches.epoch(2, start=3)]
+    assert len(epoch) == 30 // 4
+    assert remaining == epoch[3:]
+    assert abs(sum(label == 1 for batch in epoch for label in batch) - 14) <= 2
     assert "balance 1: images of a class" in capsys.readouterr().err
 
 

@@ -79,9 +79,9 @@ def test_an_epoch_entered_late_is_the_tail_of_the_whole_one(
         images = replace(IMAGES, **threads)
         return Batches(split, images, device=device, train=train, seed=1, resident_limit=limit)
 
-    whole = collect(batches(), 3)
-    assert_same(collect(batches(), 3, start=5), whole[5:])
-    assert collect(batches(), 3, start=len(whole)) == []
+    epoch = collect(batches(), 3)
+    assert_same(collect(batches(), 3, start=5), epoch[5:])
+    assert collect(batches(), 3, start=len(epoch)) == []
 
 
 def test_epochs_can_be_taken_in_any_order(split: Split, device: torch.device) -> None:
@@ -320,11 +320,11 @@ def test_a_policy_changes_training_and_not_evaluation(split: Split, device: torc
 
 def test_a_policy_is_resumed_exactly_and_ranks_see_what_one_would(split: Split, device: torch.device) -> None:
     images = replace(IMAGES, auto_augment="cifar10")
-    whole = collect(Batches(split, images, device=device, train=True, seed=1), epoch=3)
-    assert_same(collect(Batches(split, images, device=device, train=True, seed=1), epoch=3, start=5), whole[5:])
+    epoch = collect(Batches(split, images, device=device, train=True, seed=1), epoch=3)
+    assert_same(collect(Batches(split, images, device=device, train=True, seed=1), epoch=3, start=5), epoch[5:])
     ranks = [
         collect(Batches(split, images, device=device, train=True, seed=1, share=Share(rank, 2)), epoch=3)
         for rank in range(2)
     ]
-    for one, first, second in zip(whole, *ranks, strict=True):
-        assert torch.equal(one.images, torch.cat([first.images, second.images]))
+    for image, first, second in zip(epoch, *ranks, strict=True):
+        assert torch.equal(image.images, torch.cat([first.images, second.images]))

@@ -35,8 +35,8 @@ def only(folder: Path, **options: object) -> tuple[str, str, str]:
 
 def rewrite(path: Path, *messages: bytes) -> None:
     with RecordWriter(path) as writer:
-        for one in messages:
-            writer.write(one)
+        for text in messages:
+            writer.write(text)
 
 
 def test_sound_records_have_no_findings(folder: Path) -> None:

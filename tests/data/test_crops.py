@@ -48,8 +48,8 @@ def boxes(rng: np.random.Generator, count: int) -> dict[str, Any]:
 
 
 def example(image: bytes, **more: Any) -> bytes:
-    whole = {"image/encoded": image, "image/class/label": 300, "image/class/text": "a thing", "image/width": 7}
-    return encode_example({name: value for name, value in (whole | more).items() if value is not None})
+    features = {"image/encoded": image, "image/class/label": 300, "image/class/text": "a thing", "image/width": 7}
+    return encode_example({name: value for name, value in (features | more).items() if value is not None})
 
 
 def folder_of(place: Path, examples: list[bytes], shards: int = 1) -> RecordFolder:

@@ -58,11 +58,11 @@ def test_shrinking_rounds_up_and_averages(shrink: jpeg.Shrink, height: int, widt
 
 def test_a_buffer_is_used_if_it_is_large_enough() -> None:
     large, tight = np.empty(500_000, np.uint8), np.empty(1000, np.uint8)
-    whole = jpeg.decode(encoded("chelsea"))
+    decoded = jpeg.decode(encoded("chelsea"))
     into = jpeg.decode(encoded("chelsea"), buffer=large)
     assert np.shares_memory(into, large)
-    assert np.array_equal(into, whole)
-    assert np.array_equal(jpeg.decode(encoded("chelsea"), buffer=tight), whole)
+    assert np.array_equal(into, decoded)
+    assert np.array_equal(jpeg.decode(encoded("chelsea"), buffer=tight), decoded)
 
 
 def test_any_buffer_is_read_and_dimensions_come_from_the_header() -> None:
@@ -180,8 +180,8 @@ def test_a_thousand_mutations_end_in_an_image_or_a_named_error() -> None:
     sources = [encoded("small"), pillow_encoded(photograph("small"), "PNG")]
     for trial in range(1000):
         data = bytearray(sources[trial % 2])
-        for place in chance.integers(0, len(data), 3):
-            data[place] = chance.integers(0, 256)
+        for offset in chance.integers(0, len(data), 3):
+            data[offset] = chance.integers(0, 256)
         with contextlib.suppress(BadData):
             assert jpeg.decode(bytes(data)).ndim == 3
 

@@ -134,14 +134,14 @@ def test_fields_of_another_schema_are_named(tmp_path: Path) -> None:
 
 
 def test_damage_is_named_with_file_and_byte(tmp_path: Path) -> None:
-    whole = write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, rows(60)).read_bytes()
+    intact = write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, rows(60)).read_bytes()
     cases = {
-        "cut short: page": whole[:-10],
-        "cut short: its header": whole[:200],
-        "is an encrypted MindRecord file": whole[:-7] + b"ENCRYPT",
-        "its header is not JSON": whole[:100] + b"\0" + whole[101:],
-        "version '9.0'": whole.replace(b'"version":"3.0"', b'"version":"9.0"'),
-        "does not end within its page": whole[:HEADER] + b"\xff" * 8 + whole[HEADER + 8 :],
+        "cut short: page": intact[:-10],
+        "cut short: its header": intact[:200],
+        "is an encrypted MindRecord file": intact[:-7] + b"ENCRYPT",
+        "its header is not JSON": intact[:100] + b"\0" + intact[101:],
+        "version '9.0'": intact.replace(b'"version":"3.0"', b'"version":"9.0"'),
+        "does not end within its page": intact[:HEADER] + b"\xff" * 8 + intact[HEADER + 8 :],
     }
     for reason, content in cases.items():
         (tmp_path / "a.mindrecord").write_bytes(content)
@@ -151,10 +151,10 @@ def test_damage_is_named_with_file_and_byte(tmp_path: Path) -> None:
 
 
 def test_files_damaged_at_random_are_read_or_refused(tmp_path: Path) -> None:
-    whole = write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, rows(6)).read_bytes().replace(b"\0" * 4000, b"")
+    content = write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, rows(6)).read_bytes().replace(b"\0" * 4000, b"")
     chance = random.Random(0)
     for _ in range(400):
-        (tmp_path / "a.mindrecord").write_bytes(mutate(whole[:3000], chance) + whole[3000:])
+        (tmp_path / "a.mindrecord").write_bytes(mutate(content[:3000], chance) + content[3000:])
         try:
             file = MindRecordFile(tmp_path / "a.mindrecord")
             for row in range(min(len(file), 10)):

@@ -47,8 +47,8 @@ def test_draws_are_uniform_and_never_one() -> None:
 
 def test_the_largest_draw_times_any_number_stays_below_it() -> None:
     largest = np.float32(1 - 2.0**-24)
-    whole = np.arange(1, 5000, dtype=np.float32)
-    assert (np.floor(largest * whole) < whole).all()
+    numbers = np.arange(1, 5000, dtype=np.float32)
+    assert (np.floor(largest * numbers) < numbers).all()
 
 
 @pytest.mark.parametrize(("seed", "epoch", "position"), [(0, 0, 0), (7, 3, 1_281_166), (2**63 + 5, 89, 12)])

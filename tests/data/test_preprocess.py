@@ -37,8 +37,8 @@ def their_image(name: str, data: bytes) -> Any:
     tf = tensorflow()
     decoded = tf.io.decode_jpeg(data, channels=3, **their_decoder(name, train=False))
     if name == "resnext":
-        whole = tf.cast(decoded[None], tf.float32)
-        return tf.image.crop_and_resize(whole, [[0.1, 0.1, 0.9, 0.9]], [0], [224, 224])[0]
+        image = tf.cast(decoded[None], tf.float32)
+        return tf.image.crop_and_resize(image, [[0.1, 0.1, 0.9, 0.9]], [0], [224, 224])[0]
     if name == "amoebanet":
         cropped = tf.image.central_crop(tf.image.convert_image_dtype(decoded, tf.float32), 0.875)
         return tf.compat.v1.image.resize_bilinear(cropped[None], [224, 224])[0] * 255
@@ -216,7 +216,7 @@ def test_the_same_generator_gives_the_same_image_in_any_thread(name: str) -> Non
     alone = [make(seed) for seed in range(24)]
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(make, range(24)))
-    assert all(np.array_equal(one, other) for one, other in zip(alone, together, strict=True))
+    assert all(np.array_equal(first, second) for first, second in zip(alone, together, strict=True))
 
 
 def test_an_image_can_be_made_in_its_place_in_a_batch() -> None:

@@ -69,30 +69,30 @@ def test_a_crop_has_the_pixels_of_the_whole_image(kind: str, fancy: bool, dct: j
     tiny = [(1, 1), (3, 2)] if shrink == 1 else []
     for height, width in ((211, 307), (8, 300), (300, 9), (64, 48), *tiny):
         data = made(kind, height, width)
-        whole = jpeg.decode(data, dct, fancy, shrink)
+        decoded = jpeg.decode(data, dct, fancy, shrink)
         for _ in range(6):
-            y, x = (int(chance.integers(0, side)) for side in whole.shape[:2])
+            y, x = (int(chance.integers(0, side)) for side in decoded.shape[:2])
             rows, columns = (
-                int(chance.integers(1, side - at + 1)) for side, at in zip(whole.shape[:2], (y, x), strict=True)
+                int(chance.integers(1, side - at + 1)) for side, at in zip(decoded.shape[:2], (y, x), strict=True)
             )
             crop = seen(data, y, x, rows, columns, dct=dct, fancy_upsampling=fancy, shrink=shrink)
             assert crop is not None
-            assert np.array_equal(crop, whole[y : y + rows, x : x + columns]), (height, width, y, x, rows, columns)
+            assert np.array_equal(crop, decoded[y : y + rows, x : x + columns]), (height, width, y, x, rows, columns)
 
 
 @built
 @pytest.mark.parametrize("kind", ["420", "422", "444"])
 def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) -> None:
     data = made(kind, 300, 400)
-    whole = jpeg.decode(data)
+    decoded = jpeg.decode(data)
     mean, scale = np.array([120, 110, 100], np.float32), np.array([0.5, 0.25, 1 / 3], np.float32)
     for size, y, x, height, width in ((64, 3, 5, 290, 300), (224, 100, 200, 60, 50), (97, 0, 0, 300, 400)):
         rows, columns = stretch_axis(y, height, size), mirror_before(stretch_axis(x, width, size), x, width)
         out = np.empty((size, size, 3), np.float32)
         assert region.decode_view(data, rows, columns, out)
-        assert np.array_equal(out, resample(whole, rows, columns))
+        assert np.array_equal(out, resample(decoded, rows, columns))
         assert region.decode_view(data, rows, columns, out, normal=(np.tile(-mean, size), np.tile(scale, size)))
-        assert np.array_equal(out, (resample(whole, rows, columns) - mean) * scale)
+        assert np.array_equal(out, (resample(decoded, rows, columns) - mean) * scale)
 
 
 @built
@@ -129,7 +129,7 @@ def test_every_network_sees_the_same_without_the_extension(
     quick = look()
     with without_the_extension(monkeypatch):
         slow = look()
-    assert all(np.array_equal(one, other) for one, other in zip(quick, slow, strict=True))
+    assert all(np.array_equal(first, second) for first, second in zip(quick, slow, strict=True))
 
 
 def test_fast_training_repeats_chroma_and_is_near() -> None:
@@ -217,9 +217,9 @@ def test_wrong_arguments_raise() -> None:
 def mutated(data: bytes, chance: np.random.Generator) -> bytes:
     """A few bytes changed, or some cut out or doubled; the end marker stays, or the extension would not look at it."""
     changed = bytearray(data)
-    for place in chance.integers(2, len(data) - 2, int(chance.integers(1, 5))):
-        changed[place] = chance.integers(0, 256)
-    begin, end = sorted(int(place) for place in chance.integers(2, len(data) - 2, 2))
+    for offset in chance.integers(2, len(data) - 2, int(chance.integers(1, 5))):
+        changed[offset] = chance.integers(0, 256)
+    begin, end = sorted(int(offset) for offset in chance.integers(2, len(data) - 2, 2))
     if chance.random() < 0.2:
         del changed[begin : min(end, begin + 50)]
     elif chance.random() < 0.2:
@@ -236,8 +236,8 @@ def test_hundreds_of_mutations_end_in_the_same_pixels_or_a_named_error(kind: str
         y, x = int(chance.integers(0, 60)), int(chance.integers(0, 80))
         crop = seen(data, y, x, 10, 10)
         with contextlib.suppress(BadData):
-            whole = jpeg.decode(data)
-            assert crop is None or np.array_equal(crop, whole[y : y + 10, x : x + 10])
+            decoded = jpeg.decode(data)
+            assert crop is None or np.array_equal(crop, decoded[y : y + 10, x : x + 10])
 
 
 @built

@@ -37,10 +37,10 @@ def test_no_two_silhouettes_look_alike() -> None:
     """Turned and mirrored to fit best, any two still differ in more than a seventh of their area."""
     assert len(SILHOUETTES) == 10
     masks = {name: turned(name) for name in SILHOUETTES}
-    for first, one in masks.items():
+    for first, mask in masks.items():
         for second, other in masks.items():
             if first < second:
-                different = min((one[0] ^ turn).mean() for turn in other) * 2.4**2
+                different = min((mask[0] ^ turn).mean() for turn in other) * 2.4**2
                 assert different > 1 / 7, (first, second)
 
 

@@ -173,7 +173,7 @@ def test_a_wrong_checksum_of_the_data(file: Path) -> None:
 def test_records_after_a_damaged_one_are_still_surveyed(file: Path) -> None:
     overwrite(file, 37 + 12 + 100, b"!")
     found = list(survey_records(file))
-    assert [isinstance(one, Record) for one in found] == [True, True, False, True]
+    assert [isinstance(record, Record) for record in found] == [True, True, False, True]
     assert isinstance(found[3], Record)
     assert bytes(found[3].data) == RECORDS[3]
 

@@ -69,7 +69,7 @@ def test_grouped_in_cuda(size: tuple[int, int], groups_of: int, stride: int, sam
     if not grouped_cuda.can_compile(0):
         pytest.skip("NVRTC does not compile here, or the card is older than Ampere")
     errors = check_grouped_cuda(128, 128 // groups_of, stride, size, same, 21, dtype)
-    good({way: errors[way] for way in ("output", "input")}, most=3e-3)  # rounded once
+    good({direction: errors[direction] for direction in ("output", "input")}, most=3e-3)  # rounded once
     good({"weight": errors["weight"]}, most=1e-4)  # not at all
 
 

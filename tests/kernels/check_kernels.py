@@ -231,7 +231,7 @@ def check_halves(height: int, width: int, channels: int = 8, filters: int = 6, c
     y.backward(gradient)
     true.backward(gradient.double())
     pairs = zip(("input", "even weight", "odd weight"), (x, *weights), (true_x, *true_weights), strict=True)
-    return {"output": apart(y, true)} | {name: apart(one.grad, two.grad) for name, one, two in pairs}
+    return {"output": apart(y, true)} | {name: apart(first.grad, second.grad) for name, first, second in pairs}
 
 
 def check_pool(
@@ -265,7 +265,7 @@ def check_state(
         Term(x, layer, pools.get(kind), keep) for x, layer, kind, keep in zip(xs, layers, kinds, keeps, strict=True)
     ]
     made = sum_terms(terms, readers, OutputBuffer(3).make_slice(1, terms) if home else None)
-    true = sum(plain_term(*one) for one in zip(true_xs, true_layers, kinds, keeps, strict=True))
+    true = sum(plain_term(*case) for case in zip(true_xs, true_layers, kinds, keeps, strict=True))
     results = [F.relu(true) if cut else true for cut in readers]
     gradients = [draw_images(count, channels + 8, size, size, device=device, dtype=dtype)[:, 8:] for _ in readers]
     torch.autograd.backward(made, gradients)
@@ -274,7 +274,7 @@ def check_state(
     trues = [*true_xs, *(p for layer in true_layers if layer for p in layer.parameters())]
     outputs, gradients = zip(made, results, strict=True), zip(inputs, trues, strict=True)
     return {f"output {index}": apart(*pair) for index, pair in enumerate(outputs)} | {
-        f"gradient {index}": apart(one.grad, two.grad) for index, (one, two) in enumerate(gradients)
+        f"gradient {index}": apart(first.grad, second.grad) for index, (first, second) in enumerate(gradients)
     }
 
 
@@ -323,12 +323,14 @@ def check_amoebanet(count: int = 32, size: int = 96) -> tuple[float, float]:
     plain, ours = copy.deepcopy(network), network
     assert fuse(ours, torch.bfloat16) == 8
     images = draw_images(count, 3, size, size, device="cuda")
-    for one, autocast in ((true, False), (plain, True), (ours, True)):
+    for module, autocast in ((true, False), (plain, True), (ours, True)):
         with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
-            logits, auxiliary = one(images)
+            logits, auxiliary = module(images)
         F.cross_entropy(logits + auxiliary, torch.arange(count, device="cuda") % 10).backward()
     wanted = torch.cat([parameter.grad.flatten() for parameter in true.parameters()])
-    fused, other = (torch.cat([parameter.grad.flatten() for parameter in one.parameters()]) for one in (ours, plain))
+    fused, other = (
+        torch.cat([parameter.grad.flatten() for parameter in module.parameters()]) for module in (ours, plain)
+    )
     return apart(fused, wanted), apart(other, wanted)
 
 
@@ -363,6 +365,6 @@ def tensors_apart(network: nn.Module, reference: nn.Module) -> Errors:
     """Gradients of all parameters, and all buffers."""
     pairs = zip(network.named_parameters(), reference.parameters(), strict=True)
     buffers = zip(network.named_buffers(), reference.buffers(), strict=True)
-    return {name: apart(one.grad, two.grad) for (name, one), two in pairs} | {
-        name: apart(one, two) for (name, one), two in buffers
+    return {name: apart(first.grad, second.grad) for (name, first), second in pairs} | {
+        name: apart(first, second) for (name, first), second in buffers
     }

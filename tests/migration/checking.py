@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from textwrap import dedent
 from typing import Any
@@ -61,18 +62,18 @@ def comments(text: str) -> set[str]:
     return {token.string for token in tokens if token.type == tokenize.COMMENT}
 
 
-def examples(doc: str) -> list[tuple[dict[str, str], str, str]]:
+def examples(doc: str) -> list[tuple[dict[str, Any], str, str]]:
     """Return the indented diffs of a docstring as (options, text before, text after).
 
-    The options of a diff are those that the paragraph before it names: `--to any`.
+    The options of a diff are the flags that the paragraph before it begins with: "With `--to any`".
     """
-    blocks: list[tuple[dict[str, str], list[str]]] = []
+    blocks: list[tuple[dict[str, Any], list[str]]] = []
     paragraph: list[str] = []
     inside = ended = False
     for line in doc.splitlines():
         if line.startswith("    ") and line[4:5] in (" ", "+", "-"):
             if not inside:
-                blocks.append(({"to": "any"} if "`--to any`" in " ".join(paragraph) else {}, []))
+                blocks.append((options_of("\n".join(paragraph)), []))
             inside = ended = True
             blocks[-1][1].append(line[4:])
         elif not line.strip():
@@ -83,6 +84,15 @@ def examples(doc: str) -> list[tuple[dict[str, str], str, str]]:
             paragraph = [line] if ended else [*paragraph, line]
             inside = ended = False
     return [(options, *sides_of(lines)) for options, lines in blocks]
+
+
+def options_of(paragraph: str) -> dict[str, Any]:
+    """Return the options that a paragraph begins with: {"loop": 100, "distributed": True}."""
+    flags = re.match(r"With `([^`]+)`", paragraph)
+    options: dict[str, Any] = {}
+    for flag, value in re.findall(r"--([\w-]+)(?: ([^-\s]\S*))?", flags[1] if flags else ""):
+        options[flag.replace("-", "_")] = (int(value) if value.isdigit() else value) if value else True
+    return options
 
 
 def sides_of(lines: list[str]) -> tuple[str, str]:

@@ -94,7 +94,9 @@ class Moves(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in (torch.Tensor.to, torch._C._nn._parse_to):
-            args = tuple(torch.device("cuda", one) if type(one) is int else one for one in args)  # a number is a card
+            args = tuple(
+                torch.device("cuda", argument) if type(argument) is int else argument for argument in args
+            )  # a number is a card
         if func is torch.Tensor.pin_memory:
             note("pin", tuple(args[0].shape))
             return args[0]
@@ -179,7 +181,7 @@ def pretend_io() -> None:
         group("gloo", *args, **options)
 
     def watch(self: Any, *args: Any, activities: Any = None, **options: Any) -> None:
-        note("profile", sorted(str(one) for one in activities or ()))
+        note("profile", sorted(str(activity) for activity in activities or ()))
         profile(self, *args, activities=[torch.profiler.ProfilerActivity.CPU], **options)
 
     torch.utils.data.DataLoader.__init__ = make_loader  # type: ignore[method-assign]

@@ -104,12 +104,12 @@ TorchMaker = Callable[[Words, str, Card], Piece]
 def move_by_method(words: Words, torch: str, card: Card) -> Piece:
     x = words.name("x", "images", "batch", "net")
     made = words.chance.choice([f"{torch}.ones(2)", f"{torch}.nn.Linear(2, 3)", f"{torch}.randn(4, 4)"])
-    rest = words.chance.choice(["", "0", "non_blocking=True", "0, non_blocking=True"])
+    arguments = words.chance.choice(["", "0", "non_blocking=True", "0, non_blocking=True"])
     if "Linear" in made:
-        rest = rest.partition(",")[0] if not rest.startswith("non") else ""
+        arguments = arguments.partition(",")[0] if not arguments.startswith("non") else ""
     return Piece(
-        (f"{x} = {made}", f"{x} = {x}.cuda({rest})"),
-        (f"{x} = {made}", f"{x} = {x}.{card.device}({rest})"),
+        (f"{x} = {made}", f"{x} = {x}.cuda({arguments})"),
+        (f"{x} = {made}", f"{x} = {x}.{card.device}({arguments})"),
         (("moves", "changed"),),
         True,
     )
@@ -119,7 +119,7 @@ def move_by_text(words: Words, torch: str, card: Card) -> Piece:
     x, number = words.name("x", "labels"), words.chance.choice(["", ":0", ":1"])
     quote = words.chance.choice("'\"")
     form = words.chance.choice(["{x} = {t}.ones(3).to({d})", "{x} = {t}.zeros(2, device={d})", "{x} = {t}.device({d})"])
-    before, after = (form.format(x=x, t=torch, d=f"{quote}{word}{number}{quote}") for word in ("cuda", card.device))
+    before, after = (form.format(x=x, t=torch, d=f"{quote}{text}{number}{quote}") for text in ("cuda", card.device))
     return Piece((before,), (after,), (("device_strings", "changed"),), True)
 
 
@@ -159,8 +159,8 @@ def start_group(words: Words, torch: str, card: Card) -> Piece:
     given = words.chance.choice(["{}", "backend={}", "{}, rank=0, world_size=1", "world_size=1, rank=0, backend={}"])
     quote = words.chance.choice("'\"")
     before, after = (
-        f"{torch}.distributed.init_process_group({given.format(f'{quote}{word}{quote}')})"
-        for word in ("nccl", card.backend)
+        f"{torch}.distributed.init_process_group({given.format(f'{quote}{text}{quote}')})"
+        for text in ("nccl", card.backend)
     )
     return Piece((before,), (after,), (("backend", "changed"),), True)
 
@@ -237,7 +237,7 @@ def device_handed_on(words: Words, torch: str, card: Card) -> Piece:
             "{name} = {t}.device(f{q}{d}{q})",
         ]
     )
-    before, after = (form.format(name=name, t=torch, q=quote, d=word) for word in ("cuda", card.device))
+    before, after = (form.format(name=name, t=torch, q=quote, d=text) for text in ("cuda", card.device))
     return Piece((before,), (after,), (("device_strings", "changed"),), True, imports="import functools")
 
 

@@ -10,6 +10,7 @@ import pytest
 from viaduct.errors import UnknownName
 from viaduct.migration.catalogue import all_rows, as_page, find_rules, missing_rows, page_text
 from viaduct.migration.rule import all_rules
+from viaduct.migration.specification import RULES_BY_ROW
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 
@@ -51,3 +52,7 @@ def test_an_unknown_rule_is_answered_with_the_closest() -> None:
 def test_every_rule_is_on_the_page() -> None:
     page = as_page()
     assert all(f"### {rule.name}\n" in page for rule in all_rules())
+
+
+def test_the_specification_names_only_rules_that_exist() -> None:
+    assert {name for names in RULES_BY_ROW.values() for name in names} <= {rule.name for rule in all_rules()}

@@ -64,8 +64,8 @@ def test_byte_order_mark_stays_first() -> None:
 
 @pytest.mark.parametrize("encoding", ["latin-1", "gbk", "utf-8", "cp1251"])
 def test_encoding_cookie_is_obeyed(encoding: str) -> None:
-    word = {"latin-1": "é", "gbk": "模型", "utf-8": "模é", "cp1251": "ж"}[encoding]
-    before = f"# -*- coding: {encoding} -*-\n{HEAD}s = '{word}'; b = tf.nn.dropout({word}, 0.5)  # {word}\n"
+    text = {"latin-1": "é", "gbk": "模型", "utf-8": "模é", "cp1251": "ж"}[encoding]
+    before = f"# -*- coding: {encoding} -*-\n{HEAD}s = '{text}'; b = tf.nn.dropout({text}, 0.5)  # {text}\n"
     expected = before.replace(HEAD, HEAD + NEW).replace("tf.nn", "npu_ops")
     assert after(before.encode(encoding)) == expected.encode(encoding)
 
@@ -329,7 +329,7 @@ def test_lines_stem_from_the_original_ones() -> None:
     edits.unwrap(source.tree.body[1])  # type: ignore[arg-type]
     result, lines = edits.apply(list(range(1, len(source.starts) + 1)))
     old, new = text.splitlines(), result.splitlines()
-    assert [old[lines[place] - 1].strip() for place in range(len(new))] == new
+    assert [old[lines[index] - 1].strip() for index in range(len(new))] == new
 
 
 def test_a_returned_value_over_several_lines_is_computed_before_the_session_closes() -> None:

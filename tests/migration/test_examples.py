@@ -145,10 +145,12 @@ def options_of(command: str) -> tuple[str, dict[str, Any]]:
     words = command.split()
     assert words[:2] == ["viaduct", "migrate"], command
     options: dict[str, Any] = {}
-    for place, word in enumerate(words):
-        if word.startswith("--") and word not in ("--out", "--report"):
-            following = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("--") else ""
-            options[word[2:].replace("-", "_")] = following or True
+    for position, argument in enumerate(words):
+        if argument.startswith("--") and argument not in ("--out", "--report"):
+            following = (
+                words[position + 1] if position + 1 < len(words) and not words[position + 1].startswith("--") else ""
+            )
+            options[argument[2:].replace("-", "_")] = following or True
     return Path(words[2]).stem, options
 
 
@@ -158,11 +160,11 @@ def test_the_tutorial_shows_what_happens(command: str, diff: str) -> None:
     before = source(name)
     after = migrated(before, path=f"{name}.py", **options).after.decode()
     actual = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))
-    place = 0
+    position = 0
     for line in diff.splitlines():
         if line.strip() != "…":
-            assert line in actual[place:], f"not in the diff of `{command}`, or not in this order: {line}"
-            place = actual.index(line, place) + 1
+            assert line in actual[position:], f"not in the diff of `{command}`, or not in this order: {line}"
+            position = actual.index(line, position) + 1
 
 
 def test_the_tutorial_shows_every_example() -> None:

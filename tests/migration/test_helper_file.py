@@ -34,8 +34,8 @@ def test_a_changed_helper_stays_and_what_it_lacks_is_said(tmp_path: Path) -> Non
     write_in_place(outcome)
     assert (tmp_path / HELPER).read_text() == mine
     for again in (outcome, neutral_of(tmp_path)):
-        found = [one for one in again.findings if one.rule == "engine.helper"]
-        assert [(one.file, one.line, one.status, one.risk) for one in found] == [
+        found = [finding for finding in again.findings if finding.rule == "engine.helper"]
+        assert [(finding.file, finding.line, finding.status, finding.risk) for finding in found] == [
             ("second.py", 3 if again is outcome else 4, "manual", "high"),
             ("second.py", 4 if again is outcome else 5, "manual", "high"),
         ]
@@ -56,7 +56,7 @@ def test_beside_a_single_script_too(tmp_path: Path) -> None:
 def test_an_owner_who_wrote_it_otherwise_is_not_told_what_he_has(tmp_path: Path) -> None:
     mine = f"# {'Written by `viaduct migrate --to any`'}\ndef autocast(): ...\nANSWERS = {{'empty_cache': None}}\n"
     project(tmp_path, {"second.py": SECOND, HELPER: mine})
-    assert not [one for one in neutral_of(tmp_path).findings if one.rule == "engine.helper"]
+    assert not [finding for finding in neutral_of(tmp_path).findings if finding.rule == "engine.helper"]
 
 
 # ---- what viaduct wrote
@@ -101,8 +101,8 @@ def test_patch_folder_and_reports_show_what_it_gets(tmp_path: Path) -> None:
     done = viaduct("migrate", ".", "--to", "any", *words, cwd=folder)
     assert f"{HELPER} (extended)" in done.stdout
     record = json.loads((tmp_path / "all.json").read_text())
-    assert [(one["path"], one["state"]) for one in record["added"]] == [(HELPER, "extended")]
-    assert HELPER not in [one["path"] for one in record["files"]]
+    assert [(addition["path"], addition["state"]) for addition in record["added"]] == [(HELPER, "extended")]
+    assert HELPER not in [finding["path"] for finding in record["files"]]
     write_out(neutral_of(folder), tmp_path / "out", {})
     (folder / HELPER).chmod(0o644)
     patch = done.stdout.partition("\nChanged")[0]

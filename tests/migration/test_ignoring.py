@@ -23,7 +23,7 @@ def ignored_as_git_says(folder: Path) -> set[str]:
 
 def ignored_as_we_say(folder: Path) -> set[str]:
     found = walk(folder)
-    assert {one.reason for one in found.skipped} <= {"ignored by git", "version control"}
+    assert {skipped_file.reason for skipped_file in found.skipped} <= {"ignored by git", "version control"}
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     return {path for path in files if not path.startswith(".git/")} - {*found.scripts, *found.others}
 
@@ -73,7 +73,7 @@ def test_random_patterns_in_nested_folders_mean_what_git_means(tmp_path: Path) -
         make(folder, *(f"{x}/{y}/{z}.py" for x in ("a", "b") for y in ("a", "ba") for z in ("a", "ab")), "a.py")
         git(folder, "init", "-q")
         (folder / ".git/info/exclude").write_text(draw.choice(parts[:2]) + "b.py\n")
-        for place in ("", "a/", "b/ba/"):
+        for prefix in ("", "a/", "b/ba/"):
             lines = [
                 draw.choice(("", "", "!"))
                 + draw.choice(("", "/"))
@@ -81,7 +81,7 @@ def test_random_patterns_in_nested_folders_mean_what_git_means(tmp_path: Path) -
                 + draw.choice(("", "/"))
                 for _ in range(draw.randrange(4))
             ]
-            (folder / place / ".gitignore").write_text("\n".join(lines) + "\n")
+            (folder / prefix / ".gitignore").write_text("\n".join(lines) + "\n")
         tracked = draw.sample(sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.py")), 2)
         git(folder, "add", "-f", *tracked)
         rules = {path: (folder / path).read_text() for path in (".gitignore", "a/.gitignore", "b/ba/.gitignore")}

@@ -62,15 +62,15 @@ def meaning(text: str) -> tuple[list[str], list[str]]:
     tree = ast.parse(text)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     imports: set[str] = set()
-    rest: list[str] = []
+    lines: list[str] = []
     for statement in tree.body:
         if not isinstance(statement, ast.Import | ast.ImportFrom):
-            rest.append(ast.dump(statement))
+            lines.append(ast.dump(statement))
             continue
         module = statement.module if isinstance(statement, ast.ImportFrom) else ""
         names = [(alias.name, alias.asname or alias.name) for alias in statement.names]
         imports |= {f"{module}:{name}:{local}" for name, local in names if local == "*" or local in used}
-    return sorted(imports), rest
+    return sorted(imports), lines
 
 
 def text(name: str, which: str) -> str:
@@ -100,10 +100,10 @@ def test_a_listing_becomes_what_the_guide_shows_or_differs_as_explained(name: st
 
 
 def test_the_comparison_sees_what_matters() -> None:
-    one = "import a\nimport b\nx = a.f(1,  # why\n  2)\n"
-    assert meaning(one) == meaning("import a\nx = a.f(1, 2)\n")
-    assert meaning(one) != meaning("import a\nx = a.f(1, 3)\n")
-    assert meaning(one) != meaning("import b as a\nx = a.f(1, 2)\n")
+    code = "import a\nimport b\nx = a.f(1,  # why\n  2)\n"
+    assert meaning(code) == meaning("import a\nx = a.f(1, 2)\n")
+    assert meaning(code) != meaning("import a\nx = a.f(1, 3)\n")
+    assert meaning(code) != meaning("import b as a\nx = a.f(1, 2)\n")
 
 
 # ---- the ResNet of the guide, as a project

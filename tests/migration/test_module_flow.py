@@ -17,7 +17,7 @@ def test_horovod_that_comes_as_an_argument_is_followed() -> None:
     )
     result = migrated(source, others=others, distributed=True)
     assert "    if hvd is not None:\n        opt = NPUDistributedOptimizer(opt)\n" in result.after.decode()
-    assert {one.status for one in result.findings} == {"changed"}
+    assert {finding.status for finding in result.findings} == {"changed"}
     main = migrated(others["main.py"], path="main.py", others={"script.py": source}, distributed=True)
     assert main.after.decode().endswith("import script\nscript.train(loss, hvd=hvd)\n")
     assert "hvd = True" in main.after.decode()
@@ -63,7 +63,7 @@ def test_horovod_is_followed_through(way: str, folder: str) -> None:
     texts = {}
     for path, source in files.items():
         result = migrated(source, path=path, others=files, distributed=True)
-        assert {one.status for one in result.findings} == {"changed"}, result.findings
+        assert {finding.status for finding in result.findings} == {"changed"}, result.findings
         texts[path] = result.after.decode()
     both = "".join(texts.values())
     assert "NPUDistributedOptimizer(opt)" in both
@@ -104,22 +104,22 @@ def test_a_program_in_which_horovod_is_not_followed_keeps_all_of_it(way: str) ->
         result = migrated(source, path=path, others=files, distributed=True)
         assert result.after.decode() == source
         if path != "script.py":
-            assert any(one.status == "unresolved" and "main.py:6" in one.message for one in result.findings)
+            assert any(finding.status == "unresolved" and "main.py:6" in finding.message for finding in result.findings)
     other = HEAD + "hvd.init()\nprint(hvd.rank())\n"
     assert migrated(other, path="other.py", others=files, distributed=True).changed
 
 
 def test_functions_that_return_the_module_are_followed_or_left_for_manual_review() -> None:
-    ways = {
+    methods = {
         "a property": "class A:\n    @property\n    def comm(self):\n        return hvd\nprint(A().comm.rank())\n",
         "another object's method": "class A:\n    def get(self):\n        return hvd\nprint(a.get().rank())\n",
         "a function that is handed on": "def get():\n    return hvd\nregister(get)\n",
         "a nested function": "def get():\n    return x\ndef f():\n    def get():\n        return hvd\nget().rank()\n",
     }
-    for way, text in ways.items():
+    for method, text in methods.items():
         source = HEAD + "hvd.init()\n" + text
         result = migrated(source, distributed=True)
-        assert result.after.decode() == source, way
+        assert result.after.decode() == source, method
         assert any(finding.status == "unresolved" for finding in result.findings)
 
 
@@ -135,4 +135,4 @@ def test_an_attribute_of_the_same_name_in_another_class_is_not_taken_for_horovod
     outside = source + "print(A().comm.size(), a.comm.rank())\n"
     left = migrated(outside, distributed=True)
     assert left.after.decode() == outside, "which of the two `a` holds is not seen"
-    assert any(one.status == "unresolved" for one in left.findings)
+    assert any(finding.status == "unresolved" for finding in left.findings)

@@ -8,7 +8,9 @@ from viaduct.migration.rule import all_rules
 
 def test_every_rule_that_is_needed_belongs_to_one_requirement() -> None:
     known = requirement_by_rule()
-    assert [rule.name for rule in all_rules() if rule.kind in ("mandatory", "report") and rule.name not in known] == []
+    assert [
+        rule.name for rule in all_rules() if rule.category in ("mandatory", "report") and rule.name not in known
+    ] == []
     listed = [rule for requirement in REQUIREMENTS for rule in requirement.rules]
     assert len(listed) == len(set(listed))
     names = {rule.name for rule in all_rules()}

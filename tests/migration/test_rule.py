@@ -12,7 +12,7 @@ FOLDER = Path(home.__path__[0])
 
 
 def rule_named(name: str, after: tuple[str, ...] = (), last: bool = False) -> Rule:
-    return Rule(f"viaduct.migration.rules.torch.{name}", after=after, last=last)
+    return Rule(f"viaduct.migration.rules.torch.{name}", after=after, runs_last=last)
 
 
 def names_of(rules: list[Rule]) -> list[str]:

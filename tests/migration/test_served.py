@@ -133,8 +133,8 @@ def test_a_place_for_both_cards_is_left_alone_and_listed(way: str, to: str) -> N
         text = text.replace("npu", "mlu").replace("Npu", "Mlu").replace("hccl", "cncl")
     result = migrated(text, to=to)
     assert result.after.decode() == text
-    assert {one.rule for one in result.findings if one.status != "advice"} == set()
-    assert any(one.rule == "torch.already" for one in result.findings), result.findings
+    assert {finding.rule for finding in result.findings if finding.status != "advice"} == set()
+    assert any(finding.rule == "torch.already" for finding in result.findings), result.findings
 
 
 @pytest.mark.parametrize("way", BOTH)
@@ -142,7 +142,7 @@ def test_another_card_than_the_target_protects_nothing(way: str) -> None:
     """Code for CUDA and the MLU has no branch for the NPU yet."""
     text = ("import torch\n" + dedent(BOTH[way])).replace("npu", "mlu").replace("Npu", "Mlu").replace("hccl", "cncl")
     result = migrated(text, to="npu")
-    assert result.changed or any(one.status in ("manual", "unresolved") for one in result.findings)
+    assert result.changed or any(finding.status in ("manual", "unresolved") for finding in result.findings)
 
 
 def test_code_for_cuda_outside_of_such_places_is_migrated() -> None:
@@ -223,7 +223,7 @@ def test_device_neutral_code_is_left_alone(way: str, to: str) -> None:
     text = "import torch\n" + dedent(NEUTRAL[way])
     result = migrated(text, to=to)
     assert result.after.decode() == text
-    assert {one.rule for one in result.findings if one.status != "advice"} == set(), result.findings
+    assert {finding.rule for finding in result.findings if finding.status != "advice"} == set(), result.findings
 
 
 @pytest.mark.parametrize("call", ["synchronize()", "set_device(0)", "reset_peak_memory_stats()"])
@@ -256,4 +256,4 @@ def test_a_branch_that_is_migrated_is_not_asked_for_by_cuda_too() -> None:
     after = result.after.decode()
     assert 'if d.type == "npu":\n        torch.npu.synchronize(d)' in after
     assert 'pin = device.type in ("cuda", "npu")' in after
-    assert "unresolved" not in {place.state for place in result.places}
+    assert "unresolved" not in {location.state for location in result.places}

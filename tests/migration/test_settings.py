@@ -68,8 +68,8 @@ def test_other_files_and_other_words_are_not_touched(tmp_path: Path) -> None:
 def test_a_device_is_the_accelerators(tmp_path: Path, name: str, before: str, after: str) -> None:
     result = migrated(tmp_path, name, before)
     assert result.after.decode() == after
-    assert {one.status for one in result.findings} == {"changed"}
-    assert all(one.before and one.after for one in result.findings)
+    assert {finding.status for finding in result.findings} == {"changed"}
+    assert all(finding.before and finding.after for finding in result.findings)
     again = tmp_path / "again"
     again.mkdir()
     assert not migrated(again, name, after).changed
@@ -78,14 +78,14 @@ def test_a_device_is_the_accelerators(tmp_path: Path, name: str, before: str, af
 def test_a_list_of_devices_is_left_to_a_person(tmp_path: Path) -> None:
     result = migrated(tmp_path, "a.yaml", "devices: [cuda:0, cuda:1]\n")
     assert not result.changed
-    assert [(one.status, one.line) for one in result.findings] == [("manual", 1)]
+    assert [(finding.status, finding.line) for finding in result.findings] == [("manual", 1)]
 
 
 def test_what_is_to_run_everywhere_names_no_card(tmp_path: Path) -> None:
     script = "import torch\nx = torch.zeros(3, device='cuda')\n"
     result = migrated(tmp_path, "a.yaml", "device: cuda\nbackend: nccl\n", script, to="any")
     assert not result.changed
-    assert [(one.status, one.risk) for one in result.findings] == [("manual", "high")] * 2
+    assert [(finding.status, finding.risk) for finding in result.findings] == [("manual", "high")] * 2
 
 
 FLOW = """\
@@ -104,7 +104,7 @@ kernels:
 def test_a_file_is_not_half_migrated_and_every_place_is_named(tmp_path: Path) -> None:
     result = migrated(tmp_path, "a.yaml", FLOW)
     assert not result.changed
-    assert [(one.status, one.line) for one in result.findings] == [
+    assert [(finding.status, finding.line) for finding in result.findings] == [
         *[("manual", line) for line in (1, 1, 2, 3, 7)],
     ]
 
@@ -124,7 +124,7 @@ def test_nested_places_follow_too(tmp_path: Path, name: str, before: str) -> Non
 
 def test_a_list_over_several_lines_is_named(tmp_path: Path) -> None:
     result = migrated(tmp_path, "a.json", '{\n  "devices": [\n    "cuda:0",\n    "cuda:1"\n  ],\n  "x": 1\n}\n')
-    assert [(one.status, one.line) for one in result.findings] == [("manual", 3), ("manual", 4)]
+    assert [(finding.status, finding.line) for finding in result.findings] == [("manual", 3), ("manual", 4)]
 
 
 @pytest.mark.parametrize(("path", "text"), [("a.gin", "build.device = 'cuda:0'\n"), ("a.conf", "device = cuda\n")])

@@ -28,9 +28,9 @@ def test_a_text_that_is_tokenized_piece_by_piece_has_the_tokens_of_the_whole(tex
         return [token for token in tokens if token.kind not in LAYOUT_TOKENS or token.kind == tokenize.COMMENT]
 
     source = Source(text)
-    whole = shown(tokenize_part(text, 0))
-    assert shown(source.all_from(0)) == whole
-    for token in whole:
+    expected = shown(tokenize_part(text, 0))
+    assert shown(source.all_from(0)) == expected
+    for token in expected:
         assert token.kind in LAYOUT_TOKENS or source.token_before(token.end) == token
         assert next(iter(shown(source.all_from(token.start)))) == token
 

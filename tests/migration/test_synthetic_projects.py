@@ -78,9 +78,9 @@ def wanted(placed: Placed) -> list[str]:
 def counted(outcome: Outcome) -> Counts:
     """Return the ledger with manual and unresolved together, where the project says `left`."""
     found: Counts = Counter()
-    for place in outcome.places:
-        left = place.state in ("manual", "unresolved") and place.requirement != "data_parallel"
-        found[place.requirement, "left" if left else place.state] += 1
+    for location in outcome.places:
+        left = location.state in ("manual", "unresolved") and location.requirement != "data_parallel"
+        found[location.requirement, "left" if left else location.state] += 1
     return found
 
 

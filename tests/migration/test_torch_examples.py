@@ -156,8 +156,8 @@ def printed(to: str) -> dict[str, list[str]]:
     """Of each example, what it prints before (``) or after its migration, on a machine without a card."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        places = {name: carried_by_the_command(name, to, scratch / str(n)) for n, name in enumerate(SCRIPTS)}
-        scripts = [(name, str(places[name]), words) for name, words in SCRIPTS.items()]
+        folders = {name: carried_by_the_command(name, to, scratch / str(n)) for n, name in enumerate(SCRIPTS)}
+        scripts = [(name, str(folders[name]), words) for name, words in SCRIPTS.items()]
         return in_turn(scripts, to, scratch / "runs")
 
 
@@ -288,9 +288,9 @@ def test_whatever_still_names_cuda_is_said_or_is_somebody_elses(name: str, to: T
     result = carried(name, to)[Path(name).name]
     lines, old = result.new.splitlines(), result.old.splitlines()
     left = {result.stems[line - 1] for line in cudas(ast.parse(without_magic(result.new)))}
-    told = {finding.line for finding in result.findings if finding.status != "changed"}
+    reported = {finding.line for finding in result.findings if finding.status != "changed"}
     own = {line for line in left for stays in STAYS[name] if stays in old[line - 1]}
-    assert left - told - own == set(), lines
+    assert left - reported - own == set(), lines
 
 
 STAYS: dict[str, tuple[str, ...]] = {
@@ -537,8 +537,8 @@ def test_the_page_shows_what_happens(command: str, diff: str, tmp_path: Path) ->
     project = alone(Path(words[2]).name, tmp_path / "project")
     answer = viaduct("migrate", project, *words[3:])
     assert answer.returncode == 0, answer.stderr
-    actual, place = answer.stdout.splitlines(), 0
+    actual, position = answer.stdout.splitlines(), 0
     for line in diff.splitlines():
         if line != "…":
-            assert line in actual[place:], f"not in the diff of `{command}`, or not in this order: {line}"
-            place = actual.index(line, place) + 1
+            assert line in actual[position:], f"not in the diff of `{command}`, or not in this order: {line}"
+            position = actual.index(line, position) + 1

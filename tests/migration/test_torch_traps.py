@@ -175,8 +175,8 @@ def test_every_layout_becomes_neutral_and_keeps_the_rest_of_its_lines(layout: st
     data = LAYOUTS[layout](BEFORE)
     after = carried(data, "any").after
     kept = [line for line in data.splitlines(keepends=True) if b"cuda" not in line and b"nccl" not in line]
-    places = [after.find(line) for line in kept]
-    assert -1 not in places, "a line that has nothing to do with devices is gone"
+    positions = [after.find(line) for line in kept]
+    assert -1 not in positions, "a line that has nothing to do with devices is gone"
     assert after != data
 
 

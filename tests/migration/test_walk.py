@@ -25,7 +25,7 @@ def make(folder: Path, *names: str) -> None:
 
 
 def skipped(folder: Path) -> dict[str, str]:
-    return {one.path: one.reason for one in walk(folder).skipped}
+    return {skipped_file.path: skipped_file.reason for skipped_file in walk(folder).skipped}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_every_reason_has_its_chinese(tmp_path: Path) -> None:
     make(tmp_path, ".viaduct-migration/journal")
     found = walk(tmp_path).skipped
     assert len(found) == 9
-    assert not [one for one in found if one.why("zh").isascii()]
+    assert not [file for file in found if file.why("zh").isascii()]
     assert Skipped("a", "cannot be read: Permission denied").why("zh") == "无法读取:Permission denied"
 
 
@@ -164,7 +164,7 @@ def test_a_link_to_nothing_is_made_again_and_named(tmp_path: Path) -> None:
     os.symlink("gone.py", tmp_path / "b.py")
     found = walk(tmp_path)
     assert (found.scripts, found.links) == (["a.py"], ["b.py"])
-    assert [(one.path, one.is_deliberate) for one in found.skipped] == [("b.py", False)]
+    assert [(skipped_file.path, skipped_file.is_deliberate) for skipped_file in found.skipped] == [("b.py", False)]
 
 
 def test_the_git_file_of_a_worktree_is_no_file_of_the_project(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_watch_that_fails_ends_the_process_and_says_so(
         raise AttributeError("partially initialized module 'torch.distributed'")
 
     heard: list[str] = []
-    bounds.on_poll, bounds.on_exit = fail, lambda: heard.append(bounds.met)
+    bounds.on_poll, bounds.on_exit = fail, lambda: heard.append(bounds.stopped_by)
     bounds.start()
     assert ended.wait(10)
     assert (codes, heard) == ([1], ["watch"])

@@ -41,7 +41,7 @@ def test_a_script_that_swallows_its_stop_is_ended_and_what_it_does_behind_it_doe
     (tmp_path / "plain").mkdir()
     plain = rehearsed(tmp_path / "plain", TRAINS + "train(3)\n", "--on", "original", "--seed", "1")
     assert plain.summary["losses"] == answer.summary["losses"]
-    left, right = (numpy.load(one.record / "observed" / "rank-0" / "weights.npz") for one in (answer, plain))
+    left, right = (numpy.load(record.record / "observed" / "rank-0" / "weights.npz") for record in (answer, plain))
     assert all((left[name] == right[name]).all() for name in ("weight", "bias"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from viaduct.rehearsal.counters import HIT, HITS, Span, find_edited, instrument
+from viaduct.rehearsal.counters import COUNTERS_NAME, INCREMENT_NAME, Span, find_changed_units, insert_counters
 
 SOURCE = '''\
 """What it is."""
@@ -53,16 +53,16 @@ def count_lines(
 ) -> tuple[dict[int, int], dict[str, Any]]:
     """How often each changed line ran, and what the instrumented code has made."""
     tree = ast.parse(source)
-    edited = find_edited(tree, source, spans)
+    edited = find_changed_units(tree, source, spans)
     hits = [0] * len(edited.units)
 
     def hit(number: int) -> None:
         hits[number] += 1
 
-    monkeypatch.setattr(builtins, HITS, hits, raising=False)
-    monkeypatch.setattr(builtins, HIT, hit, raising=False)
+    monkeypatch.setattr(builtins, COUNTERS_NAME, hits, raising=False)
+    monkeypatch.setattr(builtins, INCREMENT_NAME, hit, raising=False)
     made: dict[str, Any] = {"__name__": "counted"}
-    exec(compile(instrument(tree, edited, 0), "counted.py", "exec"), made)
+    exec(compile(insert_counters(tree, edited, 0), "counted.py", "exec"), made)
     return {line: min(hits[number] for number in numbers) for line, numbers in edited.lines.items()}, made
 
 

@@ -12,18 +12,20 @@ from torch import nn
 
 from rehearsal.plans import make_plan
 from viaduct.rehearsal.bounds import GRACE_S
-from viaduct.rehearsal.counting import Counter, limit_loaders
+from viaduct.rehearsal.counting import TorchStepCounter, limit_loaders
 from viaduct.rehearsal.progress import read_notes
 from viaduct.scripts.runner import StopScript
 
 
-def test_a_process_that_takes_no_step_leaves_nothing(counter: Counter, tmp_path: Path) -> None:
+def test_a_process_that_takes_no_step_leaves_nothing(counter: TorchStepCounter, tmp_path: Path) -> None:
     nn.Linear(4, 2)(torch.ones(2, 4)).sum().backward()
     counter.finish()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_script_that_catches_its_stop_is_stopped_again_at_the_next_step(counter: Counter, tmp_path: Path) -> None:
+def test_a_script_that_catches_its_stop_is_stopped_again_at_the_next_step(
+    counter: TorchStepCounter, tmp_path: Path
+) -> None:
     counter.count_step()
     for _ in range(3):
         with pytest.raises(StopScript):
@@ -33,16 +35,18 @@ def test_a_script_that_catches_its_stop_is_stopped_again_at_the_next_step(counte
 
 
 def test_an_update_is_no_step_where_the_user_says_where_steps_end(tmp_path: Path) -> None:
-    counter = Counter(make_plan(tmp_path, step_at="train.py:3-3"), ours=True)
+    counter = TorchStepCounter(make_plan(tmp_path, step_at="train.py:3-3"), started_by_viaduct=True)
     counter.on_step_end(0)
     assert counter.step_count == 0
-    plain = Counter(make_plan(tmp_path), ours=True)
+    plain = TorchStepCounter(make_plan(tmp_path), started_by_viaduct=True)
     plain.on_step_end(0)
     assert plain.step_count == 1
 
 
-def test_a_process_of_the_scripts_own_exits_with_success(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counter, "ours", False)
+def test_a_process_of_the_scripts_own_exits_with_success(
+    counter: TorchStepCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counter, "started_by_viaduct", False)
     monkeypatch.setattr("threading.Timer", timer := Mock())
     counter.count_step()
     with pytest.raises(SystemExit) as stop:

@@ -13,13 +13,13 @@ import pytest
 
 from rehearsal.plans import make_plan
 from viaduct.rehearsal import tf1_stage
-from viaduct.rehearsal.counting_tf1 import GraphCounter
+from viaduct.rehearsal.counting_tf1 import GraphStepCounter
 from viaduct.rehearsal.observe import EVALUATIONS_FILE, folder_of
 from viaduct.rehearsal.progress import read_notes
 
 
 @pytest.fixture
-def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphCounter:
+def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphStepCounter:
     """Return a counter after two steps, the second without a loss, made without TensorFlow."""
     collectives = ModuleType("collectives")
     collectives.has_exchanged = lambda: True  # type: ignore[attr-defined]
@@ -28,7 +28,7 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphCounter:
     monkeypatch.setattr(tf1_stage, "finish", lambda: (tmp_path / "sessions checked").touch())
     for name in ("RANK", "RANK_ID"):
         monkeypatch.delenv(name, raising=False)
-    counter = object.__new__(GraphCounter)
+    counter = object.__new__(GraphStepCounter)
     counter.plan = make_plan(tmp_path)
     counter.watched = SimpleNamespace(  # type: ignore[assignment]
         steps=2,
@@ -45,21 +45,21 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphCounter:
     return counter
 
 
-def test_a_script_without_a_step_leaves_nothing(counter: GraphCounter, tmp_path: Path) -> None:
+def test_a_script_without_a_step_leaves_nothing(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.watched.steps = 0
     counter.keep()
     counter.finish(complete=False)
     assert list((tmp_path / "record").iterdir()) == []
 
 
-def test_a_script_that_was_stopped_is_not_blamed_for_open_sessions(counter: GraphCounter, tmp_path: Path) -> None:
+def test_a_script_that_was_stopped_is_not_blamed_for_open_sessions(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.finish(complete=False)
     assert not (tmp_path / "sessions checked").exists()
     counter.finish(complete=True)
     assert (tmp_path / "sessions checked").exists()
 
 
-def test_losses_gradients_and_weights_are_written_as_for_pytorch(counter: GraphCounter, tmp_path: Path) -> None:
+def test_losses_gradients_and_weights_are_written_as_for_pytorch(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.finish(complete=True)
     folder = folder_of(tmp_path / "record", 0)
     steps = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
@@ -71,15 +71,15 @@ def test_losses_gradients_and_weights_are_written_as_for_pytorch(counter: GraphC
     assert (tmp_path / "record" / "points").exists()
 
 
-def test_facts_say_if_the_ranks_exchange_values(counter: GraphCounter, tmp_path: Path) -> None:
+def test_facts_say_if_the_ranks_exchange_values(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.inspection = SimpleNamespace(facts=[])  # type: ignore[assignment]
     counter.write()
     folder = folder_of(tmp_path / "record", 0)
-    assert json.loads((folder / "facts.json").read_text())[0]["what"] == {"together": True}
+    assert json.loads((folder / "facts.json").read_text())[0]["settings"] == {"together": True}
     assert (folder / EVALUATIONS_FILE).read_text() == "[1.0, 2.0]\n"
 
 
-def test_without_observations_only_the_number_of_steps_is_written(counter: GraphCounter, tmp_path: Path) -> None:
+def test_without_observations_only_the_number_of_steps_is_written(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.plan = replace(counter.plan, observe=False)
     counter.finish(complete=True)
     assert not folder_of(tmp_path / "record", 0).exists()

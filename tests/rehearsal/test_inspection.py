@@ -59,9 +59,9 @@ def test_a_large_output_is_thinned_and_a_small_one_is_whole() -> None:
 
 
 def test_tensors_are_found_in_containers_and_empty_ones_are_left_out() -> None:
-    one, two = torch.ones(1), torch.zeros(2)
-    found = list(iterate_tensors({"a": [one, (two, torch.empty(0))], "b": "text", "c": None}))
-    assert [id(tensor) for tensor in found] == [id(one), id(two)]
+    first, second = torch.ones(1), torch.zeros(2)
+    found = list(iterate_tensors({"a": [first, (second, torch.empty(0))], "b": "text", "c": None}))
+    assert [id(tensor) for tensor in found] == [id(first), id(second)]
 
 
 def train(inspection: Inspection, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -91,7 +91,7 @@ def test_only_the_first_step_is_recorded_and_an_optimizer_without_a_step_is_name
     optimizer.param_groups[0]["lr"] = 0.25
     inspection.write(tmp_path, {"": network}, [optimizer])
     assert list(numpy.load(tmp_path / FORWARD_FILE)) == ["00000 input 0", "00001 0", "00002 1"]
-    facts = {(fact["kind"], fact["name"]): fact["what"] for fact in json.loads((tmp_path / FACTS_FILE).read_text())}
+    facts = {(fact["kind"], fact["name"]): fact["settings"] for fact in json.loads((tmp_path / FACTS_FILE).read_text())}
     assert facts["module", "0"]["in_features"] == 4
     assert facts["optimizer", "optimizer 0 group 0"]["lr"] == 0.5
     assert facts[LAST_LEARNING_RATE_KIND, "optimizer 0 group 0 at the end"] == {"lr": 0.25}

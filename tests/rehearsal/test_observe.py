@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from viaduct.rehearsal.counting import Counter
+from viaduct.rehearsal.counting import TorchStepCounter
 from viaduct.rehearsal.observe import folder_of
 from viaduct.scripts.runner import StopScript
 
@@ -23,7 +23,7 @@ def step(network: nn.Module, optimizer: torch.optim.Optimizer) -> float:
     return float(loss.detach())
 
 
-def test_a_network_that_is_only_evaluated_is_not_kept(counter: Counter, tmp_path: Path) -> None:
+def test_a_network_that_is_only_evaluated_is_not_kept(counter: TorchStepCounter, tmp_path: Path) -> None:
     frozen = nn.Linear(4, 4).requires_grad_(False)
     network = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
@@ -33,7 +33,7 @@ def test_a_network_that_is_only_evaluated_is_not_kept(counter: Counter, tmp_path
     assert sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz")) == ["bias", "weight"]
 
 
-def test_losses_gradients_and_weights_are_kept(counter: Counter, tmp_path: Path) -> None:
+def test_losses_gradients_and_weights_are_kept(counter: TorchStepCounter, tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
     losses = [step(network, optimizer)]
@@ -44,8 +44,8 @@ def test_losses_gradients_and_weights_are_kept(counter: Counter, tmp_path: Path)
         step(network, optimizer)
     counter.finish()
     kept = [json.loads(line) for line in (folder_of(tmp_path, 0) / "steps.jsonl").read_text().splitlines()]
-    assert [one["losses"][0] for one in kept][:1] == pytest.approx(losses)
-    assert [one["lr"] for one in kept] == [[0.1], [0.1]]
+    assert [record["losses"][0] for record in kept][:1] == pytest.approx(losses)
+    assert [record["lr"] for record in kept] == [[0.1], [0.1]]
     gradients = numpy.load(folder_of(tmp_path, 0) / "gradients.npz")
     assert sorted(gradients) == sorted(first)
     assert all((gradients[name] == first[name].numpy()).all() for name in first)
@@ -54,7 +54,7 @@ def test_losses_gradients_and_weights_are_kept(counter: Counter, tmp_path: Path)
     assert weights["1.num_batches_tracked"] == 2
 
 
-def test_names_do_not_know_of_wrappers(counter: Counter, tmp_path: Path) -> None:
+def test_names_do_not_know_of_wrappers(counter: TorchStepCounter, tmp_path: Path) -> None:
     inner = nn.Module()
     inner.module = nn.Linear(4, 2)  # a layer that is really called so
     inner.forward = lambda x: inner.module(x)  # type: ignore[method-assign]
@@ -64,7 +64,7 @@ def test_names_do_not_know_of_wrappers(counter: Counter, tmp_path: Path) -> None
     assert sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz")) == ["module.bias", "module.weight"]
 
 
-def test_the_loss_is_the_one_before_a_grad_scalers_factor(counter: Counter, tmp_path: Path) -> None:
+def test_the_loss_is_the_one_before_a_grad_scalers_factor(counter: TorchStepCounter, tmp_path: Path) -> None:
     network = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
@@ -78,17 +78,17 @@ def test_the_loss_is_the_one_before_a_grad_scalers_factor(counter: Counter, tmp_
     assert numpy.load(folder_of(tmp_path, 0) / "gradients.npz")["bias"] == pytest.approx(true)
 
 
-def test_two_networks_are_told_apart_by_number(counter: Counter, tmp_path: Path) -> None:
-    one, two = nn.Linear(4, 2), nn.Linear(4, 3)
-    optimizer = torch.optim.SGD([*one.parameters(), *two.parameters()], 0.1)
-    (one(torch.ones(2, 4)).sum() + two(torch.ones(2, 4)).sum()).backward()
+def test_two_networks_are_told_apart_by_number(counter: TorchStepCounter, tmp_path: Path) -> None:
+    first, second = nn.Linear(4, 2), nn.Linear(4, 3)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], 0.1)
+    (first(torch.ones(2, 4)).sum() + second(torch.ones(2, 4)).sum()).backward()
     optimizer.step()
     counter.finish()
     names = sorted(numpy.load(folder_of(tmp_path, 0) / "gradients.npz"))
     assert names == ["0.bias", "0.weight", "1.bias", "1.weight"]
 
 
-def test_a_parameter_outside_of_any_module_is_kept_by_its_place(counter: Counter, tmp_path: Path) -> None:
+def test_a_parameter_outside_of_any_module_is_kept_by_its_place(counter: TorchStepCounter, tmp_path: Path) -> None:
     network, loose = nn.Linear(4, 2), nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([*network.parameters(), loose], 0.1)
     (network(torch.ones(2, 4)) * loose).sum().backward()
@@ -99,7 +99,7 @@ def test_a_parameter_outside_of_any_module_is_kept_by_its_place(counter: Counter
 
 
 def test_a_parameter_that_the_loss_does_not_use_does_not_shift_the_gradients_of_others(
-    counter: Counter, tmp_path: Path
+    counter: TorchStepCounter, tmp_path: Path
 ) -> None:
     network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2, bias=False))
     network[0].unused = nn.Parameter(torch.zeros(3))

@@ -109,9 +109,9 @@ if __name__ == "__main__":
 def free_port() -> str:
     import socket
 
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return str(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
 
 
 def test_a_script_that_spawns_its_ranks_is_run_once_and_all_of_them_stop(tmp_path: Path) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-import importlib
 from pathlib import Path
 
 import pytest
 
-from migration.checking import first_example, migrated
+from migration.checking import examples, first_example, migrated
 from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
 from viaduct.migration.rule import Rule, all_rules
 
@@ -150,7 +149,7 @@ def program(rule: Rule) -> str:
     known = {**DEFINITIONS, **OTHERWISE.get(short(rule), {})}
     wanted = [name for name in known if name in undefined(text, driver)]
     needed = {} if short(rule) in OTHERWISE else NEEDS
-    defined = dict.fromkeys(one for name in wanted for one in [*needed.get(name, []), name])
+    defined = dict.fromkeys(rule_name for name in wanted for rule_name in [*needed.get(name, []), name])
     return head + "".join(known[name] for name in defined) + body + driver
 
 
@@ -196,7 +195,7 @@ def test_every_rule_is_run_or_says_why_not() -> None:
 )
 def test_what_a_rule_writes_is_accepted_by_the_rehearsal(rule: Rule, tmp_path: Path) -> None:
     source = program(rule)
-    options = OPTIONS.get(short(rule)) or getattr(importlib.import_module(rule.module), "EXAMPLE_OPTIONS", {})
+    options = OPTIONS.get(short(rule)) or next((options for options, *_ in examples(rule.doc)), {})
     result = migrated(source, **options)
     script = tmp_path / "train.py"
     script.write_bytes(result.after)

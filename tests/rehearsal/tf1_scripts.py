@@ -134,7 +134,7 @@ def ranked(
     common = {"RANK_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **more}
     started = [begin(on, script, steps, seed, [], {**common, "RANK_ID": str(rank)}) for rank in range(ranks)]
     try:
-        return [ended(*one) for one in started]
+        return [ended(*server) for server in started]
     finally:
         for process, _ in started:
             process.kill()

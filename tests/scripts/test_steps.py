@@ -84,7 +84,7 @@ def test_a_step_that_failed_is_not_counted_and_does_not_confuse() -> None:
 
 def test_other_peoples_optimizers_are_left_out() -> None:
     mine, other = optimizer(), optimizer()
-    with OptimizerSteps(Notes(), concerns=lambda one: one is mine) as steps:
+    with OptimizerSteps(Notes(), is_relevant=lambda one: one is mine) as steps:
         other.step()
         mine.step()
     assert steps.step == 1

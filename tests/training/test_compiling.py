@@ -284,9 +284,9 @@ def test_who_looks_closely_has_a_network_compiled_whole(run: RunDir, traced: Non
 
 def test_a_dump_of_blocks_is_refused_with_the_way_out() -> None:
     with pytest.raises(BadValue, match="block by block cannot be dumped") as refused:
-        DumpOptions("0").refuse(replace(TOWER, compile="regional"), 1)
+        DumpOptions("0").check_recipe(replace(TOWER, compile="regional"), 1)
     with pytest.raises(BadValue, match="block by block cannot be dumped"):
-        DumpOptions("0").refuse(replace(TOWER, compile_parts="last"), 1)
+        DumpOptions("0").check_recipe(replace(TOWER, compile_parts="last"), 1)
     assert "--compile whole" in str(refused.value)
 
 
@@ -302,8 +302,8 @@ def test_on_the_cpu_it_is_told_that_compiling_may_not_pay(
     run: RunDir, traced: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = trained(TOWER, run)
-    told = [line for line in capsys.readouterr().err.splitlines() if "--mode eager" in line]
-    assert len(told) == (done.torch_device.type == "cpu")
+    printed = [line for line in capsys.readouterr().err.splitlines() if "--mode eager" in line]
+    assert len(printed) == (done.torch_device.type == "cpu")
 
 
 def test_the_cache_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from viaduct.recipes import (
 )
 from viaduct.training import distributed
 from viaduct.training.callbacks import Callback
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.distributed import ALONE, Agreement, Group, join_ranks, read_group
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
@@ -104,14 +104,14 @@ def conducted(run: Path, recipe: Recipe, resume: str = "auto") -> Outcome:
 def trained(ranks: int, run: Path, recipe: Recipe) -> list[Ended]:
     """A run that came to its end on all ranks."""
     ended = together(ranks, conducted, run, recipe)
-    for rank, one in enumerate(ended):
-        assert one.error is None, f"rank {rank}: {one.error}\n{one.output}"
-        assert one.exit_code == 0
+    for rank, result in enumerate(ended):
+        assert result.error is None, f"rank {rank}: {result.error}\n{result.output}"
+        assert result.exit_code == 0
     return ended
 
 
 def records(run: Path, kind: str) -> list[dict[str, Any]]:
-    return RunDir(run).records(kind)
+    return RunDir(run).read_records(kind)
 
 
 def losses(run: Path) -> list[float]:
@@ -122,7 +122,7 @@ def difference(run: Path, other: Path) -> float:
     """The largest relative difference of two runs' losses."""
     ours, theirs = losses(run), losses(other)
     assert len(ours) == len(theirs)
-    return max(abs(one - two) / abs(one) for one, two in zip(ours, theirs, strict=True))
+    return max(abs(first - second) / abs(first) for first, second in zip(ours, theirs, strict=True))
 
 
 def samples(run: Path) -> dict[int, list[int]]:
@@ -161,9 +161,9 @@ def test_fifty_losses_samples_and_scores_are_those_of_one_rank(ranks: int, alone
     for ours, theirs in zip(records(run, "evaluation"), records(alone, "evaluation"), strict=True):
         assert ours["count"] == theirs["count"] == 70
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
-    assert [one.output for one in ended[1:]] == [""] * (ranks - 1), "only rank 0 speaks"
+    assert [process.output for process in ended[1:]] == [""] * (ranks - 1), "only rank 0 speaks"
     assert f"on {ranks} ranks of" in ended[0].output
-    summary = RunDir(run).summary()
+    summary = RunDir(run).read_summary()
     assert summary is not None
     assert summary["ranks"] == ranks
 
@@ -249,14 +249,14 @@ def test_summed_gradients_are_the_mean_times_the_ranks(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_two_ranks_continues_on_one_and_on_four(tmp_path: Path) -> None:
     recipe = replace(EXACT, schedule=Constant())
-    whole, half = tmp_path / "whole", tmp_path / "half"
-    conducted(whole, recipe)
+    single, half = tmp_path / "whole", tmp_path / "half"
+    conducted(single, recipe)
     trained(2, half, replace(recipe, steps=7))
     for ranks in (1, 4):
         run = shutil.copytree(half, tmp_path / str(ranks))
         trained(ranks, run, recipe)
-        assert difference(whole, run) < 3e-7
-        ours, theirs = load_file(run / "model.safetensors"), load_file(whole / "model.safetensors")
+        assert difference(single, run) < 3e-7
+        ours, theirs = load_file(run / "model.safetensors"), load_file(single / "model.safetensors")
         assert all(torch.allclose(ours[name], theirs[name], rtol=1e-6, atol=1e-8) for name in theirs)
 
 
@@ -275,7 +275,7 @@ def test_what_rounds_more_still_trains_alike(recipe: Recipe, alone: Path, tmp_pa
     run = tmp_path / "run"
     trained(2, run, recipe)
     ours, theirs = losses(run), losses(alone)[:10]
-    assert max(abs(one - two) / two for one, two in zip(ours, theirs, strict=True)) < 0.05
+    assert max(abs(first - second) / second for first, second in zip(ours, theirs, strict=True)) < 0.05
     assert not any(name.startswith("module.") for name in load_file(run / "model.safetensors"))
 
 
@@ -299,14 +299,14 @@ def test_every_image_is_scored_once_whatever_the_ranks(tmp_path: Path) -> None:
     loaded = load(str(file))
     recipe = replace(loaded.recipe, steps=10)
     run_training(Request(replace(loaded, recipe=recipe), RunDir(run), None, "cpu", "auto", "viaduct train"))
-    (one,) = score(run)
+    (score_value,) = score(run)
     ranks = [ended.value for ended in together(3, score, run)]
     assert ranks[1:] == [[], []]
     (three,) = ranks[0]
     assert three["count"] == 70
-    assert three["confusion"] == one["confusion"]
-    assert three["top5"] == one["top5"]
-    assert three["loss"] == pytest.approx(one["loss"], rel=1e-6)
+    assert three["confusion"] == score_value["confusion"]
+    assert three["top5"] == score_value["top5"]
+    assert three["loss"] == pytest.approx(score_value["loss"], rel=1e-6)
 
 
 class SignalOne(Callback):
@@ -322,12 +322,12 @@ class SignalOne(Callback):
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(tmp_path: Path) -> None:
     run = tmp_path / "run"
     ended = together(3, conducted, run, replace(TINY, epochs=20, callbacks=(SignalOne(),)))
-    assert [(one.value.finished, one.value.signal) for one in ended] == [(False, signal.SIGTERM)] * 3
-    assert len({one.value.step for one in ended}) == 1
+    assert [(process.value.finished, process.value.signal) for process in ended] == [(False, signal.SIGTERM)] * 3
+    assert len({process.value.step for process in ended}) == 1
     assert "Stopped after step 5 of 100" in ended[0].output
     assert f"viaduct train --run {run} --ranks 3" in ended[0].output
-    assert [one.output for one in ended[1:]] == ["", ""]
-    assert Saved(run / "checkpoints" / "step-5").damage() is None
+    assert [process.output for process in ended[1:]] == ["", ""]
+    assert SavedCheckpoint(run / "checkpoints" / "step-5").find_damage() is None
     assert [record["step"] for record in records(run, "checkpoint")] == [2, 4, 5]
 
 
@@ -341,8 +341,8 @@ class StopFirst(Callback):
 
 def test_a_stop_that_rank_0_asks_for_ends_all(tmp_path: Path) -> None:
     ended = trained(2, tmp_path / "run", replace(TINY, epochs=20, callbacks=(StopFirst(),)))
-    assert [one.value.finished for one in ended] == [True, True]
-    summary = RunDir(tmp_path / "run").summary()
+    assert [process.value.finished for process in ended] == [True, True]
+    summary = RunDir(tmp_path / "run").read_summary()
     assert summary is not None
     assert (summary["stopped"], summary["steps"]) == ("enough", 4)
 
@@ -369,10 +369,10 @@ bad_on_rank_1.calls = 0  # type: ignore[attr-defined]
 
 def test_a_loss_that_is_bad_on_one_rank_stops_all_and_one_says_so(tmp_path: Path) -> None:
     ended = together(3, conducted, tmp_path / "run", replace(TINY, loss=bad_on_rank_1))
-    for one in ended:
-        assert one.error is not None
-        assert one.error.startswith("Diverged: the loss became nan at step 3")
-        assert "step-2" in one.error
+    for process in ended:
+        assert process.error is not None
+        assert process.error.startswith("Diverged: the loss became nan at step 3")
+        assert "step-2" in process.error
     assert [result.is_silent for result in ended] == [False, True, True]
 
 
@@ -394,9 +394,9 @@ def scales_and_weights(run: Path, recipe: Recipe) -> tuple[int, float, dict[str,
     from viaduct.training.session import load_images
 
     with join_ranks("cpu", 30) as group:
-        room, place = devices.pick("cpu", group.local_rank)
+        room, device_name = devices.pick("cpu", group.local_rank)
         training = Training(
-            recipe, RunDir(run), load_images(recipe.data, None), room, place, list(recipe.callbacks), group=group
+            recipe, RunDir(run), load_images(recipe.data, None), room, device_name, list(recipe.callbacks), group=group
         )
         training.state.broadcast(training.run.checkpoints)
         with training.train_batches, training.validation:
@@ -407,8 +407,8 @@ def scales_and_weights(run: Path, recipe: Recipe) -> tuple[int, float, dict[str,
 def test_ranks_agree_on_steps_that_overflowed(tmp_path: Path) -> None:
     recipe = within(TINY, "precision", loss_scale="dynamic", scale_start=4.0)
     ended = together(2, scales_and_weights, tmp_path, replace(recipe, callbacks=(Overflow(),)))
-    assert [one.error for one in ended] == [None, None], ended[0].output + ended[1].output
-    (skipped, scale, ours), (skipped_too, scale_too, theirs) = (one.value for one in ended)
+    assert [process.error for process in ended] == [None, None], ended[0].output + ended[1].output
+    (skipped, scale, ours), (skipped_too, scale_too, theirs) = (process.value for process in ended)
     assert (skipped, scale) == (skipped_too, scale_too) == (1, 2.0)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
@@ -416,7 +416,7 @@ def test_ranks_agree_on_steps_that_overflowed(tmp_path: Path) -> None:
 def test_what_rank_0_refuses_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     ended = together(3, conducted, tmp_path, TINY)
-    assert all(one.error is not None and "is not empty and holds no run" in one.error for one in ended)
+    assert all(process.error is not None and "is not empty and holds no run" in process.error for process in ended)
     assert [result.is_silent for result in ended] == [False, True, True]
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -477,7 +477,7 @@ def test_a_meeting_place_that_nobody_answers_at_is_named(monkeypatch: pytest.Mon
 
 def test_alone_a_wish_holds_at_once() -> None:
     agreement = Agreement(ALONE, lambda: 15)
-    assert agreement.signal() == 15
+    assert agreement.get_signal() == 15
     assert agreement.is_save_due(True)
     assert not agreement.is_save_due(False)
 

@@ -29,7 +29,7 @@ from training.tiny_runs import (
 from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Checkpoint, Cosine, Evaluation, Log, Precision, Recipe, Sgd
 from viaduct.training.callbacks import Checkpointing, StopAtThreshold
-from viaduct.training.checkpoint import Saved, checkpoints
+from viaduct.training.checkpoint import SavedCheckpoint, list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 
@@ -68,14 +68,14 @@ class Flag:
         self.raised = True
 
 
-def interrupted_at(step: int, recipe: Recipe, run: RunDir, *others: Recorder) -> Saved:
+def interrupted_at(step: int, recipe: Recipe, run: RunDir, *others: Recorder) -> SavedCheckpoint:
     """Train until Ctrl-C comes after that step; the checkpoint it leaves."""
     flag = Flag()
     trained(recipe, run, *others, After(step, flag.now), Checkpointing(), interrupted=flag)
-    return checkpoints(run.checkpoints)[-1]
+    return list_checkpoints(run.checkpoints)[-1]
 
 
-def resumed(recipe: Recipe, run: RunDir, saved: Saved, *others: Recorder) -> Training:
+def resumed(recipe: Recipe, run: RunDir, saved: SavedCheckpoint, *others: Recorder) -> Training:
     again = training(recipe, run, *others, Checkpointing())
     torch.manual_seed(123)  # a new process does not know the old one's random numbers
     np.random.seed(5)
@@ -102,16 +102,16 @@ RESUMABLE = {
 @pytest.mark.parametrize("step", [1, PER_EPOCH, PER_EPOCH + 2, 9])
 @pytest.mark.parametrize("name", RESUMABLE)
 def test_a_resumed_run_is_bitwise_the_run_that_was_never_stopped(run: RunDir, name: str, step: int) -> None:
-    recipe, whole, first, rest = RESUMABLE[name], Recorder(), Recorder(), Recorder()
-    expected = trained(recipe, run, whole)
+    recipe, uninterrupted, first, after = RESUMABLE[name], Recorder(), Recorder(), Recorder()
+    expected = trained(recipe, run, uninterrupted)
     saved = interrupted_at(step, recipe, run, first)
-    assert (saved.step, saved.damage()) == (step, None)
+    assert (saved.step, saved.find_damage()) == (step, None)
     assert first.events[-1] == ("end: interrupted", step)
-    again = resumed(recipe, run, saved, rest)
-    assert rest.events[0] == ("start", step)
+    again = resumed(recipe, run, saved, after)
+    assert after.events[0] == ("start", step)
     assert same(weights(again), weights(expected))
-    assert [log.losses for log in first.logs + rest.logs] == [log.losses for log in whole.logs]
-    assert [log.lr for log in first.logs + rest.logs] == [log.lr for log in whole.logs]
+    assert [log.losses for log in first.logs + after.logs] == [log.losses for log in uninterrupted.logs]
+    assert [log.lr for log in first.logs + after.logs] == [log.lr for log in uninterrupted.logs]
     assert again.scale.state() == expected.scale.state()
     assert again.score is not None
     assert expected.score is not None
@@ -152,12 +152,12 @@ def test_an_interrupted_evaluation_leaves_no_trace_and_is_made_up_for(run: RunDi
             super().evaluating(training, done, total)
             flag.raised = done == 2
 
-    flag, first, rest = Flag(), InTheMiddle(), Recorder()
+    flag, first, after = Flag(), InTheMiddle(), Recorder()
     done = trained(RECIPE, run, first, Checkpointing(), interrupted=flag)
     assert first.at("evaluation") == []
     assert (done.score, done.progress.is_complete, first.events[-1]) == (None, False, ("end: interrupted", 5))
-    again = resumed(RECIPE, run, checkpoints(run.checkpoints)[-1], rest)
-    assert rest.at("evaluation") == [5, 10]
+    again = resumed(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
+    assert after.at("evaluation") == [5, 10]
     assert same(weights(again), weights(trained(RECIPE, run)))
 
 
@@ -166,12 +166,12 @@ def test_a_run_interrupted_after_its_last_step_still_owes_its_evaluation(run: Ru
         def log(self, training: Training, record: object) -> None:
             flag.raised = training.step == 10
 
-    flag, rest = Flag(), Recorder()
+    flag, after = Flag(), Recorder()
     done = trained(RECIPE, run, AtTheEnd(), Checkpointing(), interrupted=flag)
     assert (done.step, done.progress.is_complete) == (10, False)
-    again = resumed(RECIPE, run, checkpoints(run.checkpoints)[-1], rest)
-    assert rest.at("step") == []
-    assert rest.at("evaluation") == [10]
+    again = resumed(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
+    assert after.at("step") == []
+    assert after.at("evaluation") == [10]
     assert again.score is not None
 
 
@@ -179,7 +179,7 @@ def test_a_run_that_was_killed_after_it_reached_its_threshold_does_not_train_on(
     recipe = replace(RECIPE, evaluation=Evaluation(stop_threshold=0.01), checkpoint=Checkpoint(every_steps=1))
     trained(recipe, run, StopAtThreshold(), Checkpointing())
     again = training(recipe, run, StopAtThreshold(), Checkpointing())
-    again.restore(checkpoints(run.checkpoints)[-1])
+    again.restore(list_checkpoints(run.checkpoints)[-1])
     with again.train_batches, again.validation:
         assert again.fit() == "finished"
     assert again.step == 5
@@ -189,7 +189,7 @@ def test_a_run_that_was_killed_after_it_reached_its_threshold_does_not_train_on(
 def test_a_longer_run_continues_a_shorter_one(run: RunDir) -> None:
     short = trained(replace(RECIPE, steps=4), run, Checkpointing())
     assert short.step == 4
-    again = resumed(RECIPE, run, checkpoints(run.checkpoints)[-1])
+    again = resumed(RECIPE, run, list_checkpoints(run.checkpoints)[-1])
     assert again.step == 10
     assert same(weights(again), weights(trained(RECIPE, run)))
 
@@ -197,13 +197,13 @@ def test_a_longer_run_continues_a_shorter_one(run: RunDir) -> None:
 @pytest.mark.parametrize("parts", [2, 4, 8])
 def test_accumulating_in_parts_gives_the_weights_of_one_part(run: RunDir, parts: int) -> None:
     recorders = Recorder(), Recorder()
-    whole = weights(trained(RECIPE, run, recorders[0]))
+    uninterrupted = weights(trained(RECIPE, run, recorders[0]))
     made = weights(trained(replace(RECIPE, accumulate=parts), run, recorders[1]))
-    for name, tensor in whole.items():
+    for name, tensor in uninterrupted.items():
         torch.testing.assert_close(made[name], tensor, rtol=1e-4, atol=1e-6)
-    for one, other in zip(recorders[0].logs, recorders[1].logs, strict=True):
-        assert other.loss == pytest.approx(one.loss, rel=1e-4)
-        assert (other.step, other.top1) == (one.step, one.top1)
+    for first, second in zip(recorders[0].logs, recorders[1].logs, strict=True):
+        assert second.loss == pytest.approx(first.loss, rel=1e-4)
+        assert (second.step, second.top1) == (first.step, first.top1)
 
 
 def moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
@@ -227,9 +227,9 @@ def test_clipping_bounds_the_whole_gradient_and_only_if_it_is_longer(run: RunDir
 def test_clipping_sees_the_gradients_without_their_scale(run: RunDir) -> None:
     recipe = replace(RECIPE, optimizer=Sgd(lr=0.5, momentum=0.0), clip_norm=0.01, steps=1)
     scaled = replace(recipe, precision=Precision("fp32", loss_scale=1024.0))
-    one, other = weights(trained(recipe, run)), weights(trained(scaled, run))
-    for name, tensor in one.items():
-        torch.testing.assert_close(other[name], tensor, rtol=1e-5, atol=1e-7)
+    first, second = weights(trained(recipe, run)), weights(trained(scaled, run))
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_a_named_network_is_built_with_the_classes_of_the_data(run: RunDir) -> N
 
 def test_a_checkpoint_says_what_it_is_of(run: RunDir) -> None:
     trained(RECIPE, run, Checkpointing())
-    manifest = checkpoints(run.checkpoints)[-1].manifest()
+    manifest = list_checkpoints(run.checkpoints)[-1].read_manifest()
     assert (manifest["model"], manifest["classes"], manifest["epoch"], manifest["step"]) == ("plain", 4, 2.0, 10)
     assert manifest["evaluation"]["count"] == 18
 

@@ -102,12 +102,12 @@ def test_a_resumed_run_mixes_what_it_would_have_mixed(run: RunDir, step: int) ->
 
 def test_parts_of_a_batch_are_mixed_as_the_whole(run: RunDir) -> None:
     recorders = Recorder(), Recorder()
-    whole = weights(trained(MIXED, run, recorders[0]))
+    uninterrupted = weights(trained(MIXED, run, recorders[0]))
     made = weights(trained(replace(MIXED, accumulate=4), run, recorders[1]))
-    for name, tensor in whole.items():
+    for name, tensor in uninterrupted.items():
         torch.testing.assert_close(made[name], tensor, rtol=1e-4, atol=1e-6)
-    for one, other in zip(recorders[0].logs, recorders[1].logs, strict=True):
-        assert (other.loss, other.top1) == (pytest.approx(one.loss, rel=1e-4), one.top1)
+    for first, second in zip(recorders[0].logs, recorders[1].logs, strict=True):
+        assert (second.loss, second.top1) == (pytest.approx(first.loss, rel=1e-4), first.top1)
 
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")

@@ -42,8 +42,8 @@ def test_a_full_disk_is_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         monkeypatch.setattr("sys.stdout", stream)
         print_line("one")
         print_line("two")
-    told = "standard output cannot be written (No space left on device); going on without.\n"
-    assert capsys.readouterr().err == told
+    warning = "standard output cannot be written (No space left on device); going on without.\n"
+    assert capsys.readouterr().err == warning
 
 
 def test_a_line_goes_where_it_should(capsys: pytest.CaptureFixture[str]) -> None:

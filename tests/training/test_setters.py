@@ -18,7 +18,7 @@ from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Cosine, Recipe
 from viaduct.training.callbacks import Callback, Checkpointing
-from viaduct.training.checkpoint import checkpoints
+from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import Capture
@@ -129,15 +129,15 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
         monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
     recipe = within(replace(BASE, sink="auto" if captured else 0), "log", every_steps=4)
     change = ChangesAt(5, CHANGES[name])
-    whole = trained(recipe, RunDir(tmp_path / "whole"), change, Checkpointing())
-    assert (whole.sink is not None) == captured
+    uninterrupted = trained(recipe, RunDir(tmp_path / "whole"), change, Checkpointing())
+    assert (uninterrupted.sink is not None) == captured
     run = RunDir(tmp_path / "parts")
     first = training(recipe, run, change, Checkpointing(), interrupted=lambda: first.step >= 8)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    again = weights(resumed(recipe, run, checkpoints(run.checkpoints)[-1]))
+    again = weights(resumed(recipe, run, list_checkpoints(run.checkpoints)[-1]))
     plain = weights(trained(recipe, RunDir(tmp_path / "plain")))
-    assert all(torch.equal(again[key], tensor) for key, tensor in weights(whole).items())
+    assert all(torch.equal(again[key], tensor) for key, tensor in weights(uninterrupted).items())
     assert not all(torch.equal(again[key], tensor) for key, tensor in plain.items())
 
 

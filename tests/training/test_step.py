@@ -80,16 +80,16 @@ def agree(made: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 def test_parts_of_a_batch_give_the_weights_of_the_whole(run: RunDir) -> None:
-    whole = weights(trained(replace(TWO, steps=2), run))
-    agree(weights(trained(replace(TWO, steps=2, accumulate=4), run)), whole)
+    uninterrupted = weights(trained(replace(TWO, steps=2), run))
+    agree(weights(trained(replace(TWO, steps=2, accumulate=4), run)), uninterrupted)
 
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.lengthy
 def test_a_compiled_network_has_both_heads(run: RunDir) -> None:
-    whole = weights(trained(replace(TWO, steps=2), run))
-    agree(weights(trained(replace(TWO, steps=2, mode="graph"), run)), whole)
+    uninterrupted = weights(trained(replace(TWO, steps=2), run))
+    agree(weights(trained(replace(TWO, steps=2, mode="graph"), run)), uninterrupted)
 
 
 class Dropping(nn.Module):

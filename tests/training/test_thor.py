@@ -24,9 +24,9 @@ from viaduct.errors import BadValue
 from viaduct.models.padding import SameConv2d
 from viaduct.recipes import Parallel, Precision, Sgd, Thor
 from viaduct.training import curvature
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.distributed import join_ranks
-from viaduct.training.optim import build_optimizer, l2_loss
+from viaduct.training.optim import build_optimizer, compute_l2_loss
 from viaduct.training.parallel import SingleRank
 from viaduct.training.rundir import RunDir
 from viaduct.training.thor import ThorOptimizer, damping_at
@@ -112,15 +112,15 @@ def convolution_inverses(
     rows: np.ndarray, slopes: np.ndarray, form: str, block: int, damping: float
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """rows (N, places, columns) and slopes (N, places, outputs) of one group, by section 14."""
-    images, places = rows.shape[:2]
+    images, positions = rows.shape[:2]
     slopes = slopes * images
     if form == "gpu":
         rows, slopes, images = rows.mean(0, keepdims=True), slopes.mean(0, keepdims=True), 1
     rows, slopes = rows.reshape(-1, rows.shape[-1]), slopes.reshape(-1, slopes.shape[-1])
-    extra = math.sqrt(damping / places)
+    extra = math.sqrt(damping / positions)
     a = rows.T @ rows / len(rows) + extra * np.eye(rows.shape[1])
     g = slopes.T @ slopes / len(slopes) + extra * np.eye(slopes.shape[1])
-    return blocked_inverse(a, block), blocked_inverse(g, block), 1 / places
+    return blocked_inverse(a, block), blocked_inverse(g, block), 1 / positions
 
 
 def dense_inverses(x: np.ndarray, d: np.ndarray, block: int, damping: float) -> tuple[np.ndarray, np.ndarray, float]:
@@ -248,7 +248,7 @@ def test_norms_and_biases_take_the_plain_step() -> None:
 def test_the_decay_comes_after_the_preconditioning_and_not_into_the_loss(decay: Any) -> None:
     model = network()
     optimizer = build(model, decay=decay)
-    assert float(l2_loss(optimizer)) == 0
+    assert float(compute_l2_loss(optimizer)) == 0
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     take_step(optimizer, model, 0)
     for parameter in model.parameters():
@@ -265,12 +265,12 @@ def test_the_decay_comes_after_the_preconditioning_and_not_into_the_loss(decay: 
 
 
 def test_a_loss_scale_leaves_the_factors_alone() -> None:
-    one, other = network(), network()
-    plain, scaled = build(one), build(other)
+    first, second = network(), network()
+    plain, scaled = build(first), build(second)
     for step in range(4):
-        take_step(plain, one, step)
-        take_step(scaled, other, step, scale=1024.0)
-    for ours, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        take_step(plain, first, step)
+        take_step(scaled, second, step, scale=1024.0)
+    for ours, theirs in zip(first.parameters(), second.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -315,8 +315,8 @@ def test_parts_of_a_batch_do_not_change_the_size_of_the_factors(run: RunDir) -> 
         state.advance(iter([same]))
         found.append(state.optimizer.inverses)
     for name, inverses in found[0].items():
-        for one, other in zip(inverses, found[1][name], strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+        for ours, other in zip(inverses, found[1][name], strict=True):
+            torch.testing.assert_close(ours, other, rtol=1e-3, atol=1e-3)
 
 
 def test_the_weight_of_a_ranks_loss_does_not_change_the_size_of_the_factors(
@@ -330,8 +330,8 @@ def test_the_weight_of_a_ranks_loss_does_not_change_the_size_of_the_factors(
         state.advance(iter([next(iter(state.train_batches.epoch(0)))]))
         found.append(state.optimizer.inverses)
     for name, inverses in found[0].items():
-        for one, other in zip(inverses, found[1][name], strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+        for ours, other in zip(inverses, found[1][name], strict=True):
+            torch.testing.assert_close(ours, other, rtol=1e-4, atol=1e-4)
 
 
 def update_of_equal_images(reduce: Literal["mean", "sum"]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -414,7 +414,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     broken = RunDir(tmp_path / "broken")
     trained(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
     resumed = training(recipe, broken)
-    resumed.restore(Saved(broken.checkpoints / "step-4"))
+    resumed.restore(SavedCheckpoint(broken.checkpoints / "step-4"))
     with resumed.train_batches, resumed.validation:
         resumed.fit()
     straight.computation.gather_statistics()
@@ -570,16 +570,16 @@ def of_a_rank() -> tuple[list[dict[str, list[np.ndarray]]], list[int]]:
 
 def test_ranks_average_their_inverses_in_buckets() -> None:
     found = together(2, of_a_rank)
-    assert [one.error for one in found] == [None, None], [one.output for one in found]
+    assert [factor.error for factor in found] == [None, None], [factor.output for factor in found]
     alone = [inverses_of(number, ()) for number in range(2)]
     sizes = [sum(inverse.size for inverse in pair) for pair in alone[0].values()]  # four layers
-    for inverses, sent in (one.value for one in found):
+    for inverses, sent in (factor.value for factor in found):
         # Two halves, then what was asked for: the first layer, and the rest.
         assert sent == [sum(sizes[:2]), sum(sizes[2:]), sizes[0], sum(sizes[1:])]
         for averaged in inverses:
             for name, sides in averaged.items():
-                for side, one, other in zip(sides, alone[0][name], alone[1][name], strict=True):
-                    np.testing.assert_allclose(side, (one + other) / 2, rtol=1e-5, atol=1e-6)
+                for side, first, second in zip(sides, alone[0][name], alone[1][name], strict=True):
+                    np.testing.assert_allclose(side, (first + second) / 2, rtol=1e-5, atol=1e-6)
 
 
 # What it is for.

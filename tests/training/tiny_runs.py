@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from viaduct import devices
 from viaduct.recipes import Arrays, Checkpoint, ImageSet, Log, Precision, Recipe, Sgd, Split
 from viaduct.training.callbacks import Callback, LogRecord
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.loop import Training
 from viaduct.training.metrics import Score
 from viaduct.training.rundir import RunDir
@@ -73,8 +73,8 @@ RECIPE = Recipe(
 
 def training(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
     """A run that is ready to `fit`."""
-    device, place = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
-    return Training(recipe, run, make(None), device, place, list(callbacks), **more)
+    device, device_name = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
+    return Training(recipe, run, make(None), device, device_name, list(callbacks), **more)
 
 
 def trained(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
@@ -113,7 +113,7 @@ class Recorder(Callback):
     def step(self, training: Training) -> None:
         self.events.append(("step", training.step))
 
-    def checkpoint(self, training: Training, saved: Saved) -> None:
+    def checkpoint(self, training: Training, saved: SavedCheckpoint) -> None:
         self.events.append(("checkpoint", training.step))
 
     def end(self, training: Training, outcome: str) -> None:

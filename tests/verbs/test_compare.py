@@ -155,7 +155,7 @@ def test_a_folder_that_holds_something_else_is_refused_before_any_work(truth: Pa
     out = truth.parent / "papers"
     out.mkdir()
     (out / "thesis.txt").write_text("ten years")
-    with pytest.raises(BadValue, match="no earlier comparison"):
+    with pytest.raises(BadValue, match="nor an earlier comparison"):
         compare.main(changed(truth), truth, out=out)
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
     assert run(truth.parent / "left", truth, out=out, force=True) == 0

@@ -380,11 +380,11 @@ def test_what_was_built_can_be_trained_on_and_evaluated(records: Path, tmp_path:
 @pytest.mark.parametrize("file", ["train-00001-of-00002", "validation-00000-of-00001"])
 def test_a_corrupt_record_stops_training_unless_it_may_be_skipped(records: Path, tmp_path: Path, file: str) -> None:
     spoil(records / file)
-    place = f"{records / file}: record 0 at byte 0"
+    prefix = f"{records / file}: record 0 at byte 0"
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "36", "--steps", "1"]
-    refused(viaduct(*words, "--run", tmp_path / "stopped"), place, "the checksum of its data is wrong")
+    refused(viaduct(*words, "--run", tmp_path / "stopped"), prefix, "the checksum of its data is wrong")
     answered(*words, "--run", tmp_path / "run", "--on-bad-record", "skip")
-    assert place in (tmp_path / "run/report.html").read_text()
+    assert prefix in (tmp_path / "run/report.html").read_text()
 
 
 def test_training_is_balanced_and_augmented_when_asked(records: Path, tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def viaduct(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
         monkeypatch.setattr("sys.argv", ["viaduct", "ranktable", *map(str, words)])
         with pytest.raises(SystemExit) as end:
             cli.main()
-        told = capsys.readouterr()
-        return Answer(int(end.value.code or 0), told.out, told.err)
+        printed = capsys.readouterr()
+        return Answer(int(end.value.code or 0), printed.out, printed.err)
 
     return call
 

@@ -137,7 +137,7 @@ def test_on_a_terminal_words_fold_and_figures_stay_whole(width: int) -> None:
     text = on_a_terminal(width)
     assert "…" not in text
     assert {"4.685e+08", "25,559,081"} <= set(text.split())
-    assert LONG in "".join(word for line in text.splitlines() for word in line.split()[:1])
+    assert LONG in "".join(cell for line in text.splitlines() for cell in line.split()[:1])
 
 
 def test_a_table_that_fits_is_as_wide_as_the_terminal_at_most() -> None:

@@ -104,10 +104,10 @@ def test_missing_data_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_truncated_data_file_is_named_with_both_sizes(tmp_path: Path) -> None:
     data = cifar(tmp_path / "data")
-    whole = (data / "data_batch_3.bin").read_bytes()
-    (data / "data_batch_3.bin").write_bytes(whole[:-5000])
+    content = (data / "data_batch_3.bin").read_bytes()
+    (data / "data_batch_3.bin").write_bytes(content[:-5000])
     answer = viaduct("train", "resnet56_cifar10", "--data", data, cwd=tmp_path)
-    refused(answer, "data_batch_3.bin", "30,730,000", f"{len(whole) - 5000:,}")
+    refused(answer, "data_batch_3.bin", "30,730,000", f"{len(content) - 5000:,}")
     assert not (tmp_path / "runs").exists()
 
 
@@ -177,7 +177,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_again_in_silence(finished
     metrics = (run / "metrics.jsonl").read_bytes()
     answer = viaduct("train", "--run", run)
     assert answer.returncode == 2
-    assert "no whole checkpoint is left" in answer.stderr
+    assert "no intact checkpoint is left" in answer.stderr
     assert (run / "metrics.jsonl").read_bytes() == metrics
 
 

@@ -42,8 +42,8 @@ def viaduct(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         monkeypatch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as end:
             cli.main()
-        told = capsys.readouterr()
-        return Answer(int(end.value.code or 0), told.out, told.err)
+        printed = capsys.readouterr()
+        return Answer(int(end.value.code or 0), printed.out, printed.err)
 
     return call
 

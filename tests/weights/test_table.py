@@ -15,7 +15,7 @@ from viaduct.weights.table import read_table, write_table
 
 def pairs(count: int) -> list[tuple[bytes, bytes]]:
     names = (f"scope/layer_{number:06d}/kernel".encode() for number in range(count))
-    return [(b"", b"head"), *((name, b"v" * (place % 7)) for place, name in enumerate(names))]
+    return [(b"", b"head"), *((name, b"v" * (handle_index % 7)) for handle_index, name in enumerate(names))]
 
 
 def contents(data: bytes) -> list[tuple[bytes, bytes]]:
@@ -51,7 +51,7 @@ def sealed(*data_blocks: bytes, listed: list[bytes] | None = None) -> bytes:
     for data in data_blocks:
         handles.append(handle(len(body), len(data)))
         body += data
-    entries = [entry(0, bytes([65 + number]), place) for number, place in enumerate(listed or handles)]
+    entries = [entry(0, bytes([65 + number]), handle_index) for number, handle_index in enumerate(listed or handles)]
     index = block(b"".join(entries))
     footer = handle(0, table.TRAILER + 4) + handle(len(body), len(index))
     return body + index + footer.ljust(table.FOOTER - 8, b"\0") + table.MAGIC
@@ -92,9 +92,9 @@ def test_what_nobody_wrote_is_refused(data: bytes, reason: str) -> None:
 
 def test_every_flipped_bit_of_the_entries_is_found() -> None:
     written = write_table(pairs(3))
-    for place in range(60):  # within the first block
+    for handle_index in range(60):  # within the first block
         damaged = bytearray(written)
-        damaged[place] ^= 1 << place % 8
+        damaged[handle_index] ^= 1 << handle_index % 8
         with pytest.raises(BadData, match="checksum"):
             contents(bytes(damaged))
 

@@ -1,4 +1,4 @@
-"""Benchmark of a recipe's training step: its speed, its time by kind of operator, and the same work done by peers.
+"""Benchmark of a recipe's training step: its speed, its time by kind of operator, and the same for peers.
 
 A recipe is a training configuration of viaduct; peers are the same network from torchvision or timm in a plain loop.
 `measure.py` runs the benchmark: build each variant, warm it up, time the variants in turns, profile each one.

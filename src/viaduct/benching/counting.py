@@ -4,7 +4,7 @@ The network runs forward and backward on PyTorch's meta device, which has shapes
 operations are those of convolutions and matrix products, two for each multiply-add, forward and backward. Bytes are
 counted in two ways. `bytes_least` assumes perfect fusion: each convolution and matrix product reads its inputs and
 writes its output once, and every other operator is fused into these. `bytes_unfused` counts the reads and writes of
-every operator, as in eager PyTorch. Both add the update of SGD with momentum, whatever optimizer a recipe has: it reads
+every operator, as in eager PyTorch. Both add the update of SGD with momentum for every recipe: it reads
 weights, gradients and momentum, and writes weights and momentum.
 """
 
@@ -26,7 +26,7 @@ UPDATE_BYTES = 5 * 4  # fp32 per parameter: weight, gradient and momentum are re
 
 @dataclass(frozen=True)
 class Work:
-    """Operations and bytes of one training step; where they could not be counted `why_not` is the reason."""
+    """Operations and bytes of one training step; `why_not` is the reason if they could not be counted."""
 
     flop: int | None = None
     bytes_least: int | None = None
@@ -95,7 +95,7 @@ FLOP: dict[str, Callable[[Any, Any], int]] = {
 
 
 def count_step_work(build: Callable[[], nn.Module], batch: int, size: int, dtype: torch.dtype) -> Work:
-    """Count one training step of a network in a precision; a network that fails on meta tensors is not counted."""
+    """Return the work of one training step; for a network that fails on meta tensors only `why_not`."""
     try:
         with torch.device("meta"):
             network = build().to(dtype).train()
@@ -105,7 +105,7 @@ def count_step_work(build: Callable[[], nn.Module], batch: int, size: int, dtype
             outputs = output if isinstance(output, tuple) else (output,)
             torch.stack([head.sum() for head in outputs]).sum().backward()  # type: ignore[no-untyped-call]
     except Exception as error:
-        # A user's own network may read tensor values: then there are no figures, and the record gives the reason.
+        # A user's own network may read tensor values.
         return Work(why_not=f"the network does not run without values: {first_line(error)}")
     update = UPDATE_BYTES * sum(parameter.numel() for parameter in network.parameters())
     return Work(tally.flop, tally.least + update, tally.unfused + update)

@@ -1,9 +1,8 @@
-"""Images/s of the training input, against tf.data, DALI and a DataLoader with Pillow, on the same files in one run.
+"""Images/s of our input pipeline, tf.data, DALI and a DataLoader with Pillow, on the same files in one run.
 
-viaduct itself is measured twice: `exact`, and `fast`, which shrinks large images while it decodes them.
-Each pipeline runs in its own process. After a warm-up they take turns of a few seconds, so that a slow moment of the
-machine affects all of them alike. Between its turns a pipeline is stopped by a signal: it would otherwise prepare
-batches ahead during the turns of the others.
+Ours is measured twice: `exact`, and `fast`, which shrinks large images while decoding them. Each pipeline runs in its
+own process. After a warm-up they take turns of a few seconds, so that a slow moment of the machine affects all of them.
+Between its turns a pipeline is stopped by a signal; otherwise it would prepare batches during the turns of the others.
 """
 
 from __future__ import annotations
@@ -38,21 +37,21 @@ from viaduct.data.views import View
 from viaduct.errors import BadData, UnknownName, ViaductError
 from viaduct.extras import require
 
-PEER_MODULES = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}  # the module that a peer needs
+PEER_MODULES = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
-FIGURES_PREFIX = b'{\n "network"'  # first bytes of a file that `write_figures` wrote: such a file may be replaced
+FIGURES_PREFIX = b'{\n "network"'  # first bytes of a file of `write_figures`; only such a file is replaced
 TURNS = "turns_images_per_s"  # a row's key: one figure for each turn
 # Batches that are discarded when a turn begins, because they may have been prepared before it. viaduct and tf.data
-# prepare at most so many ahead, DALI two. A DataLoader prepares two for each worker: with more than one worker `pil`
-# looks a little faster than it is.
+# prepare at most this many ahead, DALI two. A DataLoader prepares two for each worker, so `pil` looks a little faster
+# than it is with several workers.
 BATCHES_AHEAD = 3
-TIMED_IMAGES = 200  # on which the stages of preparing an image are timed
+TIMED_IMAGES = 200  # for `time_stages`
 READY = "ready"  # sent by a pipeline's process after its first batch
 
 
 @dataclass(frozen=True)
 class Task:
-    """Shuffled training batches that every pipeline has to make."""
+    """Shuffled training batches that every pipeline must produce."""
 
     records: Path  # folder of TFRecord files
     network: str  # decides crop and normalisation
@@ -66,8 +65,8 @@ def measure(
 ) -> dict[str, Any]:
     """Measure our pipelines and the peers in turns; return the figures for `--json`.
 
-    A peer that is not installed, or fails, is left out with the reason; an unknown one raises `UnknownName`. With 0
-    `workers` there is one for each core.
+    A peer that is not installed, or fails, is left out with the reason; an unknown one raises `UnknownName`. With
+    `workers` 0, each core gets one worker.
     """
     for name in peers:
         if name not in PEER_MODULES:
@@ -113,7 +112,7 @@ def is_installed(module: str) -> bool:
 
 
 def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Run the pipelines in turns, the first of which is a warm-up of at most two seconds.
+    """Run the pipelines in turns after a warm-up of at most two seconds each.
 
     Return a row for each pipeline that finished, and the reason for each peer that failed. Raise `BadData` if one of
     our own pipelines fails.
@@ -121,7 +120,7 @@ def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple
     failed: dict[str, str] = {}
 
     def attempt(name: str, action: Callable[[], Any]) -> Any:
-        """Return the action's result; None if a peer fails, which then has no more turns."""
+        """Return the action's result, or None and record the reason if a peer fails."""
         try:
             return action()
         except PipelineFailed as error:
@@ -133,9 +132,9 @@ def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple
     with contextlib.ExitStack() as stack:
         pipelines: list[Pipeline] = []
         for name in names:
-            if started := attempt(name, partial(Pipeline, name, task)):
-                pipelines.append(stack.enter_context(contextlib.closing(started)))
-        # Images/s and memory of each turn but the warm-up.
+            if pipeline := attempt(name, partial(Pipeline, name, task)):
+                pipelines.append(stack.enter_context(contextlib.closing(pipeline)))
+        # Images/s and memory of each turn except the warm-up.
         samples: dict[str, list[tuple[float, float]]] = {pipeline.name: [] for pipeline in pipelines}
         for turn in range(turns + 1):
             for pipeline in [pipeline for pipeline in pipelines if pipeline.name not in failed]:
@@ -156,7 +155,7 @@ def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple
 
 
 class PipelineFailed(Exception):
-    """Reason why the process of a pipeline could not start or go on."""
+    """Raised with the reason if the process of a pipeline could not start or continue."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -164,7 +163,7 @@ class PipelineFailed(Exception):
 
 
 class Pipeline:
-    """Pipeline in its own process group, which is stopped while others have their turn."""
+    """Pipeline in its own process group, which is stopped during the turns of others."""
 
     def __init__(self, name: str, task: Task) -> None:
         self.name = name
@@ -177,7 +176,7 @@ class Pipeline:
             child_pipe.close()  # so that `recv` raises EOFError if the process dies
             self._receive()  # READY
             self._signal(signal.SIGSTOP)
-        except BaseException:  # Ctrl-C, too: a process that is left running would print an error about its closed pipe
+        except BaseException:  # Ctrl-C too: a process left running would print an error about its closed pipe
             self.close()
             raise
 
@@ -198,11 +197,11 @@ class Pipeline:
         self.process.join()
 
     def _receive(self) -> Any:
-        """Return what the process sends; raise `PipelineFailed` if that is an error message, or if it has ended."""
+        """Return the next message of the process; raise `PipelineFailed` for an error message, or if it has ended."""
         try:
             answer = self.pipe.recv()
         except (EOFError, OSError):
-            reason = f"the process of the pipeline {self.name!r} ended by itself; its output above may say why."
+            reason = f"the process of the pipeline {self.name!r} ended unexpectedly; see its output above."
             raise PipelineFailed(reason) from None
         if isinstance(answer, str) and answer != READY:
             raise PipelineFailed(answer)
@@ -217,20 +216,20 @@ class Pipeline:
 
 @contextlib.contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Block Ctrl-C while a process starts, which inherits the block.
+    """Block SIGINT while a process starts; the process inherits the block.
 
-    Only the parent process then receives Ctrl-C; it kills its children, so that they print no tracebacks.
+    Only the parent process then receives Ctrl-C and kills its children, so that they print no tracebacks.
     """
-    resource_tracker.ensure_running()  # it unblocks SIGINT when it starts, so it has to run before
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    resource_tracker.ensure_running()  # it would unblock SIGINT if it started later
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
 def serve(name: str, task: Task, pipe: Connection) -> None:
-    """Run a pipeline in this process until it is killed; send the reason if it fails."""
+    """Run a pipeline in this process until it is killed; if it fails, send the reason."""
     os.setpgid(0, 0)
     try:
         take_turns(name, task, pipe)
@@ -260,15 +259,15 @@ def take_turns(name: str, task: Task, pipe: Connection) -> None:
 
 
 def make_our_batches(task: Task, decode: Literal["exact", "fast"]) -> Iterator[int]:
-    """Yield the sizes of viaduct's own batches."""
+    """Yield the sizes of our batches."""
     import torch
 
     from viaduct.data.records import Records
 
     torch.set_num_threads(1)
-    any_label = 10**6  # more classes than any data set has
+    classes = 10**6  # more than any data set has
     records = Records(
-        task.batch, task.size, preprocess=task.network, decode=decode, workers=task.workers, classes=any_label
+        task.batch, task.size, preprocess=task.network, decode=decode, workers=task.workers, classes=classes
     )
     split = records.load(task.records).train
     stream = records.batches(split, device=torch.device("cpu"), train=True, seed=1)
@@ -327,7 +326,7 @@ def make_dataloader_batches(task: Task) -> Iterator[int]:
 
     data: Any = PillowImages(task)
     options: dict[str, Any] = {"num_workers": task.workers, "persistent_workers": True, "drop_last": True}
-    # fork is Linux's default up to Python 3.13; and spawned workers would leave semaphores behind, with a warning.
+    # fork is Linux's default up to Python 3.13, and spawned workers would leave semaphores behind, with a warning.
     options["multiprocessing_context"] = "fork"
     loader: Any = DataLoader(data, batch_size=task.batch, shuffle=True, **options)
     while True:
@@ -363,7 +362,7 @@ class PillowImages:
 
 
 def make_dali_batches(task: Task) -> Iterator[int]:
-    """Yield the sizes of batches of NVIDIA DALI's CPU pipeline; written from its documentation, not yet run."""
+    """Yield the sizes of batches of NVIDIA DALI's CPU pipeline (written from its documentation, not yet run)."""
     import tempfile
 
     import nvidia.dali.tfrecord as tfrec
@@ -373,7 +372,8 @@ def make_dali_batches(task: Task) -> Iterator[int]:
     from viaduct.data.preprocess import normalisation
 
     folder = Path(tempfile.mkdtemp())
-    indexed = [done for done in index_records(task.records, dali_folder=folder) if done.path.name.startswith("train-")]
+    indices = index_records(task.records, dali_folder=folder)
+    training = [index for index in indices if index.path.name.startswith("train-")]
     mean, scale = normalisation(task.network)
 
     @pipeline_def(batch_size=task.batch, num_threads=task.workers, device_id=None)  # type: ignore[untyped-decorator]
@@ -382,17 +382,17 @@ def make_dali_batches(task: Task) -> Iterator[int]:
             "image/encoded": tfrec.FixedLenFeature((), tfrec.string, ""),
             "image/class/label": tfrec.FixedLenFeature([1], tfrec.int64, -1),
         }
-        paths = [str(done.path) for done in indexed], [str(done.dali) for done in indexed]
-        read = fn.readers.tfrecord(path=paths[0], index_path=paths[1], features=features, random_shuffle=True)
+        paths, index_paths = [str(index.path) for index in training], [str(index.dali) for index in training]
+        records = fn.readers.tfrecord(path=paths, index_path=index_paths, features=features, random_shuffle=True)
         images = fn.decoders.image_random_crop(
-            read["image/encoded"], random_area=[0.05, 1.0], random_aspect_ratio=[0.75, 1.33], num_attempts=100
+            records["image/encoded"], random_area=[0.05, 1.0], random_aspect_ratio=[0.75, 1.33], num_attempts=100
         )
         images = fn.resize(images, resize_x=task.size, resize_y=task.size, antialias=False)
         mirrored = fn.random.coin_flip()
         normal = fn.crop_mirror_normalize(
             images, mean=mean.tolist(), std=(1 / scale).tolist(), mirror=mirrored, dtype=types.FLOAT
         )
-        return normal, read["image/class/label"]
+        return normal, records["image/class/label"]
 
     built = pipeline()
     built.build()
@@ -429,11 +429,11 @@ def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
 
 
 def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float] | None:
-    """Return the seconds of the stages where only the region of a crop is decoded; None if the image does not allow it.
+    """Return the seconds of the stages if only the region of a crop is decoded; None if the image does not allow it.
 
-    Four calls do more and more, and a stage is the additional time of one call over the one before. Decoding the first
-    pixel of the crop's last row needs the entropy decoding of all rows before it, decoding its four corners also IDCT
-    and colours, the whole view (the crop, resized) also resizing, and the last call also normalises.
+    Four calls each add a stage, whose time is the difference to the call before. The first pixel of the crop's last row
+    needs the entropy decoding of all rows before it. The crop's four corners also need IDCT and colours, the view (the
+    crop, resized) also needs resizing, and the last call also normalises.
     """
     rows, columns = view.rows, view.columns
     corners = np.empty((2, 2, 3), np.float32)
@@ -450,7 +450,7 @@ def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats
 
 
 def select_ends(axis: Axis) -> tuple[Axis, Axis]:
-    """Return two axes: one of the first source pixel that is read, and one of the last."""
+    """Return two axes: one for the first source pixel that is read, and one for the last."""
     low, high = axis.reach
     fraction = np.zeros(1, np.float32)
     return tuple(Axis(np.array([at]), np.array([at]), fraction) for at in (low, high - 1))  # type: ignore[return-value]
@@ -462,10 +462,10 @@ def join_ends(axis: Axis) -> Axis:
 
 
 def time_full_decode_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
-    """Return the seconds of the stages where complete images are decoded.
+    """Return the seconds of the stages if complete images are decoded.
 
-    A decode shrunk to an eighth does all of the entropy decoding and hardly any IDCT: its time counts as entropy
-    decoding, and the additional time of a full decode as IDCT and colour.
+    A decode shrunk to an eighth does all of the entropy decoding and hardly any IDCT, so its time counts as entropy
+    decoding. The additional time of a full decode counts as IDCT and colour.
     """
     pixels = jpeg.decode(data)
     entropy, decode = time_call(lambda: jpeg.decode(data, shrink=8)), time_call(lambda: jpeg.decode(data))
@@ -474,10 +474,7 @@ def time_full_decode_stages(data: jpeg.Encoded, view: View, network: str, out: F
 
 
 def time_call(function: Callable[[], object]) -> float:
-    """Return the seconds of the faster of two calls.
-
-    A stage is a difference of such times; a call that was interrupted would spoil it.
-    """
+    """Return the seconds of the faster of two calls, because an interruption may slow one of them."""
     clock = [time.perf_counter()]
     for _ in range(2):
         function()

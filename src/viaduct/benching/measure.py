@@ -26,7 +26,7 @@ from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, lacks_memory
 from viaduct.recipes import Recipe
 from viaduct.training.networks import build_model
-from viaduct.training.precision import DTYPES, plan_for, software_note
+from viaduct.training.precision import DTYPES, describe_emulation, plan_precision
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import explain_limits
 
@@ -35,7 +35,7 @@ OURS = "viaduct"
 
 
 class Variant(Protocol):
-    """Training loop that can be timed: called with a number of steps, it runs them."""
+    """Training loop that runs a number of steps when called."""
 
     def run_first_step(self) -> None: ...
     def __call__(self, steps: int) -> None: ...
@@ -55,7 +55,7 @@ class Lengths:
     def of(
         cls, device_type: str, sink: int, steps: int | None, windows: int | None, warmup: int | None, profile: bool
     ) -> Lengths:
-        """Return the requested lengths, or the device's defaults; windows are rounded up to a whole number of sinks.
+        """Return the requested lengths, or the device's defaults; steps are rounded up to a whole number of sinks.
 
         `sink` is the length of a sink in steps; 0 without sinks.
         """
@@ -102,9 +102,9 @@ class Outcome:
 def measure(
     setting: Setting, peers: list[Peer], unavailable: dict[str, str], lengths: Lengths, notify: Notify
 ) -> Outcome:
-    """Measure ours and the peers once; `unavailable` maps peers that are known not to work here to the reasons."""
-    plan = plan_for(setting.recipe.precision, setting.device)
-    if note := software_note(plan, setting.device):
+    """Measure ours and the peers once; `unavailable` has the reason for each peer that cannot be measured."""
+    plan = plan_precision(setting.recipe.precision, setting.device)
+    if note := describe_emulation(plan, setting.device):
         notify(note)
     notify("measuring the device's peak rates")
     with explain_out_of_memory(setting):
@@ -134,7 +134,7 @@ class Run:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        """Close all variants, free their memory and reset torch.compile, so that a repetition starts clean."""
+        """Close all variants, free their memory and reset torch.compile for the next repetition."""
         self.cleanup.close()
         for result in self.results:
             del result.variant
@@ -160,11 +160,11 @@ class Run:
         return ours.collect_facts() if isinstance(ours, Ours) else {}
 
     def try_peer(self, peer: Peer) -> None:
-        """Add a peer; if it cannot run here, record the reason and go on without it."""
+        """Add a peer; if it cannot run here, record the reason."""
         if reason := self.add_peer(peer):
             self.unavailable[peer.title] = reason
             self.notify(f"{peer.title}: left out: {reason}")
-            # Not in `add_peer`: there the exception still refers to the network, whose memory would not be freed.
+            # In `add_peer` the exception still refers to the network, so its memory could not be freed there.
             release_memory(self.setting.torch_device)
 
     def add_peer(self, peer: Peer) -> str | None:
@@ -186,7 +186,7 @@ class Run:
         """Build a variant, run its first step, warm it up."""
         data, built = self.setting.recipe.data, []
         self.setting.device.reset_peak_memory()
-        before = self.setting.device.get_peak_memory()  # the peak, which is now what is in use
+        before = self.setting.device.get_peak_memory()  # memory in use, as the peak was just reset
         work = counting.count_step_work(network, data.global_batch, data.size, self.dtype)
         build_s = self.clock.wall_seconds(lambda: built.append(build()))
         variant = built.pop()
@@ -202,7 +202,7 @@ class Run:
     def measure_added_memory(self, before: int) -> int | None:
         """Return the peak memory of the last variant without the bytes that were in use `before` it.
 
-        On the CPU it is the peak of the whole process, and None for peers, which reuse the memory that ours freed.
+        On the CPU it is the peak of the whole process for ours, and None for peers, which reuse memory that ours freed.
         """
         used = self.setting.device.get_peak_memory()
         if self.setting.torch_device.type == "cpu":
@@ -239,12 +239,12 @@ class Run:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Return for example `1 window` or `7 windows`."""
+    """Return `1 window` or `7 windows`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def find_sink_length(recipe: Recipe) -> int:
-    """Return the steps of a sink in a recipe after `fix_sink`; 0 without sinks."""
+    """Return the length of a sink in steps, after `fix_sink`; 0 without sinks."""
     return recipe.sink if isinstance(recipe.sink, int) else 0
 
 
@@ -254,7 +254,7 @@ def round_up_to_sinks(steps: int, sink: int) -> int:
 
 
 def reset_compiler() -> None:
-    """Reset torch.compile if it was loaded. Importing it here would be slow, and fails after an interrupted import."""
+    """Reset torch.compile if it was loaded; importing it here would be slow, and fails after an interrupted import."""
     if hasattr(sys.modules.get("torch._dynamo"), "reset"):
         torch.compiler.reset()
 

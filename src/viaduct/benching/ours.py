@@ -1,4 +1,4 @@
-"""The benchmark's variant of viaduct: a recipe's training steps, run by the loop of `viaduct train`.
+"""The benchmark's own variant: a recipe's training steps, run by the loop of `viaduct train`.
 
 The recipe is changed (`make_endless`): it has no evaluations, checkpoints and callbacks, and a tiny learning rate.
 """
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.profiler import record_function
 
-from viaduct.benching.shares import mark_fetch
+from viaduct.benching.shares import FETCH
 from viaduct.data.batches import Batch
 from viaduct.data.records import Records
 from viaduct.data.source import Dataset
@@ -23,21 +24,20 @@ from viaduct.recipes import Checkpoint, Evaluation, Log, Recipe
 from viaduct.training.compiling import choose_mode, describe_unused_compile
 from viaduct.training.loop import Training
 from viaduct.training.own_kernels import uses_own_kernels
-from viaduct.training.precision import plan_for
+from viaduct.training.precision import plan_precision
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
 from viaduct.training.sink import describe_sink
 
 FOREVER = 10**9
-# Steps that the device takes by itself (a sink) where the recipe has sink="auto". A timed window is a whole number of
-# sinks, so the benchmark needs a fixed length.
+# Length of a sink in steps if the recipe has sink="auto": a timed window must be a whole number of sinks.
 AUTO_SINK = 20
-LEARNING_RATE = 1e-6  # on noise the recipe's own rate would make the weights diverge, and NaN can be slow
+LEARNING_RATE = 1e-6  # with the recipe's own rate, weights diverge on noise images, and NaN can be slow
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Recipe after all flags, its data, and the device to measure it on."""
+    """Recipe with all flags applied, its data, and the device to measure it on."""
 
     recipe: Recipe
     data: Path
@@ -55,12 +55,12 @@ class Setting:
 
     @cached_property
     def images(self) -> Dataset:
-        """Training images, loaded once for all repetitions: loading them is not measured."""
+        """Training images, loaded once for all repetitions and before anything is measured."""
         return load_images(self.endless_recipe.data, self.data)
 
     def check_supported(self) -> None:
-        """Choose mode and kernels and load the data, so that their errors come before anything is measured."""
-        device_type, plan = self.torch_device.type, plan_for(self.recipe.precision, self.device)
+        """Choose mode and kernels and load the data, to raise their errors before anything is measured."""
+        device_type, plan = self.torch_device.type, plan_precision(self.recipe.precision, self.device)
         mode = choose_mode(self.endless_recipe, device_type, ranks=1, observed=False)
         uses_own_kernels(self.endless_recipe, plan, device_type, observed=False, mode=mode)
         _ = self.images
@@ -69,7 +69,7 @@ class Setting:
 def make_endless(recipe: Recipe, synthetic: bool) -> Recipe:
     """Return the recipe without a last step, evaluations, checkpoints and callbacks, and with a tiny learning rate.
 
-    With `synthetic` the data become `Records` of the same batch, size and classes, which then yield noise images.
+    With `synthetic` the data become `Records` of the same batch, size and classes, which yield noise images.
     """
     changes: dict[str, Any] = {
         "steps": FOREVER,
@@ -93,6 +93,14 @@ def fix_sink(recipe: Recipe, device: Device) -> Recipe:
     return replace(recipe, sink=AUTO_SINK if device.get_graph_class() else 0)
 
 
+def mark_fetches(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Iterate over the batches and annotate each fetch for the profiler."""
+    while True:
+        with record_function(FETCH):
+            batch = next(batches)
+        yield batch
+
+
 class Ours:
     """Runs a recipe's training steps and fetches its batches as a training run does."""
 
@@ -102,15 +110,8 @@ class Ours:
             setting.endless_recipe, run, setting.images, setting.device, setting.torch_device, callbacks=[]
         )
         self.training.prepare()
-        self.batches = self.mark_fetches(self.training.iterate_batches())
+        self.batches = mark_fetches(self.training.iterate_batches())
         self.description = self.describe_mode()
-
-    def mark_fetches(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Iterate over the batches and mark the time of each fetch for the profiler."""
-        while True:
-            with mark_fetch():
-                batch = next(batches)
-            yield batch
 
     def describe_mode(self) -> str:
         """Return precision, mode, sink and kernels in a few words, such as `bf16, graph, sink 20`."""
@@ -122,7 +123,7 @@ class Ours:
         return ", ".join([self.training.plan.compute, self.training.mode, *blocks, *sink, *kernels])
 
     def run_first_step(self) -> None:
-        """Run one step from the host, also where the recipe has a sink."""
+        """Run one step from the host, even if the recipe has a sink."""
         self.training.run_step(next(self.batches))
         self.training.finish_steps(is_log_due=False)
 
@@ -137,7 +138,7 @@ class Ours:
         return [line for line in lines if line]
 
     def collect_facts(self) -> dict[str, Any]:
-        """Return requested and effective settings; `sink_on_device` is known only after the steps have run."""
+        """Return requested and effective settings; `sink_on_device` is valid after the steps have run."""
         training = self.training
         return {
             "mode": training.mode,

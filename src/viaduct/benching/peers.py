@@ -2,7 +2,7 @@
 
 Each peer runs in several modes: eager, compiled, and compiled with captured graphs. All use channels_last, autocast in
 the same precision, torch's fused SGD, and one batch of noise that stays on the device. `plain` is our own network in
-that loop, in eager mode. A peer has no other work: no log lines, no schedule, no averaged weights.
+that loop, in eager mode. Peers have no log lines, no schedule and no averaged weights.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEFAULT_MODES_ELSEWHERE = ("eager", "compiled", "reduce-overhead")
 
 
 class PeerUnavailable(Exception):
-    """Reason why a peer cannot be measured."""
+    """Raised with the reason if a peer cannot be measured."""
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,19 @@ def make_unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNa
 
 
 def find(names: list[str], modes: tuple[str, ...], recipe: Recipe) -> tuple[list[Peer], dict[str, str]]:
-    """Return the peers that can be built, once per mode, and the reasons why the others cannot."""
-    found: list[Peer] = []
+    """Return the peers that can be built, one for each mode, and the reasons for the others."""
+    peers: list[Peer] = []
     unavailable: dict[str, str] = {}
     for name in names:
         try:
             network, make = find_network_factory(name, recipe)
-        except PeerUnavailable as why:
-            unavailable[name] = str(why)
+        except PeerUnavailable as error:
+            unavailable[name] = str(error)
             continue
-        # Our own network compiled is `--mode graph`, not a peer; and a deep one takes minutes to compile as one graph.
+        # Our own network is compiled by `--mode graph`; and a deep one takes minutes to compile as one graph.
         peer_modes = ("eager",) if name == "plain" else modes
-        found += [Peer(name, network, mode, make) for mode in peer_modes]
-    return found, unavailable
+        peers += [Peer(name, network, mode, make) for mode in peer_modes]
+    return peers, unavailable
 
 
 def find_network_factory(name: str, recipe: Recipe) -> tuple[str, Callable[[], nn.Module]]:
@@ -115,7 +115,7 @@ def find_network_factory(name: str, recipe: Recipe) -> tuple[str, Callable[[], n
 
 
 def find_peer_network(recipe: Recipe) -> str | None:
-    """Return torchvision's and timm's name for the recipe's network if theirs does the same work."""
+    """Return the name of the same network in torchvision and timm; None if they do not have it."""
     if not isinstance(recipe.model, str) or recipe.model not in models.names():
         return None
     return models.record_of(recipe.model).peers.get(recipe.model)
@@ -126,14 +126,13 @@ def import_package(name: str) -> Any:
     try:
         return importlib.import_module(PACKAGES[name])
     except Exception as error:
-        # Importing a third-party package may raise anything; ours is still measured.
         is_absent = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name
         reason = "it is not installed" if is_absent else f"it is installed but does not load: {first_line(error)}"
         raise PeerUnavailable(reason) from None
 
 
 class Loop:
-    """Network in the fast training loop that a PyTorch user would write."""
+    """Peer's network in a plain PyTorch training loop."""
 
     def __init__(self, peer: Peer, recipe: Recipe, device: torch.device, compute: torch.dtype) -> None:
         self.device, self.compute = device, compute

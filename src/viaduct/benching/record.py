@@ -1,4 +1,4 @@
-"""JSON record of a measurement: the figures, the windows they come from, and everything needed to repeat it."""
+"""JSON record of a measurement: its figures, the time of every window, and everything needed to repeat it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_record(
     lengths: Lengths,
     outcomes: list[Outcome],
     command: str,
-    started: StartResults | None = None,
+    starts: StartResults | None = None,
 ) -> dict[str, Any]:
     """Return the record of all repetitions of a measurement; its keys are those of the --json file."""
     recipe, last = setting.recipe, outcomes[-1]
@@ -47,8 +47,8 @@ def make_record(
         if all(title in results for results in by_title)
     ]
     starts_record: dict[str, Any] = {}
-    if started:
-        starts_record = {"starts": started[0], "starts_left_out": started[1], "starts_told": format_starts(started)}
+    if starts:
+        starts_record = {"starts": starts[0], "starts_left_out": starts[1], "starts_told": format_starts(starts)}
     machine_facts = describe_machine(setting.device)
     return {
         "kind": "benchmark",
@@ -91,21 +91,21 @@ def format_title(name: str, setting: Setting, compute: str) -> str:
 
 
 def describe_unequal_work(recipe: Recipe, peers: list[dict[str, Any]]) -> list[str]:
-    """Return a note if ours does other work per step than the peers: another optimizer, or averaged weights."""
+    """Return a note if ours has another optimizer than the peers, or averaged weights."""
     optimizer = type(recipe.optimizer)
     name = optimizer.__name__ if optimizer in (AdamW, Lars, RmsProp, Thor) else "an optimizer of its own"
     extra_work = [] if optimizer is Sgd else [name]
     extra_work += ["averaged weights"] if recipe.ema else []
     if not peers or not extra_work:
         return []
-    return [f"Ours has {' and '.join(extra_work)} in its steps, peers have plain SGD: the ratios compare unlike work."]
+    return [f"Ours uses {' and '.join(extra_work)}, peers use plain SGD: the ratios compare unequal work."]
 
 
 def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> list[str]:
-    """Return a note for each ceiling that a step exceeded (`compute_share` is None): what was measured is no peak."""
+    """Return a note for each measured peak that a step exceeded (its share is then None)."""
     notes = {
-        f"No matrix peak is given: a step multiplies faster than the large {compute} product did.": "matrix_share",
-        "No share of the bandwidth is given: a step's data lie in caches, the large copy's do not.": "bandwidth_share",
+        f"No matrix share is given: a step multiplies faster than the large {compute} product did.": "matrix_share",
+        "No share of the bandwidth is given: a step's data fit a cache, the large copy's do not.": "bandwidth_share",
     }
     return [
         line for line, key in notes.items() if any(row[key] is None and "flop" in row["counted"] for row in variants)
@@ -115,7 +115,7 @@ def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> 
 def build_variant_record(
     runs: list[VariantResult], outcomes: list[Outcome], setting: Setting, best: dict[str, float]
 ) -> dict[str, Any]:
-    """Return a variant's figures over the windows of all repetitions, and of each repetition (`runs`)."""
+    """Return a variant's figures over the windows of all repetitions, and for each repetition (`runs`)."""
     batch, last = setting.recipe.data.global_batch, runs[-1]
     windows = Sample([value for run in runs for value in run.seconds.values])
     ours = [value for outcome in outcomes for value in outcome.ours.seconds.values]
@@ -142,7 +142,7 @@ def build_variant_record(
 
 
 def compute_share(work: int | None, seconds: float, best: float) -> float | None:
-    """Return the achieved share of the best rate; None if unknown or above 1, where `best` was measured too low."""
+    """Return the achieved share of the best rate; None if unknown, or above 1 because `best` was measured too low."""
     share = None if work is None else work / seconds / best
     return None if share is None or share > 1 else share
 
@@ -180,7 +180,7 @@ def build_run_record(run: VariantResult, batch: int) -> dict[str, float]:
 
 
 def find_peer_versions(peers: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the versions of the peers' packages, of those that are installed; `plain` is no package."""
+    """Return the versions of the peers' packages that are installed."""
     return select_known({peer["peer"]: find_package_version(peer["peer"]) for peer in peers})
 
 
@@ -205,7 +205,7 @@ def format_percent(share: float | None) -> str:
 
 
 def check_json_path(path: Path) -> None:
-    """Raise if the record cannot be written there; tests it with a temporary file, before anything is measured."""
+    """Raise if the record cannot be written there; a temporary file tests the folder."""
     if path.is_dir():
         raise BadValue(f"--json {path} is a folder.", f"Name a file: --json {path / 'figures.json'}")
     check_output(path, ".json", RECORD_PREFIX, "a file of `viaduct bench`", "--json")
@@ -214,9 +214,9 @@ def check_json_path(path: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise BadValue(f"{path} cannot be written: {folder}: {error.strerror}.", "Name another place.") from None
+        raise BadValue(f"{path} cannot be written: {folder}: {error.strerror}.", "Name another file.") from None
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
-    """Write the record as JSON; a symbolic link is kept and its target is written."""
+    """Write the record as JSON; a symbolic link stays, and its target is written."""
     write_result(path.resolve(), (json.dumps(record, indent=1) + "\n").encode())

@@ -1,9 +1,9 @@
-"""Time of a step by kind of operator, from torch.profiler, which runs after the timed windows and never during them.
+"""Time of a step by kind of operator, from torch.profiler, which runs after the timed windows.
 
-On CUDA kernels are grouped by kind. Each moment belongs to the kernel that began first, so that concurrent kernels are
-not counted twice. The step time, measured without the profiler, minus the kernels' time is idle time of the card. Idle
-time while the host fetches a batch is data wait; other idle time is host gaps. On the CPU operators are grouped by
-their self time; time outside of every operator is Python.
+On CUDA kernels are grouped by kind. Where kernels overlap, the time belongs to the kernel that began first. The step
+time, measured without the profiler, minus the kernels' time is idle time of the card. Idle time while the host fetches
+a batch is data wait; other idle time is host gaps. On the CPU operators are grouped by their self time; time outside
+all operators is Python.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import json
 import os
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from viaduct.profiling.events import Span, join_spans, remove_spans, sum_spans
 from viaduct.torch_compat import ignore_profiler_cycles
 
 FETCH, WINDOW = "viaduct: next batch", "viaduct: window"  # our annotations around each fetch and all profiled steps
-UPDATE = "Optimizer.step#"  # torch's annotation around every optimizer's step, also of our own optimizers
+UPDATE = "Optimizer.step#"  # torch's annotation around every optimizer's step
 ON_CARD = ("kernel", "gpu_memcpy", "gpu_memset")
 LARGEST = 12  # kernels that the record lists
 
@@ -36,21 +35,21 @@ class Shares:
     """Milliseconds of one step: by kind, idle because of the host (`host_gaps`), and waiting for data."""
 
     by_kind: dict[str, float] = field(default_factory=dict)
-    host_gaps: float = 0.0  # on the CPU: time outside of all operators
+    host_gaps: float = 0.0  # on the CPU: time outside all operators
     data_wait: float = 0.0
     largest: list[dict[str, Any]] = field(default_factory=list)  # rows of `find_largest`
     kernels: int = 0  # on the CPU: operators
-    why_not: str | None = None  # why nothing is known
+    why_not: str | None = None  # the reason if nothing is known
 
 
 def profile_steps(run: Callable[[int], object], steps: int, device_type: str, ms_per_step: float) -> Shares:
     """Profile some steps and divide `ms_per_step`, which was measured without the profiler, by kind of operator."""
     if device_type not in ("cpu", "cuda"):
         return Shares(why_not=f"torch.profiler does not see the kernels of {device_type}")
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or Kineto logs its start and stop to stderr
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise Kineto logs its start and stop to stderr
     if device_type == "cuda":
-        os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or the profiler makes captured graphs replay slowly
-    for _ in range(2 if device_type == "cuda" else 1):  # the first trace on a card includes the profiler's own start
+        os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # otherwise captured graphs replay slowly
+    for _ in range(2 if device_type == "cuda" else 1):  # on a card, the first trace includes the profiler's own start
         events = record_trace(run, steps, device_type)
     if device_type == "cpu":
         return attribute_operators(events, steps, ms_per_step)
@@ -58,10 +57,7 @@ def profile_steps(run: Callable[[int], object], steps: int, device_type: str, ms
 
 
 def record_trace(run: Callable[[int], object], steps: int, device_type: str) -> list[dict[str, Any]]:
-    """Return the events with a duration of some steps, in Chrome's trace format.
-
-    Its categories are the same in every release of torch.
-    """
+    """Return the events of some steps that have a duration, in Chrome's trace format."""
     cuda = [ProfilerActivity.CUDA] if device_type == "cuda" else []
     activities = [ProfilerActivity.CPU, *cuda]
     with ignore_profiler_cycles(), profile(activities=activities) as profiler, record_function(WINDOW):
@@ -73,13 +69,6 @@ def record_trace(run: Callable[[int], object], steps: int, device_type: str) -> 
         profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_text())["traceEvents"]
     return [event for event in events if event.get("ph") == "X"]
-
-
-@contextmanager
-def mark_fetch() -> Iterator[None]:
-    """Mark the time in which the host fetches a batch."""
-    with record_function(FETCH):
-        yield
 
 
 def attribute_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
@@ -96,10 +85,10 @@ def attribute_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: flo
         if begin > covered:
             gaps.append((covered, begin))
         own = max(0.0, end - max(begin, covered))
-        by_name.setdefault((event["name"], kind_of(event, launched)), []).append(own)
+        by_name.setdefault((event["name"], find_kernel_kind(event, launched)), []).append(own)
         covered = max(covered, end)
     busy = sum(sum(times) for times in by_name.values()) / 1000 / steps
-    scale = min(1.0, ms_per_step / busy)  # the profiler may slow kernels down, but never makes a step longer than it is
+    scale = min(1.0, ms_per_step / busy)  # the profiler may slow kernels down; their sum cannot exceed the step
     by_kind = sum_by_kind({key: scale * sum(times) for key, times in by_name.items()}, steps)
     idle = max(0.0, ms_per_step - busy)
     gap_time = sum_spans(gaps)
@@ -109,52 +98,51 @@ def attribute_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: flo
     return Shares(by_kind, idle * (1 - waiting), idle * waiting, largest, round(len(on_card) / steps))
 
 
-def kind_of(event: dict[str, Any], launched: dict[Any, str]) -> str:
+def find_kernel_kind(event: dict[str, Any], launched: dict[Any, str]) -> str:
     """Return a kernel's kind, from the operator that launched it if that is specific, else from the kernel's name."""
-    by_name = kinds.classify_kernel(event["name"])
-    if launched.get((event.get("args") or {}).get("External id")) == kinds.OPTIMIZER:
-        return kinds.OPTIMIZER
-    if by_name not in (kinds.PRODUCT, kinds.OTHER):
-        return by_name
     operator = launched.get((event.get("args") or {}).get("External id"), kinds.OTHER)
-    return operator if operator in (kinds.CONVOLUTION, kinds.NORMALISATION, kinds.POOLING) else by_name
+    kernel = kinds.classify_kernel(event["name"])
+    if operator == kinds.OPTIMIZER:
+        return operator
+    is_vague = kernel in (kinds.PRODUCT, kinds.OTHER)
+    return operator if is_vague and operator in (kinds.CONVOLUTION, kinds.NORMALISATION, kinds.POOLING) else kernel
 
 
 def map_launching_kinds(events: list[dict[str, Any]]) -> dict[Any, str]:
-    """Return the kind of each operator by its External id, which its kernels carry too."""
-    updates, kind_by_id = OptimizerSteps(events), {}
+    """Return the kind of each operator by its External id, which its kernels have too."""
+    updates, kind_by_id = OptimizerSpans(events), {}
     for event in events:
         if event.get("cat") == "cpu_op":
-            kind_by_id[(event.get("args") or {}).get("External id")] = updates.kind_of(event)
+            kind_by_id[(event.get("args") or {}).get("External id")] = updates.classify(event)
     return kind_by_id
 
 
-class OptimizerSteps:
-    """Time spans of the optimizer steps; every operator inside of one counts as optimizer, also a norm or a product."""
+class OptimizerSpans:
+    """Time spans of the optimizer steps; every operator inside one counts as optimizer, even a norm or a product."""
 
     def __init__(self, events: list[dict[str, Any]]) -> None:
         annotated = (event for event in events if str(event["name"]).startswith(UPDATE))
-        found = [(event["ts"], get_end_time(event)) for event in annotated if event.get("cat") == "user_annotation"]
-        self.spans = join_spans(found)  # THOR's step contains the step of its inner SGD
+        spans = [(event["ts"], get_end_time(event)) for event in annotated if event.get("cat") == "user_annotation"]
+        self.spans = join_spans(spans)  # THOR's step contains the step of its inner SGD
         self.begins = [begin for begin, _ in self.spans]
 
-    def kind_of(self, operator: dict[str, Any]) -> str:
+    def classify(self, operator: dict[str, Any]) -> str:
         index = bisect_right(self.begins, operator["ts"]) - 1
         inside = index >= 0 and operator["ts"] < self.spans[index][1]
         return kinds.OPTIMIZER if inside else kinds.classify_operator(operator["name"])
 
 
 def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
-    """Divide a step's time by the kinds of its CPU operators, scaled to `ms_per_step`: the profiler slows operators."""
+    """Divide a step's time by the kinds of its CPU operators, scaled to `ms_per_step` as the profiler slows them."""
     window = find_spans(events, WINDOW)[0]
     fetches = find_spans(events, FETCH)
     main_thread = next(event["tid"] for event in events if event["name"] == WINDOW)
     inside = [event for event in events if event.get("cat") == "cpu_op" and event["tid"] == main_thread]
-    updates = OptimizerSteps(events)
+    updates = OptimizerSpans(events)
     by_name: dict[tuple[str, str], list[float]] = {}
     for event, own in compute_self_times(inside):
         if not any(begin <= event["ts"] < end for begin, end in fetches):
-            by_name.setdefault((event["name"], updates.kind_of(event)), []).append(own)
+            by_name.setdefault((event["name"], updates.classify(event)), []).append(own)
     scale = ms_per_step / ((window[1] - window[0]) / 1000 / steps)
     by_kind = sum_by_kind({key: scale * sum(times) for key, times in by_name.items()}, steps)
     waiting = scale * sum(end - begin for begin, end in fetches) / 1000 / steps
@@ -165,15 +153,15 @@ def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: f
 def compute_self_times(events: list[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], float]]:
     """Return each event with its self time: its duration minus that of the events directly inside it."""
     ordered = sorted(events, key=lambda event: (event["ts"], -event["dur"]))
-    own = [event["dur"] for event in ordered]
-    outside: list[int] = []
+    self_times = [event["dur"] for event in ordered]
+    open_events: list[int] = []  # indices, the innermost last
     for index, event in enumerate(ordered):
-        while outside and get_end_time(ordered[outside[-1]]) <= event["ts"]:
-            outside.pop()
-        if outside:
-            own[outside[-1]] -= event["dur"]
-        outside.append(index)
-    return zip(ordered, (max(0.0, time) for time in own), strict=True)
+        while open_events and get_end_time(ordered[open_events[-1]]) <= event["ts"]:
+            open_events.pop()
+        if open_events:
+            self_times[open_events[-1]] -= event["dur"]
+        open_events.append(index)
+    return zip(ordered, (max(0.0, time) for time in self_times), strict=True)
 
 
 def get_end_time(event: dict[str, Any]) -> float:
@@ -182,10 +170,10 @@ def get_end_time(event: dict[str, Any]) -> float:
 
 def sum_by_kind(totals: dict[tuple[str, str], float], steps: int) -> dict[str, float]:
     """Return milliseconds per step by kind, in the order of KINDS, without kinds that took no time."""
-    found = dict.fromkeys(kinds.KINDS, 0.0)
+    times = dict.fromkeys(kinds.KINDS, 0.0)
     for (_, kind), microseconds in totals.items():
-        found[kind] += microseconds / 1000 / steps
-    return {kind: time for kind, time in found.items() if time}
+        times[kind] += microseconds / 1000 / steps
+    return {kind: time for kind, time in times.items() if time}
 
 
 def find_largest(by_name: dict[tuple[str, str], list[float]], steps: int, scale: float = 1.0) -> list[dict[str, Any]]:
@@ -199,5 +187,5 @@ def find_largest(by_name: dict[tuple[str, str], list[float]], steps: int, scale:
 
 def find_spans(events: list[dict[str, Any]], name: str) -> list[Span]:
     """Return start and end of each annotation with that name."""
-    found = (event for event in events if event["name"] == name and event.get("cat") == "user_annotation")
-    return [(event["ts"], get_end_time(event)) for event in found]
+    annotations = (event for event in events if event["name"] == name and event.get("cat") == "user_annotation")
+    return [(event["ts"], get_end_time(event)) for event in annotations]

@@ -2,8 +2,8 @@
 
     python -m viaduct.benching.starts < request.json
 
-In a shared process later variants would find libraries loaded and kernels selected. The first start of each variant
-fills the compile caches on disk. The following starts, in turns with the other variants, measure the usual case.
+In a shared process, later variants would find libraries loaded and kernels selected. The first start of each variant
+fills the compile caches on disk; the other starts, in turns with the other variants, measure the usual case.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from viaduct.errors import ViaductError
 if TYPE_CHECKING:
     from viaduct.benching.measure import Variant
 
-# Two dictionaries by the title of a variant: its starts, each as `measure_start` returns it; and for a variant that
-# failed the reason.
+# By the title of a variant: its starts, as `measure_start` returns them; and the reasons of failed variants.
 StartResults = tuple[dict[str, list[dict[str, float]]], dict[str, str]]
 STARTS_PER_VARIANT = 4  # the first one fills the compile caches and is not part of the median
 MAX_START_MINUTES = 30  # then the process is killed
@@ -46,23 +45,23 @@ class StartRequest:
 
 
 class StartFailed(Exception):
-    """Reason why a process did not reach its first step."""
+    """Raised with the reason if a process did not reach its first step."""
 
 
 def measure_starts(requests: Iterable[tuple[str, StartRequest]], notify: Callable[[str], None]) -> StartResults:
     """Start every variant STARTS_PER_VARIANT times, in turns; a variant that fails once is not started again."""
-    found: dict[str, list[dict[str, float]]] = {}
+    starts: dict[str, list[dict[str, float]]] = {}
     failed: dict[str, str] = {}
     for number, (title, request) in product(range(STARTS_PER_VARIANT), requests):
         if title in failed:
             continue
-        notify(f"{title}: start {number + 1} of {STARTS_PER_VARIANT}, in a process of its own")
+        notify(f"{title}: start {number + 1} of {STARTS_PER_VARIANT}, in a separate process")
         try:
-            found.setdefault(title, []).append(measure_start(request))
-        except StartFailed as why:
-            failed[title] = str(why)
-            notify(f"{title}: {why}")
-    return {title: starts for title, starts in found.items() if title not in failed}, failed
+            starts.setdefault(title, []).append(measure_start(request))
+        except StartFailed as error:
+            failed[title] = str(error)
+            notify(f"{title}: {error}")
+    return {title: times for title, times in starts.items() if title not in failed}, failed
 
 
 def select_median_start(starts: list[dict[str, float]]) -> dict[str, float]:
@@ -73,24 +72,25 @@ def select_median_start(starts: list[dict[str, float]]) -> dict[str, float]:
 
 def format_starts(results: StartResults) -> list[str]:
     """Return the lines that describe each variant's median start, with warm compile caches."""
-    found, failed = results
-    ours = select_median_start(found["viaduct"])["whole_s"] if "viaduct" in found else None
-    lines = ["From the start of a process to its first step, with what was compiled before still on disk:"]
-    for title, times in found.items():
-        own, later = select_median_start(times), sorted(start["whole_s"] for start in times[1:])
-        compared = f", {own['whole_s'] / ours:.2f} times ours" if ours and title != "viaduct" else ""
+    starts, failed = results
+    ours = select_median_start(starts["viaduct"])["whole_s"] if "viaduct" in starts else None
+    lines = ["From the start of a process to its first step, with warm compile caches:"]
+    for title, times in starts.items():
+        middle, later = select_median_start(times), sorted(start["whole_s"] for start in times[1:])
+        comparison = f", {middle['whole_s'] / ours:.2f} times ours" if ours and title != "viaduct" else ""
         spread = f"median of {len(later)}, {later[0]:.1f} to {later[-1]:.1f}"
-        parts = f"imports {own['imports_s']:.2f}, building {own['build_s']:.2f}, step {own['first_step_s']:.2f}"
+        parts = (
+            f"imports {middle['imports_s']:.2f}, building {middle['build_s']:.2f}, step {middle['first_step_s']:.2f}"
+        )
         first_start = f"the first time {times[0]['whole_s']:.1f} s"
-        lines.append(f"  {title}: {own['whole_s']:.1f} s ({spread}; {parts}; {first_start}){compared}")
+        lines.append(f"  {title}: {middle['whole_s']:.1f} s ({spread}; {parts}; {first_start}){comparison}")
     return lines + [f"  {title}: {why}" for title, why in failed.items()]
 
 
 def measure_start(request: StartRequest) -> dict[str, float]:
-    """Start a process and wait for its first step; its later work is not counted.
+    """Start a process and return the seconds until its first step (`whole_s`), and their parts.
 
-    Return the seconds until then, and their parts: `build_s` and `first_step_s` by the child's clock, the rest is for
-    imports.
+    The child measures `build_s` and `first_step_s`; the remaining time counts as imports.
     """
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+") as stderr_file, start_process(stderr_file) as process:
@@ -103,8 +103,8 @@ def measure_start(request: StartRequest) -> dict[str, float]:
         if not line:
             code = process.wait()
             stderr_file.seek(0)
-            lines = stderr_file.read().strip().splitlines()  # the last one usually is the error message
-            raise StartFailed(lines[-1] if lines else f"it ended with code {code} and without a message")
+            lines = stderr_file.read().strip().splitlines()  # the last line usually is the error message
+            raise StartFailed(lines[-1] if lines else f"it ended with exit code {code} and no message")
     parts = json.loads(line)
     return {"whole_s": total_seconds, **parts, "imports_s": total_seconds - parts["build_s"] - parts["first_step_s"]}
 
@@ -148,7 +148,7 @@ def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
     from viaduct.benching.peers import Loop, find
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
-    from viaduct.training.precision import plan_for
+    from viaduct.training.precision import plan_precision
 
     recipe = load(request.recipe).recipe
     for path, text in request.changes:
@@ -158,7 +158,7 @@ def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
         setting = Setting(recipe, Path(request.data), device, torch_device, Path(tempfile.gettempdir()))
         return Ours(setting), device.synchronize
     (peer,), _ = find([request.peer], (request.mode,), recipe)
-    return Loop(peer, recipe, torch_device, plan_for(recipe.precision, device).dtype), device.synchronize
+    return Loop(peer, recipe, torch_device, plan_precision(recipe.precision, device).dtype), device.synchronize
 
 
 def main() -> None:

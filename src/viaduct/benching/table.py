@@ -17,7 +17,7 @@ from viaduct.training.output_streams import redirect_to_null
 
 
 def print_record(record: dict[str, Any], json_file: Path | None = None) -> None:
-    """Print the tables and remarks in one write. A closed pipe is ignored; an error names the written `json_file`."""
+    """Print the tables and remarks in one write; a closed pipe is ignored, and an error mentions `json_file`."""
     text = render_record(record)
     try:
         sys.stdout.write(text)
@@ -26,8 +26,8 @@ def print_record(record: dict[str, Any], json_file: Path | None = None) -> None:
         redirect_to_null(sys.stdout)
     except OSError as error:
         redirect_to_null(sys.stdout)
-        instead = "--json FILE writes them to a file." if json_file is None else f"They are in {json_file}."
-        raise BadData(f"the figures cannot be printed: {error.strerror}.", instead) from None
+        hint = "--json FILE writes them to a file." if json_file is None else f"They are in {json_file}."
+        raise BadData(f"the figures cannot be printed: {error.strerror}.", hint) from None
 
 
 def render_record(record: dict[str, Any]) -> str:

@@ -112,15 +112,19 @@ def find_other_settings(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
     for fact in left:
         if fact.kind == RANKS_KIND:
             continue
-        if fact.kind == "op" and fact.what.get("type") == "Const" and IN_GRADIENTS.search(fact.name):
+        if fact.kind == "op" and fact.settings.get("type") == "Const" and IN_GRADIENTS.search(fact.name):
             continue
         partner = theirs.get((fact.kind, fact.name))
-        if partner is None or fact.what == partner.what or fact.what.get("type") != partner.what.get("type"):
+        if (
+            partner is None
+            or fact.settings == partner.settings
+            or fact.settings.get("type") != partner.settings.get("type")
+        ):
             continue
-        for name in [*fact.what, *(name for name in partner.what if name not in fact.what)]:
-            a, b = fact.what.get(name, ABSENT), partner.what.get(name, ABSENT)
+        for name in [*fact.settings, *(name for name in partner.settings if name not in fact.settings)]:
+            a, b = fact.settings.get(name, ABSENT), partner.settings.get(name, ABSENT)
             if a != b and (fact.kind != "op" or is_number(a, b)):
-                yield Other(fact.kind, fact.name, name, a, b, fact.at, partner.at)
+                yield Other(fact.kind, fact.name, name, a, b, fact.line, partner.line)
 
 
 def find_ineffective(left: Observed, right: Observed, deviating: set[At]) -> list[Other]:
@@ -186,14 +190,14 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
             explanation.remarks.append(f"{first_module} differs is {row.op}{describe_likely_cause(drift, row)}.")
         rank = next((candidate for candidate in right.ranks if candidate.number == row.stored.rank), right.first)
         modules = (fact for fact in rank.facts if fact.kind == "module" and fact.name == row.op)
-        explanation.places += [fact.at for fact in modules if fact.at]
+        explanation.places += [fact.line for fact in modules if fact.line]
         return
     # Rows without a key are inputs and outputs of modules; the others are losses, gradients and weights.
     has_calls = any(kind_key(row.stored) is None for row in drift.rows)
     if has_calls and first.kind == "loss" and first.step == 0:
         agreeing = "The outputs of all modules that were recorded agree in the first step"
         explanation.remarks.append(f"{agreeing}; the loss is computed differently.")
-        explanation.places += [fact.at for fact in right.first.facts if fact.kind == "loss" and fact.at]
+        explanation.places += [fact.line for fact in right.first.facts if fact.kind == "loss" and fact.line]
         explanation.keywords += ("loss", "smoothing", "weight", "reduction", "criterion")
 
 

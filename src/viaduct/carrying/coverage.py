@@ -14,7 +14,7 @@ from typing import Any, Literal
 from viaduct.carrying.sides import Sides
 from viaduct.migration.diffing import AlignedLine
 from viaduct.rehearsal import counters
-from viaduct.rehearsal.counters import Edited, Span
+from viaduct.rehearsal.counters import ChangedUnits, Span
 from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.notebook_runs import is_notebook, locate_line, read_source
 
@@ -72,7 +72,7 @@ def marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
         column += len(piece.text)
 
 
-def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], Edited]]:
+def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], ChangedUnits]]:
     """Return the changed spans and their code, by file: Python files, and the notebook that is run.
 
     A file that cannot be parsed is left out: it cannot be executed either.
@@ -86,7 +86,7 @@ def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Sp
         data = read_source(file, file.read_bytes())
         try:
             text = counters.decode(data)
-            edited = counters.find_edited(ast.parse(data), text, spans)
+            edited = counters.find_changed_units(ast.parse(data), text, spans)
         except (SyntaxError, ValueError, LookupError, RecursionError):
             continue
         found[path] = spans, edited

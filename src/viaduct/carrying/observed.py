@@ -47,7 +47,7 @@ class Observed:
 
 def are_joined(observed: Observed) -> bool:
     """Return True if ranks were seen to train together."""
-    return any(fact.kind == RANKS_KIND and fact.what["together"] for rank in observed.ranks for fact in rank.facts)
+    return any(fact.kind == RANKS_KIND and fact.settings["together"] for rank in observed.ranks for fact in rank.facts)
 
 
 def read(plan: Plan) -> Observed:
@@ -67,7 +67,7 @@ def read_rank(folder: Path, number: int) -> Rank:
         rates=[line["lr"] for line in lines],
         gradients=load_arrays(folder / "gradients.npz"),
         weights=load_arrays(folder / "weights.npz"),
-        facts=[Fact(**{**fact, "at": tuple(fact["at"]) if fact["at"] else None}) for fact in facts],
+        facts=[Fact(**{**fact, "line": tuple(fact["line"]) if fact["line"] else None}) for fact in facts],
         evaluations=[json.loads(line) for line in evaluations],
         inputs=[line.get("inputs", []) for line in lines],
         times=[tuple(line["at"]) for line in lines if "at" in line],

@@ -200,8 +200,8 @@ def describe_doubt(carried: Carried, doubt: Doubt) -> str:
 def idle_remarks(carried: Carried) -> list[str]:
     """Return a sentence for each optimizer that took no step."""
     return [
-        f"{fact.name[0].upper()}{fact.name[1:]} ({fact.what['class']}) took no step in {format_steps(carried)}"
-        f"{format_location(carried, fact.at)}: what it does is not compared."
+        f"{fact.name[0].upper()}{fact.name[1:]} ({fact.settings['class']}) took no step in {format_steps(carried)}"
+        f"{format_location(carried, fact.line)}: what it does is not compared."
         for fact in carried.idle
     ]
 

@@ -1,7 +1,6 @@
 """Dump, read, align, measure and judge tensors: find the first divergence between two devices.
 
 `Dump` needs torch and is imported when it is first used; comparing needs NumPy only.
-
 """
 
 from __future__ import annotations

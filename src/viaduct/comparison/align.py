@@ -20,9 +20,9 @@ from typing import NamedTuple, TypeVar
 from viaduct.comparison import fusion
 from viaduct.comparison.graph import Graph, Node, read_graph
 from viaduct.comparison.readers.listing import join_some
-from viaduct.comparison.rules import INSERTED, Rules, read_rules
+from viaduct.comparison.rules import Rules, read_rules
 from viaduct.comparison.structure import Op, align_operators
-from viaduct.comparison.tensors import Matched, Pair, Role, Side, Stored
+from viaduct.comparison.tensors import INSERTED, Matched, Pair, Role, Side, Stored
 
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}

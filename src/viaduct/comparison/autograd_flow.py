@@ -1,7 +1,7 @@
 """Producers of tensors, and exits of gradients from modules, found in autograd's graph.
 
-Between modules there are functions (`out + shortcut`, flatten) that no module hook sees. Autograd's graph has a node
-for each: followed back from a module's input, it leads to the modules from whose outputs that input was computed.
+Module hooks do not see functions between modules (`out + shortcut`, flatten). Autograd's graph has a node for each:
+followed back from a module's input, it leads to the modules that computed this input.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from torch.utils.weak import TensorWeakRef
 
 Node: TypeAlias = Any  # torch.autograd.graph.Node; C++ nodes and Python ones share no class that mypy knows
 Edge: TypeAlias = tuple[Node, int]
-MOST_NODES = 20_000  # a walk that visits more has left the network
+MOST_NODES = 20_000  # visited in one walk
 
 
 def edge_of(tensor: Tensor) -> Edge | None:
-    """Return the autograd edge of a tensor; None if it needs no gradient or gradients are disabled.
-
-    The Python object of a node is the same only as long as somebody holds a reference to it.
-    """
+    """Return the autograd edge of a tensor; None if it needs no gradient or gradients are disabled."""
     if not tensor.requires_grad or not torch.is_grad_enabled():
         return None
     edge = get_gradient_edge(tensor)
@@ -31,36 +28,36 @@ def edge_of(tensor: Tensor) -> Edge | None:
 
 
 class Flow:
-    """The modules that returned the tensors of a step: by autograd's edge, or by tensor where there is no graph."""
+    """The modules that returned the tensors of a step: by autograd's edge, or by tensor if it has none."""
 
     def __init__(self) -> None:
         self._by_edge: dict[Edge, str] = {}
         self._by_tensor: dict[int, tuple[TensorWeakRef, int, str]] = {}  # by id: tensor, its version, module
 
     def add_maker(self, tensor: Tensor, edge: Edge | None, op: str) -> None:
-        """Remember the innermost module that returned a tensor: the first one, since inner modules return first."""
+        """Record the innermost module that returned a tensor: the first one, since inner modules return first."""
         if edge is not None:
             self._by_edge.setdefault(edge, op)
         elif not tensor.is_inference() and self._find_maker(tensor) is None:
             self._by_tensor[id(tensor)] = (TensorWeakRef(tensor), tensor._version, op)
 
     def find_makers(self, tensor: Tensor, edge: Edge | None) -> list[str]:
-        """Return the nearest modules, as operators of a dump, from whose outputs a tensor was computed."""
+        """Return the nearest modules whose outputs a tensor was computed from."""
         if edge is None:
             maker = None if tensor.is_inference() else self._find_maker(tensor)
             return [maker] if maker else []
-        found: dict[str, None] = {}
+        makers: dict[str, None] = {}
         waiting, visited = [edge], {edge[0]}
         while waiting and len(visited) < MOST_NODES:
             node, number = waiting.pop()
             if (maker := self._by_edge.get((node, number))) is not None:
-                found[maker] = None
+                makers[maker] = None
                 continue
             for following, output_index in node.next_functions:
                 if following is not None and ((following, output_index) in self._by_edge or following not in visited):
                     visited.add(following)
                     waiting.append((following, output_index))
-        return list(found)
+        return list(makers)
 
     def _find_maker(self, tensor: Tensor) -> str | None:
         reference, version, op = self._by_tensor.get(id(tensor), (lambda: None, 0, ""))
@@ -68,7 +65,7 @@ class Flow:
 
 
 def find_exits(outputs: Iterable[Edge], inputs: Iterable[Edge]) -> dict[Edge, list[Edge]]:
-    """Return, for each input of a module, the links (node, index of its input) that its gradient leaves through."""
+    """Return, for each input of a module, the links (node, index of its input) through which its gradient leaves."""
     leaving: dict[Edge, list[Edge]] = {edge: [] for edge in inputs}
     for origin, edge in iterate_links(outputs, leaving):
         if edge in leaving:
@@ -77,19 +74,19 @@ def find_exits(outputs: Iterable[Edge], inputs: Iterable[Edge]) -> dict[Edge, li
 
 
 def find_used_within(outputs: Collection[Edge], inputs: Collection[Edge]) -> set[Edge]:
-    """Return the outputs of a module from which it has computed other outputs."""
+    """Return the outputs of a module that were used to compute other outputs."""
     if len(outputs) < 2:
         return set()
     return {edge for _, edge in iterate_links(outputs, inputs) if edge in outputs}
 
 
 def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator[tuple[Edge, Edge]]:
-    """Yield the links of the graph from a module's outputs back to its inputs, as pairs.
+    """Yield the links of the graph from a module's outputs back to its inputs.
 
-    The first of a pair is (node, index of its input), the second is the edge that this input leads to. Nodes older than
-    every input cannot belong to the module. Inputs that are leaves do not count for that: the sequence number of their
-    AccumulateGrad nodes says nothing about age.
+    A link is a pair: (node, index of its input), and the edge that this input leads to.
     """
+    # Nodes older than every input cannot belong to the module. The sequence number of a leaf's node (AccumulateGrad)
+    # says nothing about its age.
     floor = min((sequence_number(node) for node, _ in inputs if node.next_functions), default=0)
     visited = {node for node, _ in outputs if not any(node is other for other, _ in inputs)}
     waiting = list(visited)

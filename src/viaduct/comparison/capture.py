@@ -1,7 +1,7 @@
-"""The tensors recorded during a dumped step: index entries, and copies that are handed to the writer.
+"""The tensors recorded during a dumped step: index entries, and copies for the writer.
 
-A copy is made at once, since the next operator may write into the same memory. A tensor that is recorded twice and not
-changed (as one module's output and the next one's input) is stored once.
+A copy is made at once, since the next operator may write into the same memory. A tensor that is recorded twice without
+a change, as one module's output and the next one's input, is stored once.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ Mode = Literal["input", "output", "all"]
 Level = Literal["module", "op"]
 ALWAYS_DUMPED: tuple[Role, ...] = ("parameter", "gradient", "update")
 ROLES_OF_MODE: Mapping[Mode, tuple[Role, ...]] = {
-    "input": ("input", "grad_output"),  # what comes into an operator, forward and backward
+    "input": ("input", "grad_output"),  # the inputs of an operator, forward and backward
     "output": ("output", "grad_input"),
     "all": ("input", "output", "grad_input", "grad_output"),
 }
-AS_BITS = {1: torch.uint8, 2: torch.int16}  # by bytes an element: integers that hold floats which NumPy does not have
+BITS_DTYPES = {1: torch.uint8, 2: torch.int16}  # by element size: integers for the bits of floats that NumPy lacks
 
 
 @dataclass
 class Plan:
-    """The steps, roles and operators to dump, and the operator names that were met so far."""
+    """The steps, roles and operators to dump, and the operator names so far."""
 
     steps: Steps
     mode: Mode = "all"
     only: Only = ALL_OPERATORS
     level: Level = "module"
     statistics_only: bool = False
-    met_names: set[str] = field(default_factory=set, compare=False)  # filled by `select` if `only` has patterns
+    seen_names: set[str] = field(default_factory=set, compare=False)  # filled by `select` if `only` has patterns
 
     def select(self, op: str, role: Role) -> bool:
         """Remember the operator's name, and return True if its tensors of this role are dumped."""
         if self.only.patterns:
-            self.met_names.add(op)
+            self.seen_names.add(op)
         return (role in ALWAYS_DUMPED or role in ROLES_OF_MODE[self.mode]) and op in self.only
 
     def explain_no_match(self) -> str:
-        """Return a message if the patterns matched none of the names met; empty if one matched or no name was met."""
-        if not self.met_names or any(name in self.only for name in self.met_names):
+        """Return a message if the patterns matched none of the names so far; empty if there was no name."""
+        if not self.seen_names or any(name in self.only for name in self.seen_names):
             return ""
-        return naming.explain_no_match(self.only.patterns, self.met_names)
+        return naming.explain_no_match(self.only.patterns, self.seen_names)
 
 
 class Capture:
@@ -67,7 +67,7 @@ class Capture:
     def __init__(self, plan: Plan, writer: Writer | None) -> None:
         self.plan, self.writer = plan, writer
         self.entries: list[Entry] = []
-        self._local = threading.local()  # `is_busy` is True while this thread copies: its operators are not recorded
+        self._local = threading.local()  # attribute `is_busy`, see below
         self._last_order = 0
         self._names = FileNames()
         self._stored: dict[int, tuple[TensorWeakRef, int, Entry]] = {}  # by id: tensor, its version, its entry
@@ -80,10 +80,7 @@ class Capture:
             return self._last_order
 
     def add(self, entry: Entry, tensor: Tensor, owned: bool = False, anew: bool = False) -> Entry:
-        """Record one tensor.
-
-        `owned`: nobody else writes to it, so that no copy is needed. `anew`: store it even if it was stored before.
-        """
+        """Record one tensor. `owned`: no copy is needed; `anew`: store it even if it was stored before."""
         with self._lock, self.suspend_watching():
             entry.dtype, entry.shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
             self.entries.append(entry)
@@ -115,7 +112,7 @@ class Capture:
 
     @contextmanager
     def suspend_watching(self) -> Iterator[None]:
-        """Suspend recording and gradients while our own copies are made."""
+        """Suspend recording and gradients on this thread while copies are made."""
         before, self._local.is_busy = self.is_busy, True
         try:
             with torch.no_grad():
@@ -125,7 +122,7 @@ class Capture:
 
     @property
     def is_busy(self) -> bool:
-        """Return True while this thread makes our own copies."""
+        """Return True while this thread makes copies, whose operators are not recorded."""
         return getattr(self._local, "is_busy", False)
 
     def finish_entries(self) -> list[Entry]:
@@ -148,7 +145,7 @@ def explain_unreadable(tensor: Tensor) -> str:
 
 
 def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
-    """Copy a tensor, from a GPU asynchronously; the result, when called, returns the copy as a C-ordered array."""
+    """Copy a tensor, from a GPU asynchronously, and return a function that returns the copy as a C-ordered array."""
     source = bits_of(tensor.detach().resolve_conj().resolve_neg())
     is_bfloat16 = tensor.dtype == torch.bfloat16
     if source.device.type == "cpu":
@@ -165,12 +162,12 @@ def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
 def bits_of(tensor: Tensor) -> Tensor:
     """Return bfloat16 and eight-bit floats, which NumPy lacks, as integers of the same bits; others unchanged."""
     if tensor.dtype == torch.bfloat16 or str(tensor.dtype).startswith("torch.float8"):
-        return tensor.view(AS_BITS[tensor.element_size()])
+        return tensor.view(BITS_DTYPES[tensor.element_size()])
     return tensor
 
 
 def as_array(tensor: Tensor, is_bfloat16: bool, wait: Callable[[], None] = lambda: None) -> npt.NDArray[Any]:
-    """Wait for the copy and return it as a NumPy array; the bits of bfloat16 as uint16."""
+    """Wait for the copy and return it as a NumPy array, bfloat16 as uint16."""
     wait()
     array = tensor.numpy()
     return array.view(np.uint16) if is_bfloat16 else array

@@ -1,8 +1,8 @@
 """Comparison of two runs without dumps: the step from which their loss curves differ by more than noise.
 
-Each curve's noise is measured from its own steps, robustly and in a running window. The curves have parted at the first
-step from which their smoothed difference keeps its sign and stays beyond the noise of both. Runs that merely draw
-other batches part for a moment and meet again; that is not counted.
+Each curve's noise is measured from its own steps, in a running window. The curves part at the first step from which
+their smoothed difference keeps its sign and stays beyond the noise of both. Runs with other batches differ for a few
+steps and agree again, which does not count.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from viaduct.errors import BadData
 METRICS_FILE = "metrics.jsonl"
 SMOOTHING_STEPS = 9  # length of the running median of the difference
 NOISE_WINDOW = 31  # steps around each step from which its noise is measured
-PARTING_NOISES = 2.0  # times the noise of one step, from which a difference counts; a median of nine has less than half
-PARTING_STEPS = 10  # steps in a row that must count; at the end of the curves, all that are left
-FEWEST_STEPS = 5  # shorter runs of steps cannot tell a difference from noise
+PARTING_NOISES = 2.0  # times the noise of one step beyond which a smoothed difference counts
+PARTING_STEPS = 10  # consecutive steps that must count, or all remaining ones at the end of the curves
+FEWEST_STEPS = 5  # fewer steps cannot tell a difference from noise
 LARGEST_BYTES = 1 << 30
 
 
@@ -37,21 +37,21 @@ class Curve:
     loss: Array
     evaluations: tuple[dict[str, float], ...] = ()
     skipped_lines: int = 0
-    cut_short: bool = False  # the last line is one of those skipped
+    cut_short: bool = False  # the last line was skipped
 
     @property
     def skipped_text(self) -> str:
-        """Describe the lines that were skipped; empty if there were none."""
+        """Return a sentence about the skipped lines; empty if there are none."""
         if not self.skipped_lines:
             return ""
         lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines:,} lines"
-        last = "; the last one is half-written, the run may have been stopped or still run" if self.cut_short else ""
+        last = "; the last one is incomplete: the run was stopped or is still running" if self.cut_short else ""
         return f"{lines} of {METRICS_FILE} could not be read{last}"
 
 
 @dataclass(frozen=True)
 class Parting:
-    """The step at which two curves part, with both values there (smoothed, if both are finite)."""
+    """The step at which two curves part, with both values (smoothed, if both are finite)."""
 
     step: int
     left: float
@@ -61,9 +61,9 @@ class Parting:
 
 @dataclass(frozen=True)
 class Curves:
-    """Two curves on their common steps, and where they part; `parting` None: they do not.
+    """Two curves on their common steps, and the step where they part, if they do.
 
-    A loss that is NaN or infinite on both sides is no agreement: nothing is left to compare there.
+    A loss that is NaN or infinite on both sides does not count as agreement.
     """
 
     left: Curve
@@ -80,7 +80,7 @@ class Curves:
 
     @property
     def difference(self) -> Array:
-        """Return left minus right; NaN where a loss is not finite."""
+        """Return left minus right; NaN if a loss is not finite."""
         return finite_or_nan(self.left_loss) - finite_or_nan(self.right_loss)
 
     @property
@@ -93,27 +93,27 @@ class Curves:
         return " ".join(part for part in (self._describe_result(), self._describe_uncompared()) if part)
 
     def _describe_result(self) -> str:
-        at, nonfinite = self.parting, self.nonfinite_steps
-        if at is None and nonfinite.size:
+        parting, nonfinite = self.parting, self.nonfinite_steps
+        if parting is None and nonfinite.size:
             return (
                 f"the loss is NaN or infinite on both sides at {nonfinite.size:,} of {len(self.steps):,} common steps, "
                 f"first at step {nonfinite[0]}: the curves do not pass."
             )
-        if at is None:
+        if parting is None:
             return f"the loss curves agree within noise over {len(self.steps):,} common steps."
-        values = f"{at.left:.4g} on the left, {at.right:.4g} on the right"
-        if not math.isfinite(at.left - at.right):
-            return f"the loss curves part at step {at.step}: {values}."
-        gap = f"the gap of {at.left - at.right:+.3g} stays beyond the noise of {at.noise:.2g}"
-        return f"the loss curves part at step {at.step}: {values}; {gap}."
+        values = f"{parting.left:.4g} on the left, {parting.right:.4g} on the right"
+        if not math.isfinite(parting.left - parting.right):
+            return f"the loss curves part at step {parting.step}: {values}."
+        gap = f"the gap of {parting.left - parting.right:+.3g} stays beyond the noise of {parting.noise:.2g}"
+        return f"the loss curves part at step {parting.step}: {values}; {gap}."
 
     def _describe_uncompared(self) -> str:
-        alone = [
+        unshared = [
             f"{len(curve.steps) - len(self.steps):,} on the {name}"
             for name, curve in (("left", self.left), ("right", self.right))
             if len(curve.steps) > len(self.steps)
         ]
-        return f"Steps that only one run logged were not compared: {', '.join(alone)}." if alone else ""
+        return f"Steps that only one run logged were not compared: {', '.join(unshared)}." if unshared else ""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ class Curves:
 
 
 def compare_curves(left: Path, right: Path) -> Curves:
-    """Read both runs, and find where they part."""
+    """Read both runs, and find the step where they part."""
     curves = read_curve(left), read_curve(right)
     steps, at_left, at_right = np.intersect1d(curves[0].steps, curves[1].steps, return_indices=True)
     if not steps.size:
@@ -145,7 +145,7 @@ def has_curve(path: Path) -> bool:
 
 
 def read_curve(run: Path) -> Curve:
-    """Read RUN/metrics.jsonl. A line that cannot be read is counted; without any loss BadData is raised."""
+    """Read RUN/metrics.jsonl, and count lines that cannot be read; raise BadData without any loss."""
     path = run / METRICS_FILE
     losses: dict[int, float] = {}
     evaluations, skipped, broken = [], 0, False
@@ -153,11 +153,11 @@ def read_curve(run: Path) -> Curve:
         try:
             broken = False
             record = json.loads(line)
-            kind, step = record["kind"], step_number(record["step"])
+            kind, step = record["kind"], parse_step(record["step"])
             if kind == "log":
                 losses.update(read_losses(record, step))
             elif kind == "evaluation":
-                evaluations.append({name: number(record.get(name)) for name in ("step", "loss", "top1")})
+                evaluations.append({name: parse_number(record.get(name)) for name in ("step", "loss", "top1")})
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             skipped, broken = skipped + 1, True
     if not losses:
@@ -178,27 +178,26 @@ def read_lines(path: Path) -> list[str]:
 
 def read_losses(record: dict[str, Any], step: int) -> dict[int, float]:
     """Return the loss of every step since the last line if the line lists them, else the line's own loss."""
-    every = record.get("losses")
-    if isinstance(every, list) and every:
-        return {step - len(every) + 1 + index: number(loss) for index, loss in enumerate(every)}
-    return {step: number(record["loss"])}
+    losses = record.get("losses")
+    if isinstance(losses, list) and losses:
+        return {step - len(losses) + 1 + index: parse_number(loss) for index, loss in enumerate(losses)}
+    return {step: parse_number(record["loss"])}
 
 
-def step_number(value: Any) -> int:
-    """Return a step as an integer; raise ValueError where it is none."""
+def parse_step(value: Any) -> int:
     step = int(value)
     if not 0 <= step < 1 << 62:
         raise ValueError(f"{value!r} is not a step")
     return step
 
 
-def number(value: Any) -> float:
-    """Return a number; NaN for null, which stands for a loss that was not finite, since JSON has no NaN."""
+def parse_number(value: Any) -> float:
+    """Return a number, or NaN for null: JSON has no NaN."""
     return math.nan if value is None else float(value)
 
 
 def find_parting(steps: Array, left: Array, right: Array) -> Parting | None:
-    """Return the first step from which the curves stay apart, or where only one of them is finite."""
+    """Return the first step from which the curves stay apart, or at which only one of them is finite."""
     raw, is_one_sided = (left, right), np.isfinite(left) != np.isfinite(right)
     left, right = finite_or_nan(left), finite_or_nan(right)
     noise = np.hypot(running_noise(left), running_noise(right))
@@ -213,7 +212,7 @@ def find_parting(steps: Array, left: Array, right: Array) -> Parting | None:
 
 
 def stays_apart(signs: Sequence[float] | Array) -> bool:
-    """Return True if the differences are beyond the noise, all with the same sign; their signs are 0 within noise."""
+    """Return True if all differences have the same sign; it is 0 for a difference within noise."""
     return len(signs) >= FEWEST_STEPS and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
 
 
@@ -222,25 +221,25 @@ def finite_or_nan(values: Array) -> Array:
 
 
 def running_noise(values: Array) -> Array:
-    """Estimate the noise of one step's loss from neighbouring steps, so that a slope does not count."""
+    """Estimate the noise of each step's loss from the differences of neighbouring steps."""
     if len(values) < 3:
         return np.zeros(len(values))
     jumps = np.abs(np.diff(values)) / math.sqrt(2)
     jumps = np.append(jumps, jumps[-1])
-    return 1.4826 * running_medians(jumps, NOISE_WINDOW)  # from a median of sizes to a standard deviation
+    return 1.4826 * running_medians(jumps, NOISE_WINDOW)  # the factor turns a median into a standard deviation
 
 
 def smooth_median(values: Array) -> Array:
-    """Return running medians; too few values are returned as they are."""
+    """Return running medians, or the values if they are too few."""
     return running_medians(values, SMOOTHING_STEPS) if len(values) >= 2 * SMOOTHING_STEPS else values
 
 
 def running_medians(values: Array, width: int) -> Array:
-    """Return running medians, with fewer values at the ends; NaN is left out."""
+    """Return running medians without NaN, of fewer values at the ends."""
     half = min(width, len(values)) // 2
     padded = np.concatenate([np.full(half, np.nan), values, np.full(half, np.nan)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
     known = ~np.isnan(windows).all(1)
-    found = np.full(len(values), np.nan)
-    found[known] = np.nanmedian(windows[known], 1)
-    return found
+    medians = np.full(len(values), np.nan)
+    medians[known] = np.nanmedian(windows[known], 1)
+    return medians

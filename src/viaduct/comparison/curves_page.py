@@ -57,7 +57,7 @@ def describe_parting(curves: Curves) -> str:
 def describe_losses(curves: Curves) -> str:
     text = "Every step that both runs logged."
     equal = bool(np.isfinite(curves.left_loss).all() and (curves.difference == 0).all())
-    return f"{text} The logged losses are equal in each of them: the two lines are one." if equal else text
+    return f"{text} The logged losses are all equal, so only one line is visible." if equal else text
 
 
 def draw_losses(curves: Curves) -> LineChart:
@@ -66,10 +66,7 @@ def draw_losses(curves: Curves) -> LineChart:
 
 
 def draw_difference(curves: Curves) -> list[LineChart]:
-    """Return the chart of the difference with its sign; where its size spans decades, of its size on a log scale.
-
-    Nothing where the curves are equal.
-    """
+    """Return the chart of the signed difference, or of its magnitude if that spans decades; none for equal curves."""
     difference = curves.difference
     size = np.abs(difference[np.isfinite(difference)])
     if not size.any():

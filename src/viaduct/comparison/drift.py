@@ -17,8 +17,7 @@ from viaduct.comparison.naming import Steps
 from viaduct.comparison.passes import Kld
 from viaduct.comparison.rounding_noise import flag_rounding_noise
 from viaduct.comparison.rows import Explanation, Row
-from viaduct.comparison.rules import INSERTED
-from viaduct.comparison.tensors import Pair, Result, Side
+from viaduct.comparison.tensors import INSERTED, Pair, Result, Side
 from viaduct.comparison.thresholds import Thresholds, judge_measures
 from viaduct.errors import BadData, BadValue
 

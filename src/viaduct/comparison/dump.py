@@ -1,17 +1,17 @@
-"""Dumps of what a network computes in chosen steps, for `viaduct compare`.
+"""Dumps of a network's tensors in chosen steps, for `viaduct compare`.
 
     from viaduct.comparison import Dump
 
     with Dump(model, "dump", steps="0,5,10-12") as dump:
         for images, labels in batches:
             loss = criterion(model(images), labels)
-            dump.record("labels", labels)         # what no module sees, if you want it compared
+            dump.record("labels", labels)         # optional: a tensor that is neither input nor output of a module
             loss.backward()
             optimizer.step()                      # ends the step; without an optimizer call dump.step()
             optimizer.zero_grad()
 
-Hooks exist during dumped steps only; in all others the network has none. Recording changes no number: the losses are
-equal in every bit with and without it (on a GPU, if its kernels are deterministic).
+The network has hooks during dumped steps only. Recording changes no number: the losses are equal in every bit with and
+without it (on a GPU, if its kernels are deterministic).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def make_plan(
     level: str = "module",
     statistics_only: bool = False,
 ) -> Plan:
-    """Return the plan of a dump; raise BadValue for an option that is not known."""
+    """Return the plan of a dump; raise BadValue for an unknown option."""
     for name, value, known in (("mode", mode, get_args(Mode)), ("level", level, get_args(Level))):
         if value not in known:
             raise BadValue(f"the dump's {name} is {value!r}.", f"There are: {', '.join(known)}.")
@@ -57,7 +57,7 @@ def make_plan(
 
 
 class StepDump:
-    """One step that is being dumped. Networks may be added during the step: those of a script are found one by one."""
+    """One step that is being dumped. Networks may be added during the step, since a script's are found one by one."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class StepDump:
     ) -> None:
         """Watch modules.
 
-        `weights`: the modules that hold the optimizer's weights, if they are others; `without`: a module that gets no
-        hooks, since the caller reports its calls (`modules.on_enter`).
+        `weights`: the modules that hold the optimizer's weights, if they differ from these; `without`: a module that
+        gets no hooks, since the caller reports its calls (`modules.on_enter`).
         """
         if weights is None:
             self.parameters.watch(names)
@@ -103,7 +103,7 @@ class StepDump:
         self.modules.watch({module: name for module, name in names.items() if module is not without})
 
     def record(self, name: str, tensor: Tensor, role: Role, kind: str) -> None:
-        """Record a tensor that no module sees."""
+        """Record a tensor that the caller reports."""
         self.modules.add_recorded(name, tensor)
         if self.capture.plan.select(name, role):
             self.capture.add(Entry(name, kind, role, 0, self.capture.next_order()), tensor)
@@ -127,13 +127,13 @@ class StepDump:
         self.writer.finish(Index(self.step, self.rank, self.ranks, settings, edges, self.capture.finish_entries()))
 
     def abandon(self) -> None:
-        """Remove the hooks and what was written of this step."""
+        """Remove the hooks and this step's files."""
         self.modules.close()
         self.writer.abandon()
 
 
-class StepDumper(Watcher):
-    """What `Dump` (one network) and the dump of a whole script share: `_current`, the step being dumped, or None."""
+class DumpBase(Watcher):
+    """Base of `Dump` (one network) and the dump of a script. `_current` is the step being dumped, or None."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
@@ -149,7 +149,7 @@ class StepDumper(Watcher):
             self._current.end_update(optimizer)
 
     def take_current(self) -> StepDump | None:
-        """Return the step that is being dumped, and forget it."""
+        """Return the step that is being dumped, and set `_current` to None."""
         current, self._current = self._current, None
         return current
 
@@ -158,15 +158,14 @@ class StepDumper(Watcher):
             current.abandon()
 
 
-class Dump(StepDumper):
+class Dump(DumpBase):
     """Dumps chosen steps of a network into `folder`, which is created if it does not exist.
 
-    A step ends with the step of an optimizer that holds weights of the network. Without an optimizer `step()` ends it;
-    after an optimizer has ended the step, `step()` does nothing, so that it may always be called. Passes without
-    gradients are dumped only until an optimizer has stepped; later they count as evaluations and are left out.
-    `evaluations` True or False dumps them always or never. `weights`: the module that holds the optimizer's weights, if
-    it is not the network that computes. A folder that holds steps already is refused; with `force` these steps stay, or
-    are replaced by new ones of the same number.
+    A step ends with the step of an optimizer that holds weights of the network. Without an optimizer, call `step()`;
+    after an optimizer's step it does nothing. Passes without gradients are dumped until an optimizer has stepped; later
+    ones count as evaluations. `evaluations` True or False dumps them always or never. `weights`: the module that holds
+    the optimizer's weights, if it is not `model`. A folder with steps is refused; with `force` they stay, or are
+    replaced by new ones of the same number.
     """
 
     def __init__(
@@ -189,7 +188,7 @@ class Dump(StepDumper):
         force: bool = False,
     ) -> None:
         if not force:
-            refuse_steps(Path(folder), rank, ranks)
+            require_no_steps(Path(folder), rank, ranks)
         super().__init__(make_plan(steps, mode, only, level, statistics_only), Path(folder))
         self.model, self.weights = unwrap_module(model), unwrap_module(weights or model)
         self.rank, self.ranks = rank, ranks
@@ -197,7 +196,7 @@ class Dump(StepDumper):
         if compiled and level == "op":
             raise BadValue("a compiled network has fused its operators.", "Dump it at level module, or not compiled.")
         self._taps = Taps(self.model, self.plan) if compiled else None
-        self._pass_hooks: list[Any] = []  # they wait for the next pass, where several optimizers make a step
+        self._pass_hooks: list[Any] = []  # end a step of several optimizers at the next pass
         parameter_ids = {id(parameter) for parameter in self.weights.parameters()}
         self._steps = OptimizerSteps(
             self, first_step, lambda optimizer: any(id(p) in parameter_ids for p in iterate_parameters(optimizer))
@@ -242,10 +241,9 @@ class Dump(StepDumper):
         return self._current is not None
 
     def wrap_compiled(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what to call instead of the compiled network `plain`. The dump must have been made with `compiled`.
+        """Return the function to call instead of the compiled network `plain`, for a dump made with `compiled`.
 
-        In dumped steps with gradients a variant of the network runs that is compiled with taps (taps.py) in it;
-        otherwise `plain` runs.
+        In dumped steps with gradients a variant of the network runs that is compiled with taps (taps.py).
         """
 
         def run(*args: Any) -> Any:
@@ -255,7 +253,7 @@ class Dump(StepDumper):
         return run
 
     def record(self, name: str, tensor: Tensor, role: Role = "output", kind: str = "") -> None:
-        """Add a tensor that no module sees: labels, the loss."""
+        """Record a tensor that is neither input nor output of a module, such as labels."""
         if self._current is not None:
             self._current.record(name, tensor, role, kind)
 
@@ -270,7 +268,7 @@ class Dump(StepDumper):
     def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
         """Return True if another optimizer may follow in this step: parameters outside this one have gradients.
 
-        Then hooks wait for the next forward pass, which ends the step. A compiled network has no such hooks: False.
+        Then the next forward pass ends the step. For a compiled network it is always False.
         """
         used = {id(parameter) for parameter in iterate_parameters(optimizer)}
         has_others = any(p.grad is not None and id(p) not in used for p in self.weights.parameters())
@@ -281,9 +279,9 @@ class Dump(StepDumper):
         return bool(self._pass_hooks)
 
     def _on_pass(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """End the step at the first call after the optimizers, and report that call by hand to the next step.
+        """End the step at the first call after the optimizers, and report this call to the next step.
 
-        The hooks that the next step registers come too late for the call.
+        The hooks that the next step registers come too late for this call.
         """
         if self._pass_hooks and self._steps.settle() and self._current is not None:
             self._current.modules.on_enter(name, module, args, kwargs)
@@ -333,18 +331,18 @@ def describe_tf32(device: torch.device) -> str:
     return " and ".join(name for name, allowed in read_tf32_switches().items() if allowed) or "no"
 
 
-def refuse_steps(folder: Path, rank: int, ranks: int) -> None:
-    """Refuse a folder that already holds steps: two runs in one folder would be compared as one."""
-    found = sorted(folder.glob("step_*" if ranks == 1 else f"step_*/rank_{rank}"))
-    if found:
+def require_no_steps(folder: Path, rank: int, ranks: int) -> None:
+    """Raise BadRun for a folder that already holds steps: two runs in one folder would be compared as one."""
+    steps = sorted(folder.glob("step_*" if ranks == 1 else f"step_*/rank_{rank}"))
+    if steps:
         raise BadRun(
-            f"{folder} holds a dump already: {found[0].relative_to(folder)}.",
+            f"{folder} holds a dump already: {steps[0].relative_to(folder)}.",
             "Choose another folder, remove it, or pass force=True to write into it all the same.",
         )
 
 
 def clear_dump(folder: Path) -> None:
-    """Remove the steps of an earlier dump, and nothing else that may be there."""
+    """Remove the steps of an earlier dump, and no other files."""
     for path in folder.glob("*step_*"):  # also .step_…, a step whose writing was interrupted
         if path.name.lstrip(".").startswith("step_") and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

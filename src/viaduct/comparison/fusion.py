@@ -1,15 +1,14 @@
-"""Originals of a compiled graph's tensors: which tensor of the original network each one should equal.
+"""Originals of a compiled graph's tensors: the tensor of the original network that each one should equal.
 
 The rules are those of the accelerator's own tool:
 
-1. Operators that share an L1 fusion number, an original name or a list of original names are one group.
-2. Of the parts of a split operator, those without a named origin are inner ones; of an L1 group the first and the last
-   dumped are compared.
-3. Output k equals the original that its description names, not the first of the operator's originals.
-4. Input k equals the original of what feeds it; a Cast or TransData on the way is skipped. Their own outputs likewise.
+1. Operators that share an L1 fusion number or the list of their original names are one group.
+2. Not every operator of a group is compared. Of a split operator, the parts whose outputs name no origin are not; of an
+   L1 group, only the first and the last dumped operator are.
+3. Output k equals the original that its description names.
+4. Input k equals the original of the output that feeds it. Cast and TransData are skipped, also for their own outputs.
 5. An operator that was only renamed has its original's outputs.
-6. Layouts are those that the graph names; where the original's shape is NCHW and the file's NHWC, or the other way
-   round, the file's counts.
+6. Layouts are those of the graph, unless the file's shape shows that NCHW was stored as NHWC or the reverse.
 7. With a graph of the right side too, originals are translated into its operators.
 """
 
@@ -22,17 +21,16 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from viaduct.comparison.graph import Graph, Node, Output
-from viaduct.comparison.tensors import Layout, Pair, Stored
+from viaduct.comparison.tensors import INSERTED, Layout, Pair, Stored
 
-PASSING = ("Cast", "TransData")  # types of operators that convert a tensor and compute nothing
-INSERTED = "*"  # shown in place of an original's name: the compiler inserted the operator
+CONVERSIONS = ("Cast", "TransData")  # types of operators that convert a tensor and compute nothing
 _FLAT = re.compile(r"[/\\.:\s]")
-# Layout and axes of a transposition -> the layout after it.
-SWAPS = {("NCHW", (0, 2, 3, 1)): "NHWC", ("NHWC", (0, 3, 1, 2)): "NCHW"}
+# Layout and axes of a transposition -> the resulting layout.
+TRANSPOSITIONS = {("NCHW", (0, 2, 3, 1)): "NHWC", ("NHWC", (0, 3, 1, 2)): "NCHW"}
 
 
 def flatten_name(name: str) -> str:
-    """Return an operator's name as dump files write it: separators become _."""
+    """Return an operator's name as in dump files: separators become _."""
     return _FLAT.sub("_", name)
 
 
@@ -46,14 +44,13 @@ class Origin(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Operators that stand for the same originals together."""
+    """Operators that together compute the same originals."""
 
     number: int
     nodes: tuple[Node, ...]
 
     @property
     def originals(self) -> tuple[str, ...]:
-        """Return the names of the originals that the group computes."""
         return tuple(dict.fromkeys(name for node in self.nodes for name in node.stands_for))
 
     @property
@@ -62,15 +59,12 @@ class Group(NamedTuple):
 
     @property
     def right_op(self) -> str:
-        """Return the names of the originals, joined by commas; * if there are none."""
+        """Return the names of the originals joined by commas, or *."""
         return ",".join(self.originals) or INSERTED
 
 
 def group_nodes(graph: Graph) -> dict[str, Group]:
-    """Return the group of each operator, numbered in order of execution (rule 1).
-
-    What `originals`, `stands_for`, `multi` and `l1` of a node mean: graph.Node.
-    """
+    """Return the group of each operator, numbered in order of execution (rule 1)."""
     members: dict[tuple[str, ...], list[Node]] = defaultdict(list)
     for node in graph.nodes.values():
         members[_key(node)].append(node)
@@ -86,16 +80,16 @@ def _key(node: Node) -> tuple[str, ...]:
 
 @dataclass
 class Golden:
-    """The right side's outputs by name, and the original names that a file's name may stand for."""
+    """The right side's outputs by name, and the original names that have the same file name."""
 
     tensors: Mapping[tuple[str, int], Stored]  # by flattened name and output
-    exact: Mapping[tuple[str, int], Stored]  # by name and output, where the dump has unflattened names
-    names: Mapping[str, set[str]]  # flattened name -> the original names that become it
-    shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape, where the graph says
+    exact: Mapping[tuple[str, int], Stored]  # by name and output, if the dump has unflattened names
+    names: Mapping[str, set[str]]  # flattened name -> its original names
+    shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape in the graph
     translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # rule 7
 
     def find(self, origin: Origin) -> Stored | str:
-        """Return the right side's tensor, or why there is none: it is missing, or its file name is ambiguous."""
+        """Return the right side's tensor, or the reason why there is none."""
         name, index = self.translated.get((origin.op, origin.output), (origin.op, origin.output))
         if (name, index) in self.exact:
             return self.exact[name, index]
@@ -110,7 +104,7 @@ class Golden:
         return f"ambiguous: {written}; it is not known which of them this file is"
 
     def _fits_only(self, name: str, index: int, rivals: set[str], stored: Stored) -> bool:
-        """Return True if the shape shows which of the rival names the file means."""
+        """Return True if only this one of the rival names has the file's shape."""
         shapes = {rival: self.shapes.get((rival, index)) for rival in rivals}
         fitting = [rival for rival, shape in shapes.items() if shape is None or sorted(shape) == sorted(stored.shape)]
         return fitting == [name]
@@ -140,26 +134,26 @@ def index_golden(
 
 
 def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
-    """Return, for each original tensor, the operator and output of this graph that stand for it."""
+    """Return, for each original tensor, the operator and output of this graph that compute it."""
     groups = group_nodes(graph)
-    found: dict[tuple[str, int], tuple[str, int]] = {}
+    translations: dict[tuple[str, int], tuple[str, int]] = {}
     for node in graph.nodes.values():
         for index in range(max(1, len(node.outputs))):
             origin = read_origin(node, index, groups[node.name])
-            if origin and node.type not in PASSING:
-                found.setdefault((origin.op, origin.output), (node.name, index))
-    return found
+            if origin and node.type not in CONVERSIONS:
+                translations.setdefault((origin.op, origin.output), (node.name, index))
+    return translations
 
 
 def read_origin(node: Node, index: int, group: Group) -> Origin | None:
-    """Return the original that output `index` of an operator equals by its own description (rules 3 and 5)."""
-    # Without an origin in the description an operator that kept its name, or was only renamed, equals its original.
+    """Return the original of output `index` of an operator by its own description (rules 3 and 5)."""
+    # Without an origin in the description, an operator that kept its name or was only renamed equals its original.
     renamed = len(group.nodes) == 1 and not node.l1 and len(node.stands_for) == 1
     default = node.stands_for[0] if node.originals is None or renamed else ""
     if index < len(node.outputs):
         desc = node.outputs[index]
     elif default or not node.outputs:
-        desc = Output()  # without a description: the default's output of the same number, if there is a default
+        desc = Output()
     else:
         return None
     if not (desc.origin or default):
@@ -177,14 +171,15 @@ class Originals:
     golden: Golden
 
     def origin_of_output(self, node: Node, index: int) -> Origin | str:
-        """Return the original of an output, or why there is none (rules 3 to 5).
+        """Return the original of an output, or the reason why there is none (rules 3 to 5).
 
-        It is in the operator's own description; for a Cast or TransData in that of what feeds it, unless its own names
-        a tensor of the right side.
+        For a Cast or TransData it is that of the output that feeds it, unless its own description names a tensor of the
+        right side.
         """
         for _ in range(len(self.graph.nodes)):
             own = read_origin(node, index, self.groups[node.name])
-            if node.type not in PASSING or (not node.is_inserted and own and isinstance(self.golden.find(own), Stored)):
+            is_in_golden = not node.is_inserted and own and isinstance(self.golden.find(own), Stored)
+            if node.type not in CONVERSIONS or is_in_golden:
                 return own or f"the graph names no original for output {index} of {node.name}"
             if index >= len(node.inputs):
                 return own or f"the graph does not say what feeds {node.name}"
@@ -195,7 +190,7 @@ class Originals:
         return f"the operators that feed {node.name} form a ring"
 
     def origin_of_input(self, node: Node, index: int) -> Origin | str:
-        """Return the original of an input, or why there is none (rule 4)."""
+        """Return the original of an input, or the reason why there is none (rule 4)."""
         if index >= len(node.inputs):
             return f"the graph does not say what feeds input {index} of {node.name}"
         producer, output = node.inputs[index]
@@ -203,43 +198,40 @@ class Originals:
             return f"the graph has no operator {producer}, which feeds {node.name}"
         return self.origin_of_output(self.graph.nodes[producer], output)
 
-    def pair(self, tensor: Stored, node: Node, inner: str) -> Pair:
-        """Return the pair of one dumped tensor; without a right tensor `reason` says why.
-
-        `inner`: what `explain_inner` said of its operator; if it is not empty there is no right tensor.
-        """
+    def pair(self, tensor: Stored, node: Node, obstacle: str) -> Pair:
+        """Return the pair of one dumped tensor. `obstacle`: why it is not compared; empty if it is."""
         group = self.groups[node.name]
         several = len(group.nodes) > 1
         left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=left_layout(tensor, node))
         left_op = group.left_op if several else node.name
         right_op = group.right_op if several or node.l1 else ",".join(node.stands_for) or INSERTED
-        if inner:
-            return Pair(group.number, left, None, left_op, INSERTED, "none", reason=inner)
+        if obstacle:
+            return Pair(group.number, left, None, left_op, INSERTED, "none", reason=obstacle)
         find = self.origin_of_input if tensor.role == "input" else self.origin_of_output
         origin = find(node, tensor.index)
-        found = origin if isinstance(origin, str) else self.golden.find(origin)
-        if isinstance(origin, str) or isinstance(found, str):
+        right = origin if isinstance(origin, str) else self.golden.find(origin)
+        if isinstance(origin, str) or isinstance(right, str):
             if right_op == INSERTED:
-                found = "inserted by the compiler; nothing in the original network corresponds"
-            return Pair(group.number, left, None, left_op, right_op, "none", reason=str(found))
-        layout = layout_between(left, found, origin)
-        return Pair(group.number, left, found, left_op, right_op, "graph", layout=layout)
+                right = "inserted by the compiler; nothing in the original network corresponds"
+            return Pair(group.number, left, None, left_op, right_op, "none", reason=str(right))
+        layout = find_layout(left, right, origin)
+        return Pair(group.number, left, right, left_op, right_op, "graph", layout=layout)
 
     def explain_inner(self, node: Node, first_order: Mapping[str, int]) -> str:
-        """Return why nothing of the original network corresponds to this operator; empty if something does (rule 2)."""
+        """Return why this operator is not compared; empty if it is (rule 2)."""
         group = self.groups[node.name]
         if len(group.nodes) == 1:
             return ""
         if node.l1:
             is_end = node.name in _find_ends(group, first_order)
             return "" if is_end else f"within L1 fusion group {node.l1}: its ends are compared"
-        if any(output.origin for output in node.outputs) or (node.type in PASSING and not node.multi):
+        if any(output.origin for output in node.outputs) or (node.type in CONVERSIONS and not node.multi):
             return ""
         return f"an inner part of {group.right_op}, which was split; nothing in the original network corresponds"
 
 
 def _find_ends(group: Group, first_order: Mapping[str, int]) -> set[str]:
-    """Return the first and the last dumped operator; only the last if both stand for the same originals."""
+    """Return the first and the last dumped operator, or only the last if both compute the same originals."""
     dumped = [node for node in group.nodes if node.name in first_order]
     members = sorted(dumped, key=lambda node: first_order[node.name])
     same = members and members[0].stands_for == members[-1].stands_for
@@ -254,13 +246,10 @@ def left_layout(tensor: Stored, node: Node) -> str:
     return layouts[tensor.index] if tensor.index < len(layouts) else ""
 
 
-def layout_between(left: Stored, right: Stored, origin: Origin) -> Layout | None:
-    """Return left layout, right layout and right shape (rule 6); None if both files have the same layout.
-
-    The layouts and the shape of `origin` are the graph's, those of `left` and `right` the files'.
-    """
+def find_layout(left: Stored, right: Stored, origin: Origin) -> Layout | None:
+    """Return left layout, right layout and right shape (rule 6); None if both files have the same layout."""
     theirs = origin.layout.upper()
-    for (layout, axes), other in SWAPS.items():
+    for (layout, axes), other in TRANSPOSITIONS.items():
         swapped = tuple(origin.shape[axis] for axis in axes) if len(origin.shape) == 4 else ()
         if theirs == layout and origin.shape != right.shape == swapped:
             theirs = other
@@ -271,11 +260,11 @@ def layout_between(left: Stored, right: Stored, origin: Origin) -> Layout | None
     return ours, theirs, right.shape
 
 
-def transposes_to(shape: tuple[int, ...], ours: str, theirs: str, wanted: tuple[int, ...]) -> bool:
-    """Return True if reordering the axes turns the shape into the wanted one."""
+def transposes_to(shape: tuple[int, ...], ours: str, theirs: str, target: tuple[int, ...]) -> bool:
+    """Return True if reordering the axes turns the shape into the target."""
     if ours == theirs or len(shape) != 4 or not sorted(ours) == sorted(theirs) == sorted("NCHW"):
         return False
-    return tuple(shape[ours.index(axis)] for axis in theirs) == wanted
+    return tuple(shape[ours.index(axis)] for axis in theirs) == target
 
 
 def _as_stored(left: Stored, right: Stored, theirs: str) -> str:
@@ -287,22 +276,22 @@ def _as_stored(left: Stored, right: Stored, theirs: str) -> str:
     blocked = len(left.shape) == 5 and left.shape[-1] in (16, 32) and len(right.shape) <= 4
     if blocked and (not ours or len(ours) == 4):
         return "NC1HWC0"
-    if ours == "NC1HWC0" and len(left.shape) == 4:  # converted when it was written
+    if ours == "NC1HWC0" and len(left.shape) == 4:  # the dump was converted when it was written
         fitting = (plain for plain in ("NCHW", "NHWC") if transposes_to(left.shape, plain, theirs, right.shape))
         return next(fitting, theirs)
     return ours
 
 
 def nodes_by_file_name(graph: Graph) -> dict[str, list[Node]]:
-    """Return the graph's nodes by the names that dump files give them."""
-    found: dict[str, list[Node]] = defaultdict(list)
+    """Return the graph's nodes by their names in dump files."""
+    nodes: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes.values():
-        found[flatten_name(node.name)].append(node)
-    return found
+        nodes[flatten_name(node.name)].append(node)
+    return nodes
 
 
 def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str | None:
-    """Return the graph's operator of a dumped tensor, a message if its name is ambiguous, or None if there is none.
+    """Return the node of a dumped tensor, a message if its name is ambiguous, or None.
 
     `by_name`: nodes_by_file_name of the graph.
     """
@@ -317,7 +306,7 @@ def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str |
 
 
 def find_edges(graph: Graph, dumped: set[str]) -> dict[str, tuple[str, ...]]:
-    """Return who feeds whom among the dumped operators, looking through those that were not dumped."""
+    """Return the feeders of each dumped operator, looking through operators that were not dumped."""
     return {name: tuple(_feeders(graph, name, dumped)) for name in graph.nodes if name in dumped}
 
 

@@ -2,10 +2,8 @@
 
     graph = read_graph(Path("ge_proto_00292_Build.txt"))     the text form of ModelDef, or the same content as JSON
 
-Only the fields that the comparison needs are kept; all others are skipped. The text form is read operator by operator
-from a memory map, so that a large file takes little memory.
-
-A message, whichever form it is read from, is a tree: field name -> value, or list of values.
+Only the fields that the comparison needs are kept. The text form is read operator by operator from a memory map, so a
+large file takes little memory. A message of either form becomes a tree: field name -> value, or list of values.
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ from typing import Any, NamedTuple
 from viaduct.comparison.readers.listing import load_json
 from viaduct.errors import BadData
 
-DEEPEST = 32  # messages within messages; what is kept is seven deep
+MAX_DEPTH = 32  # of messages within messages; the fields that are kept lie at most seven deep
 MOST_OPERATORS = 2_000_000
 
-# GE's names of the attributes that are read, and of the fields.
+# Names of the attributes and fields that are read.
 ORIGINALS, MULTI, L1 = "_datadump_original_op_names", "_datadump_is_multiop", "_L1_fusion_sub_graph_no"
 ORIGIN_NAME, ORIGIN_INDEX = "_datadump_origin_name", "_datadump_origin_output_index"
 ORIGIN_FORMAT, GE_FORMAT, ORIGIN_SHAPE = "_datadump_origin_format", "origin_format", "origin_shape"
@@ -37,7 +35,7 @@ Tree = Mapping[str, Any]
 
 
 class Output(NamedTuple):
-    """One output of an operator, and which tensor of the original network it should equal."""
+    """One output of an operator, and the tensor of the original network that it should equal."""
 
     layout: str = ""
     shape: tuple[int, ...] = ()
@@ -54,11 +52,11 @@ class Node:
     name: str
     type: str
     order: int  # GE's id: the order of execution
-    inputs: tuple[tuple[str, int], ...]  # producer and which of its outputs; control edges are left out
-    originals: tuple[str, ...] | None  # None: it kept its own name; (): the compiler inserted it
+    inputs: tuple[tuple[str, int], ...]  # producer and number of its output; control edges are left out
+    originals: tuple[str, ...] | None  # original operators; None: it kept its name; (): the compiler inserted it
     outputs: tuple[Output, ...]
     input_layouts: tuple[str, ...] = ()
-    multi: bool = False  # one of the parts of a split operator
+    multi: bool = False  # a part of a split operator
     l1: str = ""  # number of its L1 fusion group
 
     @property
@@ -82,7 +80,7 @@ class Graph:
 
 
 def read_graph(path: Path) -> Graph:
-    """Read a graph in text or JSON form; a damaged one is reported with its line."""
+    """Read a graph in text or JSON form."""
     try:
         with path.open("rb") as file:
             beginning = file.read(4096)
@@ -107,9 +105,9 @@ def _tree_from_json(record: Any, path: Path) -> Tree:
 
 
 def _make_graph(path: Path, tree: Tree) -> Graph:
-    """Return the operators of all subgraphs in order of execution; of two with one name the first."""
-    found = [node for graph in (tree, *_many(tree, "graph")) for node in _many(graph, "op")]
-    nodes = [node for node in found if isinstance(node, Node) and node.name]
+    """Return the operators of all subgraphs in order of execution; of operators with one name the first is kept."""
+    operators = [op for graph in (tree, *_many(tree, "graph")) for op in _many(graph, "op")]
+    nodes = [op for op in operators if isinstance(op, Node) and op.name]
     if not nodes:
         raise BadData(
             f"{path.name} holds no operators.",
@@ -118,8 +116,8 @@ def _make_graph(path: Path, tree: Tree) -> Graph:
     by_name: dict[str, Node] = {}
     for node in sorted(nodes, key=lambda node: node.order):
         by_name.setdefault(node.name, node)
-    twice = len(nodes) - len(by_name)
-    notes = (f"{path.name}: {twice} operators have a name that another one has; the first is used",) if twice else ()
+    duplicates = len(nodes) - len(by_name)
+    notes = (f"{path.name}: {duplicates} operators with the name of an earlier one are ignored",) if duplicates else ()
     return Graph(path, _text(_first(tree, "name")), by_name, notes)
 
 
@@ -174,19 +172,19 @@ def _dims(shape: Any, key: str) -> tuple[int, ...]:
 
 
 def _attributes(tree: Tree) -> dict[str, Tree]:
-    """Return the attributes by key. JSON has a list of key and value, or an object; the text form repeats the field."""
-    found: dict[str, Tree] = {}
+    """Return the attributes by key. They are entries with key and value, or in JSON also one object."""
+    attributes: dict[str, Tree] = {}
     for entry in _many(tree, "attr"):
         if isinstance(entry, dict) and "key" in entry:
             value = _first(entry, "value")
-            found[_text(_first(entry, "key"))] = value if isinstance(value, dict) else {}
+            attributes[_text(_first(entry, "key"))] = value if isinstance(value, dict) else {}
         elif isinstance(entry, dict):
-            found |= {key: value for key, value in entry.items() if isinstance(value, dict)}
-    return found
+            attributes |= {key: value for key, value in entry.items() if isinstance(value, dict)}
+    return attributes
 
 
 def _many(tree: Any, key: str) -> list[Any]:
-    """Return all values of a field; empty if it is missing or `tree` is no message."""
+    """Return all values of a field; empty if it is missing or `tree` is not a message."""
     value = tree.get(key) if isinstance(tree, Mapping) else None
     return value if isinstance(value, list) else [] if value is None else [value]
 
@@ -225,9 +223,9 @@ _BRACKET = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(rb"\s*:?\s*[{<]\s*key\s*:\s*\"([^\"\\\n]*)\"")
-_ANOTHER = re.compile(rb"\s*[\"']")  # the beginning of a further string
+_STRING_START = re.compile(rb"\s*[\"']")
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
-_PLAIN = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+_CONTROL_CHARACTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 OPENING, CLOSING = (b"{", b"<"), (b"}", b">")
 
 
@@ -242,7 +240,7 @@ class _Text:
         """Return the next token and its kind: 0 end, 1 name, 2 string, 3 bracket, 4 number."""
         match = _TOKEN.match(self.text, self.position)
         if match is None:
-            raise self.damaged_error("what stands here is neither a name nor a value")
+            raise self.damaged_error("neither a name nor a value")
         self.position = match.end()
         kind = match.lastindex or 0
         return kind, match[kind] if kind else b""
@@ -253,9 +251,9 @@ class _Text:
         return BadData(f"{self.path.name} stops being a graph at line {line}: {why}.")
 
     def message(self, depth: int) -> dict[str, list[Any]]:
-        """Parse a message up to its closing bracket; the outermost one (depth 0) up to the end of the file."""
-        if depth > DEEPEST:
-            raise self.damaged_error(f"messages lie more than {DEEPEST} deep within each other")
+        """Parse a message up to its closing bracket, or at depth 0 up to the end of the file."""
+        if depth > MAX_DEPTH:
+            raise self.damaged_error(f"messages are nested more than {MAX_DEPTH} deep")
         tree: dict[str, list[Any]] = {}
         while True:
             kind, token = self.token()
@@ -284,7 +282,7 @@ class _Text:
         return None
 
     def is_unused_attribute(self) -> bool:
-        """Return True if the attribute that starts here is not needed; most are not."""
+        """Return True if the attribute at the current position is not needed."""
         match = _ATTRIBUTE.match(self.text, self.position)
         return match is not None and match[1].decode("latin-1") not in ATTRIBUTES
 
@@ -301,9 +299,9 @@ class _Text:
         return self.join_strings(token) if kind == 2 else token.decode()
 
     def join_strings(self, token: bytes) -> str:
-        """Return a string with those that follow it: the text form writes long ones in pieces."""
+        """Return a string joined with the strings that follow it: the text form writes long ones in pieces."""
         text = _unescape(token)
-        while _ANOTHER.match(self.text, self.position):
+        while _STRING_START.match(self.text, self.position):
             text += _unescape(self.token()[1])
         return text
 
@@ -325,7 +323,6 @@ class _Text:
                 raise self.damaged_error("the file ends within a list")
 
     def skip_value(self) -> None:
-        """Skip a value of any depth."""
         kind, token = self.token()
         if kind == 3 and token == b":":
             kind, token = self.token()
@@ -360,4 +357,4 @@ def _character(match: re.Match[bytes]) -> bytes:
         return bytes([int(code, 8) & 255])
     if code[:1] == b"x" and len(code) > 1:
         return bytes([int(code[1:], 16)])
-    return _PLAIN.get(code, code)
+    return _CONTROL_CHARACTERS.get(code, code)

@@ -1,7 +1,4 @@
-"""Grids of numbers: those that a shorter floating-point format can represent, and those of equal steps.
-
-Fixed-point and quantised numbers have equal steps.
-"""
+"""Grids of numbers: those of a floating-point format, and those with equal steps, as of quantised numbers."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ import numpy as np
 
 from viaduct.comparison.tensors import Array
 
-FEWEST_VALUES = 5  # distinct values; fewer lie on some grid of equal steps by chance
+FEWEST_VALUES = 5  # distinct values; fewer may lie on a grid of equal steps by chance
 MOST_VALUES = 1 << 16  # distinct values; a tensor with more is not searched for a grid
-NEAR = 0.02  # distance of a value from the grid that is allowed, in steps
+NEAR = 0.02  # allowed distance of a value from the grid, in steps
 STORAGE_ERROR = 2.0**-22  # relative error of storing step * number as float32
 
 
@@ -28,16 +25,16 @@ class Grid:
 
     @property
     def epsilon(self) -> float:
-        """Largest relative error of one rounding."""
+        """Return the largest relative error of one rounding."""
         return 2.0 ** -(self.bits + 1)
 
     def spacing(self, values: Array) -> Array:
-        """Distance to the next number of this format, at each value."""
+        """Return the distance to the next number of this format, at each value."""
         _, exponents = np.frexp(values)  # the fraction is in [0.5, 1)
         return np.ldexp(1.0, np.maximum(exponents - 1, self.lowest) - self.bits)
 
     def round(self, values: Array) -> Array:
-        """Round to the nearest number of this format, ties to even; what is too large becomes infinite."""
+        """Round to the nearest number of this format, ties to even; too large values become infinite."""
         spacing = self.spacing(values)
         rounded = np.rint(values / spacing) * spacing
         return np.where(np.abs(rounded) > self.largest, np.copysign(np.inf, rounded), rounded)
@@ -52,14 +49,14 @@ FLOAT16 = Grid("float16", 10, -14, 65504.0)
 BFLOAT16 = Grid("bfloat16", 7, -126, 3.3895313892515355e38)
 TF32 = Grid("TF32", 10, -126, 3.4e38)
 FLOAT32 = Grid("float32", 23, -126, 3.4028234663852886e38)
-HALVES = (BFLOAT16, FLOAT16)  # the coarser first: what lies on bfloat16's grid mostly lies on float16's too
+HALVES = (BFLOAT16, FLOAT16)  # the coarser first: most numbers on bfloat16's grid lie on float16's too
 
 
 def is_one_rounding(left: Array, right: Array, grid: Grid) -> bool:
     """Return True if the left looks like the right rounded to the grid.
 
-    The left lies on the grid, the right does not, and more than 98 % of the elements differ by at most half a step of
-    the grid, with a little room for noise of the right.
+    The left lies on the grid, the right does not, and more than 98 % of the elements differ by at most about half a
+    step of the grid.
     """
     finite = np.isfinite(left) & np.isfinite(right)
     left, right = left[finite], right[finite]
@@ -71,11 +68,11 @@ def is_one_rounding(left: Array, right: Array, grid: Grid) -> bool:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Grid of values `start` + a whole number of `step`s; `levels`: the number of them in the tensor's range."""
+    """Grid of values `start` + k · `step`, for whole numbers k."""
 
     step: float
     start: float
-    levels: int
+    levels: int  # number of grid values in the tensor's range
 
     def on_grid(self, values: Array) -> Array:
         """Return a mask of the values that lie on the grid."""
@@ -86,12 +83,12 @@ class Uniform:
 
 
 def find_uniform(values: Array) -> Uniform | None:
-    """Return the grid of equal steps on which all values lie; None if there is none, or too few values to tell."""
+    """Return the grid of equal steps on which all values lie; None if there is none or the values are too few."""
     levels = np.unique(values[np.isfinite(values)])
     if not FEWEST_VALUES <= levels.size <= MOST_VALUES:
         return None
     gaps = np.diff(levels)
-    gaps = gaps[gaps > 4 * STORAGE_ERROR * float(np.max(np.abs(levels)))]  # smaller ones: one level, rounded two ways
+    gaps = gaps[gaps > 4 * STORAGE_ERROR * float(np.max(np.abs(levels)))]  # smaller gaps are storage errors
     if not gaps.size:
         return None
     extent = float(levels[-1] - levels[0])

@@ -9,9 +9,9 @@
       tensors              op, type, role, index, order, call, parameter, dtype, shape, file, bytes, crc32, statistics,
                            fault
 
-`file` is a plain name in the same folder, or null if only statistics were dumped or the tensor could not be stored
-(`fault`); several tensors may share one file.
-bfloat16 and eight-bit floats are stored as their bits (uint16, uint8). NaN and infinities are written as texts.
+`file` is a name in the same folder, or null if only statistics were dumped or the tensor could not be stored (`fault`).
+Several tensors may share one file. bfloat16 and eight-bit floats are stored as their bits (uint16, uint8). NaN and
+infinities are written as texts.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from viaduct.errors import BadData
 INDEX_FILE = "index.json"
 FORMAT = "viaduct dump"
 VERSION = 1
-TEXTS = ("op", "type", "role", "parameter", "dtype", "fault")  # fields of an entry
-NUMBERS = ("index", "order", "call", "bytes", "crc32")
-TRY = "Was the copy cut short? Copy the folder again, or dump again."
-LARGEST = 256 << 20  # bytes; an index of a million tensors is below it
+TEXT_FIELDS = ("op", "type", "role", "parameter", "dtype", "fault")
+NUMBER_FIELDS = ("index", "order", "call", "bytes", "crc32")
+HINT = "Was the copy cut short? Copy the folder again, or dump again."
+MAX_BYTES = 256 << 20  # more than an index of a million tensors has
 Value = TypeVar("Value")
 
 
@@ -68,7 +68,7 @@ class Index:
 
 
 def write_index(folder: Path, index: Index) -> None:
-    """Write an index, one tensor a line, so that a person can read and grep it."""
+    """Write an index with one tensor a line, for reading and grep."""
     head = {"format": FORMAT, "version": VERSION, "step": index.step, "rank": index.rank, "ranks": index.ranks}
     lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
     lines.append(f' "settings": {json.dumps(dict(index.settings))}')
@@ -87,12 +87,12 @@ def to_record(entry: Entry) -> dict[str, Any]:
 
 
 def encode_float(value: float) -> float | str:
-    """Return a float as JSON can hold it: NaN and infinities become texts."""
+    """Return a float, or a text for NaN and infinities, which JSON cannot hold."""
     return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
 
 
 def read_index(path: Path) -> Index:
-    """Read an index; raise BadData if any part of it is damaged, or if it is of another version of the format."""
+    """Read an index; raise BadData if it is damaged or has another version of the format."""
     record = load_record(path)
     if record.get("format") != FORMAT:
         raise BadData(f"{path} is not the index of a dump: its format is {record.get('format')!r}.")
@@ -104,10 +104,10 @@ def read_index(path: Path) -> Index:
     try:
         numbers = {name: require_number(record.get(name), name) for name in ("step", "rank", "ranks")}
     except BadEntry as reason:
-        raise BadData(f"{path} is damaged: {reason}.", TRY) from None
+        raise BadData(f"{path} is damaged: {reason}.", HINT) from None
     settings, edges, tensors = record.get("settings", {}), record.get("edges", {}), record.get("tensors")
     if not isinstance(settings, dict) or not isinstance(edges, dict) or not isinstance(tensors, list):
-        raise BadData(f"{path} is damaged: its settings, edges or tensors are missing or not what they should be.", TRY)
+        raise BadData(f"{path} is damaged: its settings, edges or tensors are missing or of another type.", HINT)
     return Index(
         **numbers,
         settings={str(name): str(value) for name, value in settings.items()},
@@ -119,26 +119,25 @@ def read_index(path: Path) -> Index:
 def load_record(path: Path) -> dict[str, Any]:
     """Load the JSON object of an index."""
     try:
-        if (size := path.stat().st_size) > LARGEST:
+        if (size := path.stat().st_size) > MAX_BYTES:
             raise BadData(f"{path} has {size:,} bytes: too large for an index.")
         record = json.loads(path.read_bytes())
     except OSError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        nested = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        reason = nested if size else "it is empty"
-        raise BadData(f"{path} is damaged: {reason}.", TRY) from None
+        problem = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadData(f"{path} is damaged: {problem if size else 'it is empty'}.", HINT) from None
     if not isinstance(record, dict):
         raise BadData(f"{path} is not the index of a dump.")
     return record
 
 
 def to_entry(item: object, number: int, path: Path) -> Entry:
-    """Return the entry of tensor `number` in the index at `path`; raise BadData where a field is wrong."""
+    """Return the entry of tensor `number` in the index at `path`; raise BadData if a field is wrong."""
     try:
         record = require(dict, item, "the entry")
-        texts = {name: require(str, record.get(name, ""), name) for name in TEXTS}
-        numbers = {name: require_number(record.get(name, 0), name) for name in NUMBERS}
+        texts = {name: require(str, record.get(name, ""), name) for name in TEXT_FIELDS}
+        numbers = {name: require_number(record.get(name, 0), name) for name in NUMBER_FIELDS}
         shape = tuple(require_number(size, "a size in shape") for size in require(list, record.get("shape"), "shape"))
         named = require(dict, record.get("statistics") or {}, "statistics")
         statistics = {str(name): require_float(value, f"the statistic {name}") for name, value in named.items()}
@@ -146,22 +145,22 @@ def to_entry(item: object, number: int, path: Path) -> Entry:
         values: dict[str, Any] = {**texts, **numbers, "shape": shape, "statistics": statistics, "file": file}
         return Entry(**values)
     except BadEntry as reason:
-        raise BadData(f"{path} is damaged: of tensor {number} {reason}.", TRY) from None
+        raise BadData(f"{path} is damaged: of tensor {number} {reason}.", HINT) from None
 
 
 class BadEntry(Exception):
-    """A field of an index that is not as it should be."""
+    """Invalid field of an index."""
 
 
 def require(kind: type[Value], value: object, name: str) -> Value:
-    """Return a value of that type; raise BadEntry for any other."""
+    """Return the value if it is of that type, else raise BadEntry."""
     if not isinstance(value, kind):
         raise BadEntry(f"{name} is {shorten_json(value)}")
     return value
 
 
 def require_number(value: object, name: str) -> int:
-    """Return a count; raise BadEntry for anything but an int from 0."""
+    """Return the value if it is an int from 0, else raise BadEntry."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise BadEntry(f"{name} is {shorten_json(value)}")
     return value
@@ -175,6 +174,6 @@ def require_float(value: object, name: str) -> float:
 
 
 def shorten_json(value: object) -> str:
-    """Return a value as JSON, at most 60 characters of it."""
+    """Return at most 60 characters of a value as JSON."""
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:60] + "…"

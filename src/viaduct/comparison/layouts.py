@@ -1,8 +1,7 @@
-"""Conversion from the layout an accelerator computes in to the layout of the other side.
+"""Conversion from an accelerator's layout to the layout of the other side.
 
 Device layouts split an axis into blocks of 16 (or 32) and pad the last block. The blocks are joined, the axes are put
-into the right's order, and the padding is cut off. Tensors in other layouts are not cut: one that is larger than the
-right side is refused.
+into the right's order, and the padding is cut off. Tensors in plain layouts are not cut.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from viaduct.errors import BadData
 
 Shape = tuple[int, ...]
 
-PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN")  # a letter an axis
+PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN")  # one letter for each axis
 ORDERLESS = ("", "ND", "FORMAT_ND", "NC", "RESERVED")  # these say nothing about the order of axes
 
 
 def convert_layout(array: Array, layout: Layout) -> Array:
-    """Return the left array with the right's axes, cut to `shape`; raise BadData if the layouts do not explain it."""
+    """Return the left array with the right's axes and shape; raise BadData if the layouts do not allow it."""
     left, right, shape = layout[0].upper(), layout[1].upper(), layout[2]
     if left == "NC1HWC0":
         return _join_blocks(array, (0, 1, 4, 2, 3), "NCHW", right, shape)
@@ -42,7 +41,7 @@ def _convert_plain(array: Array, left: str, right: str, shape: Shape) -> Array:
 
 
 def _join_blocks(array: Array, axes: tuple[int, ...], letters: str, right: str, shape: Shape) -> Array:
-    """Return an array whose blocks of channels are joined; the number of real channels follows from the other axes."""
+    """Join the blocks of channels, and cut off the padding; the number of channels follows from the other axes."""
     if array.ndim != len(axes):
         raise _mismatch_error(array, f"{len(axes)} axes", shape)
     moved = array.transpose(axes)
@@ -57,7 +56,7 @@ def _join_blocks(array: Array, axes: tuple[int, ...], letters: str, right: str, 
 
 
 def _find_order(dims: Shape, letters: str, right: str, shape: Shape) -> str:
-    """Return the right's order of axes; if it is not stated, an order that explains the shape."""
+    """Return the right's order of axes, or if it is not stated an order with this shape."""
     if sorted(right) == sorted(letters):
         return right
     sizes = dict(zip(letters, dims, strict=True))
@@ -104,24 +103,21 @@ def _reorder_axes(array: Array, letters: str, order: str) -> Array:
 
 
 def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
-    """Return the array in a shape that differs in axes of length 1 alone, or (for ND) has as many elements.
+    """Return the array in a shape that differs in axes of length 1 only, or for ND in any with as many elements.
 
-    Raises BadData otherwise: a permutation of axes is no explanation by itself.
+    Raise BadData for others, also for a permutation of the axes.
     """
     if array.shape == shape:
         return array
     ours, theirs = [dim for dim in array.shape if dim != 1], [dim for dim in shape if dim != 1]
-    flat = _flat_is_meant(left, right) and sorted(ours) != sorted(theirs)
+    flat = _allows_flattening(left, right) and sorted(ours) != sorted(theirs)
     if array.size == math.prod(shape) and (ours == theirs or flat):
         return array.reshape(shape)
     raise _mismatch_error(array, left or "ND", shape)
 
 
-def _flat_is_meant(left: str, right: str) -> bool:
-    """Return True if either layout is an orderless one such as ND: (2, 4, 5) may be (2, 20) then.
-
-    An empty layout states nothing, so it does not count.
-    """
+def _allows_flattening(left: str, right: str) -> bool:
+    """Return True if a layout is explicitly orderless, such as ND: then (2, 4, 5) may be (2, 20)."""
     return any(layout and layout in ORDERLESS for layout in (left, right))
 
 

@@ -1,7 +1,7 @@
-"""Records the modules of a network during one step by hooks: inputs, outputs and gradients.
+"""Records inputs, outputs and gradients of a network's modules during one step.
 
 Gradients are recorded by hooks on tensors and on autograd's nodes. Module.register_full_backward_hook is not used: it
-wraps inputs and outputs, and so forbids modules that work in place and changes what autograd sees.
+wraps inputs and outputs, which forbids modules that work in place and changes autograd's graph.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ class Call:
     op: str
     type: str
     number: int
-    edges: list[Edge | None] = field(default_factory=list)  # of the inputs, as they were before the call
-    versions: list[int] = field(default_factory=list)  # of the inputs, likewise
+    edges: list[Edge | None] = field(default_factory=list)  # of the inputs, before the call
+    versions: list[int] = field(default_factory=list)  # of the inputs, before the call
     entries: list[Entry] = field(default_factory=list)
     backward: dict[tuple[Role, int], Entry] = field(default_factory=dict)  # its gradients, by role and index
-    last_gradient: int = 0  # place of its last gradient in execution order
+    last_gradient: int = 0  # order of its last gradient
 
 
 class HookWatch:
-    """Base of what records a step by forward hooks on modules, which call `on_enter` and `on_exit`."""
+    """Base of recorders with forward hooks on modules, which call `on_enter` and `on_exit`."""
 
     def __init__(self, capture: Capture, evaluations: bool) -> None:
         self.capture = capture
-        self.evaluations = evaluations  # whether passes without gradients belong to the step
-        self.edges: dict[str, dict[str, None]] = {}  # operator -> those that feed it (the keys; an ordered set)
-        self.paused = False  # True while the optimizer steps: what runs then does not belong to the step
+        self.evaluations = evaluations  # True: passes without gradients belong to the step
+        self.edges: dict[str, dict[str, None]] = {}  # operator -> ordered set of the operators that feed it
+        self.paused = False  # True while the optimizer steps, which is not recorded
         self._count: Counter[str] = Counter()  # calls so far, by name
         self._handles: list[Any] = []
 
@@ -84,7 +84,7 @@ class ModuleWatch(HookWatch):
         super().__init__(capture, evaluations)
         self.flow = Flow()
         self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to
-        self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not keep apart
+        self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not separate
         self.stack: list[Call | None] = []
         self.calls: list[Call] = []
         self._on_gradient: dict[Edge, list[tuple[Call, Role, int]]] = {}
@@ -149,13 +149,13 @@ class ModuleWatch(HookWatch):
         feeders.update(dict.fromkeys(maker for maker in self.flow.find_makers(tensor, edge) if maker != op))
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
-        """Add the edges of a tensor that was recorded by hand."""
+        """Add the edges of a tensor that the caller recorded."""
         edge = edge_of(tensor)
         self.add_feeders(op, tensor, edge)
         self.flow.add_maker(tensor, edge, op)
 
     def write(self, call: Call, role: Role, index: int, tensor: Tensor) -> None:
-        """Record one tensor of a call, if the plan wants it."""
+        """Record one tensor of a call if the plan selects it."""
         if self.capture.plan.select(call.op, role):
             call.entries.append(self.capture.add(Entry(call.op, call.type, role, index, 0, call.number), tensor))
 
@@ -163,10 +163,10 @@ class ModuleWatch(HookWatch):
         """Register hooks for the gradients of a call's inputs and outputs."""
         inputs = [edge for edge in dict.fromkeys(call.edges) if edge is not None]
         ends = [edge for edge in dict.fromkeys(edge for _, edge in outputs) if edge is not None]
-        mixed = {*inputs, *find_used_within(ends, inputs)}  # their gradients include what others contribute
+        mixed = {*inputs, *find_used_within(ends, inputs)}  # edges whose gradients have shares of several tensors
         for index, (tensor, edge) in enumerate(outputs):
             if edge is not None and self.can_record_gradient(call, "grad_output", index, edge, mixed):
-                mixed.add(edge)  # what is returned twice is recorded once
+                mixed.add(edge)  # a tensor that is returned twice is recorded once
                 self.on_gradient(tensor, edge, call, "grad_output", index)
         if inputs:
             self.on_exits(call, ends, inputs)
@@ -174,7 +174,7 @@ class ModuleWatch(HookWatch):
     def can_record_gradient(self, call: Call, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
         """Return True if a gradient is unambiguous and selected by the plan.
 
-        Autograd has one gradient per tensor, however many modules pass the tensor on: their shares are not separate.
+        Autograd has one gradient per tensor: the shares of several modules that pass it on are not separate.
         """
         if edge in mixed:
             self.ambiguous_gradients.add((call.op, role, index))
@@ -200,7 +200,7 @@ class ModuleWatch(HookWatch):
         for index, edge in enumerate(call.edges):
             if edge is None or not self.can_record_gradient(call, "grad_input", index, edge, mixed):
                 continue
-            mixed.add(edge)  # what is taken twice is recorded once
+            mixed.add(edge)  # a tensor that is passed twice is recorded once
             parts = GradientSum(len(leaving[edge]))
             for node, output_index in leaving[edge]:
                 hook = partial(self.add_gradient_part, parts, call, index, output_index)
@@ -225,7 +225,7 @@ class ModuleWatch(HookWatch):
 
 
 def version_of(tensor: Tensor) -> int:
-    """Return how often a tensor was written to; 0 in inference mode, which does not count it."""
+    """Return the number of writes to a tensor; 0 in inference mode, which does not count them."""
     return 0 if tensor.is_inference() else tensor._version
 
 
@@ -237,7 +237,7 @@ class GradientSum:
         self.total: Tensor | None = None
 
     def add(self, gradient: Tensor | None) -> Tensor | None:
-        """Add a part; return the sum once all parts were added, None before or if no part is a tensor."""
+        """Add a part. Return the sum after the last one; it is None if no part is a tensor."""
         self.missing -= 1
         if gradient is not None:
             self.total = gradient if self.total is None else self.total + gradient
@@ -245,7 +245,7 @@ class GradientSum:
 
 
 def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
-    """Return every module with its name without wrappers; the outermost is `network`."""
+    """Return the name of every module, without wrappers; the outermost is `network`."""
     root = unwrap_module(root)
     names = {}
     for path, module in root.named_modules():
@@ -257,7 +257,7 @@ def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
 
 
 def unwrap_module(module: nn.Module) -> nn.Module:
-    """Return the network inside data parallel and torch.compile."""
+    """Return the network inside wrappers of data parallel and torch.compile."""
     while type(module).__name__ in WRAPPER_CLASSES:
         inner = getattr(module, "_orig_mod", None) or getattr(module, "module", None)
         if not isinstance(inner, nn.Module):

@@ -1,7 +1,7 @@
 """Names of steps, modules, operators and files in a dump.
 
-Tensors of two dumps are paired by name. So a name must not depend on the device, on a wrapper (`module.` of data
-parallel, `_orig_mod.` of torch.compile) or on the kernel that a library has chosen.
+Tensors of two dumps are paired by name, so a name must not depend on the device, on a wrapper (`module.` of data
+parallel, `_orig_mod.` of torch.compile) or on a library's choice of a kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from viaduct.errors import BadValue
 ROOT_MODULE = "network"  # name of the outermost module, which has none in PyTorch
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 MAX_ENTRIES = 100  # of a list of steps, as in dump_step of npu_bridge's DumpConfig
-MAX_NAME_CHARACTERS = 160  # of a file's name; file systems allow 255 bytes
+MAX_NAME_CHARACTERS = 160  # of a file name; file systems allow 255 bytes
 STEP_FOLDER = re.compile(r"step_(\d{6,})")
 RANK_FOLDER = re.compile(r"rank_(\d+)")
 
@@ -61,7 +61,7 @@ def parse_steps(text: str | int | Iterable[int], flag: str = "steps") -> Steps:
         text = ",".join(str(step) for step in text)
     entries = [entry.strip() for entry in re.split(r"[,|]", text)]
     if len(entries) > MAX_ENTRIES:
-        raise BadValue(f"{flag} has {len(entries)} entries; at most {MAX_ENTRIES} are taken.", "A range counts as one.")
+        raise BadValue(f"{flag} has {len(entries)} entries; the limit is {MAX_ENTRIES}.", "A range counts as one.")
     return Steps(tuple(parse_entry(entry, text, flag) for entry in entries))
 
 
@@ -72,13 +72,13 @@ def parse_entry(entry: str, text: str, flag: str) -> tuple[int, int]:
         raise BadValue(f"{flag} is {text!r}{wrong}.", "Write numbers from 0 and ranges: 0,5,10-12")
     first, last = int(match[1]), int(match[2] or match[1])
     if match[2] and first >= last:
-        raise BadValue(f"{flag} is {text!r}: the range {entry!r} does not begin below its end.")
+        raise BadValue(f"{flag} is {text!r}: the range {entry!r} must end after it begins.")
     return first, last
 
 
 @dataclass(frozen=True)
 class Only:
-    """Shell patterns of the operators to dump, such as `layer3.*,stem`; none: all."""
+    """Shell patterns of the operators to dump, such as `layer3.*,stem`. Without patterns all are dumped."""
 
     patterns: tuple[str, ...]
 
@@ -92,12 +92,12 @@ ALL_OPERATORS = Only(())
 def parse_only(text: str | None) -> Only:
     patterns = tuple(part.strip() for part in (text or "").split(",") if part.strip())
     if text is not None and text.strip() and not patterns:
-        raise BadValue(f"the pattern {text!r} names nothing.", "Write names with * and ?, as 'layer3.*'.")
+        raise BadValue(f"the pattern {text!r} is empty.", "Write names with * and ?, such as 'layer3.*'.")
     return Only(patterns)
 
 
 def explain_no_match(patterns: Iterable[str], names: Iterable[str]) -> str:
-    """Return a message that no name matches the patterns, with close names or some of them."""
+    """Return a message that no name matches the patterns, with close names or else a few others."""
     known = sorted(names)
     bare = [re.sub(r"[*?\[\]]", "", pattern) for pattern in patterns]
     close = [name for text in bare for name in difflib.get_close_matches(text, known, 3, 0.4)]
@@ -110,11 +110,11 @@ def step_folder(step: int) -> str:
 
 
 def plain_path(name: str) -> str:
-    """Return a module's path without the parts that wrappers add."""
+    """Return a module's path without the parts of wrappers."""
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
 
-# Kernels that devices and releases of torch name differently, by the name that they share here.
+# Shared name of an operator -> its kernels, which have other names in other devices and releases of torch.
 KERNELS = {
     "convolution": (
         "convolution_overrideable _convolution cudnn_convolution mkldnn_convolution thnn_conv2d "
@@ -149,8 +149,8 @@ KERNELS = {
 }
 SAME_OPERATOR = {kernel: name for name, kernels in KERNELS.items() for kernel in kernels.split()}
 
-# How many outputs, counted from the first, all kernels of an operator share; operators that are not listed share all.
-# Further outputs are workspace, random state or indices.
+# Number of first outputs that all kernels of an operator share; further ones are workspace, random state or indices.
+# Kernels of other operators share all outputs.
 SHARED_OUTPUTS = {
     "batch_norm": 1,
     "max_pool2d": 1,
@@ -158,7 +158,7 @@ SHARED_OUTPUTS = {
     "batch_norm_backward": 3,
     "scaled_dot_product_attention_backward": 3,
 }
-# How many inputs, counted from the first, mean the same on every device; of operators that are not listed, all.
+# Number of first inputs with the same meaning on every device. Those of other operators all have.
 SHARED_INPUTS = {
     "batch_norm": 3,
     "batch_norm_backward": 2,
@@ -168,7 +168,7 @@ SHARED_INPUTS = {
 
 
 def operator_name(name: str) -> str:
-    """Return the name that all devices share: batch_norm for `aten::cudnn_batch_norm`, add for `aten::add_.Tensor`."""
+    """Return the shared name: batch_norm for `aten::cudnn_batch_norm`, add for `aten::add_.Tensor`."""
     bare = name.rsplit("::", 1)[-1].split(".")[0]
     if bare.endswith("_") and not bare.endswith("__"):  # the in-place variant
         bare = bare[:-1]
@@ -176,13 +176,13 @@ def operator_name(name: str) -> str:
 
 
 class FileNames:
-    """File names for tensors: readable, safe on any file system, never the same twice."""
+    """File names for tensors: readable, unique, and safe on any file system."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
     def make_unique(self, name: str) -> str:
-        """Return a file name that no other tensor of this folder has."""
+        """Return a file name that was not returned before."""
         safe = urllib.parse.quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
         if safe.startswith("."):
             safe = "%2E" + safe[1:]
@@ -190,7 +190,7 @@ class FileNames:
             digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
             safe = f"{safe[: MAX_NAME_CHARACTERS - 13]}-{digest}"
         unique, number = safe, 1
-        while unique.lower() in self._taken:  # some file systems do not tell A from a
+        while unique.lower() in self._taken:  # some file systems ignore case
             number += 1
             unique = f"{safe}~{number}"
         self._taken.add(unique.lower())
@@ -198,5 +198,5 @@ class FileNames:
 
 
 def is_plain_file_name(name: object) -> bool:
-    """Return True if a name that an index states is a bare file name: no path that could lead out of the folder."""
+    """Return True if a name from an index is a bare file name, and not a path that leads out of the folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name and Path(name).name == name

@@ -1,8 +1,8 @@
 """Records every operator of a step, forward and backward: the aten calls that modules and autograd make.
 
-An operator is named after the module that it runs in, its aten name as all devices share it, and the number of the
-call: `layer1.0.conv1.convolution.0`. An operator of the backward pass belongs to the module whose forward pass created
-the node of autograd's graph. Views, allocations and fused optimizer kernels have no entry; edges lead through views.
+An operator is named after its module, its device-independent aten name and the number of the call:
+`layer1.0.conv1.convolution.0`. An operator of the backward pass belongs to the module whose forward pass created the
+node of autograd's graph. Views, allocations and fused optimizer kernels have no entry; edges lead through views.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from viaduct.comparison.naming import SHARED_INPUTS, SHARED_OUTPUTS, operator_na
 from viaduct.comparison.tensors import Role
 
 # Operators that are not recorded: memory, bookkeeping, copies without change, optimizer kernels.
-SILENT = {"detach", "alias", "lift_fresh", "empty_like", "new_empty", "new_empty_strided", "is_same_size", "set"}
-SILENT_BEGINNINGS = ("empty", "_local_scalar", "_foreach", "_fused", "_amp_foreach", "record_stream", "resize")
-OUTSIDE = "outside"  # stands for the module's name in operators that run in no module
+UNRECORDED = {"detach", "alias", "lift_fresh", "empty_like", "new_empty", "new_empty_strided", "is_same_size", "set"}
+UNRECORDED_PREFIXES = ("empty", "_local_scalar", "_foreach", "_fused", "_amp_foreach", "record_stream", "resize")
+OUTSIDE = "outside"  # replaces the module's name in operators that run in no module
 
 
 class OperatorWatch(HookWatch):
-    """A dispatch mode that sees the operators, and hooks that tell in which module they run."""
+    """Recorder with a dispatch mode, which sees the operators, and hooks, which track the running module."""
 
     def __init__(self, capture: Capture, evaluations: bool = True) -> None:
         super().__init__(capture, evaluations)
         self._stack: list[tuple[str, int]] = []  # running modules, each with autograd's sequence number at its start
-        self._spans: list[tuple[int, int, str]] = []  # autograd's sequence numbers from, to: module
+        self._spans: list[tuple[int, int, str]] = []  # first and last sequence number + 1, module
         self._makers: dict[int, str] = {}  # by storage: the operator that wrote to it last
         mode: Any = OperatorMode(self)
         self._mode: Any = mode
         mode.__enter__()
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
-        """Add the edge of a tensor that was recorded by hand."""
+        """Add the edge of a tensor that the caller recorded."""
         maker = self._makers.get(storage_key(tensor))
         self.edges[op] = {maker: None} if maker is not None else {}
 
@@ -54,11 +54,11 @@ class OperatorWatch(HookWatch):
         self._stack.append((name, next_sequence()))
 
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Pop a module and remember its span of autograd's sequence numbers."""
+        """Pop a module and record its span of autograd's sequence numbers."""
         while self._stack:
-            found, began = self._stack.pop()
-            if found == name:
-                self._spans.append((began, next_sequence(), name))
+            popped, start = self._stack.pop()
+            if popped == name:
+                self._spans.append((start, next_sequence(), name))
                 return
 
     def enclosing_module(self) -> str:
@@ -67,8 +67,8 @@ class OperatorWatch(HookWatch):
         if node is None:
             return self._stack[-1][0] if self._stack else OUTSIDE
         number = node._sequence_nr()
-        # Inner modules end before the outer ones, so that the first span that fits is the innermost.
-        return next((name for began, end, name in self._spans if began <= number < end), OUTSIDE)
+        # Inner modules end before outer ones, so the first matching span is the innermost.
+        return next((name for start, end, name in self._spans if start <= number < end), OUTSIDE)
 
     def observe(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator and record its inputs and outputs."""
@@ -77,7 +77,7 @@ class OperatorWatch(HookWatch):
         if self.paused or self.capture.is_busy or not (self.evaluations or is_training):
             return function(*args, **kwargs)
         inputs = find_tensors([args, kwargs])
-        if is_silent(function, kind):
+        if not is_recorded(function, kind):
             result = function(*args, **kwargs)
             self.propagate_makers(inputs, find_tensors(result))
             return result
@@ -95,13 +95,13 @@ class OperatorWatch(HookWatch):
 
     def name_operator(self, kind: str) -> str:
         """Return the operator's name: module, kind and number."""
-        where = f"{self.enclosing_module()}.{kind}"
-        number = self._count[where]
-        self._count[where] += 1
-        return f"{where}.{number}"
+        op = f"{self.enclosing_module()}.{kind}"
+        number = self._count[op]
+        self._count[op] += 1
+        return f"{op}.{number}"
 
     def write(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
-        """Record tensors. Outputs are always stored: an in-place operator has not raised the version yet."""
+        """Record tensors. Outputs are always stored anew: an in-place operator has not raised the version yet."""
         if not self.capture.plan.select(op, role):
             return []
         return [
@@ -111,7 +111,7 @@ class OperatorWatch(HookWatch):
         ]
 
     def propagate_makers(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        """Pass the producer on through views and plain copies; new memory has none."""
+        """Give views and plain copies the producer of their input; other new memory has none."""
         source = next((self._makers[key] for key in map(storage_key, inputs) if key in self._makers), None)
         input_keys = {storage_key(tensor) for tensor in inputs}
         for key in (storage_key(tensor) for tensor in outputs):
@@ -122,7 +122,7 @@ class OperatorWatch(HookWatch):
 
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Dispatch mode that hands every operator to the watch."""
+    """Dispatch mode that calls `OperatorWatch.observe` for every operator."""
 
     def __init__(self, watch: OperatorWatch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -132,15 +132,15 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.watch.observe(func, args, kwargs or {})
 
 
-def is_silent(function: Any, kind: str) -> bool:
-    """Return True for operators that compute nothing: views, allocation, bookkeeping."""
-    if kind in SILENT or kind.startswith(SILENT_BEGINNINGS) or function.namespace != "aten":
-        return True
-    return bool(getattr(function, "is_view", False))
+def is_recorded(function: Any, kind: str) -> bool:
+    """Return False for views, allocation and bookkeeping, and for operators outside aten."""
+    if kind in UNRECORDED or kind.startswith(UNRECORDED_PREFIXES) or function.namespace != "aten":
+        return False
+    return not getattr(function, "is_view", False)
 
 
 def storage_key(tensor: Tensor) -> int:
-    """Return an identity of a tensor's memory: views and in-place results share it."""
+    """Return an identity of a tensor's memory, which views and in-place results share."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):

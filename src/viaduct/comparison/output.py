@@ -1,6 +1,6 @@
 """The output folder of a comparison: drift.csv (of tensors only), report.html and summary.json.
 
-If one of them cannot be written, the folder stays as it was.
+If a file cannot be written, the folder is not changed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from viaduct.comparison.table import make_csv
 from viaduct.errors import BadValue, DiskFull, ViaductError
 
 SUMMARY = "summary.json"
-Writer = Callable[[Path], object]  # writes one file; what it returns is ignored
+Writer = Callable[[Path], object]  # writes one file
 
 
 def check_output_folder(out: Path, force: bool) -> None:
-    """Refuse a folder with other content before any work is done."""
+    """Raise BadValue for a folder with other content."""
     if out.exists() and not out.is_dir():
-        raise BadValue(f"--out {str(out)!r} is a file.", "Give a folder; it is made where it does not exist.")
+        raise BadValue(f"--out {str(out)!r} is a file.", "Give a folder; it is created if it does not exist.")
     if force or not out.exists() or not any(out.iterdir()) or is_comparison_output(out):
         return
     raise BadValue(
-        f"--out {str(out)!r} holds something that is no earlier comparison.",
-        "Give another folder, or --force to write drift.csv, report.html and summary.json beside what is there.",
+        f"--out {str(out)!r} is neither empty nor an earlier comparison.",
+        "Give another folder, or --force to write drift.csv, report.html and summary.json into it.",
     )
 
 
@@ -45,7 +45,7 @@ def is_comparison_output(folder: Path) -> bool:
 
 
 def write_drift(drift: Drift, record: dict[str, Any], out: Path) -> None:
-    """Write the page, the table and the summary of a comparison of tensors; `record`: the summary (make_summary)."""
+    """Write the page, the table and the summary of a comparison of tensors."""
     files = {
         "drift.csv": lambda path: path.write_bytes(make_csv(drift.rows)),
         "report.html": lambda path: write_report(path, drift),

@@ -1,4 +1,4 @@
-"""Weights before a step, their gradients as the optimizer sees them, and their updates."""
+"""Records weights before a step, their gradients at the optimizer's step, and their updates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ParameterWatch:
         self._done: set[tuple[str, int]] = set()  # role and id: each is recorded once a step
 
     def watch(self, names: dict[nn.Module, str], parameters: bool = True, buffers: bool = True) -> None:
-        """Record the selected weights and buffers, and keep copies of those that are trained."""
+        """Record the selected weights and buffers, and copy the trainable ones."""
         for module, op in names.items():
             order = self.capture.next_order()
             for tensor, parameter_key in own_tensors(module, op, parameters, buffers):
@@ -54,7 +54,7 @@ class ParameterWatch:
         self._record_each(optimizer, "gradient")
 
     def record_updates(self, optimizer: torch.optim.Optimizer) -> None:
-        """Record the changes of the weights after an optimizer's step: now minus before the step."""
+        """Record the changes of the weights after an optimizer's step: new minus old value."""
         self._record_each(optimizer, "update")
 
     def _record_each(self, optimizer: torch.optim.Optimizer, role: Role) -> None:
@@ -82,9 +82,9 @@ def iterate_parameters(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
 def own_tensors(
     module: nn.Module, op: str, parameters: bool = True, buffers: bool = True
 ) -> Iterator[tuple[Tensor, ParameterKey]]:
-    """Yield a module's own parameters, then its buffers; they are numbered together."""
-    own: list[tuple[bool, str, Tensor]] = [(parameters, *named) for named in module.named_parameters(recurse=False)]
-    own += [(buffers, *named) for named in module.named_buffers(recurse=False)]
-    for index, (is_wanted, name, tensor) in enumerate(own):
-        if is_wanted:
+    """Yield a module's own parameters, then its buffers, numbered together."""
+    own: list[tuple[bool, str, Tensor]] = [(parameters, *item) for item in module.named_parameters(recurse=False)]
+    own += [(buffers, *item) for item in module.named_buffers(recurse=False)]
+    for index, (is_selected, name, tensor) in enumerate(own):
+        if is_selected:
             yield tensor, ParameterKey(op, type(module).__name__, name, index)

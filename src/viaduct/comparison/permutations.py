@@ -7,12 +7,12 @@ import numpy as np
 from viaduct.comparison.scene import Both, explained_share, flatten_channels
 from viaduct.comparison.tensors import Array
 
-MOST_SLICES = 4096  # the distance of every slice to every other is computed
+MOST_SLICES = 4096  # all pairs of slices are compared
 ENOUGH = 0.9  # share of the difference that the new order must explain
 
 
 def find_order(both: Both, axis: int) -> Array | None:
-    """Return the order of the right side's slices that explains 90 % of the difference; None if there is none."""
+    """Return the order of the right side's slices that explains 90 % of the difference, or None."""
     count = both.left.shape[axis] if axis < both.left.ndim else 0
     if not 2 <= count <= MOST_SLICES or both.left.size // count < 2:
         return None
@@ -35,14 +35,13 @@ def match_slices(left: Array, right: Array) -> Array | None:
     for column in range(left.shape[1]):
         distance += np.abs(left[:, column, None] - right[None, :, column])
     scale = float(np.abs(right).mean()) or 1.0
-    distance[np.diag_indices(len(left))] -= 1e-6 * scale  # of equal slices, the one in its own place is nearest
+    distance[np.diag_indices(len(left))] -= 1e-6 * scale  # among equal slices, prefer the one at the same index
     order = distance.argmin(1)
     moves = (order != np.arange(len(order))).any()
     return order if moves and len(np.unique(order)) == len(order) else None
 
 
 def describe_order(order: Array) -> str:
-    """Describe which slices moved."""
     moved = np.flatnonzero(order != np.arange(len(order)))
     if np.array_equal(order, np.arange(len(order))[::-1]):
         return f"all {len(order)} in reverse"

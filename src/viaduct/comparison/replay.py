@@ -1,8 +1,7 @@
 """Recomputation of some outputs of a convolution or linear layer from its dumped input and weights.
 
-A wrong layout or padding does not show in the output itself, but can be tried. First the stride and padding are found
-that give the right side's numbers. Then each suspected cause is tried as a changed weight, padding or input, which
-should give the left side's numbers. Only POSITIONS places of the output are computed.
+First the stride and padding are found that give the right side's numbers. Then each suspected cause, such as a wrong
+layout or padding, is tried as a changed weight, padding or input, which should give the left side's numbers.
 
 Suffixes of names are the axes: N example, C channel, H row, W column; O and I are a weight's output and input channels.
 """
@@ -19,22 +18,22 @@ import numpy as np
 from viaduct.comparison.scene import Both, Scene, explained_share, rms
 from viaduct.comparison.tensors import Array
 
-Edge = Literal["zeros", "reflect", "replicate", "circular"]
-POSITIONS = 64  # of the output that are computed again
-FITS = 2e-3  # relative error up to which a replay counts as the same numbers
+PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
+POSITIONS = 64  # of the output that are recomputed
+FITS = 2e-3  # up to this relative error recomputed numbers count as equal
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Stride, padding before the first row and column, and the kind of edge."""
+    """Stride, padding before the first row and column, and padding mode."""
 
     stride: tuple[int, int]
-    before: tuple[int, int]
-    edge: Edge = "zeros"
+    padding: tuple[int, int]
+    mode: PaddingMode = "zeros"
 
     def __str__(self) -> str:
-        edge = "" if self.edge == "zeros" else f" of {self.edge}"
-        padding = f"{self.before[0]} rows and {self.before[1]} columns{edge} before"
+        mode = "" if self.mode == "zeros" else f" of {self.mode}"
+        padding = f"{self.padding[0]} rows and {self.padding[1]} columns{mode} before"
         return f"stride {self.stride[0]}x{self.stride[1]}, {padding}"
 
 
@@ -53,19 +52,19 @@ class Replay:
     def predict(
         self, *, x: Array | None = None, weight: Array | None = None, geometry: Geometry | None = None
     ) -> Array:
-        """Return the outputs at the positions, with another input, weight or geometry where one is given."""
+        """Return the outputs at the positions, for another input, weight or geometry if one is given."""
         patches = gather_windows(
             self.x_NCHW if x is None else x, self.weight_OIHW.shape[2:], self.positions, geometry or self.geometry
         )
         return apply_kernels(patches, self.weight_OIHW if weight is None else weight) + self.bias
 
-    def explains(self, prediction: Array) -> float:
+    def explained_share(self, prediction: Array) -> float:
         """Return the share of the difference at the positions that a prediction removes."""
         return explained_share(prediction, self.outputs)
 
 
 def replay_origin(scene: Scene) -> Replay | None:
-    """Return the origin's layer if it can be recomputed and gives the right side's numbers. It is computed once."""
+    """Return the replay of the origin, computed once; None if it does not give the right side's numbers."""
     if "replay" not in scene.shared_results:
         scene.shared_results["replay"] = _replay_origin(scene)
     replay = scene.shared_results["replay"]
@@ -77,18 +76,18 @@ def _replay_origin(scene: Scene) -> Replay | None:
     weight = scene.load_row(scene.find_weight())
     if scene.role != "output" or output is None or x is None or weight is None:
         return None
-    shaped = as_convolution(x.right, weight.right, output)
-    if shaped is None:
+    convolution = reshape_to_convolution(x.right, weight.right, output)
+    if convolution is None:
         return None
-    x_NCHW, weight_OIHW, outputs = shaped
+    x_NCHW, weight_OIHW, outputs = convolution
     return solve_geometry(x_NCHW, weight_OIHW, find_bias(scene, weight_OIHW.shape[0]), outputs)
 
 
-def as_convolution(x: Array, weight: Array, outputs: Both) -> tuple[Array, Array, Both] | None:
-    """Return input, weight and output as a 2-D convolution; a linear layer has images of one cell."""
+def reshape_to_convolution(x: Array, weight: Array, outputs: Both) -> tuple[Array, Array, Both] | None:
+    """Return input, weight and output as those of a 2-D convolution; for a linear layer, of 1x1 images."""
     if weight.ndim == 2 and x.shape[-1] == weight.shape[1] and outputs.left.shape[-1] == weight.shape[0]:
-        cells = [part.reshape(-1, part.shape[-1], 1, 1) for part in (x, outputs.left, outputs.right)]
-        return cells[0], weight[:, :, None, None], Both(cells[1], cells[2])
+        x, left, right = (array.reshape(-1, array.shape[-1], 1, 1) for array in (x, outputs.left, outputs.right))
+        return x, weight[:, :, None, None], Both(left, right)
     if weight.ndim != 4 or x.ndim != 4 or outputs.left.ndim != 4:
         return None
     fits = outputs.left.shape[1] == weight.shape[0] and x.shape[1] % weight.shape[1] == 0
@@ -105,7 +104,7 @@ def find_bias(scene: Scene, channels: int) -> Array:
 
 
 def solve_geometry(x_NCHW: Array, weight_OIHW: Array, bias: Array, outputs: Both) -> Replay | None:
-    """Return a replay with the geometry that gives the right side's numbers; None if none does."""
+    """Return a replay with the geometry that gives the right side's numbers, or None."""
     extent = outputs.left.shape[2:]
     positions = choose_positions(outputs.left.shape[0], extent)
     sampled = sample_outputs(outputs, positions)
@@ -117,10 +116,10 @@ def solve_geometry(x_NCHW: Array, weight_OIHW: Array, bias: Array, outputs: Both
 
 
 def choose_positions(examples: int, extent: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Return positions of the output: half at random, half along the border, where paddings differ."""
-    draw = np.random.default_rng(1)
-    example = draw.integers(0, examples, POSITIONS)
-    row, column = draw.integers(0, extent[0], POSITIONS), draw.integers(0, extent[1], POSITIONS)
+    """Return random positions of the output, half of them along the border, where paddings differ."""
+    rng = np.random.default_rng(1)
+    example = rng.integers(0, examples, POSITIONS)
+    row, column = rng.integers(0, extent[0], POSITIONS), rng.integers(0, extent[1], POSITIONS)
     eighth = POSITIONS // 8
     row[:eighth], row[eighth : 2 * eighth] = 0, extent[0] - 1
     column[2 * eighth : 3 * eighth], column[3 * eighth : 4 * eighth] = 0, extent[1] - 1
@@ -134,21 +133,18 @@ def sample_outputs(outputs: Both, positions: tuple[Array, Array, Array]) -> Both
 
 
 def iterate_geometries(replay: Replay) -> Iterator[Geometry]:
-    """Yield the one or two strides that fit the extents, each with every zero padding smaller than the kernel.
-
-    Paddings near half of the kernel come first.
-    """
+    """Yield the possible strides, each with every zero padding smaller than the kernel, near half of it first."""
     height, width = replay.x_NCHW.shape[2:]
     kernel_h, kernel_w = replay.weight_OIHW.shape[2:]
-    strides = {(stride_for(height, replay.extent[0]), stride_for(width, replay.extent[1]))}
+    strides = {(find_stride(height, replay.extent[0]), find_stride(width, replay.extent[1]))}
     strides |= {(max(1, height // replay.extent[0]), max(1, width // replay.extent[1]))}
-    befores = [(top, left) for top in range(kernel_h) for left in range(kernel_w)]
-    befores.sort(key=lambda pad: abs(pad[0] - kernel_h // 2) + abs(pad[1] - kernel_w // 2))
+    paddings = [(top, left) for top in range(kernel_h) for left in range(kernel_w)]
+    paddings.sort(key=lambda pad: abs(pad[0] - kernel_h // 2) + abs(pad[1] - kernel_w // 2))
     for stride in sorted(strides):
-        yield from (Geometry(stride, before) for before in befores)
+        yield from (Geometry(stride, padding) for padding in paddings)
 
 
-def stride_for(size: int, extent: int) -> int:
+def find_stride(size: int, extent: int) -> int:
     return max(1, math.ceil(size / extent))
 
 
@@ -156,31 +152,31 @@ def gather_windows(
     x_NCHW: Array, kernel: tuple[int, ...], positions: tuple[Array, Array, Array], geometry: Geometry
 ) -> Array:
     """Return the input window of each position: (position, channel, row, column)."""
-    rows = positions[1][:, None] * geometry.stride[0] - geometry.before[0] + np.arange(kernel[0])
-    columns = positions[2][:, None] * geometry.stride[1] - geometry.before[1] + np.arange(kernel[1])
+    rows = positions[1][:, None] * geometry.stride[0] - geometry.padding[0] + np.arange(kernel[0])
+    columns = positions[2][:, None] * geometry.stride[1] - geometry.padding[1] + np.arange(kernel[1])
     height, width = x_NCHW.shape[2:]
-    rows_in, rows_real = bring_inside(rows, height, geometry.edge)
-    columns_in, columns_real = bring_inside(columns, width, geometry.edge)
-    windows = x_NCHW[positions[0][:, None, None], :, rows_in[:, :, None], columns_in[:, None, :]]
-    real = rows_real[:, :, None] & columns_real[:, None, :]
-    return np.moveaxis(np.where(real[..., None], windows, 0.0), 3, 1)
+    rows, has_row = move_inside(rows, height, geometry.mode)
+    columns, has_column = move_inside(columns, width, geometry.mode)
+    windows = x_NCHW[positions[0][:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    has_value = has_row[:, :, None] & has_column[:, None, :]
+    return np.moveaxis(np.where(has_value[..., None], windows, 0.0), 3, 1)
 
 
-def bring_inside(index: Array, size: int, edge: Edge) -> tuple[Array, Array]:
-    """Return indices moved inside the image as the kind of edge says, and a mask: False where the edge holds zeros."""
-    real = (index >= 0) & (index < size)
-    if edge == "circular":
-        return index % size, np.ones_like(real)
-    if edge == "reflect" and size > 1:
+def move_inside(index: Array, size: int, mode: PaddingMode) -> tuple[Array, Array]:
+    """Return indices moved inside the image by the padding mode, and a mask that is False where padding is zero."""
+    is_inside = (index >= 0) & (index < size)
+    if mode == "circular":
+        return index % size, np.ones_like(is_inside)
+    if mode == "reflect" and size > 1:
         period = 2 * size - 2
         folded = np.abs((index + period) % period)
-        return np.where(folded < size, folded, period - folded), np.ones_like(real)
+        return np.where(folded < size, folded, period - folded), np.ones_like(is_inside)
     clipped = np.clip(index, 0, size - 1)
-    return clipped, np.ones_like(real) if edge == "replicate" else real
+    return clipped, np.ones_like(is_inside) if mode == "replicate" else is_inside
 
 
 def apply_kernels(patches: Array, weight_OIHW: Array) -> Array:
-    """Return the outputs (position, channel): windows times kernels, group by group as in a grouped convolution."""
+    """Return the outputs (position, channel) of a grouped convolution."""
     outputs, inputs = weight_OIHW.shape[:2]
     groups = patches.shape[1] // inputs
     parts = []

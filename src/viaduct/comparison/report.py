@@ -1,7 +1,4 @@
-"""The HTML page of a comparison: the answer first, then where it shows, then every row.
-
-It maps rows onto the parts of `reporting`, which knows nothing of tensors; the table itself is report_rows.py.
-"""
+"""The HTML page of a comparison: the answer, charts and the origin, then every row (report_rows.py)."""
 
 from __future__ import annotations
 
@@ -49,11 +46,11 @@ from viaduct.reporting import (
     write_page,
 )
 
-MOST_PER_HOP = 4  # neighbours drawn at one distance from the origin; a drawing with more is hard to read
+MOST_PER_HOP = 4  # neighbours drawn at one distance from the origin
 MOST_FURTHER = 6  # links to further origins
-MOST_PER_STAGE = 0.6  # share of all operators; a stage with more gets a longer, finer name
+MOST_PER_STAGE = 0.6  # of the forward rows; if a stage has a larger share, names get longer
 CSV = "drift.csv"  # the table beside the page
-PHASES = {  # role of a tensor -> the stage of the chart that its row belongs to; other roles are in the forward pass
+PHASES = {  # role of a tensor -> stage of the chart; the other roles belong to the forward pass
     **dict.fromkeys(("grad_input", "grad_output"), "backward"),
     **dict.fromkeys(("parameter", "gradient", "update"), "parameters"),
 }
@@ -98,7 +95,7 @@ def shorten_paths(left: Path, right: Path) -> tuple[str, str]:
 
 
 def choose_overall_tone(rows: Sequence[Row]) -> Tone:
-    """Return the tone of the worst result; without any good row "warn" at best."""
+    """Return the tone of the worst result, or "warn" if no row is good."""
     count = count_results(rows)
     if count["bad"]:
         return "bad"
@@ -106,7 +103,6 @@ def choose_overall_tone(rows: Sequence[Row]) -> Tone:
 
 
 def make_remarks(explanation: Explanation) -> list[Remark]:
-    """Return origin, likely cause and advice."""
     remarks = []
     if explanation.origin:
         remarks.append(Remark("Origin", f"{explanation.origin.op}: {explanation.origin.why}"))
@@ -134,22 +130,22 @@ def make_links(rows: Sequence[Row], explanation: Explanation) -> list[Link]:
 
 
 def make_tiles(rows: Sequence[Row]) -> list[Tile]:
-    """Return one tile per result: that of `bad` is red if any is, that of `good` green if any is and none is bad."""
+    """Return one tile per result. `bad` is red if there are bad rows; `good` is green if there are none."""
     count = count_results(rows)
     colour = {"good": True if count["good"] and not count["bad"] else None, "bad": False if count["bad"] else None}
     return [Tile(result, f"{count[result]:,}", RESULT_MEANINGS[result], colour.get(result)) for result in SEVERITY]
 
 
-# Where it shows
+# Charts
 
 
 def list_threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) -> list[Level]:
-    """Return the relative distances beyond which a row is bad: the given one, or the defaults of its dtype."""
+    """Return the thresholds of the relative distance: the given one, or the default of each dtype."""
     if thresholds is not None:
         return [Level(thresholds.euclid, "threshold")] if thresholds.euclid else []
     types = {(row.measures.left.dtype, row.measures.right.dtype) for row in rows if row.measures}
-    found = {coarser_dtype(*pair): default_thresholds(*pair).euclid for pair in sorted(types)}
-    return [Level(limit, f"threshold of {dtype}") for dtype, limit in found.items() if dtype and limit]
+    limits = {coarser_dtype(*pair): default_thresholds(*pair).euclid for pair in sorted(types)}
+    return [Level(limit, f"threshold of {dtype}") for dtype, limit in limits.items() if dtype and limit]
 
 
 def make_network_sections(rows: Sequence[Row], explanation: Explanation, levels: Sequence[Level]) -> list[Section]:
@@ -158,11 +154,11 @@ def make_network_sections(rows: Sequence[Row], explanation: Explanation, levels:
     shown = select_charted(rows, origin.row if origin else None)
     if not shown:
         return []
-    where = rows[shown[0]].stored
-    rank = f", rank {where.rank}" if has_several(row.stored.rank for row in rows) else ""
+    first = rows[shown[0]].stored
+    rank = f", rank {first.rank}" if has_several(row.stored.rank for row in rows) else ""
     positions = number_positions([rows[n] for n in shown])
     chart = ScatterChart(
-        f"Relative error, step {where.step}{rank}",
+        f"Relative error, step {first.step}{rank}",
         "operators in the order they ran",
         "relative Euclidean distance",
         [make_point(n, rows[n], position) for n, position in zip(shown, positions, strict=True)],
@@ -185,15 +181,15 @@ def describe_chart(rows: Sequence[Row], shown: Sequence[int]) -> str:
 def select_charted(rows: Sequence[Row], origin: int | None) -> list[int]:
     """Return the measured rows of one step and rank (the origin's, else the first), in order of execution.
 
-    The inputs of an operator are the outputs of others, so they are left out where outputs were dumped too.
+    Inputs are left out if outputs were dumped: they are the outputs of other operators.
     """
     measured = [n for n, row in enumerate(rows) if row.measures is not None]
     if not measured:
         return []
     first = rows[origin if origin is not None else measured[0]].stored
     here = [n for n in measured if (rows[n].stored.step, rows[n].stored.rank) == (first.step, first.rank)]
-    outputs = any(rows[n].stored.role == "output" for n in here)
-    charted = [n for n in here if n == origin or not (outputs and rows[n].stored.role in ("input", "grad_input"))]
+    has_outputs = any(rows[n].stored.role == "output" for n in here)
+    charted = [n for n in here if n == origin or not (has_outputs and rows[n].stored.role in ("input", "grad_input"))]
     return sorted(charted, key=lambda n: (rows[n].stored.order, n))
 
 
@@ -209,7 +205,7 @@ def number_positions(rows: Sequence[Row]) -> list[int]:
 
 
 def make_spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
-    """Return the spans of consecutive rows of one stage: layer1, layer2 … forward, then backward, then parameters."""
+    """Return the spans of consecutive rows of one stage: layer1, layer2 …, backward, parameters."""
     spans = []
     for name, group in groupby(zip(positions, name_stages(rows), strict=True), key=lambda entry: entry[1]):
         numbers = [position for position, _ in group]
@@ -218,9 +214,9 @@ def make_spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
 
 
 def name_stages(rows: Sequence[Row]) -> list[str]:
-    """Return each row's stage: backward, parameters, or the first one to three parts of its operator's name.
+    """Return each row's stage: backward, parameters, or one to three parts of its operator's name.
 
-    The names get longer until no stage of the forward pass holds most of its rows.
+    Names get longer until no stage holds most rows of the forward pass.
     """
     names: list[str] = []
     for depth in (1, 2, 3):
@@ -232,7 +228,6 @@ def name_stages(rows: Sequence[Row]) -> list[str]:
 
 
 def has_several(values: Iterable[int]) -> bool:
-    """Return True if the values are not all equal."""
     return len(set(values)) > 1
 
 
@@ -250,7 +245,7 @@ def make_step_sections(rows: Sequence[Row]) -> list[Section]:
         Series("median", steps, [statistics.median(errors) if errors else math.nan for errors in finite]),
     ]
     lost = sum(map(len, by_step.values())) - sum(map(len, finite))
-    text = f"Tensors whose error is NaN or infinite have no place in these lines: {lost:,}." if lost else ""
+    text = f"Tensors with an error that is NaN or infinite are left out: {lost:,}." if lost else ""
     chart = LineChart("Relative error by step", "step", "relative Euclidean distance", series, log_y=True)
     return [Section("Along the steps", text, [chart])]
 
@@ -296,7 +291,7 @@ def make_node(neighbour: Neighbour) -> Node:
     return Node(neighbour.op, TONES[neighbour.result], neighbour.op, note, link, focus=neighbour.hops == 0)
 
 
-# Every row, and the two sides
+# Table and sides
 
 
 def make_table_section(rows: Sequence[Row], explanation: Explanation, names: tuple[str, str]) -> Section:
@@ -309,7 +304,7 @@ def make_table_section(rows: Sequence[Row], explanation: Explanation, names: tup
 
 
 def make_sides_section(drift: Drift, names: tuple[str, str]) -> Section:
-    """Return the section with the facts about both sides, and the options with which they were compared."""
+    """Return the section about both sides and the options of the comparison."""
     options = drift.options
     limits = options.thresholds.limits_by_name() if options.thresholds else {}
     facts = {
@@ -321,12 +316,12 @@ def make_sides_section(drift: Drift, names: tuple[str, str]) -> Section:
     }
     sides = [make_side_facts(f"Left: {names[0]}", drift.left), make_side_facts(f"Right: {names[1]}", drift.right)]
     parts = [*sides, Facts(facts, "How they were compared")]
-    return Section("The two sides", "Left is the accelerator's, right is taken for the truth.", parts)
+    return Section("The two sides", "Left is the accelerator's side, right is the reference.", parts)
 
 
 def number_notes(notes: Sequence[str], *sides: Side) -> dict[str, object]:
-    """Return notes as facts, without those that a side shows itself."""
-    known = tuple(note for side in sides for note in side.notes)  # `notes` has them with "left: " or "right: " before
+    """Return notes as facts, without those of the sides, which are shown elsewhere."""
+    known = tuple(note for side in sides for note in side.notes)  # in `notes` with the prefix "left: " or "right: "
     return {f"note {number}": note for number, note in enumerate((n for n in notes if not n.endswith(known)), 1)}
 
 

@@ -1,7 +1,7 @@
 """The rows of a comparison as the page's table: the columns of drift.csv, and the details of a row.
 
-Histograms, distances and largest errors are on the page for the origin's operator, for at most MOST_DETAILS bad or
-flagged rows, and for a sample of good rows. The page stays below five megabytes for five thousand rows.
+The page has histograms, distances and largest errors for the origin's operator, for at most MOST_DETAILS bad or flagged
+rows, and for a sample of good rows. So it stays below five megabytes for five thousand rows.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from viaduct.comparison.tensors import Pair, Result
 from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair, Link, Table, Tone, VirtualTable
 from viaduct.reporting.figures import SUPERSCRIPTS
 
-ROW_TABLE = "rows"  # the table's name on the page; links to its rows contain it
-# Measures that stay on a narrow screen, and the order in which columns get the room there (DataColumn.keep).
+ROW_TABLE = "rows"  # the table's name on the page, used in links
+# Measures that stay on a narrow screen, with their priority (DataColumn.keep).
 KEEP = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
 MOST_DETAILS = 1200  # bad or flagged rows with details
 SAMPLE = 300  # good rows with details, about
 MOST_LISTED = 8  # largest errors, and places of NaN or Inf, that are listed
-MOST_BARS = 11  # of the chart of distances
+MOST_BARS = 11  # of the chart of distances, besides that of equal elements
 TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refused": "muted", "new": "new"}
 
 
 def link_to_row(row: int) -> str:
-    """Return the link within the page that opens a row of the table."""
+    """Return the link that opens a row of the table."""
     return f"#{ROW_TABLE}-{row}"
 
 
 def make_row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin: int | None) -> VirtualTable:
-    """Return the table: the columns of the CSV in another order, with role, origin and way of matching added."""
+    """Return the table: the columns of the CSV in another order, and Role, FollowsFrom and Matched."""
     return VirtualTable(
         ROW_TABLE,
         make_columns(rows),
@@ -44,7 +44,7 @@ def make_row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin
 
 
 def order_rows(rows: Sequence[Row], origin: int | None) -> list[int]:
-    """Return row numbers by severity: the origin, what is bad by itself, its followers, the good ones last."""
+    """Return row numbers by severity; the origin is first, and bad rows precede those that follow from them."""
 
     def severity(number: int) -> tuple[bool, int, bool, int]:
         row = rows[number]
@@ -86,7 +86,7 @@ def make_columns(rows: Sequence[Row]) -> list[DataColumn]:
             "Matched",
             [describe_match(row.pair) for row in rows],
             14,
-            "how the two tensors were found to belong together",
+            "how the two tensors were paired",
         ),
     ]
 
@@ -106,7 +106,7 @@ def describe_match(pair: Pair) -> str:
 
 
 def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:
-    """Return the rows with details, each with the row from which it follows; None where it follows from none."""
+    """Return the rows with details, each with the row that it follows from, if any."""
     leads = find_leads(rows, origin)
     remarkable = [n for n, row in enumerate(rows) if row.result in ("bad", "flag")]
     remarkable.sort(key=lambda n: bool(rows[n].follows_from))
@@ -117,7 +117,7 @@ def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | 
 
 
 def find_leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
-    """Return the first bad row of each operator, the origin's row for its operator: where `follows from` leads."""
+    """Return for each operator the target of links "follows from": its first bad row, or the origin."""
     leads = {} if origin is None else {rows[origin].op: origin}
     for number, row in enumerate(rows):
         if row.result == "bad":
@@ -126,7 +126,7 @@ def find_leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
 
 
 def make_details(row: Row, names: tuple[str, str], lead: int | None) -> list[Block]:
-    """Return what opening a row shows; `names`: of both sides, `lead`: the number of the row from which it follows."""
+    """Return the details of a row; `names`: of both sides, `lead`: the number of the row that it follows from."""
     links: list[Block] = [] if lead is None else [Link(f"follows from {row.follows_from}", link_to_row(lead))]
     measures = row.measures
     if measures is None:
@@ -149,7 +149,7 @@ def format_statistic(side: SideStatistics, field: str) -> str:
 
 
 def count_elements(measures: Measures, names: tuple[str, str]) -> dict[str, object]:
-    """Return the facts of a row: how many elements differ, the first NaN, Inf and mismatch, and notes."""
+    """Return the facts of a row: numbers of elements, the first NaN, Inf and mismatch, and notes."""
     facts: dict[str, object] = {
         "elements": f"{measures.count:,}",
         "differing": f"{measures.differing:,}",
@@ -177,10 +177,7 @@ def draw_values(measures: Measures, names: tuple[str, str]) -> HistogramPair | N
 
 
 def draw_distances(measures: Measures) -> BarChart | None:
-    """Return a bar chart of distances in ulps (ulps.py): equal elements, then the other bins, joined to MOST_BARS.
-
-    None where no element was counted.
-    """
+    """Return a bar chart of distances in ulps: equal elements, then at most MOST_BARS bars of joined bins."""
     if measures.ulps is None or not any(measures.ulps.counts):
         return None
     equal, *others = measures.ulps.counts
@@ -195,7 +192,7 @@ def draw_distances(measures: Measures) -> BarChart | None:
 
 
 def name_bin(start: int, end: int) -> str:
-    """Return the label of the distances from 2^start to 2^end - 1: `1`, `2–3`, `4–7`; long ones as powers of two."""
+    """Return the label of distances from 2^start to 2^end - 1: `1`, `2–3`, `4–7`, or powers of two."""
     if end > 13:
         low, high = (f"2{str(exponent).translate(SUPERSCRIPTS)}" for exponent in (start, end))
         return f"{low} to {high}"

@@ -1,10 +1,10 @@
-"""Gradients that are zero in theory, and rounding in practice: a bias in front of a batch norm.
+"""Gradients that are zero in theory and only rounding in practice: those of a bias before a batch norm.
 
-The norm subtracts the mean, so the bias changes nothing and the terms of its gradient cancel. What is left is each
-side's own rounding, which no relative measure can judge. If every one of the n terms of a sum is off by k roundings,
+The norm subtracts the mean, so the bias changes nothing and the terms of its gradient cancel. The remaining value is
+each side's own rounding, which relative measures cannot judge. If each of the n terms of a sum is off by k roundings,
 the sum is off by at most k·epsilon·sqrt(n) of the norm of the terms (Cauchy and Schwarz). The terms of a bias's
-gradient are the elements of the layer's output gradient. If both sides are below that bound, both are only rounding: a
-bad result becomes a flag, and that of the weight's update, too.
+gradient are the elements of the layer's output gradient. If both sides are below this bound, a bad gradient and the
+weight's bad update become flags.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Key = tuple[str, int, int]  # operator, step, rank
 
 
 def flag_rounding_noise(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows, with gradients that are pure rounding, and their updates, flagged instead of bad."""
+    """Return the rows; bad gradients that are only rounding, and their updates, are flagged."""
     arriving: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         if row.stored.role == "grad_output" and row.stored.index == 0:
@@ -40,9 +40,9 @@ def operator_key(row: Row) -> Key:
 
 
 def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
-    """Return why a bias gradient is rounding; an empty text if it is more, or if that is unknown.
+    """Return why a bias gradient is only rounding; empty if it is more, or if that is unknown.
 
-    `arriving`: the layer's output gradients, one axis of which must be the channels.
+    `arriving`: the layer's output gradients; one of their axes must be the channels.
     """
     measures, channels = row.measures, math.prod(row.stored.shape)
     gradients = [other.measures for other in arriving if other.measures is not None]
@@ -54,7 +54,7 @@ def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
     epsilon = max(rounding_unit(other) for other in (row, *arriving))
     share = min(ROUNDINGS * epsilon * math.sqrt(terms), MOST_SHARE)
     for side in ("left", "right"):
-        size = math.sqrt(sum(getattr(found, side).norm ** 2 for found in gradients))
+        size = math.sqrt(sum(getattr(gradient, side).norm ** 2 for gradient in gradients))
         if not getattr(measures, side).norm <= share * size:
             return ""
     return f"its {terms:,.0f} terms cancel: on both sides it is below {share:.1g} of their norm"
@@ -65,5 +65,5 @@ def flag_row(row: Row, reason: str) -> Row:
     if not reason or row.result != "bad" or row.stored.role not in ("gradient", "update"):
         return row
     if row.stored.role == "update":
-        return replace(row, result="flag", reason=f"made of a gradient that is rounding; {row.reason}")
+        return replace(row, result="flag", reason=f"computed from a gradient that is rounding; {row.reason}")
     return replace(row, result="flag", reason=f"rounding: {reason}")

@@ -1,4 +1,4 @@
-"""The user's rules (--rules) for which operators of the two sides belong together.
+"""Rules of the user (--rules) that pair operators of the two sides.
 
     {
       "map": {"resnet/block{n}/conv{m}": "layer{n}.conv{m}", "logits": "fc", "TransData_1": "*"},
@@ -6,9 +6,9 @@
       "step_offset": 1
     }
 
-`{n}` stands for one part of a name (no `.` or `/`), `{n...}` for any number of them, and means the same on both sides.
-`*` on the right: the compiler inserted this operator. `step_offset`: step s of the left is step s + offset of the
-right. msprobe's `left: right` map (.yaml, flat) is read too; only operator and call of its names are used.
+`{n}` stands for one part of a name (no `.` or `/`), `{n...}` for any number of parts, the same on both sides. `*` on
+the right: the compiler inserted this operator. `step_offset`: step s of the left is step s + offset of the right.
+msprobe's `left: right` map (.yaml, flat) is read too; of its names only operator and call are used.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from viaduct.errors import BadData, BadValue, UnknownName
 FIELDS = ("map", "ignore", "step_offset")
 MOST_RULES = 100_000
 MOST_CAPTURES = 8
-LARGEST = 64 << 20
-INSERTED = "*"
+MAX_BYTES = 64 << 20
 _CAPTURE = re.compile(r"\{([A-Za-z_]\w*)(\.\.\.)?\}")
 _TENSOR = re.compile(r"(.+)\.(?:input|output|parameters|parameters_grad)(?:\..+)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A rule with captures: what a left name must look like, and the right name in which {…} are replaced."""
+    """A rule with captures: the pattern of left names, and the right name with its {…}."""
 
     left: re.Pattern[str]
     right: str
@@ -59,21 +58,20 @@ class Rules:
     step_offset: int = 0
 
     def find_partner(self, op: str, call: int) -> tuple[str, int] | None:
-        """Return the right operator and call; "*" for an inserted one; None if no rule applies."""
+        """Return the right operator ("*": inserted) and call; None if no rule applies."""
         if (op, call) in self.calls:
             return self.calls[op, call]
         if op in self.names:
             return self.names[op], call
-        found = (right for pattern in self.patterns if (right := pattern.apply(op)) is not None)
-        return next(((right, call) for right in found), None)
+        names = (pattern.apply(op) for pattern in self.patterns)
+        return next(((right, call) for right in names if right is not None), None)
 
     def ignores(self, op: str, left: bool) -> bool:
-        """Return True if an operator of that side is ignored."""
         return any(pattern.fullmatch(op) for pattern in (self.ignored_left if left else self.ignored_right))
 
 
 def read_rules(path: Path) -> Rules:
-    """Read a rules file; an invalid entry is named in the error."""
+    """Read a rules file."""
     if not path.is_file():
         raise BadData(f"the rules {str(path)!r} cannot be read: there is no such file.")
     if path.suffix in (".yaml", ".yml"):
@@ -93,7 +91,7 @@ def read_rules(path: Path) -> Rules:
 
 def _read_map(names: Any, path: Path) -> list[tuple[str, str]]:
     if not isinstance(names, dict) or not all(isinstance(right, str) and right for right in names.values()):
-        raise BadValue(f"{path.name}: map must be an object of left names to right names, all of them texts.")
+        raise BadValue(f"{path.name}: map must be an object with a right name, as a text, for each left name.")
     return list(names.items())
 
 
@@ -114,8 +112,8 @@ def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, l
     for left, right in entries:
         if malformed := [name for name in (left, right) if set("{}") & set(_CAPTURE.sub("", name))]:
             raise BadValue(
-                f"{path.name}: in {malformed[0]!r} a brace stands alone.",
-                "Write {n} for one part of a name, {n...} for any number of them.",
+                f"{path.name}: {malformed[0]!r} has a brace that does not belong to a {{name}}.",
+                "Write {n} for one part of a name, {n...} for any number of parts.",
             )
         if _CAPTURE.search(left):
             patterns.append(_make_pattern(left, right, path))
@@ -132,7 +130,7 @@ def _make_pattern(left: str, right: str, path: Path) -> Pattern:
     if len(captures) > MOST_CAPTURES or len(set(captures)) < len(captures):
         raise BadValue(f"{path.name}: {left!r} names a part twice, or more than {MOST_CAPTURES} parts.")
     if unknown := [match[1] for match in _CAPTURE.finditer(right) if match[1] not in captures]:
-        raise BadValue(f"{path.name}: {right!r} speaks of {{{unknown[0]}}}, which {left!r} does not name.")
+        raise BadValue(f"{path.name}: {right!r} uses {{{unknown[0]}}}, which {left!r} does not define.")
     text, position = "", 0
     for match in _CAPTURE.finditer(left):
         part = ".+" if match[2] else r"[^./]+"
@@ -153,10 +151,10 @@ def _msprobe_call(name: str) -> tuple[str, int] | None:
 
 
 def _read_flat_yaml(path: Path) -> list[tuple[str, str]]:
-    """Return the entries of a file with `left: right` on each line; anything nested is refused."""
+    """Return the entries of a file with `left: right` on each line; raise BadValue for nested ones."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise BadData(f"{path.name} has more than {LARGEST:,} bytes.")
+        if path.stat().st_size > MAX_BYTES:
+            raise BadData(f"{path.name} has more than {MAX_BYTES:,} bytes.")
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadData(f"{path.name} cannot be read: {error}.") from None

@@ -1,7 +1,7 @@
-"""Access for causes to the origin's tensors, opened when needed, and to the rows around it.
+"""Access for causes to the origin's tensors, opened when needed, and to the other rows.
 
-A cause predicts from the right side what the left side would hold if the cause were true. `explained_share` returns
-which share of the difference that prediction removes: one scale for all causes. Of very large tensors only the leading
+A cause predicts the left side from the right one, under the assumption that it is the cause. `explained_share` is the
+share of the difference that this prediction removes: one scale for all causes. Of very large tensors only the leading
 slices are read, the same on both sides.
 """
 
@@ -22,12 +22,12 @@ from viaduct.comparison.tensors import Array, Pair, Role, Stored
 from viaduct.errors import ViaductError
 
 MAX_ELEMENTS = 1 << 24  # of one tensor that a cause reads
-WEIGHT_ROLES: tuple[Role, ...] = ("parameter", "gradient", "update")  # these have a weight's shape; axis 0: outputs
+WEIGHT_ROLES: tuple[Role, ...] = ("parameter", "gradient", "update")  # have the shape of a weight; axis 0: outputs
 Opener = Callable[[Stored], Array]
 
 
 class Both(NamedTuple):
-    """One tensor as either side has it, float64 (integers stay as they are)."""
+    """One tensor of both sides; floats are widened to float64."""
 
     left: Array
     right: Array
@@ -35,7 +35,7 @@ class Both(NamedTuple):
 
 @dataclass
 class Scene:
-    """The origin, the rows around it, and their tensors."""
+    """The origin, all rows, and their tensors."""
 
     rows: Sequence[Row]
     origin: Origin
@@ -54,7 +54,7 @@ class Scene:
 
     @property
     def is_weight(self) -> bool:
-        """Return True if the origin's tensor is a parameter, its gradient or its update."""
+        """Return True if the origin's tensor is a parameter, a gradient of one or its update."""
         return self.role in WEIGHT_ROLES
 
     @property
@@ -68,7 +68,7 @@ class Scene:
         return [row for row in self.rows if (row.stored.step, row.stored.rank) == here]
 
     def load_row(self, row: Row | None) -> Both | None:
-        """Return both sides of a row; None where one is missing, unreadable, empty, complex or of another shape."""
+        """Return both sides of a row; None if one is missing, unreadable, empty, complex or of another shape."""
         if row is None or row.pair.left is None or row.pair.right is None:
             return None
         if id(row) not in self.cache:
@@ -87,33 +87,32 @@ class Scene:
         return widen(array[leading_slices(array.shape)], stored.dtype)
 
     def load_origin(self) -> Both | None:
-        """Return both sides of the tensor that made this operator the origin; None as in `load_row`."""
+        """Return both sides of the origin's tensor; None as in `load_row`."""
         return self.load_row(self.row)
 
     def load_float_origin(self) -> Both | None:
-        """Return both sides of the origin's tensor; None as in `load_row`, and where the left is not floating point."""
+        """Return both sides of the origin's tensor; None as in `load_row`, or if the left is not floating point."""
         both = self.load_origin()
         return both if both is not None and both.left.dtype.kind == "f" else None
 
     def find_rows(
         self, role: Role, index: int | None = None, *, op: str | None = None, step: int | None = None
     ) -> list[Row]:
-        """Return the rows of a role: of the origin's operator, step and rank, unless `op` or `step` says otherwise.
+        """Return the rows of a role and the origin's rank; `op` and `step` default to the origin's.
 
-        `index`: the one input, output or parameter with this number; None: all.
+        `index`: only the input, output or parameter with this number.
         """
-        wanted_op = self.origin.op if op is None else op
-        wanted_step = self.origin.step if step is None else step
+        op = self.origin.op if op is None else op
+        step = self.origin.step if step is None else step
         return [
             row
             for row in self.rows
-            if (row.stored.role, row.stored.step, row.stored.rank) == (role, wanted_step, self.origin.rank)
-            and row.op == wanted_op
+            if (row.stored.role, row.stored.step, row.stored.rank, row.op) == (role, step, self.origin.rank, op)
             and index in (None, row.stored.index)
         ]
 
     def find_row(self, role: Role, index: int, *, op: str | None = None) -> Row | None:
-        """Return the first row that `find_rows` finds; None if there is none."""
+        """Return the first row of `find_rows`, or None."""
         return next(iter(self.find_rows(role, index, op=op)), None)
 
     def find_weight(self) -> Row | None:
@@ -124,13 +123,13 @@ class Scene:
     def find_similar(self) -> list[Row]:
         """Return the rows of the origin's step and shape that are not bad, nearest in execution order first."""
         row, stored = self.row, self.row.stored
-        near = [
+        similar = [
             other
             for other in self.step_rows
             if other is not row and other.result != "bad" and other.pair.right is not None
             if other.stored.shape == stored.shape
         ]
-        return sorted(near, key=lambda other: abs(other.stored.order - stored.order))
+        return sorted(similar, key=lambda other: abs(other.stored.order - stored.order))
 
 
 def load_pair(pair: Pair, open_: Opener) -> Both | None:
@@ -171,7 +170,7 @@ def rms(values: Array) -> float:
 
 
 def relative_error(both: Both) -> float:
-    """Return the RMS difference relative to the right side: infinite where only the right side is zero everywhere."""
+    """Return the RMS difference relative to the right side's RMS; infinite if only the latter is zero."""
     return divide_by_size(rms(both.left - both.right), rms(both.right))
 
 
@@ -181,12 +180,12 @@ def has_finite_floats(both: Both) -> bool:
 
 
 def flatten_channels(values: Array, axis: int = 1) -> Array:
-    """Return the values as a matrix: a row for each channel, which are counted along `axis`."""
+    """Return the values as a matrix with a row for each channel along `axis`."""
     return np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
 
 
 def correlation(a: Array, b: Array) -> float:
-    """Return the correlation coefficient of two arrays; 0 where one is constant."""
+    """Return the correlation coefficient of two arrays; 0 if one is constant."""
     flat_a, flat_b = a.ravel() - a.mean(), b.ravel() - b.mean()
     size = float(np.sqrt(flat_a @ flat_a) * np.sqrt(flat_b @ flat_b))
     return float(flat_a @ flat_b) / size if size else 0.0

@@ -1,4 +1,4 @@
-"""Dumps of chosen steps of a user's script, which is not changed."""
+"""Dumps of chosen steps of a user's unchanged script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from viaduct.comparison.capture import Plan
-from viaduct.comparison.dump import StepDump, StepDumper, describe_settings
+from viaduct.comparison.dump import DumpBase, StepDump, describe_settings
 from viaduct.comparison.modules import name_modules, unwrap_module
 from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.scripts.roots import Roots
@@ -28,7 +28,7 @@ StepBy = Literal["auto", "optimizer", "forward"]
 
 @dataclass
 class Observations:
-    """Networks, passes and optimizers seen in the script, for the message if no step was dumped."""
+    """Counts of networks, passes and optimizers of a script, for the message if no step was dumped."""
 
     networks: dict[str, None] = field(default_factory=dict)
     passes: int = 0
@@ -36,12 +36,11 @@ class Observations:
     steps: int = 0
 
 
-class ScriptDump(StepDumper):
+class ScriptDump(DumpBase):
     """Dump of one script.
 
     A step ends with the primary optimizer's step, or, if no optimizer exists when the first network is called, with
-    each forward pass. `run_on`: do not stop the script after the last step. `by`: what ends a step, if the caller
-    knows.
+    each forward pass. `by` overrides this choice. `run_on`: do not stop the script after the last step.
     """
 
     def __init__(self, plan: Plan, folder: Path, script: Script, run_on: bool = False, by: StepBy = "auto") -> None:
@@ -49,12 +48,12 @@ class ScriptDump(StepDumper):
         self.script, self.run_on, self.by = script, run_on, by
         self.seen = Observations()
         self.failure: BaseException | None = None
-        self._wanted_step: int | None = None  # the current step, if it is to be dumped
+        self._selected_step: int | None = None  # the current step, if it is to be dumped
         self._prefixes: dict[nn.Module, str] = {}
         self._precision = ""
         self._watched: set[nn.Module] = set()
         self._roots: Roots | None = None
-        self._steps = OptimizerSteps(self, concerns=lambda optimizer: self.by != "forward")
+        self._steps = OptimizerSteps(self, is_relevant=lambda optimizer: self.by != "forward")
 
     def run(self) -> Ended:
         """Run the script and dump the chosen steps."""
@@ -66,7 +65,7 @@ class ScriptDump(StepDumper):
             stack.callback(self._close)
             stack.enter_context(self._steps)
             ended = run_script(self.script)
-        if self.failure is not None:  # the script has caught it and gone on
+        if self.failure is not None:  # the script caught it and continued
             raise self.failure
         return ended
 
@@ -76,15 +75,15 @@ class ScriptDump(StepDumper):
         set_eager(on=False)
 
     def on_step_begin(self, step: int) -> None:
-        self._wanted_step = step if step in self.plan.steps else None
+        self._selected_step = step if step in self.plan.steps else None
         self._watched.clear()
-        set_eager(on=self._wanted_step is not None)
-        self._watch_roots(on=self._wanted_step is not None or self.by == "forward" or not self.seen.passes)
+        set_eager(on=self._selected_step is not None)
+        self._watch_roots(on=self._selected_step is not None or self.by == "forward" or not self.seen.passes)
         if step > self.plan.steps.last and not self.run_on:
             raise StopScript
 
     def _watch_roots(self, *, on: bool) -> None:
-        """Watch the calls of outermost modules, or no longer: `on_call` and `on_return` are called for each."""
+        """Start or stop watching the calls of outermost modules with `on_call` and `on_return`."""
         if on and self._roots is None:
             self._roots = Roots(self.on_call, self.on_return).__enter__()
         elif not on and self._roots is not None:
@@ -92,29 +91,29 @@ class ScriptDump(StepDumper):
             self._roots = None
 
     def on_call(self, module: nn.Module, args: Any) -> None:
-        """Watch a network that is called from outside any other."""
+        """Watch a network that is not called by another one."""
         self._steps.settle()
         if self.by == "auto":
             self.by = "optimizer" if self.seen.optimizers else "forward"
         root = unwrap_module(module)
         self.seen.networks.setdefault(type(root).__name__)
-        if self._wanted_step is None or (self.by == "optimizer" and not torch.is_grad_enabled()):
+        if self._selected_step is None or (self.by == "optimizer" and not torch.is_grad_enabled()):
             return
         if self._current is None:
-            self._current = StepDump(self.plan, self.folder, self._wanted_step, evaluations=self.by == "forward")
+            self._current = StepDump(self.plan, self.folder, self._selected_step, evaluations=self.by == "forward")
             self._precision = describe_autocast(root)
         if root not in self._watched:
             self._watched.add(root)
-            # Hooks registered now come too late for this call of the outermost module. Where a pass is a step they
-            # would also run after its end. So its calls are reported by hand, unless a wrapper was called.
+            # Hooks registered now come too late for this call of the outermost module, and if a pass is a step they
+            # would also run after its end. So its calls are reported below and in `on_return`.
             self._current.watch(name_modules(root, self._prefix(root)), without=root if root is module else None)
         if root is module:
             self._current.modules.on_enter(self._prefix(root) or ROOT_MODULE, root, args, {})
 
     def _prefix(self, root: nn.Module) -> str:
-        """Return what comes before the names of a network's modules: nothing for the first network with weights.
+        """Return the prefix of a network's module names: empty for the first network with weights, else its class.
 
-        For any other it is its class, with a number from the second of one class on.
+        From the second network of a class on, a number follows.
         """
         if root not in self._prefixes:
             kind, prefixes = type(root).__name__, set(self._prefixes.values())
@@ -124,7 +123,7 @@ class ScriptDump(StepDumper):
         return self._prefixes[root]
 
     def on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Record the outermost module's output; end the step where a pass is a step."""
+        """Record the outermost module's output; end the step if a pass is a step."""
         root = unwrap_module(module)
         if root is module and root in self._watched and self._current is not None:
             self._current.modules.on_exit(self._prefix(root) or ROOT_MODULE, root, args, kwargs, output)
@@ -133,7 +132,7 @@ class ScriptDump(StepDumper):
         self.seen.passes += 1
         if self.by == "forward" and self._prefixes.get(root, "") == "":
             self._steps.advance()
-        elif self._wanted_step is None:
+        elif self._selected_step is None:
             self._watch_roots(on=False)
 
     def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
@@ -169,7 +168,7 @@ def describe_autocast(root: nn.Module) -> str:
 
 @contextmanager
 def count_optimizers(seen: Observations) -> Iterator[None]:
-    """Count the optimizers that the script creates; without one, a forward pass is a step."""
+    """Count the optimizers that the script creates."""
     optimizer_class: Any = torch.optim.Optimizer
     plain = optimizer_class.__init__
 
@@ -196,6 +195,6 @@ def ignore_hook_warnings() -> Iterator[None]:
 
 
 def set_eager(*, on: bool) -> None:
-    """Run functions that torch.compile has compiled eagerly, or no longer: compiled code has no modules to watch."""
+    """Switch compiled functions to eager execution or back: compiled code has no modules to watch."""
     if HAS_STANCE and (on or "torch._dynamo" in sys.modules):
         torch.compiler.set_stance("force_eager" if on else "default")

@@ -1,9 +1,9 @@
-"""Tensors in files: described from headers, opened as read-only arrays, mapped where the file allows it.
+"""Tensors in files: their headers, and read-only arrays, memory-mapped if the file allows it.
 
     describe(path, member)          -> ("float32", (64, 3, 7, 7))
-    open_tensor(stored)             -> the array, its type as in the file; bfloat16 as its bits in uint16
+    open_tensor(stored)             -> the array, with the dtype of the file; bfloat16 as its bits in uint16
 
-`formats/` reads the files. An unreadable file raises BadData, which names it.
+`formats/` reads the files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUFFIXES = tuple(FORMATS)
 
 
 def open_tensor(stored: Stored) -> Array:
-    """Open a tensor read-only, mapped where the file allows it. Raise BadData with the reason if impossible."""
+    """Open a tensor read-only, memory-mapped if the file allows it; raise BadData if it cannot be opened."""
     if stored.fault or stored.path is None:
         raise BadData(stored.fault or f"{stored.tensor_index} was not stored; the dump has its statistics only.")
     return _format(stored.path).open_array(stored.path, stored.member)
@@ -59,5 +59,5 @@ def read_headers(path: Path) -> Members:
 
 def _format(path: Path) -> Format:
     if path.suffix not in FORMATS:
-        raise BadData(f"{path.name}: no format is known by this suffix.", f"Known are: {', '.join(SUFFIXES)}.")
+        raise BadData(f"{path.name}: the suffix is not known.", f"Known suffixes: {', '.join(SUFFIXES)}.")
     return FORMATS[path.suffix]

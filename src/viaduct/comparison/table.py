@@ -1,7 +1,7 @@
 """drift.csv: one row per pair of tensors, in the columns of the result table.
 
-The format is that of RFC 4180. A text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a
-line break) gets an apostrophe in front. Where there are several steps or ranks, Step and Rank are the last columns.
+The format is RFC 4180. A text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line
+break) gets an apostrophe in front. With several steps or ranks, Step and Rank are the last columns.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ COLUMNS = (
     *MEASURES,
     *("Result", "CompareFailReason"),
 )
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def make_csv(rows: Sequence[Row]) -> bytes:
-    several_moments = len({(row.stored.step, row.stored.rank) for row in rows}) > 1
+    has_several_steps = len({(row.stored.step, row.stored.rank) for row in rows}) > 1
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow((*COLUMNS, "Step", "Rank") if several_moments else COLUMNS)
+    writer.writerow((*COLUMNS, "Step", "Rank") if has_several_steps else COLUMNS)
     for row in rows:
-        steps = (row.stored.step, row.stored.rank) if several_moments else ()
+        steps = (row.stored.step, row.stored.rank) if has_several_steps else ()
         writer.writerow((*make_cells(row).values(), *steps))
     return text.getvalue().encode("utf-8", "backslashreplace")
 
@@ -56,4 +56,4 @@ def escape_cell(text: str) -> str:
     """Escape formulas for spreadsheets, NUL and control characters."""
     text = text.replace("\0", "\\0")
     clean = "".join(char if char.isprintable() or char in "\t\r\n" else ascii(char)[1:-1] for char in text)
-    return f"'{clean}" if clean.startswith(FORMULA) else clean
+    return f"'{clean}" if clean.startswith(FORMULA_STARTS) else clean

@@ -1,12 +1,12 @@
 """Taps: read tensors of a compiled network without breaking its graph.
 
-torch.compile fuses modules away, and hooks that Python runs would break its graph at every module. Instead each hook
-leaves one operator in the graph, `viaduct::tap`, which hands its tensor over and returns nothing. To the compiler it is
-opaque and has an effect that must stay in order: kernels before and after it are still fused, but the tapped tensor
-must exist in memory. Gradients are tapped in the backward graph by an identity with a backward of its own.
+torch.compile fuses modules away, and ordinary hooks would break its graph at every module. Instead each hook leaves one
+operator in the graph, `viaduct::tap`, which passes its tensor to the listeners and returns nothing. The compiler sees
+an opaque operator with an effect: it still fuses kernels before and after it, but the tapped tensor must exist in
+memory. Gradients are tapped in the backward graph by an identity with its own backward function.
 
 A compiled graph does not show which module feeds which, which inputs a module writes to, and which gradients cannot be
-told apart. A survey finds them: one eager pass of a copy of the network.
+separated. A survey finds them: one eager pass of a copy of the network.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from viaduct.comparison.modules import ModuleWatch, name_modules
 from viaduct.comparison.naming import ROOT_MODULE, Only, Steps
 from viaduct.comparison.tensors import Role
 
-# A tag is the number of a tapped tensor, an index into Taps.meanings.
-Marks: TypeAlias = tuple[int, int, tuple[int, ...]]  # first tags of values and gradients (-1: no taps); see tap_tensors
-Meaning: TypeAlias = tuple[str, str, Role, int]  # operator, its type, role, index
+# A tag is the number of a tapped tensor, an index into Taps.tapped.
+Tags: TypeAlias = tuple[int, int, tuple[int, ...]]  # arguments of tap_tensors: `tag`, `gradient_tag`, `ambiguous`
+TappedTensor: TypeAlias = tuple[str, str, Role, int]  # operator, its type, role, index
 MAX_TENSORS = 8  # inputs or outputs of a module that are tapped; further ones are not dumped
 _LISTENERS: list[Callable[[int, Tensor], None]] = []  # called with the tag and the tensor of every tap
 
 
-# torch 2.4 cannot infer the schema from annotations that are text.
+# torch 2.4 cannot infer the schema from string annotations.
 @torch.library.custom_op("viaduct::tap", mutates_args=(), schema="(Tensor tensor, SymInt tag) -> ()")
 def tap(tensor: Tensor, tag: int) -> None:
     """Hand a tensor to the listeners."""
@@ -49,7 +49,7 @@ def _(tensor: Tensor, tag: int) -> None:
 
 
 class GradientTap(torch.autograd.Function):
-    """Identity whose gradient is tapped. It returns a copy, since what follows may work in place."""
+    """Identity whose gradient is tapped. It returns a copy, since the next operator may work in place."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, tag: int) -> Tensor:
@@ -63,32 +63,32 @@ class GradientTap(torch.autograd.Function):
 
 
 def keep_in_order() -> None:
-    """Tell the compiler that a tap must stay, and stay between the taps before and behind it."""
+    """Register the tap's effect, so that the compiler neither removes nor reorders taps."""
     from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
     _register_effectful_op(torch.ops.viaduct.tap.default, _EffectType.ORDERED)
 
 
 class Taps:
-    """The taps of one network, for all steps that are dumped: the tags are constants in the compiled code."""
+    """The taps of one network, for all dumped steps: the tags are constants in the compiled code."""
 
     def __init__(self, network: nn.Module, plan: Plan) -> None:
         keep_in_order()
         self.network, self.plan = network, plan
         self.names = name_modules(network)
-        self.meanings: list[Meaning] = []  # by tag
+        self.tapped: list[TappedTensor] = []  # by tag
         self.survey = Survey({}, frozenset(), frozenset())
         self._originals: dict[str, list[Any]] = {}  # by operator: untapped arguments of calls that overwrite an input
         self.runs = 0
         self._bases: dict[tuple[str, Role], int] = {}  # operator and role -> first tag
-        # A new function: compiled code is cached by function, and the code of the network itself must have no taps.
+        # A new function, since compiled code is cached by function, and the network's own code must have no taps.
         self._compiled: Any = torch.compile(lambda *args: network(*args), dynamic=False)
 
     def first_tag(self, op: str, kind: str, role: Role) -> int:
         """Return the first tag of an operator's tensors of one role."""
         if (op, role) not in self._bases:
-            self._bases[op, role] = len(self.meanings)
-            self.meanings += [(op, kind, role, index) for index in range(MAX_TENSORS)]
+            self._bases[op, role] = len(self.tapped)
+            self.tapped += [(op, kind, role, index) for index in range(MAX_TENSORS)]
         return self._bases[op, role]
 
     def run(self, *args: Tensor) -> Any:
@@ -105,8 +105,8 @@ class Taps:
         handles: list[Any] = []
         for module, op in self.names.items():
             kind = type(module).__name__
-            inputs = self.make_marks(op, kind, "input", "grad_input")
-            outputs = self.make_marks(op, kind, "output", "grad_output")
+            inputs = self.make_tags(op, kind, "input", "grad_input")
+            outputs = self.make_tags(op, kind, "output", "grad_output")
             originals, written = self._originals.setdefault(op, []), self.survey.overwritten_inputs(op)
             handles.append(
                 module.register_forward_pre_hook(partial(tap_inputs, inputs, originals if written else None))
@@ -118,33 +118,33 @@ class Taps:
             for handle in handles:
                 handle.remove()
             for arguments in self._originals.values():
-                arguments.clear()  # left over if the pass ended in an exception
+                arguments.clear()  # not empty if the pass ended in an exception
 
-    def make_marks(self, op: str, kind: str, role: Role, gradient: Role) -> Marks:
-        """Return the tags of a module's values and gradients."""
-        tags = (self.first_tag(op, kind, wanted) if self.plan.select(op, wanted) else -1 for wanted in (role, gradient))
+    def make_tags(self, op: str, kind: str, role: Role, gradient: Role) -> Tags:
+        """Return the first tags of a module's values and gradients (-1: no taps), and its ambiguous gradients."""
+        tags = (self.first_tag(op, kind, r) if self.plan.select(op, r) else -1 for r in (role, gradient))
         return *tags, self.survey.ambiguous_gradients(op, gradient)  # type: ignore[return-value]
 
 
-def tap_inputs(marks: Marks, originals: list[Any] | None, module: nn.Module, args: Any) -> Any:
+def tap_inputs(tags: Tags, originals: list[Any] | None, module: nn.Module, args: Any) -> Any:
     if originals is not None:
         originals.append(args)
-    return tap_tensors(args, *marks)
+    return tap_tensors(args, *tags)
 
 
 def tap_outputs(
-    marks: Marks, originals: list[Any], written: tuple[int, ...], module: nn.Module, args: Any, output: Any
+    tags: Tags, originals: list[Any], written: tuple[int, ...], module: nn.Module, args: Any, output: Any
 ) -> Any:
     is_tuple = type(output) is tuple
     outputs = output if is_tuple else (output,)
-    passed = tap_tensors(outputs, *marks)
+    passed = tap_tensors(outputs, *tags)
     if written:
         write_back(originals.pop(), args, written, outputs, passed)
     return passed if is_tuple else passed[0]
 
 
 def write_back(originals: Any, args: Any, written: tuple[int, ...], outputs: Any, passed: Any) -> None:
-    """Copy what an in-place module wrote to its tapped copy back to the original."""
+    """Copy the changes that an in-place module made to its tapped copies back to the originals."""
     number = 0
     for original, copied in zip(originals, args, strict=True):
         if isinstance(original, Tensor):
@@ -158,7 +158,7 @@ def tap_tensors(tensors: Any, tag: int, gradient_tag: int, ambiguous: tuple[int,
     """Return the same tuple with its first MAX_TENSORS tensors tapped; a tag below 0 means no tap.
 
     A tensor that occurs twice has one gradient, as in autograd. `ambiguous`: tensors whose gradients are not tapped.
-    The compiler traces this function: it has plain loops only.
+    The compiler traces this function, so it has plain loops only.
     """
     passed: list[Any] = []
     number = 0
@@ -199,20 +199,20 @@ class TapWatch:
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None: ...
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
-        """Add the edge of a tensor that was recorded by hand: from the network if it requires a gradient, else none."""
+        """Add an edge to a tensor that the caller recorded: from the network if it requires a gradient, else none."""
         self._recorded[op] = {ROOT_MODULE: None} if tensor.requires_grad else {}
 
     def receive(self, tag: int, tensor: Tensor) -> None:
         """Record a tensor from a tap."""
-        op, kind, role, index = self.taps.meanings[tag]
+        op, kind, role, index = self.taps.tapped[tag]
         # Compiled code reuses memory without raising the tensor's version: always store the tensor anew.
-        # Its order, 0 here, is set by `close`; its call is the number of tensors that had this tag before.
+        # `close` sets its order. Its call is the number of tensors that had this tag before.
         entry = self.capture.add(Entry(op, kind, role, index, 0, self._count[tag]), tensor, anew=True)
         self._count[tag] += 1
         self._records.append(TapRecord(entry, self.capture.next_order(), tag, self.taps.runs))
 
     def close(self) -> None:
-        """Stop listening and number the entries: those of a call, forward or backward, get its last tensor's order."""
+        """Stop listening, and give all tensors of a call (forward or backward) the order of the last one."""
         if self.receive in _LISTENERS:
             _LISTENERS.remove(self.receive)
         number_backward(self._records)
@@ -229,7 +229,7 @@ class TapRecord:
     """One tensor that came from a tap."""
 
     entry: Entry
-    order: int  # in which it arrived
+    order: int  # of arrival
     tag: int
     run: int  # number of the pass of the network, from 1
 
@@ -243,7 +243,7 @@ class TapRecord:
 
 
 def number_backward(records: list[TapRecord]) -> None:
-    """Number gradients of repeated calls in reverse: those of the second call come first."""
+    """Number gradients of repeated calls in reverse, since those of the last call come first."""
     groups: dict[tuple[int, int], list[TapRecord]] = {}
     for record in records:
         if record.is_gradient:
@@ -259,22 +259,20 @@ class Survey:
     """Edges, ambiguous gradients and overwritten inputs of a network, found by running it eagerly."""
 
     edges: dict[str, dict[str, None]]
-    mixed: frozenset[tuple[str, Role, int]]  # gradients that autograd cannot separate: operator, role, index
-    written: frozenset[tuple[str, int]]  # inputs that an operator writes to: operator, index
+    ambiguous: frozenset[tuple[str, Role, int]]  # gradients that autograd cannot separate: operator, role, index
+    overwritten: frozenset[tuple[str, int]]  # inputs that an operator writes to: operator, index
 
     def ambiguous_gradients(self, op: str, role: Role) -> tuple[int, ...]:
-        """Return gradients that autograd cannot separate, and that are therefore not tapped."""
-        return tuple(number for number in range(MAX_TENSORS) if (op, role, number) in self.mixed)
+        return tuple(number for number in range(MAX_TENSORS) if (op, role, number) in self.ambiguous)
 
     def overwritten_inputs(self, op: str) -> tuple[int, ...]:
-        """Return the inputs that an operator writes to."""
-        return tuple(number for number in range(MAX_TENSORS) if (op, number) in self.written)
+        return tuple(number for number in range(MAX_TENSORS) if (op, number) in self.overwritten)
 
 
 def survey_network(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:
     """Run the first two samples through an eager copy of the network; the random state is restored."""
     twin = copy.deepcopy(network)
-    # The pattern "" fits no operator: nothing is dumped; the watch runs for what a Survey holds.
+    # The pattern "" matches no operator, so nothing is dumped.
     watch = ModuleWatch(Capture(Plan(Steps(()), only=Only(("",))), None))
     watch.watch(name_modules(twin))
     cards = [args[0].device.index or 0] if args[0].device.type == "cuda" else []

@@ -12,14 +12,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAMES = ("min", "max", "mean", "std", "norm", "nan", "inf")
-CHUNK = 1 << 15  # elements to feed at a time: their float64 copy stays in the second-level cache
+CHUNK = 1 << 15  # elements of a part, so that their float64 copy stays in the second-level cache
 
 
 class Tally:
-    """Statistics accumulated over parts of a tensor.
-
-    NaN and infinite elements are counted and left out of the others; of complex numbers the magnitude counts.
-    """
+    """Statistics accumulated over parts of a tensor: of its finite elements, and of the magnitudes of complex ones."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -50,7 +47,6 @@ class Tally:
 
 
 def widen(part: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
-    """Return a part as float64."""
     if dtype == "bfloat16":
         part = (part.astype(np.uint32) << 16).view(np.float32)
     elif dtype.startswith("float8"):
@@ -70,13 +66,13 @@ def widen_eight_bit(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float6
 def make_statistics(
     lowest: float, highest: float, total: float, squares: float, count: int, nan: int, inf: int
 ) -> dict[str, float]:
-    """Return the statistics by name; NaN where nothing is finite."""
+    """Return the statistics by name; NaN if no element is finite."""
     if not count:
         return dict(zip(NAMES, (math.nan, math.nan, math.nan, math.nan, math.nan, nan, inf), strict=True))
     mean = total / count
     variance = squares / count - mean * mean
     if abs(variance) < 1e-15 * squares / count:
-        variance = 0.0  # what rounding leaves of a constant tensor
+        variance = 0.0  # rounding error of a constant tensor
     std = math.sqrt(max(0.0, variance)) if math.isfinite(variance) else math.nan
     return dict(zip(NAMES, (lowest, highest, mean, std, math.sqrt(squares), nan, inf), strict=True))
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
+INSERTED = "*"  # replaces the name of an operator's counterpart if the compiler inserted the operator
 Array = NDArray[Any]
 Role = Literal["input", "output", "grad_input", "grad_output", "parameter", "gradient", "update"]
 Result = Literal["good", "bad", "flag", "refused", "new"]

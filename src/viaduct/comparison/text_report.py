@@ -1,4 +1,4 @@
-"""The text that `viaduct compare` prints: counts, the worst rows, the answer."""
+"""The text that `viaduct compare` prints: counts, the worst rows and the explanation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viaduct.comparison.drift import Drift
 from viaduct.comparison.measures import format_measure
 from viaduct.comparison.rows import RESULT_MEANINGS, Cause, Neighbour, Row, count_results
 
-FURTHER = 4  # other origins that are printed
+MOST_FURTHER = 4  # other origins that are printed
 COLOURS = {"good": "green", "bad": "red", "flag": "yellow", "refused": "magenta", "new": "cyan"}
 
 
@@ -27,12 +27,12 @@ def make_counts_table(drift: Drift) -> Table:
 
 
 def make_worst_table(drift: Drift, most: int) -> Table | None:
-    """Return a table of at most `most` rows: the origin, then the largest errors, then refused rows; None if empty."""
+    """Return a table of the origin, the largest errors and the refused rows, at most `most`; None if empty."""
     origin = drift.explanation.origin
     first = [drift.rows[origin.row]] if origin else []
     bad = sorted((row for row in drift.rows if row.result == "bad"), key=lambda row: -error_of(row))
     refused = [row for row in drift.rows if row.result == "refused"]
-    rows = list({id(row): row for row in (*first, *bad, *refused)}.values())[:most]  # each once
+    rows = list({id(row): row for row in (*first, *bad, *refused)}.values())[:most]
     if not rows:
         return None
     table = Table("", "step", "tensor", "cosine", "euclid", "max abs", "why", box=None, header_style="dim")
@@ -71,31 +71,31 @@ def describe_explanation(drift: Drift, full: bool) -> str:
     lines += [line for number, cause in enumerate(explanation.causes) for line in describe_cause(cause, number)]
     if origin is not None and not explanation.causes:
         lines.append("  likely cause      none of the known ones fits; the neighbourhood is in the report")
-    for other in explanation.further[:FURTHER]:
+    for other in explanation.further[:MOST_FURTHER]:
         lines.append(f"  also by itself    {other.op} (step {other.step}): {other.why}")
-    if len(explanation.further) > FURTHER:
-        lines.append(f"  and by themselves {len(explanation.further) - FURTHER} more at least; the summary names them")
+    if (unprinted := len(explanation.further) - MOST_FURTHER) > 0:
+        lines.append(f"  and by themselves {unprinted} more at least; the summary names them")
     return "\n".join(lines)
 
 
 def describe_neighbour(neighbour: Neighbour) -> str:
     """Describe a neighbour in one line."""
-    where = {-1: "reads from", 0: "the origin", 1: "is read by"}[neighbour.hops]
+    relation = {-1: "reads from", 0: "the origin", 1: "is read by"}[neighbour.hops]
     error = "" if neighbour.error is None else f", error {neighbour.error:.2g}"
     kind = f" ({neighbour.op_type})" if neighbour.op_type else ""
-    return f"{where:16s}  {neighbour.op}{kind}: {neighbour.result}{error}"
+    return f"{relation:16s}  {neighbour.op}{kind}: {neighbour.result}{error}"
 
 
 def describe_cause(cause: Cause, number: int) -> Iterator[str]:
     """Yield the lines of a cause; only the likeliest, number 0, has advice."""
-    what = "likely cause" if number == 0 else "or perhaps"
-    yield f"  {what:16s}  {cause.name} ({cause.confidence:.0%}): {cause.evidence}"
+    label = "likely cause" if number == 0 else "or perhaps"
+    yield f"  {label:16s}  {cause.name} ({cause.confidence:.0%}): {cause.evidence}"
     if number == 0:
         yield f"  what to try       {cause.advice}"
 
 
 def escape_unprintable(text: str) -> str:
-    """Escape characters that do not print, so that a name in a dump cannot control the terminal."""
+    """Escape unprintable characters, so that a name in a dump cannot control the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 

@@ -1,7 +1,6 @@
 """Distances in units in the last place, counted in bins of doubling width.
 
-Bin 0 holds equal elements, bin k those between 2^(k-1) and 2^k - 1 units in the last place apart. Where the two sides
-have different types both are rounded to the coarser one first. Of a tensor with more than a quarter of a million
+Two sides of different dtypes are rounded to the coarser one first. Of a tensor with more than a quarter of a million
 elements only a part is counted: the first elements of every piece.
 """
 
@@ -15,19 +14,19 @@ from numpy.typing import NDArray
 from viaduct.comparison.chunks import FLOATS, Floats, Piece, buffer
 from viaduct.comparison.tensors import Array
 
-# mantissa bits decide which type is coarser; bfloat16 is coarser than float16
+# ordered by mantissa bits
 _COARSEST_FIRST = ("bfloat16", "float16", "float32", "float64")
 _BIT_TYPES = {"bfloat16": np.int16, "float16": np.int16, "float32": np.int32, "float64": np.int64}
 BINS = 66
 SAMPLE = 1 << 18  # elements of a tensor that are counted, about
-_EXPONENT_OF_ONE = 1023  # in the bits of 1.0 as float64; a distance d has it plus floor(log2(d))
+_EXPONENT_BIAS = 1023  # of float64: the exponent bits of d are the bias plus floor(log2(d))
 
 
 @dataclass(frozen=True, slots=True)
 class Ulps:
-    """counts[0]: equal; counts[k]: 2^(k-1) … 2^k - 1 units of `dtype` apart. Trailing empty bins are left away.
+    """Histogram of distances: counts[0] are equal, counts[k] are 2^(k-1) … 2^k - 1 units of `dtype` apart.
 
-    The counts of a large tensor do not add up to its size: they are a sample.
+    Trailing empty bins are left out. The counts of a large tensor are those of a sample.
     """
 
     dtype: str
@@ -42,7 +41,7 @@ def coarser_dtype(left: str, right: str) -> str | None:
 
 
 class UlpCount:
-    """The histogram, added up piece by piece."""
+    """Histogram that is filled piece by piece."""
 
     def __init__(self, left: str, right: str, count: int) -> None:
         self.dtype = coarser_dtype(left, right)
@@ -54,28 +53,27 @@ class UlpCount:
         """Add the distances between two pieces of finite elements."""
         if self.dtype is None:
             return
-        size = self._count_of(left.raw.size)
+        size = self._count_sampled(left.raw.size)
         left, right = left.first(size), right.first(size)
         ours, theirs, spare = (buffer(name, size, _BIT_TYPES[self.dtype]) for name in ("ours", "theirs", "spare"))
         order_bits(read_bits(left, self.types[0], self.dtype), ours, spare)
         order_bits(read_bits(right, self.types[1], self.dtype), theirs, spare)
         exponents = self._distance(ours, theirs).view(np.int64)
-        np.right_shift(exponents, 52, out=exponents)  # _EXPONENT_OF_ONE + floor(log2(distance)); 0 for distance 0
-        counts = np.bincount(exponents, minlength=_EXPONENT_OF_ONE + BINS)
+        np.right_shift(exponents, 52, out=exponents)  # 0 for distance 0
+        counts = np.bincount(exponents, minlength=_EXPONENT_BIAS + BINS)
         self.counts[0] += counts[0]
-        self.counts[1:] += counts[_EXPONENT_OF_ONE : _EXPONENT_OF_ONE + BINS - 1]
+        self.counts[1:] += counts[_EXPONENT_BIAS : _EXPONENT_BIAS + BINS - 1]
 
     def add_equal(self, size: int) -> None:
-        """Add elements that are equal."""
-        self.counts[0] += self._count_of(size)
+        self.counts[0] += self._count_sampled(size)
 
-    def _count_of(self, size: int) -> int:
-        """Return how many elements of a piece are counted."""
+    def _count_sampled(self, size: int) -> int:
+        """Return the number of elements of a piece that are counted."""
         return -(-size // self._divisor)
 
     def _distance(self, ours: Array, theirs: Array) -> Floats:
         distance, other = buffer("distance", ours.size), buffer("other", ours.size)
-        if ours.dtype == np.int64:  # may be further apart than int64 reaches: subtract as unsigned
+        if ours.dtype == np.int64:  # the distance may exceed int64: subtract as unsigned
             np.copyto(distance, (np.maximum(ours, theirs) - np.minimum(ours, theirs)).view(np.uint64))
             return distance
         np.copyto(distance, ours)
@@ -103,7 +101,7 @@ def read_bits(piece: Piece, dtype: str, target: str) -> Array:
 
 
 def round_to_bfloat16(single: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Return the bits of the nearest bfloat16, ties to even. NaN and Inf were taken out before."""
+    """Return the bits of the nearest bfloat16 of finite values, ties to even."""
     bits = np.ascontiguousarray(single).view(np.uint32)
     rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
     return rounded.astype(np.uint16).view(np.int16)

@@ -1,8 +1,7 @@
 """Writes tensors to disk in a thread while the step continues.
 
-A step's folder is written under a temporary name and renamed when it is complete, so that a folder with the final name
-is complete. The run waits only when more than MAX_PENDING_BYTES are pending, and at the end of the step. An error in
-the thread is raised at the end of the step, in the run.
+A step's folder is written under a temporary name and renamed when it is complete. The run waits only when more than
+MAX_PENDING_BYTES are pending, and at the end of the step, where an error of the thread is raised.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from viaduct.comparison.index import Entry, Index, write_index
 from viaduct.comparison.tensor_statistics import CHUNK, Tally
 from viaduct.errors import DiskFull, ViaductError
 
-# Bytes of tensors that wait for the disk: enough to keep it busy, and their memory is soon used again.
+# Bytes of tensors that wait for the disk: enough to keep it busy.
 MAX_PENDING_BYTES = 1 << 28
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -38,7 +37,7 @@ class Job:
 
     entry: Entry
     size: int
-    fetch: Callable[[], npt.NDArray[Any]]  # waits for the device's copy, where there is one
+    fetch: Callable[[], npt.NDArray[Any]]  # returns the array, after waiting for a copy from the device
 
 
 class Writer:
@@ -74,7 +73,7 @@ class Writer:
                 self._change.notify_all()
 
     def wait(self) -> None:
-        """Wait until everything is on disk; raise what went wrong."""
+        """Wait until everything is on disk; raise the thread's error, if there was one."""
         self._join()
         if self._failure is not None:
             self._clear()
@@ -155,12 +154,12 @@ def write_tensor(folder: Path, job: Job) -> None:
         reserve_space(file.fileno(), job.entry.bytes)
         file.write(head)
         written = 0
-        while written < len(body):  # a raw write may take less than it is given
+        while written < len(body):  # an unbuffered write may be partial
             written += file.write(body[written:]) or 0
 
 
 def add_statistics(entry: Entry, array: npt.NDArray[Any]) -> None:
-    """Add checksum and statistics in one pass over memory."""
+    """Set checksum and statistics in one pass over memory."""
     flat, tally = array.reshape(-1), Tally(entry.dtype)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]
@@ -170,7 +169,7 @@ def add_statistics(entry: Entry, array: npt.NDArray[Any]) -> None:
 
 
 def reserve_space(file: int, size: int) -> None:
-    """Preallocate a file, which makes writing a third faster where the file system can."""
+    """Preallocate a file if the file system can, which makes writing a third faster."""
     try:
         os.posix_fallocate(file, 0, size)
     except OSError as error:

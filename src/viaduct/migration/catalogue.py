@@ -1,7 +1,6 @@
 """The rules as a page: docs/rules.md is made from their docstrings.
 
-Its first table maps each row of the migration's specification, such as E1 (Estimator) or 2.8 (Horovod), to the rules
-that implement it, `Rule.rules_md_rows`. The specification itself is not part of the repository.
+Its first table maps each row of the migration's specification to the rules that implement it (specification.py).
 
 python -m viaduct.migration.catalogue docs/rules.md
 """
@@ -14,45 +13,8 @@ from pathlib import Path
 
 from viaduct.errors import BadValue, UnknownName, fold_lookalikes
 from viaduct.migration.rule import Rule, all_rules, is_named
+from viaduct.migration.specification import ELSEWHERE, ROWS, RULES_BY_ROW, SECTIONS
 
-# Rows of the specification that no rule implements, or not alone: where they are implemented, or why nothing is done.
-ELSEWHERE = {
-    "I1": "the imports of what rules introduced: `migration/imports.py`",
-    "I2": "`RewriterConfig` is imported as the rest: `migration/imports.py`",
-    "I3": "where an import goes: `migration/imports.py`",
-    "I5": "names that would shadow something get the prefix `npu_`: `migration/engine.py`",
-    "D10": "left alone: iterators and feed dicts work as they are",
-    "E9": "left alone: NPUEstimator accepts an EstimatorSpec",
-    "E14": "else left alone: train, evaluate, predict, their specs and hooks work as they are",
-    "E17": "the start scripts that `--out` writes set these variables: `cluster/tf1_scripts.py`",
-    "S6": "left alone in explicit style; `--style wrapper` inherits the adapter's setting",
-    "V8": "left alone: the split of gradients is a model's own affair",
-    "C3": "with `--resources plugin`",
-    "P23": "left alone: torch.accelerator is device neutral",
-    "P24": "left alone: branches for the CPU and for mps keep their structure, only names in them change",
-}
-# First letter of a row -> what such rows are about, and how many there are: I1 to I5.
-ROWS = {
-    "I": ("Imports", 5),
-    "D": ("Input pipeline", 11),
-    "N": ("Model code", 11),
-    "E": ("Estimator", 17),
-    "S": ("Sessions", 13),
-    "K": ("Keras", 10),
-    "V": ("Distribution", 8),
-    "L": ("Precision and loss scale", 7),
-    "C": ("Life cycle", 6),
-    "P": ("PyTorch", 27),
-}
-# Rows that name a section of the specification.
-SECTIONS = {
-    "2.8": "Horovod",
-    "2.11": "Preset",
-    "5": "Operators of PyTorch",
-    "6": "PyTorch on the MLU",
-    "6.1": "TensorFlow 1 on the MLU",
-    "8": "Standing of symbols",
-}
 WHEN_RUN = {True: "always", False: "when asked for, by an option or by `--only`"}
 
 
@@ -129,12 +91,11 @@ def as_page() -> str:
 def rows_table(rules: list[Rule]) -> str:
     """Return the table that says which rules implement each row of the specification."""
     lines = ["| row | about | rule |", "| --- | --- | --- |"]
-    remainder = sorted({row for rule in rules for row in rule.rules_md_rows.split()} - set(all_rows()))
-    for row in [*all_rows(), *remainder]:
-        about = ROWS[row[0]][0] if row in all_rows() else SECTIONS.get(row, "further")
-        named = [f"[{rule.name}](#{rule.name.replace('.', '')})" for rule in rules if row in rule.rules_md_rows.split()]
-        where = "; ".join([", ".join(named), ELSEWHERE.get(row, "")]).strip("; ")
-        lines.append(f"| {row} | {about} | {where or '**none yet**'} |")
+    for row in [*all_rows(), *SECTIONS]:
+        about = ROWS[row[0]][0] if row in all_rows() else SECTIONS[row]
+        links = [f"[{name}](#{name.replace('.', '')})" for name in RULES_BY_ROW.get(row, ())]
+        implemented = "; ".join([", ".join(links), ELSEWHERE.get(row, "")]).strip("; ")
+        lines.append(f"| {row} | {about} | {implemented or '**none yet**'} |")
     return "\n".join(lines)
 
 
@@ -145,13 +106,12 @@ def all_rows() -> list[str]:
 
 def missing_rows() -> list[str]:
     """Return the rows of the specification that neither a rule nor `ELSEWHERE` names."""
-    claimed = {row for rule in all_rules() for row in rule.rules_md_rows.split()} | set(ELSEWHERE)
-    return [row for row in all_rows() if row not in claimed]
+    return [row for row in all_rows() if row not in RULES_BY_ROW and row not in ELSEWHERE]
 
 
 def rule_part(rule: Rule) -> str:
     targets = ", ".join(rule.targets)
-    facts = f"*{rule.kind}; for {targets}; {WHEN_RUN[rule.on is None]}; rows {rule.rules_md_rows}*"
+    facts = f"*{rule.category}; for {targets}; {WHEN_RUN[rule.when is None]}; rows {' '.join(rule.rows)}*"
     return f"### {rule.name}\n\n{facts}\n\n{page_text(rule.doc)}\n"
 
 

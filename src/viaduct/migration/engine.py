@@ -50,7 +50,7 @@ class Work:
     edits: Edits = field(init=False)  # of the rule that runs
     former_index: Index | None = None  # of the text before the last edits; None once `index` was computed
     former_names: Names | None = None  # the same for `names`
-    answers: dict[object, Any] = field(default_factory=dict)  # see rule.answer_once
+    answers: dict[object, Any] = field(default_factory=dict)  # see rule.cache_per_file
     # Lines of the original that rules leave alone:
     served: dict[int, int] = field(default_factory=dict)  # -> line of the construct that handles the target (served.py)
     left: dict[int, int] = field(default_factory=dict)  # -> line of the statement with the finding that explains it
@@ -79,7 +79,7 @@ class Work:
         former, self.former_index = self.former_index, None
         return Index(self, former)
 
-    def need(self, module: str, name: str, at: ast.AST | None = None) -> str:
+    def import_name(self, module: str, name: str, at: ast.AST | None = None) -> str:
         """Return the local name of a module's member, and request its import if the file does not import it.
 
         The local name is `npu_NAME` if the file uses NAME for something else. An existing import is not used if a
@@ -93,7 +93,7 @@ class Work:
             present = name if self.names.resolve_star_name(name) == qualified else None
         if present is not None:
             return present
-        local = name if name not in self.names.used_names else self.free_name(f"npu_{name}")
+        local = name if name not in self.names.used_names else self.reserve_name(f"npu_{name}")
         self.needed[local] = qualified
         self.names.used_names.add(local)
         self.names.added[local] = qualified
@@ -106,7 +106,7 @@ class Work:
             return False
         return self.lines[line - 1] in self.served or self.lines[line - 1] in self.left
 
-    def free_name(self, stem: str) -> str:
+    def reserve_name(self, stem: str) -> str:
         """Return a name that the file does not use, and reserve it."""
         name, number = stem, 2
         while name in self.names.used_names:
@@ -165,17 +165,17 @@ class Index:
 def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
     """Yield the sites at which a rule's handlers are to be called, in the order of the text."""
     pairs: list[tuple[Site, Handler]] = []
-    for table, index in ((rule.calls, work.index.calls), (rule.references, work.index.references)):
+    for table, index in ((rule.call_handlers, work.index.calls), (rule.reference_handlers, work.index.references)):
         for pattern, handler in table.items():
             for name in match_names(pattern, index):
                 pairs += [(Site(rule, work, node, name), handler) for node in index[name]]
-    for name, handler in rule.methods.items():
+    for name, handler in rule.method_handlers.items():
         pairs += [(Site(rule, work, node, name), handler) for node in work.index.methods.get(name, [])]
-    if (rule.nodes or rule.whole) and (not rule.words or any(text in work.source.text for text in rule.words)):
-        for kind, handler in rule.nodes:
-            pairs += [(Site(rule, work, node), handler) for node in work.source.of_kind(kind)]
-        pairs += [(Site(rule, work, work.source.tree), handler) for handler in rule.whole]
-    if (work.served or work.left) and rule.leaves_served:
+    if not rule.only_files_with or any(text in work.source.text for text in rule.only_files_with):
+        for node_type, handler in rule.node_handlers:
+            pairs += [(Site(rule, work, node), handler) for node in work.source.of_kind(node_type)]
+        pairs += [(Site(rule, work, work.source.tree), handler) for handler in rule.file_handlers]
+    if (work.served or work.left) and rule.skips_target_code:
         pairs = [(site, handler) for site, handler in pairs if not work.is_served(site.node)]
     order = work.source.places if len(pairs) > 1 else {}  # node -> its position in the text
     yield from sorted(pairs, key=lambda pair: order.get(pair[0].node, 0))
@@ -206,7 +206,7 @@ def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
     if overlapping and work.edits.made and rounds_left:
         return run_rule(rule, work.after(), rounds_left - 1)
     for site in overlapping:
-        site.manual(
+        site.request_review(
             "two changes overlap in this expression; make this one manually", zh="两处改动在此表达式中重叠,请手工修改"
         )
     return work.after() if work.edits.made else work

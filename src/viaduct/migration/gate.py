@@ -32,18 +32,18 @@ def search_terms(options: Options) -> tuple[list[str], re.Pattern[str] | None]:
     in every text.
     """
     rules = [rule for rule in all_rules() if rule.is_wanted(options)]
-    if any((rule.nodes or rule.whole) and not rule.words for rule in rules):
+    if any((rule.node_handlers or rule.file_handlers) and not rule.only_files_with for rule in rules):
         return [""], None
     words = {*FRAMEWORKS, *(word for rule in rules for word in words_of(rule))}
     shortest = sorted(word for word in words if not any(other in word for other in words - {word}))
-    methods = "|".join(sorted({re.escape(method) for rule in rules for method in rule.methods}))
+    methods = "|".join(sorted({re.escape(method) for rule in rules for method in rule.method_handlers}))
     return shortest, re.compile(rf"\.\s*(?:{methods})\b") if methods else None
 
 
 def words_of(rule: Rule) -> Iterator[str]:
     """Yield the words one of which a text needs for a rule's calls, references and nodes."""
-    yield from rule.words
-    for name in (*rule.calls, *rule.references):
+    yield from rule.only_files_with
+    for name in (*rule.call_handlers, *rule.reference_handlers):
         root, _, remainder = name.partition(".")
         last = remainder.rpartition(".")[2]
         yield last if root in COMMON_ROOTS and last not in ("", "*") else root

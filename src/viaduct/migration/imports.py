@@ -32,7 +32,7 @@ def insert_imports(work: Work) -> Work:
     if work.options.to == "any" and is_notebook:
         work = helper_cell.extend_cell(work)
     needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
-    needed |= {work.free_name(module.rpartition(".")[2]): module for module in missing_effects(work, needed)}
+    needed |= {work.reserve_name(module.rpartition(".")[2]): module for module in missing_effects(work, needed)}
     if not needed:
         return work
     location = lazy_imports.last_of_import_block(work.source.tree.body, FRAMEWORKS)

@@ -158,7 +158,7 @@ def package_finding(path: str, lines: list[str], names: dict[int, str], rule: Ru
         english = f"{english}; so are line{'s' if len(others) > 1 else ''} {', '.join(others)}"
         chinese = f"{chinese};第 {'、'.join(others)} 行同此"
     status: Status = "advice" if package.risk == "low" else "manual"
-    location = (path, number, number, 1, rule.name, rule.kind, status)
+    location = (path, number, number, 1, rule.name, rule.category, status)
     return Finding(*location, english, chinese, package.risk, lines[number - 1])
 
 
@@ -168,7 +168,7 @@ def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Findin
     contents = f" with {count} kernel{'' if count == 1 else 's'}" if count else ""
     contents_zh = f"(含 {count} 个核函数)" if count else ""
     messages = f"CUDA source{contents}: {english}", f"CUDA 源码{contents_zh}:{chinese}"
-    return Finding(path, 1, 1, 1, rule.name, rule.kind, "manual", *messages, "high", lines_of(text)[0])
+    return Finding(path, 1, 1, 1, rule.name, rule.category, "manual", *messages, "high", lines_of(text)[0])
 
 
 def find_variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
@@ -180,7 +180,7 @@ def find_variables(path: str, lines: list[str], rule: Rule, options: Options) ->
     )
     for number, line in enumerate(lines, 1):
         if re.search(r"\bCUDA_VISIBLE_DEVICES\b", re.split(r"(?:^|\s)#", line)[0]):
-            yield Finding(path, number, number, 1, rule.name, rule.kind, "manual", *messages, "medium", line)
+            yield Finding(path, number, number, 1, rule.name, rule.category, "manual", *messages, "medium", line)
 
 
 def find_cuda_builds(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
@@ -196,4 +196,4 @@ def find_cuda_builds(path: str, lines: list[str], rule: Rule, options: Options) 
             messages = f"a CUDA build of PyTorch: install {english}", f"CUDA 版 PyTorch:请安装{chinese}"
         else:
             continue
-        yield Finding(path, number, number, 1, rule.name, rule.kind, "manual", *messages, "medium", line)
+        yield Finding(path, number, number, 1, rule.name, rule.category, "manual", *messages, "medium", line)

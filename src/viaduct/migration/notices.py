@@ -6,7 +6,7 @@
             "channels_last",
             "Point out channels_last. …",
             Notice(("torch.channels_last",), "{name} gains nothing …", "{name} …", status="advice"),
-            kind="advice",
+            category="advice",
         ),
     )
 
@@ -51,7 +51,7 @@ class Notice:
         last = site.name.rpartition(".")[2]
         english = self.english.format(name=site.name, last=last, cards="; ".join(remark.english for remark in remarks))
         chinese = self.chinese.format(name=site.name, last=last, cards=";".join(remark.chinese for remark in remarks))
-        report = site.manual if self.status == "manual" else site.advice
+        report = site.request_review if self.status == "manual" else site.advise
         report(english, zh=chinese, risk=risk or DEFAULT_RISKS[self.status])
 
 
@@ -65,6 +65,6 @@ def add_notices(rule: Rule, *notices: Notice) -> Rule:
     return rule
 
 
-def report_rule(module: str, title: str, text: str, *notices: Notice, **facts: Any) -> Rule:
+def report_rule(module: str, short_name: str, text: str, *notices: Notice, **facts: Any) -> Rule:
     """Return a rule that only reports; `text` is its documentation, `facts` are the other fields of Rule."""
-    return add_notices(Rule(module, title=title, text=cleandoc(text), last=True, **facts), *notices)
+    return add_notices(Rule(module, short_name=short_name, text=cleandoc(text), runs_last=True, **facts), *notices)

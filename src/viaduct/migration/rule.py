@@ -1,11 +1,11 @@
 """A rule: the names that it looks for, and handlers that edit or report each site at which one is used.
 
-    rule = Rule(__name__, rules_md_rows="E1", kind="mandatory")
+    rule = Rule(__name__, after=("imports",))
 
     @rule.call("tensorflow.estimator.RunConfig")
     def convert(site: Site) -> None:
-        site.rename(site.need("NPURunConfig"))
-        site.changed("RunConfig becomes NPURunConfig", zh="…")
+        site.rename(site.import_name("NPURunConfig"))
+        site.report_change("RunConfig becomes NPURunConfig", zh="…")
 
 Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore defines `rule`, named after the
 module, or a tuple `rules`. The first line of its docstring is the rule's summary; a test replays the indented diffs.
@@ -29,6 +29,7 @@ from viaduct.migration.findings import Finding, Kind, Status
 from viaduct.migration.options import Options, Target
 from viaduct.migration.predicates import find_argument
 from viaduct.migration.source import Source
+from viaduct.migration.specification import ROWS_BY_RULE
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
@@ -42,30 +43,30 @@ class Rule:
     """Rule of a migration. The decorators `call`, `reference`, `method`, `node` and `file` add its handlers."""
 
     module: str
-    title: str = ""  # the rule's name, if its module holds several rules (notices.py)
-    text: str = ""  # the rule's documentation, if its module holds several rules
-    rules_md_rows: str = ""  # rows of the first table in docs/rules.md: "E1 E2"; --only accepts them
-    kind: Kind = "mandatory"
+    short_name: str = ""  # if its module holds several rules (notices.py); empty: the module's name
+    text: str = ""  # documentation, if its module holds several rules; empty: the module's docstring
+    category: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
-    kind_for_any: Kind | None = None  # its kind with --to any, if that differs
-    former: tuple[str, ...] = ()  # former names that --only and --skip still accept
+    category_for_any: Kind | None = None  # with --to any, if that differs
+    former_names: tuple[str, ...] = ()  # --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before it
-    last: bool = False  # runs after all rules without `last`, and reports on their result
-    on: Callable[[Options], bool] | None = None  # returns True for options with which it runs; --only overrides it
-    always: bool = False  # runs with --only of other rules too: their edits need it
-    patch: bool = False  # runs in --mode patch too
-    everywhere: bool = False  # also visits lines that other rules leave alone, see served.py
-    calls: dict[str, Handler] = field(default_factory=dict)  # by qualified name
-    references: dict[str, Handler] = field(default_factory=dict)  # by qualified name
-    methods: dict[str, Handler] = field(default_factory=dict)  # by the method's name
-    nodes: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
-    whole: list[Handler] = field(default_factory=list)  # registered by `file`: run once for each file
-    words: tuple[str, ...] = ()  # handlers in `nodes` and `whole` run only on texts that contain one; (): on all texts
+    runs_last: bool = False  # after all rules without `runs_last`, to report on their result
+    when: Callable[[Options], bool] | None = None  # runs only with these options, or if --only names it; None: always
+    ignores_only: bool = False  # runs although --only names other rules, since their edits need it
+    in_patch_mode: bool = False  # runs with --mode patch too
+    visits_target_code: bool = False  # also visits lines that already have code for the target (served.py)
+    call_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
+    reference_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
+    method_handlers: dict[str, Handler] = field(default_factory=dict)  # by the method's name
+    node_handlers: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
+    file_handlers: list[Handler] = field(default_factory=list)  # run once for each file
+    # Node and file handlers run only in files whose text has one of these; empty: in all files.
+    only_files_with: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """Name of the rule with its family: `torch.backend`."""
-        return f"{self.family}.{self.title or self.module.rpartition('.')[2]}"
+        return f"{self.family}.{self.short_name or self.module.rpartition('.')[2]}"
 
     @property
     def family(self) -> str:
@@ -73,12 +74,18 @@ class Rule:
         return self.module.split(".")[-2]
 
     @property
-    def leaves_served(self) -> bool:
-        """True for a PyTorch rule without `everywhere`: it skips the lines that served.py finds."""
-        return self.family == "torch" and not self.everywhere
+    def rows(self) -> list[str]:
+        """Rows of the specification that the rule implements."""
+        return ROWS_BY_RULE.get(self.name, [])
 
-    def kind_of(self, options: Options) -> Kind:
-        return self.kind_for_any if options.to == "any" and self.kind_for_any else self.kind
+    @property
+    def skips_target_code(self) -> bool:
+        """True for a PyTorch rule without `visits_target_code`."""
+        return self.family == "torch" and not self.visits_target_code
+
+    def category_of_findings(self, options: Options) -> Kind:
+        """Return the category of the rule's findings for the target of these options."""
+        return self.category_for_any if options.to == "any" and self.category_for_any else self.category
 
     @property
     def doc(self) -> str:
@@ -87,32 +94,32 @@ class Rule:
 
     def call(self, *names: str) -> Callable[[Handler], Handler]:
         """Register a handler for calls of these qualified names; `tensorflow.data.*` stands for all names below it."""
-        return self._register(self.calls, names)
+        return self._register(self.call_handlers, names)
 
     def reference(self, *names: str) -> Callable[[Handler], Handler]:
         """Register a handler for uses of these qualified names other than calls."""
-        return self._register(self.references, names)
+        return self._register(self.reference_handlers, names)
 
     def method(self, *names: str) -> Callable[[Handler], Handler]:
         """Register a handler for calls `x.name(…)` where x is not a known module; the handler finds out what x is."""
-        return self._register(self.methods, names)
+        return self._register(self.method_handlers, names)
 
-    def node(self, *types: type[ast.AST], words: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Register a handler for every node of these types; `words` are added to `Rule.words`."""
+    def node(self, *types: type[ast.AST], only_files_with: Iterable[str] = ()) -> Callable[[Handler], Handler]:
+        """Register a handler for every node of these types; see the field `only_files_with`."""
 
         def register(handler: Handler) -> Handler:
-            self.nodes += [(kind, handler) for kind in types]
-            self.words += tuple(words)
+            self.node_handlers += [(node_type, handler) for node_type in types]
+            self.only_files_with += tuple(only_files_with)
             return handler
 
         return register
 
-    def file(self, words: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Register a handler that runs once for each file, with the ast.Module as its node; `words` as for `node`."""
+    def file(self, only_files_with: Iterable[str] = ()) -> Callable[[Handler], Handler]:
+        """Register a handler that runs once for each file, with the ast.Module as its node."""
 
         def register(handler: Handler) -> Handler:
-            self.whole.append(handler)
-            self.words += tuple(words)
+            self.file_handlers.append(handler)
+            self.only_files_with += tuple(only_files_with)
             return handler
 
         return register
@@ -126,18 +133,18 @@ class Rule:
         return register
 
     def is_wanted(self, options: Options) -> bool:
-        """Return True if the rule runs with these options: target, mode, --only, --skip and `on`."""
-        if options.only and not self.always and not any(is_named(rule_name, self) for rule_name in options.only):
+        """Return True if the rule runs with these options: target, mode, --only, --skip and `when`."""
+        if options.only and not self.ignores_only and not any(is_named(rule_name, self) for rule_name in options.only):
             return False
-        if any(is_named(name, self) for name in options.skip) or (options.mode == "patch" and not self.patch):
+        if any(is_named(name, self) for name in options.skip) or (options.mode == "patch" and not self.in_patch_mode):
             return False
-        return options.to in self.targets and (self.on is None or self.on(options) or bool(options.only))
+        return options.to in self.targets and (self.when is None or self.when(options) or bool(options.only))
 
 
 def is_named(name: str, rule: Rule) -> bool:
-    """Return True if a name is the rule's with or without the family, a former one, or one of `rules_md_rows`."""
+    """Return True if a name is the rule's with or without the family, a former one, or a row."""
     short = name.removeprefix("torch.").removeprefix("tf1.")
-    return name in (rule.name, rule.name.partition(".")[2], *rule.rules_md_rows.split()) or short in rule.former
+    return name in (rule.name, rule.name.partition(".")[2], *rule.rows) or short in rule.former_names
 
 
 @dataclass
@@ -188,13 +195,13 @@ class Site:
         return find_argument(self.node, name, position)
 
     @property
-    def has_unpacked(self) -> bool:
+    def has_unpacked_arguments(self) -> bool:
         """True if the call has * or ** arguments, so that not all arguments are visible."""
         starred = any(isinstance(value, ast.Starred) for value in self.node.args)
         return starred or any(keyword.arg is None for keyword in self.node.keywords)
 
     @property
-    def editable(self) -> bool:
+    def is_editable(self) -> bool:
         """False within an f-string, where edits are not safe."""
         return not self.source.in_f_string(self.node)
 
@@ -231,45 +238,45 @@ class Site:
         for value, name in zip(self.node.args, order, strict=False):
             self.edit.insert(slots[self.argument_index(value)].start, f"{name}=")
 
-    def need(self, name: str) -> str:
-        """Return the local name for a name of the NPU's TensorFlow adapter; request its import if it is missing."""
-        return self.work.need(DEFINING_MODULE[name], name, self.node)
+    def import_name(self, name: str) -> str:
+        """Import a name of the NPU's TensorFlow adapter, if the file does not yet; return its local name."""
+        return self.work.import_name(DEFINING_MODULE[name], name, self.node)
 
-    def free_name(self, stem: str) -> str:
+    def reserve_name(self, stem: str) -> str:
         """Return `stem`, or `stem` with a number, that the file does not use yet, and reserve it."""
-        return self.work.free_name(stem)
+        return self.work.reserve_name(stem)
 
     # ---- reporting
 
-    def changed(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
+    def report_change(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
         self._report("changed", message, zh, risk, node)
 
-    def advice(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
+    def advise(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
         self._report("advice", message, zh, risk, node)
 
-    def manual(self, message: str, zh: str = "", risk: Risk = "medium", node: ast.AST | None = None) -> None:
+    def request_review(self, message: str, zh: str = "", risk: Risk = "medium", node: ast.AST | None = None) -> None:
         self._report("manual", message, zh, risk, node)
 
-    def unresolved(self, message: str, zh: str = "", risk: Risk = "high", node: ast.AST | None = None) -> None:
+    def report_unresolved(self, message: str, zh: str = "", risk: Risk = "high", node: ast.AST | None = None) -> None:
         """Report code for which the text does not show whether it needs a change."""
         self._report("unresolved", message, zh, risk, node)
 
     def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
         """Add a finding at a node, by default the site's, with the lines of the original file."""
         reported: Any = node or self.node
-        if status != "advice" and self.rule.leaves_served and self.work.is_served(reported):
+        if status != "advice" and self.rule.skips_target_code and self.work.is_served(reported):
             return
         line, end_line = getattr(reported, "lineno", 1), getattr(reported, "end_lineno", 1)  # ast.Module has none
         first, last = self.work.lines[line - 1], self.work.lines[end_line - 1]
         location = self.work.path, first, max(last, first), getattr(reported, "col_offset", 0) + 1
-        kind = self.rule.kind_of(self.options)
-        self.work.findings.append(Finding(*location, self.rule.name, kind, status, message, zh, risk))
+        category = self.rule.category_of_findings(self.options)
+        self.work.findings.append(Finding(*location, self.rule.name, category, status, message, zh, risk))
 
 
 Result = TypeVar("Result")
 
 
-def answer_once(function: Callable[[Site], Result]) -> Callable[[Site], Result]:
+def cache_per_file(function: Callable[[Site], Result]) -> Callable[[Site], Result]:
     """Cache the result of a function of a site for each text; it must depend on the text only."""
 
     @wraps(function)
@@ -297,10 +304,11 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Yield the rules by name, rules with `last` at the end, each behind the rules of its `after`; raise ValueError
-    if rules wait for each other.
+    """Yield the rules by name: those with `runs_last` at the end, each behind the rules in its `after`.
+
+    Raises ValueError if rules wait for each other.
     """
-    waiting = sorted(rules, key=lambda rule: (rule.last, rule.name))
+    waiting = sorted(rules, key=lambda rule: (rule.runs_last, rule.name))
     finished: set[str] = set()
     while waiting:
         ready = (rule for rule in waiting if all(f"{rule.family}.{name}" in finished for name in rule.after))

@@ -594,14 +594,14 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
     try:
         notebook = notebooks.read(data)
         migrated = migrate_bytes(path, notebook.text.encode(), options, project)
-        after = notebooks.put_back(notebook, migrated.after.decode()) if migrated.changed else b""
+        after = notebooks.restore_cells(notebook, migrated.after.decode()) if migrated.changed else b""
     except notebooks.NotMigrated as error:
         return make_left_alone_result(path, str(error), error.zh, data)
     skipped = (report_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
     migrated = replace(migrated, findings=(*migrated.findings, *(finding for finding in skipped if finding)))
     if not migrated.changed and not migrated.findings:
         return FileResult(path, places=migrated.places, marks=migrated.marks)
-    old, new = (notebooks.readable(notebook, text.decode()) for text in (migrated.before, migrated.after))
+    old, new = (notebooks.restore_magics(notebook, text.decode()) for text in (migrated.before, migrated.after))
     cells = tuple(zip([number + 1 for number in notebook.cells], notebook.starts, strict=True))
     result = replace(make_result(migrated, old, new), cells=cells)
     return replace(result, before=data, after=after) if migrated.changed else result

@@ -80,7 +80,7 @@ def descriptor(name: str) -> dict[str, Any]:
         "shortDescription": {"text": doc.splitlines()[0]},
         "help": {"text": doc.strip(), "markdown": page_text(doc)},
         "defaultConfiguration": {"level": "warning"},
-        "properties": {"kind": rule.kind if rule else "report", "doc": doc_of(name)},
+        "properties": {"kind": rule.category if rule else "report", "doc": doc_of(name)},
     }
 
 

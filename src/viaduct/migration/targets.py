@@ -118,7 +118,7 @@ def helper(site: Site, at: ast.AST | None = None) -> str:
     local = (
         HELPER_OBJECT
         if HELPER_OBJECT not in work.names.used_names or is_only_helper(site, full)
-        else work.free_name(f"any_{HELPER_OBJECT}")
+        else work.reserve_name(f"any_{HELPER_OBJECT}")
     )
     work.needed[local] = full
     work.names.used_names.add(local)

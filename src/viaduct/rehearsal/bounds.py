@@ -2,9 +2,9 @@
 
 A thread polls the clock and the memory of this process and its descendants. At a bound it prints the main thread's
 stack and sends a signal, whose handler raises `StopScript` in the main thread, so that `finally` blocks and `atexit`
-functions still run. If the script has not ended `GRACE_S` later (it computes in C, it waits for another rank), the
-process is ended with exit code 1. A script that `counting.py` has stopped after its last step, and that does not end
-within `GRACE_S`, is ended with 0. If polling fails, the process is ended at once with 1.
+functions still run. A script that has not ended `GRACE_S` later (it computes in C, or it waits for another rank) is
+ended with exit code 1. A script that `counting.py` has stopped after its last step, and that does not end within
+`GRACE_S`, is ended with 0. If polling fails, the process is ended at once with 1.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ Bound = Literal["", "time", "memory", "watch"]  # "watch": polling the other two
 
 
 class Bounds:
-    """Watches this process from `start` on; `met` says which bound has stopped it, "" while none has."""
+    """Watches this process from `start` on."""
 
     def __init__(self, timeout: float | None, memory: int | None) -> None:
         self.timeout, self.memory = timeout, memory
         self.on_poll: Callable[[], None] = lambda: None  # called at every poll
         self.on_exit: Callable[[], None] = lambda: None  # called before the process is ended by os._exit
-        self.stop_requested_at: Callable[[], float | None] = lambda: (
-            None
-        )  # when the step counter asked the script to stop
-        self.met: Bound = ""
+        # Returns when the step counter asked the script to stop; None if it did not.
+        self.stop_requested_at: Callable[[], float | None] = lambda: None
+        self.stopped_by: Bound = ""  # the bound that has stopped this process
         self.failure = ""  # the error with which polling failed
         self.peak = 0  # bytes of memory, of this process and its descendants together
         self._began = time.monotonic()
@@ -57,46 +56,47 @@ class Bounds:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching: the script is over."""
+        """Stop watching, because the script is over."""
         self._ended_at = time.monotonic()
         self._ended.set()
         self.peak = max(self.peak, tree_memory())
 
     def _watch(self) -> None:
-        """Poll; if that fails, end the process, which would have no limits any more."""
+        """Poll; if polling fails, end the process, since nothing would limit it any more."""
         try:
             self._poll()
         except Exception as error:
             if not self._ended.is_set():
-                self.met, self.failure = "watch", f"{type(error).__name__}: {error}"
+                self.stopped_by, self.failure = "watch", f"{type(error).__name__}: {error}"
                 self._exit(f"its time and memory are no longer watched ({self.failure})", 1, "it is ended")
 
     def _poll(self) -> None:
         """Compare time and memory with the bounds until the script has ended."""
         while not self._ended.wait(POLL_S):
-            self.peak = max(self.peak, now := tree_memory())
+            self.peak = max(self.peak, allocated := tree_memory())
             self.on_poll()
             stopped_at = self.stop_requested_at()
             if stopped_at is not None and time.monotonic() - stopped_at > GRACE_S:
                 self._exit("its steps are taken, and it does not stop", 0)
             elif self.timeout is not None and time.monotonic() - self._began > self.timeout:
                 self._stop_at_bound("time", f"it did not end within {self.timeout:g} s")
-            elif self.memory is not None and now > self.memory:
-                self._stop_at_bound("memory", f"it took {now / 2**20:,.0f} MiB of {self.memory / 2**20:,.0f} allowed")
+            elif self.memory is not None and allocated > self.memory:
+                megabytes = f"{allocated / 2**20:,.0f} MiB of {self.memory / 2**20:,.0f} allowed"
+                self._stop_at_bound("memory", f"it took {megabytes}")
 
-    def _stop_at_bound(self, bound: Bound, why: str) -> None:
-        """Print the script's stack and raise StopScript in its main thread; end the process if it goes on."""
-        self.met = bound
-        print(f"viaduct rehearse: the script is stopped: {why}. Its stack:", file=sys.stderr)
+    def _stop_at_bound(self, bound: Bound, reason: str) -> None:
+        """Print the script's stack and raise StopScript in its main thread; end the process if the script continues."""
+        self.stopped_by = bound
+        print(f"viaduct rehearse: the script is stopped: {reason}. Its stack:", file=sys.stderr)
         print(format_stack(), end="", file=sys.stderr, flush=True)
         os.kill(os.getpid(), STOP_SIGNAL)
         if not self._ended.wait(GRACE_S):
             faulthandler.dump_traceback(all_threads=True)
             self._exit("it does not stop", 1)
 
-    def _exit(self, why: str, code: int, then: str = f"it is ended after {GRACE_S:g} s") -> NoReturn:
-        """Print why and how the process ends, call `on_exit` and end it without `finally` blocks."""
-        print(f"viaduct rehearse: {why}; {then}.", file=sys.stderr, flush=True)
+    def _exit(self, reason: str, code: int, action: str = f"it is ended after {GRACE_S:g} s") -> NoReturn:
+        """Print a message, call `on_exit` and end the process without `finally` blocks."""
+        print(f"viaduct rehearse: {reason}; {action}.", file=sys.stderr, flush=True)
         try:
             self.on_exit()
         finally:
@@ -104,7 +104,7 @@ class Bounds:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since the start, up to the end of the script."""
+        """Return the seconds since the start; the script's end stops the clock."""
         return round((self._ended_at or time.monotonic()) - self._began, 3)
 
     def _stop(self, number: int, frame: FrameType | None) -> NoReturn:
@@ -117,7 +117,7 @@ def format_stack() -> str:
     if main is None:
         return "  (it cannot be seen)\n"
     stack = traceback.extract_stack(main)
-    first = next((at for at, frame in enumerate(stack) if limits.is_users_file(frame.filename)), 0)
+    first = next((index for index, frame in enumerate(stack) if limits.is_users_file(frame.filename)), 0)
     return "".join(traceback.StackSummary.from_list(stack[first:][:MAX_FRAMES_SHOWN]).format())
 
 
@@ -133,12 +133,12 @@ def iterate_processes(pid: int) -> Iterator[int]:
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
                 yield from iterate_processes(int(child))
-    except OSError:  # it has ended meanwhile, or this is no Linux
+    except OSError:  # the process has ended, or this is not Linux
         return
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident bytes of a process; 0 if it has ended. Without /proc: this process's peak, 0 for others."""
+    """Return a process's resident bytes, 0 if it has ended; without /proc this process's peak, and 0 for others."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")

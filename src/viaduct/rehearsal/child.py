@@ -1,8 +1,8 @@
 """The process that runs the user's script, started by `process.py`.
 
-It installs the stand-in, runs the script as Python itself would, and writes how it ended to RECORD/ended/PID.json. The
-exit code is the script's; 1 where a bound (the limit on time or memory) has stopped it; 2 where viaduct could not run
-it.
+This process installs the stand-in, runs the script as Python itself would, and describes the script's end in
+RECORD/ended/PID.json. The exit code is the script's; 1 if a bound (the limit on time or memory) has stopped the script;
+2 if viaduct could not run the script.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.bounds import Bounds, iterate_processes
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import Progress
-from viaduct.rehearsal.stage import StepCounter, set_stage
+from viaduct.rehearsal.stage import StepCounter, install_stage
 from viaduct.scripts.runner import Ended, import_packages, load_file, load_module, run_script
 
 
@@ -36,7 +36,7 @@ def main() -> int:
         script = load_file(Path(plan.main), guard.move_arguments(plan))
         provenance.install(plan)
         script = provenance.compile_recorded(script)
-        counter = set_stage(plan, ours=True)
+        counter = install_stage(plan, started_by_viaduct=True)
         guard.install(plan)
         renaming.install(plan)
         terminal.install()
@@ -44,24 +44,24 @@ def main() -> int:
         bounds.start()
         ended = run_module(plan) if plan.module else run_script(script)
         bounds.close()
-        counter.finish(complete=not (ended.code or ended.stopped or bounds.met))
+        counter.finish(complete=not (ended.code or ended.stopped or bounds.stopped_by))
         write_note(plan, ended, bounds, counter)
     except ViaductError as error:
         print(f"viaduct rehearse: {error}", file=sys.stderr)
         return error.exit_code
-    if bounds.met:
+    if bounds.stopped_by:
         terminate_children()
-    return 1 if bounds.met else ended.code
+    return 1 if bounds.stopped_by else ended.code
 
 
 def run_module(plan: Plan) -> Ended:
-    """Run a module as `python -m` does: its packages are imported first, on the stand-in."""
+    """Run a module as `python -m` does: import its packages first, here on the stand-in."""
     failed = import_packages(plan.module)
     return failed or run_script(provenance.compile_recorded(load_module(plan.module, guard.move_arguments(plan))))
 
 
 def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
-    """Write the progress of this process at every poll of the bounds, and how it ended before the bounds end it."""
+    """Let the bounds write this process's progress at every poll, and its last note before they end the process."""
     progress = Progress(plan.record, "alive")
     bounds.stop_requested_at = lambda: counter.stop_requested_at
     bounds.on_poll = lambda: progress.note(
@@ -69,23 +69,23 @@ def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
     )
 
     def write_last_note() -> None:
-        ended = Ended(code=1 if bounds.met else 0, stopped=not bounds.met, failure=bounds.failure)
+        ended = Ended(code=1 if bounds.stopped_by else 0, stopped=not bounds.stopped_by, failure=bounds.failure)
         write_note(plan, ended, bounds, counter)
-        if not bounds.met:
+        if not bounds.stopped_by:
             counter.keep()
 
     bounds.on_exit = write_last_note
 
 
 def write_note(plan: Plan, ended: Ended, bounds: Bounds, counter: StepCounter) -> None:
-    """Write how the process ended to RECORD/ended/PID.json."""
+    """Describe the end of this process in RECORD/ended/PID.json."""
     folder = Path(plan.record) / "ended"
     folder.mkdir(exist_ok=True)
     note = {
         "rank": plans.current_rank(),
         "code": ended.code,
-        "stopped": (ended.stopped or counter.stop_requested_at is not None) and not bounds.met,
-        "bound": bounds.met,
+        "stopped": (ended.stopped or counter.stop_requested_at is not None) and not bounds.stopped_by,
+        "bound": bounds.stopped_by,
         "failure": ended.failure,
         "steps": counter.step_count,
         "seconds": bounds.seconds,

@@ -5,8 +5,7 @@ Python may skip. Such parts are a branch of `a if b else c`, the operands of `an
 the first, the body of a lambda, the element and conditions of a comprehension, the guard of a `case`. A change within a
 line belongs to the innermost unit around it: a number in a branch that was not taken does not count as executed.
 
-The counters of a process lie in RECORD/counts/PID.bin, mapped into memory: a process that is killed leaves them too.
-Nothing else of the process becomes slower: no trace function is set.
+The counters of a process are in RECORD/counts/PID.bin, mapped into memory, so that a killed process leaves them too.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Any
 
 EDITS_FILE, COUNTS_FOLDER = "edits.json", "counts"
 # Names in `builtins` that the instrumented code uses: the array of counters, and a function that increments one.
-HITS, HIT = "__viaduct_hits__", "__viaduct_hit__"
+COUNTERS_NAME, INCREMENT_NAME = "__viaduct_hits__", "__viaduct_hit__"
 COUNTER_BYTES = 8
 IGNORED_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Position = tuple[int, int]  # line, from 1, and column in bytes of UTF-8, from 0
@@ -45,9 +44,9 @@ class Span:
 
 @dataclass
 class Unit:
-    """Code with one counter of how often its execution begins.
+    """Code with one counter for the beginnings of its execution.
 
-    The syntax tree holds it at `owner.attribute`, or at `owner.attribute[index]`.
+    In the syntax tree the node is `owner.attribute` or `owner.attribute[index]`.
     """
 
     node: ast.AST
@@ -59,34 +58,34 @@ class Unit:
     inner: list[Unit] = field(default_factory=list)
     is_for_type_checkers: bool = False  # within `if TYPE_CHECKING:`, which no run executes
 
-    def find(self, at: Position) -> Unit:
+    def find_innermost(self, position: Position) -> Unit:
         """Return the innermost unit at a position."""
         for unit in self.inner:
-            if unit.start <= at < unit.end:
-                return unit.find(at)
+            if unit.start <= position < unit.end:
+                return unit.find_innermost(position)
         return self
 
 
 @dataclass(frozen=True)
-class Edited:
-    """The units of a file that hold its changes, and for each changed line the positions of its units in `units`."""
+class ChangedUnits:
+    """The units of a file that hold its changes."""
 
     units: list[Unit]
-    lines: dict[int, list[int]]
+    lines: dict[int, list[int]]  # by changed line: the indices of its units in `units`
 
 
-def find_edited(tree: ast.Module, text: str, spans: Iterable[Span]) -> Edited:
-    """Find the units that changes belong to; comments, blank lines, docstrings and code for type checkers have none."""
+def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> ChangedUnits:
+    """Find the units of changes; changed comments, blank lines, docstrings and code for type checkers have none."""
     root = Unit(tree, (0, 0), (1 << 30, 0))  # from the file's first line to beyond its last
     root.inner = list(iterate_units(tree))
-    wanted: dict[int, list[Span]] = {}
+    spans_by_line: dict[int, list[Span]] = {}
     for span in spans:
-        wanted.setdefault(span.line, []).append(span)
+        spans_by_line.setdefault(span.line, []).append(span)
     units: list[Unit] = []
-    numbers: dict[int, int] = {}  # by the id of a unit: its position in `units`
+    numbers: dict[int, int] = {}  # by the id of a unit: its index in `units`
     lines: dict[int, list[int]] = {}
-    for line, at in changed_tokens(text, wanted):
-        unit = root.find(at)
+    for line, position in changed_tokens(text, spans_by_line):
+        unit = root.find_innermost(position)
         if unit is root or is_ignored(unit):
             continue
         number = numbers.setdefault(id(unit), len(units))
@@ -94,11 +93,11 @@ def find_edited(tree: ast.Module, text: str, spans: Iterable[Span]) -> Edited:
             units.append(unit)
         if number not in lines.setdefault(line, []):
             lines[line].append(number)
-    return Edited(units, lines)
+    return ChangedUnits(units, lines)
 
 
-def changed_tokens(text: str, wanted: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
-    """Yield for each changed line of a token: that line, and the position at which the token begins."""
+def changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
+    """Yield each changed line of a token, with the position at which the token begins."""
     rows = text.splitlines(keepends=True)
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
@@ -110,7 +109,7 @@ def changed_tokens(text: str, wanted: dict[int, list[Span]]) -> Iterator[tuple[i
         for line in range(token.start[0], token.end[0] + 1):
             first = token.start[1] if line == token.start[0] else 0
             last = token.end[1] if line == token.end[0] else 1 << 30  # beyond any column
-            for span in wanted.get(line, ()):
+            for span in spans_by_line.get(line, ()):
                 if span.start < last and (span.end is None or span.end > first):
                     row = rows[token.start[0] - 1]
                     yield line, (token.start[0], len(row[: token.start[1]].encode()))
@@ -127,8 +126,8 @@ def is_ignored(unit: Unit) -> bool:
 
 
 def iterate_units(node: ast.AST, is_for_type_checkers: bool = False) -> Iterator[Unit]:
-    """Yield the outermost units below a node, each with those within it."""
-    if isinstance(node, ast.JoinedStr):  # an f-string: before Python 3.12 its parts have other columns than in the file
+    """Yield the outermost units below a node; they hold their inner units."""
+    if isinstance(node, ast.JoinedStr):  # before Python 3.12 the parts of an f-string have wrong columns
         return
     is_for_type_checkers |= isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
     for attribute, value in ast.iter_fields(node):
@@ -166,7 +165,7 @@ def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) 
 
 
 def node_extent(node: Any) -> tuple[Position, Position]:
-    """Return the positions at which a node begins and ends; decorators belong to what they decorate."""
+    """Return the positions at which a node begins and ends; a function or class begins with its decorators."""
     if isinstance(node, ast.match_case):
         return node_extent(node.pattern)[0], node_extent(node.body[-1])[1]
     line, column = node.lineno, node.col_offset
@@ -179,9 +178,9 @@ def node_extent(node: Any) -> tuple[Position, Position]:
 # ---- inserting counters
 
 
-def instrument(tree: ast.Module, edited: Edited, offset: int) -> ast.Module:
+def insert_counters(tree: ast.Module, changed: ChangedUnits, offset: int) -> ast.Module:
     """Insert a counter into each unit, in place; line numbers do not change. `offset`: the first counter's number."""
-    for number, unit in enumerate(edited.units, offset):
+    for number, unit in enumerate(changed.units, offset):
         node = unit.node
         if isinstance(node, (ast.ExceptHandler, ast.match_case)):
             node.body.insert(0, count_statement(number, node.body[0]))
@@ -204,13 +203,13 @@ def skip_future_imports(body: list[ast.stmt], index: int) -> int:
 
 
 def count_statement(number: int, node: ast.stmt) -> ast.stmt:
-    target = ast.Subscript(ast.Name(HITS, ast.Load()), ast.Constant(number), ast.Store())
+    target = ast.Subscript(ast.Name(COUNTERS_NAME, ast.Load()), ast.Constant(number), ast.Store())
     return ast.copy_location(ast.AugAssign(target, ast.Add(), ast.Constant(1)), node)
 
 
 def count_expression(number: int, node: Any) -> ast.expr:
-    """Return the expression `hit(number) or node`; `hit` returns None, so that the value is that of `node`."""
-    call = ast.Call(ast.Name(HIT, ast.Load()), [ast.Constant(number)], [])
+    """Return the expression `increment(number) or node`, which has the value of `node`: `increment` returns None."""
+    call = ast.Call(ast.Name(INCREMENT_NAME, ast.Load()), [ast.Constant(number)], [])
     return ast.copy_location(ast.BoolOp(ast.Or(), [call, node]), node)
 
 
@@ -218,7 +217,7 @@ def count_expression(number: int, node: Any) -> ast.expr:
 
 
 class Counters:
-    """The counters of this process; a process that it forks gets counters in a file of its own."""
+    """The counters of this process; a forked process has counters in a separate file."""
 
     def __init__(self, record: str) -> None:
         entries = json.loads((Path(record) / EDITS_FILE).read_text(encoding="utf-8"))
@@ -236,14 +235,14 @@ class Counters:
         file = os.open(self._folder / f"{os.getpid()}.bin", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         size = max(1, self.count) * COUNTER_BYTES
         os.ftruncate(file, size)
-        hits = memoryview(mmap.mmap(file, size)).cast("Q")
+        counters = memoryview(mmap.mmap(file, size)).cast("Q")
         os.close(file)
 
-        def hit(number: int) -> None:
-            hits[number] += 1
+        def increment(number: int) -> None:
+            counters[number] += 1
 
-        setattr(builtins, HITS, hits)
-        setattr(builtins, HIT, hit)
+        setattr(builtins, COUNTERS_NAME, counters)
+        setattr(builtins, INCREMENT_NAME, increment)
 
     def compile(self, data: bytes, path: str, position: str | None) -> CodeType:
         """Compile a file, with counters where it has changes; `position` is its path within the project."""
@@ -251,8 +250,8 @@ class Counters:
             return compile_plain(data, path)
         offset, spans = self.files[position]
         tree = ast.parse(data, path)
-        edited = find_edited(tree, decode(data), spans)
-        return compile_plain(instrument(tree, edited, offset), path)
+        changed = find_changed_units(tree, decode(data), spans)
+        return compile_plain(insert_counters(tree, changed, offset), path)
 
 
 def compile_plain(source: bytes | ast.Module, path: str) -> CodeType:
@@ -265,7 +264,7 @@ def compile_plain(source: bytes | ast.Module, path: str) -> CodeType:
 
 
 def save(record: str, files: Mapping[str, Sequence[Span]], units: Mapping[str, int]) -> None:
-    """Write edits.json, from which every process of a rehearsal learns what to count.
+    """Write edits.json, which tells every process of a rehearsal what to count.
 
     `files` and `units` map a file's path within the project to its changed spans and its number of counters.
     """
@@ -277,7 +276,7 @@ def save(record: str, files: Mapping[str, Sequence[Span]], units: Mapping[str, i
 
 
 def read_counts(record: str) -> list[int]:
-    """Return the sum of each counter over all processes; an empty list if no process counted."""
+    """Return the sum of each counter over all processes; an empty list if none has counters."""
     sums: list[int] = []
     for path in sorted((Path(record) / COUNTS_FOLDER).glob("*.bin")):
         counts = memoryview(path.read_bytes()).cast("Q")

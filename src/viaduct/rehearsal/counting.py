@@ -1,8 +1,8 @@
 """Step counter of a PyTorch script: stops it after the requested number of steps.
 
-Each process counts for itself: ranks that train together take the same steps, so all stop after the same one and none
-waits for another. The process that viaduct started is stopped by `StopScript`. A process that the script started is
-stopped by `SystemExit(0)`, which multiprocessing and torchrun take for success. Either way `finally` blocks run.
+Each process counts for itself: ranks that train together take the same steps, so all stop after the same one. A process
+that viaduct started is stopped by `StopScript`. A process that the script started is stopped by `SystemExit(0)`, which
+multiprocessing and torchrun take for success. Either way `finally` blocks run.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     import torch
 
 
-class Counter(Watcher):
-    """Counts steps, records observations, and stops the script. `ours`: viaduct started this process."""
+class TorchStepCounter(Watcher):
+    """Counts steps, records observations, and stops the script."""
 
-    def __init__(self, plan: Plan, ours: bool) -> None:
-        self.plan, self.ours = plan, ours
+    def __init__(self, plan: Plan, started_by_viaduct: bool) -> None:
+        self.plan, self.started_by_viaduct = plan, started_by_viaduct
         self.observation = Observation(plan) if plan.observe else None
         self.step_count = 0
         self.stop_requested_at: float | None = None
         self._progress = Progress(plan.record, "steps")
-        self.rank = 0  # as it was at the last step: at the script's end the process group may be gone
+        self.rank = 0  # at the last step; at the script's end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
         self._by_hand = UpdatesByHand(
@@ -48,7 +48,7 @@ class Counter(Watcher):
         self._step_at = StepAt(parse_target(plan.step_at), self.count_step) if plan.step_at else None
 
     def start(self) -> None:
-        """Install the hooks and wrappers that see steps."""
+        """Install the hooks and wrappers that observe steps."""
         if self.observation:
             self.observation.start()
         if self.plan.batches:
@@ -57,12 +57,12 @@ class Counter(Watcher):
         self._by_hand.start()
         if self._step_at:
             self._step_at.start()
-        if not self.ours:
+        if not self.started_by_viaduct:
             register_at_exit(self.finish)
-        util.register_after_fork(self, Counter.reset_after_fork)
+        util.register_after_fork(self, TorchStepCounter.reset_after_fork)
 
     def close(self) -> None:
-        """Remove the hooks; functions that were wrapped stay wrapped."""
+        """Remove the hooks; wrapped functions stay wrapped."""
         self._steps.__exit__()
         self._by_hand.close()
         if self._step_at:
@@ -72,7 +72,7 @@ class Counter(Watcher):
 
     def reset_after_fork(self) -> None:
         """Reset the counter in a process that multiprocessing has forked."""
-        self.ours, self.step_count, self.stop_requested_at = False, 0, None
+        self.started_by_viaduct, self.step_count, self.stop_requested_at = False, 0, None
         register_at_exit(self.finish)
 
     def on_backward_by_hand(self, trained: list[torch.Tensor]) -> None:
@@ -85,17 +85,17 @@ class Counter(Watcher):
     def on_function(
         self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor | None]
     ) -> None:
-        """Record gradients of a function such as torch.autograd.grad, which leaves nothing in `.grad`."""
+        """Record gradients of a function that does not set `.grad`, such as torch.autograd.grad."""
         if self.observation:
             self.observation.record_function_gradients(loss, trained, gradients if not self.step_count else [])
 
     def on_step_end(self, step: int) -> None:
-        """Count an update as a step, unless --step-at says where steps end."""
+        """Count an update as a step, unless --step-at names the end of a step."""
         if self._step_at is None:
             self.count_step()
 
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Stop looking for updates by hand, and let the observation record the gradients."""
+        """Stop the search for updates by hand, and let the observation record the gradients."""
         self._by_hand.has_optimizer = True
         if self.observation:
             self.observation.before_update(step, optimizer)
@@ -115,7 +115,7 @@ class Counter(Watcher):
         if self.plan.steps and self.step_count >= self.plan.steps:
             self.keep()
             self.stop_requested_at = time.monotonic()
-            if not self.ours:  # no `Bounds` ends this process if it ignores the stop
+            if not self.started_by_viaduct:  # no `Bounds` ends this process if it ignores the stop
                 timer = threading.Timer(GRACE_S, os._exit, (0,))
                 timer.daemon = True
                 timer.start()
@@ -123,21 +123,18 @@ class Counter(Watcher):
 
     def stop(self) -> None:
         """Raise the exception that ends the script."""
-        raise StopScript if self.ours else SystemExit(0)
+        raise StopScript if self.started_by_viaduct else SystemExit(0)
 
     def keep(self) -> None:
-        """Write the observations, unless a stop was requested.
-
-        `count_step` calls this before it requests the stop: what a script trains after that does not count.
-        """
+        """Write the observations, unless a stop was requested: steps after the stop do not count."""
         if self.observation and self.stop_requested_at is None:
             self.observation.write(self.rank)
 
     def finish(self, complete: bool = False) -> None:
-        """Write the observations at the script's end; a process without steps leaves none."""
+        """Write the observations at the script's end; a process without steps writes none."""
         if self.stop_requested_at is None:
             with contextlib.suppress(StopScript, SystemExit):
-                self._by_hand.settle()  # an update that no forward or backward pass has followed
+                self._by_hand.settle()  # count an update that no forward or backward pass has followed
         if not self.step_count:
             return
         self.keep()
@@ -145,7 +142,7 @@ class Counter(Watcher):
             from torch import distributed
 
             if distributed.is_available() and distributed.is_initialized():
-                distributed.destroy_process_group()  # gloo's threads would abort a process that is stopped
+                distributed.destroy_process_group()  # otherwise gloo's threads abort the stopping process
 
 
 def register_at_exit(finish: Any) -> None:

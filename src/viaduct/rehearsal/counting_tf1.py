@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
 
 
-class GraphCounter:
-    """Step counter of a graph, the counterpart of `counting.Counter`. `ours`: viaduct started this process."""
+class GraphStepCounter:
+    """Step counter of a graph, the counterpart of `counting.TorchStepCounter`."""
 
-    def __init__(self, plan: Plan, ours: bool) -> None:
+    def __init__(self, plan: Plan, started_by_viaduct: bool) -> None:
         from viaduct.rehearsal.tf1_stage import inspection, profiling_points, sessions, watch
 
         self.plan = plan
@@ -40,9 +40,9 @@ class GraphCounter:
         sessions.observers.append(self.points)
         self.watched: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
-            self.watched.by_line = True  # `take_step` counts, not the session's updates
+            self.watched.by_line = True  # steps are counted by `take_step` instead of by the session's updates
             StepAt(parse_target(plan.step_at), self.watched.take_step).start()
-        if not ours:
+        if not started_by_viaduct:
             atexit.register(self.finish, False)
 
     @property
@@ -62,7 +62,7 @@ class GraphCounter:
     def finish(self, complete: bool) -> None:
         """Report sessions that a complete script never closed, and write the observations."""
         self.watched.finish()
-        if complete:  # a script that was stopped, or has failed, had no chance to close its sessions
+        if complete:  # a script that was stopped or has failed could not close its sessions
             tf1_stage.finish()
         if not self.step_count:
             return

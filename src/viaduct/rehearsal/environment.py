@@ -25,9 +25,7 @@ LAUNCHER_VARIABLES = {  # variables of a launcher or job around this process, wh
     NPU.device_choice, "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
     "MASTER_PORT", "NODE_RANK", "CM_WORKER_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",
 }  # fmt: skip
-TABLE_HOST = (
-    "192.0.2.1"  # an address reserved for documentation (RFC 5737): a rank table may not have a loopback address
-)
+TABLE_HOST = "192.0.2.1"  # reserved for documentation (RFC 5737); a rank table may not have a loopback address
 RANK_TABLE_FILE = "rank_table.json"
 DEFAULT_JOB_ID = "10087"  # the JOB_ID in the vendor's start scripts
 
@@ -77,9 +75,9 @@ def own_variables(plan: Plan) -> dict[str, str]:
 
 
 def rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an NPU rank that HCCL (its collective library) reads, from the rank table.
+    """Return the variables of an NPU rank that HCCL, the NPU's collective library, reads.
 
-    `torchrun` holds the variables that torch's agent sets; its RANK names the row of the table.
+    They come from the rank table; RANK of `torchrun`, the variables that torch's agent sets, names its row.
     """
     if plan.on != "npu":
         return {}
@@ -90,7 +88,7 @@ def rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
 
 
 def write_rank_table(plan: Plan) -> None:
-    """Write the rank table of one server with `plan.ranks` devices; raise where no server may have so many."""
+    """Write the rank table of one server with `plan.ranks` devices."""
     (Path(plan.record) / RANK_TABLE_FILE).write_text(
         make_table([TABLE_HOST], list(range(plan.ranks)), ["auto"]), encoding="utf-8"
     )

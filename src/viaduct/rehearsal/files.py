@@ -8,7 +8,6 @@ command was given, or in RECORD/elsewhere, by their full path.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import shutil
@@ -206,7 +205,7 @@ def find_paths(plan: Plan) -> Iterator[str]:
     for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaced_tree or plan.tree)):
         texts += find_links(folder)
     for source in project.read_project(Path(plan.script)).sources:
-        texts += find_strings(source.tree)
+        texts += project.find_strings(source.tree)
     yield from filter(None, map(expand_users_path, texts))
 
 
@@ -250,10 +249,3 @@ def find_links(folder: str) -> list[str]:
             return [os.path.realpath(entry.path) for entry in islice(entries, MAX_ENTRIES) if entry.is_symlink()]
     except OSError:
         return []
-
-
-def find_strings(tree: ast.Module) -> Iterator[str]:
-    """Yield the string constants of a script."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value

@@ -1,8 +1,7 @@
 """Processes that the script starts itself: the stand-in is installed when they first import the framework.
 
-Most such processes (a data loader's workers, a resource tracker, a shell's helpers) never train, and importing torch
-would take longer than their own work. `scripts/hook/sitecustomize.py`, which every such process imports at its start,
-calls `join`.
+Most of these processes (a data loader's workers, a resource tracker) never train, and importing torch would take longer
+than their own work. Each imports `scripts/hook/sitecustomize.py` at its start, which calls `join`.
 """
 
 from __future__ import annotations
@@ -47,7 +46,8 @@ def join() -> None:
 def start_own_script(plan: Plan) -> None:
     """Replace a process started as `python other.py` by one that runs the own tree's file through `run_main`.
 
-    So that file is recorded (`provenance.py`) like the rehearsed script. Where no two trees are compared, do nothing.
+    `run_main` records the file (`provenance.py`) like the rehearsed script. Without a comparison of two trees, do
+    nothing.
     """
     compared = trees.trees_of_plan(plan)
     name = sys.argv[0] if sys.argv else ""
@@ -59,7 +59,7 @@ def start_own_script(plan: Plan) -> None:
 
 
 def run_main() -> int:
-    """Run the script that this process was started for, as Python itself would."""
+    """Run the script that is named in sys.argv as Python itself would; return its exit code."""
     path, *arguments = sys.argv[1:]
     return run_script(provenance.compile_recorded(load_file(Path(path), arguments))).code
 
@@ -77,9 +77,9 @@ class FrameworkFinder(importlib.abc.MetaPathFinder):
         if name not in FRAMEWORK_MODULES[self.plan.stage] and not is_plugin:
             return None
         sys.meta_path.remove(self)
-        from viaduct.rehearsal.stage import set_stage
+        from viaduct.rehearsal.stage import install_stage
 
-        set_stage(self.plan, ours=False)
+        install_stage(self.plan, started_by_viaduct=False)
         if name not in sys.modules:
             return importlib.util.find_spec(name)
         loader = LoadedModule(name)
@@ -87,7 +87,7 @@ class FrameworkFinder(importlib.abc.MetaPathFinder):
 
 
 class LoadedModule(importlib.abc.Loader):
-    """Loader of a module that the stand-in has loaded already, so that the running import does not execute it again."""
+    """Loader that returns a module that the stand-in has loaded already, without executing it again."""
 
     def __init__(self, name: str) -> None:
         self.module = sys.modules.pop(name)
@@ -97,5 +97,5 @@ class LoadedModule(importlib.abc.Loader):
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its true spec back; it was executed before."""
+        """Restore the module's true spec; the module was executed before."""
         module.__spec__ = self.true_spec

@@ -1,9 +1,9 @@
 """Steps of scripts that update their weights without an optimizer.
 
-The trained tensors are the leaves that a loss depends on: parameters of networks, and others that require gradients. A
-step has been taken if their values, at the next forward or backward pass or at the script's end, differ from those
-after the last backward pass. It has also been taken if the next backward pass finds new tensors with other values in
-their place, as in functional code (`params = [p - lr * g for …]`, `torch.func.grad`). As soon as an optimizer steps,
+The trained tensors are the leaves that a loss depends on: parameters of networks, and other tensors that require
+gradients. A step was taken if, at the next forward or backward pass or at the script's end, their values differ from
+those after the last backward pass. A step was also taken if the next backward pass finds new tensors with other values
+in their place, as in functional code (`params = [p - lr * g for …]`, `torch.func.grad`). As soon as an optimizer steps,
 its steps count and this module does nothing.
 """
 
@@ -20,14 +20,14 @@ from viaduct.scripts.roots import Roots
 if TYPE_CHECKING:
     import torch
 
-MAX_NODES = 200_000  # of an autograd graph, that are visited
+MAX_NODES = 200_000  # visited nodes of an autograd graph
 Checksums = list[tuple["torch.Tensor", int]]
 
 
 class UpdatesByHand:
-    """Calls `on_backward` after each backward pass and `on_step` where an update was made since.
+    """Calls `on_backward` after each backward pass and `on_step` after an update.
 
-    `on_function(loss, inputs, gradients)` is called for gradients that leave nothing in `.grad`.
+    `on_function(loss, inputs, gradients)` is called for functions that return gradients instead of setting `.grad`.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class UpdatesByHand:
     ) -> None:
         self.on_backward, self.on_step, self.on_function = on_backward, on_step, on_function
         self.has_optimizer = False
-        self._after_backward: Checksums = []  # the trained tensors and their checksums after the last backward pass
+        self._after_backward: Checksums = []  # of the trained tensors after the last backward pass
         self._inside = False  # a wrapped function is running
         self._roots = Roots(lambda module, args: self.settle())
 
@@ -53,13 +53,13 @@ class UpdatesByHand:
         self._wrap_function_gradients(torch.func)
 
     def close(self) -> None:
-        """Remove the hook on modules; the functions stay wrapped."""
+        """Remove the hook on modules; wrapped functions stay wrapped."""
         self._roots.__exit__()
 
     def settle(self, trained: list[torch.Tensor] | None = None) -> None:
         """Call `on_step` if a step was taken since the last backward pass.
 
-        `trained` are the tensors of the backward pass that comes next.
+        `trained` are the tensors of the next backward pass.
         """
         before = self._after_backward
         if self.has_optimizer or not before:
@@ -87,7 +87,7 @@ class UpdatesByHand:
 
     @contextmanager
     def _backward_pass(self, trained: list[torch.Tensor]) -> Iterator[None]:
-        """Settle the step before a backward pass, ignore wrapped functions within it, and store checksums after it."""
+        """Settle the previous step, ignore wrapped functions in the block, and store checksums after the block."""
         self.settle(trained)
         self._inside = True
         try:
@@ -116,7 +116,7 @@ class UpdatesByHand:
         owner.grad = grad
 
     def _wrap_function_gradients(self, owner: Any) -> None:
-        """Wrap torch.func.grad and grad_and_value; calls inside of other transforms are not observed."""
+        """Wrap torch.func.grad and grad_and_value; calls inside of other transforms are ignored."""
         import torch
 
         plain = owner.grad_and_value
@@ -179,7 +179,7 @@ def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
 
 
 def is_replaced(before: Checksums, now: list[torch.Tensor]) -> bool:
-    """Return True if other tensors of the same number, shapes and dtypes have come, and one has other values."""
+    """Return True if all tensors are new ones of the same shapes and dtypes, and one has other values."""
     if len(before) != len(now) or any(old is new for old, _ in before for new in now):
         return False
     pairs = list(zip(before, now, strict=True))

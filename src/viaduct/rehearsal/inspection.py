@@ -3,8 +3,8 @@
     RECORD/observed/rank-0/facts.json     modules, optimizers, loaders …: their settings and the lines that created them
     RECORD/observed/rank-0/forward.npz    networks' inputs in the first step, outputs of modules without submodules
 
-A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Of large inputs and
-outputs every nth element is recorded.
+A fact is {"kind": "module", "name": "bn1", "settings": {"eps": 1e-05, …}, "line": ["train.py", 12]}. Only every nth
+element of large inputs and outputs is recorded.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ if TYPE_CHECKING:
     from torch import nn
 
 FACTS_FILE, FORWARD_FILE = "facts.json", "forward.npz"
-MAX_ELEMENTS = 1 << 16  # of one tensor, that are recorded
-MAX_CALLS = 4096  # recorded inputs and outputs after which no further ones are recorded
+MAX_ELEMENTS = 1 << 16  # recorded elements of one tensor
+MAX_CALLS = 4096  # recorded inputs and outputs
 MAX_LOADERS = 64  # DataLoaders that are recorded
-RANKS_KIND = "ranks"  # kind of the fact that says if ranks train together
-IDLE_OPTIMIZER_KIND = "idle"  # kind of the fact about an optimizer that took no step
-LAST_LEARNING_RATE_KIND = "last rate"  # kind of the fact about the learning rate with which the next step would begin
+# Kinds of facts: about ranks that train together or alone, an optimizer that took no step, and the learning rate with
+# which the next step would begin.
+RANKS_KIND, IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE_KIND = "ranks", "idle", "last rate"
 _CREATED_AT = "_viaduct_created_at"  # attribute of a module: the line that created it
-_locations: dict[int, tuple[str, int]] = {}  # the line that created an object other than a module, by its id
+_locations: dict[int, tuple[str, int]] = {}  # by the id of another object: the line that created it
 _PLAIN = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One object of a script, or a property of the run: its kind, its settings, and the line that created it."""
+    """Settings of one object of a script, or a property of the run."""
 
     kind: str
     name: str
-    what: dict[str, Any]
-    at: tuple[str, int] | None = None
+    settings: dict[str, Any]
+    line: tuple[str, int] | None = None  # file and number of the line that created the object
 
 
 @dataclass
 class Inspection:
-    """Records what explains a difference, at the time when it is known.
+    """Records facts and outputs of a script.
 
-    Loaders and scalers are recorded when they are made, modules' outputs and optimizers in the first step, modules,
+    Loaders and scalers are recorded when they are created, modules' outputs and optimizers in the first step, modules,
     schedules and last learning rates at the script's end.
     """
 
     facts: list[Fact] = field(default_factory=list)
-    # Module, "input N" for an input or "" for an output, and the thinned array.
+    # Module, "input N" or "" for an output, and the thinned array.
     _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)
-    _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all that were created
-    _schedules: list[Any] = field(default_factory=list)  # all learning rate schedulers that were created
-    together: bool = False  # this rank has a process group with others
-    _over: bool = False  # the first step has ended
+    _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all created optimizers
+    _schedules: list[Any] = field(default_factory=list)  # all created learning rate schedulers
+    together: bool = False  # this rank was in a process group with others
+    _is_first_step_over: bool = False
     _handle: Any = None  # of the forward hook
 
     def start(self) -> None:
@@ -80,15 +80,15 @@ class Inspection:
     def _record_loader(self, loader: Any) -> None:
         number = sum(fact.kind == "loader" for fact in self.facts)
         if number < MAX_LOADERS:
-            what = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
-            what |= {"sampler": type(loader.sampler).__name__, "workers": loader.num_workers}
-            self.facts.append(Fact("loader", f"DataLoader {number}", what, creation_line(loader)))
+            settings = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
+            settings |= {"sampler": type(loader.sampler).__name__, "workers": loader.num_workers}
+            self.facts.append(Fact("loader", f"DataLoader {number}", settings, creation_line(loader)))
 
     def _record_scaler(self, scaler: Any) -> None:
-        what = {"enabled": scaler.is_enabled()}
+        settings = {"enabled": scaler.is_enabled()}
         if scaler.is_enabled():
-            what |= {"init_scale": scaler._init_scale, "growth_interval": scaler._growth_interval}
-        self.facts.append(Fact("scaler", "GradScaler", what, creation_line(scaler)))
+            settings |= {"init_scale": scaler._init_scale, "growth_interval": scaler._growth_interval}
+        self.facts.append(Fact("scaler", "GradScaler", settings, creation_line(scaler)))
 
     def record_inputs(self, module: nn.Module, args: Any) -> None:
         """Record the inputs of an outermost module, in the first step and while gradients are on."""
@@ -103,37 +103,34 @@ class Inspection:
 
     def record_loss(self) -> None:
         """Record the line of the first backward call."""
-        if not self._over and not any(fact.kind == "loss" for fact in self.facts):
+        if not self._is_first_step_over and not any(fact.kind == "loss" for fact in self.facts):
             location = limits.find_users_line()
             self.facts.append(Fact("loss", "loss", {}, (location.file, location.line) if location else None))
 
     def _is_active(self) -> bool:
         import torch
 
-        return not self._over and torch.is_grad_enabled() and len(self._calls) < MAX_CALLS
+        return not self._is_first_step_over and torch.is_grad_enabled() and len(self._calls) < MAX_CALLS
 
-    def _alive(self) -> list[torch.optim.Optimizer]:
+    def _living_optimizers(self) -> list[torch.optim.Optimizer]:
         return [optimizer for reference in self._optimizers if (optimizer := reference()) is not None]
 
-    def finish_step(self, optimizers: list[torch.optim.Optimizer]) -> None:
-        """At the end of the first step, record all optimizers and stop recording outputs.
-
-        `optimizers` are those that have stepped; they come first.
-        """
+    def finish_step(self, stepped: list[torch.optim.Optimizer]) -> None:
+        """At the end of the first step, record all optimizers, those that stepped first, and stop recording outputs."""
         self.together = self.together or is_in_group()
-        if self._over:
+        if self._is_first_step_over:
             return
-        self._over = True
+        self._is_first_step_over = True
         self._handle.remove()
-        idle = [created for created in self._alive() if not any(created is stepped for stepped in optimizers)]
-        for number, optimizer in enumerate([*optimizers, *idle]):
+        idle = [created for created in self._living_optimizers() if not any(created is other for other in stepped)]
+        for number, optimizer in enumerate([*stepped, *idle]):
             for group_number, group in enumerate(optimizer.param_groups):
-                what = {"class": type(optimizer).__name__, **plain_values(group)}
+                settings = {"class": type(optimizer).__name__, **plain_values(group)}
                 name = f"optimizer {number} group {group_number}"
-                self.facts.append(Fact("optimizer", name, what, creation_line(optimizer)))
+                self.facts.append(Fact("optimizer", name, settings, creation_line(optimizer)))
 
     def record_network(self, network: nn.Module, wrapper: nn.Module) -> None:
-        """Record the class of a network, once for each, and of the wrapper (DDP, …) through which it was called."""
+        """Record the class of a network, once for each class, and the class of its wrapper (DDP, …)."""
         name = type(network).__name__
         if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
             self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, creation_line(wrapper)))
@@ -141,41 +138,39 @@ class Inspection:
     def _final_facts(self, stepped: list[torch.optim.Optimizer]) -> Iterator[Fact]:
         """Yield the schedules, the optimizers' last learning rates, and the optimizers that took no step."""
         for number, schedule in enumerate({id(schedule): schedule for schedule in self._schedules}.values()):
-            what = {"class": type(schedule).__name__, **plain_values(vars(schedule))}
+            settings = {"class": type(schedule).__name__, **plain_values(vars(schedule))}
             if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):
-                what["milestones"] = sorted(schedule.milestones.elements())
-            yield Fact("schedule", f"{type(schedule).__name__} {number}", what, creation_line(schedule))
+                settings["milestones"] = sorted(schedule.milestones.elements())
+            yield Fact("schedule", f"{type(schedule).__name__} {number}", settings, creation_line(schedule))
         for number, optimizer in enumerate(stepped):
             for group_number, group in enumerate(optimizer.param_groups):
                 if "lr" in group:
-                    what = {"lr": float(f"{float(group['lr']):.9g}")}
+                    settings = {"lr": float(f"{float(group['lr']):.9g}")}
                     name = f"optimizer {number} group {group_number} at the end"
-                    yield Fact(LAST_LEARNING_RATE_KIND, name, what, creation_line(optimizer))
-        alive = self._alive()
-        for number, optimizer in enumerate(alive, 1):
+                    yield Fact(LAST_LEARNING_RATE_KIND, name, settings, creation_line(optimizer))
+        living = self._living_optimizers()
+        for number, optimizer in enumerate(living, 1):
             if not any(optimizer is other for other in stepped):
-                name = f"optimizer {number} of {len(alive)}"
+                name = f"optimizer {number} of {len(living)}"
                 yield Fact(IDLE_OPTIMIZER_KIND, name, {"class": type(optimizer).__name__}, creation_line(optimizer))
 
     def write(self, folder: Path, networks: Mapping[str, nn.Module], stepped: list[torch.optim.Optimizer]) -> None:
         """Write facts.json and forward.npz.
 
-        `networks` are keyed by the prefix of their modules' names ("1.", or "" for a single one), `stepped` are the
-        optimizers that took a step.
+        `networks` has each network by the prefix of its modules' names ("1.", or "" for a single network), `stepped`
+        the optimizers that took a step.
         """
         from viaduct.rehearsal.observe import save_arrays
 
-        names = {
-            id(module): f"{name}{inner}" for name, top in networks.items() for inner, module in top.named_modules()
-        }
-        # Modules that no network holds are called by their class.
-        outside = {id(module): type(module).__name__ for module, _, _ in self._calls if id(module) not in names}
-        names = {**outside, **names}
-        modules = {id(module): module for top in networks.values() for module in top.modules()}
+        modules = {id(module): module for network in networks.values() for module in network.modules()}
         modules |= {id(module): module for module, _, _ in self._calls}
+        # Modules that no network holds have the name of their class.
+        names = {key: type(module).__name__ for key, module in modules.items()}
+        for prefix, network in networks.items():
+            names |= {id(module): f"{prefix}{name}" for name, module in network.named_modules()}
         for key, module in modules.items():
-            what = {"class": type(module).__name__, **plain_values(vars(module))}
-            self.facts.append(Fact("module", names[key] or "(network)", what, creation_line(module)))
+            settings = {"class": type(module).__name__, **plain_values(vars(module))}
+            self.facts.append(Fact("module", names[key] or "(network)", settings, creation_line(module)))
         self.facts += [*self._final_facts(stepped), describe_ranks(self.together)]
         write_facts(folder, self.facts)
         arrays = (
@@ -186,7 +181,7 @@ class Inspection:
 
 
 def describe_ranks(together: bool) -> Fact:
-    """Return the fact that ranks train together or alone."""
+    """Return the fact about ranks that train together or alone."""
     return Fact(RANKS_KIND, "ranks", {"together": together})
 
 
@@ -197,7 +192,7 @@ def write_facts(folder: Path, facts: list[Fact]) -> None:
 
 
 def wrap_constructor(kind: Any, on_created: Callable[[Any], None] = lambda created: None) -> None:
-    """Wrap a constructor, so that the user's line that creates an object is stored and `on_created` gets the object."""
+    """Wrap a constructor so that it stores the user's line that creates an object, and calls `on_created`."""
     plain = kind.__init__
 
     @functools.wraps(plain)
@@ -218,7 +213,7 @@ def creation_line(created: Any) -> tuple[str, int] | None:
 def remember_line(created: Any, location: tuple[str, int]) -> None:
     """Store the line that created an object.
 
-    A module gets it as an attribute, which its copies inherit. The lines of other objects are stored in `_locations`,
+    A module stores the line as an attribute, which its copies inherit. The lines of other objects are in `_locations`,
     so that they do not become part of a saved state.
     """
     import torch
@@ -236,7 +231,7 @@ def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_plain(name: str, value: Any) -> bool:
-    """Return True for a value that is compared as a fact; `training` is none, since it changes during the run."""
+    """Return True for a value that is compared; `training` is not, since it changes during the run."""
     if isinstance(value, (tuple, list)):
         return len(value) <= 8 and all(isinstance(element, _PLAIN) for element in value)
     return isinstance(value, _PLAIN) and name != "training"
@@ -263,7 +258,7 @@ def iterate_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def thin_tensor(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
-    """Return every nth element of a non-empty tensor, at most ELEMENTS, as a flat array."""
+    """Return every nth element of a non-empty tensor, at most MAX_ELEMENTS, as a flat array."""
     from viaduct.rehearsal.observe import as_array
 
     array = as_array(tensor).reshape(-1)

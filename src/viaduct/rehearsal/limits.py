@@ -1,10 +1,9 @@
-"""Limits of the accelerator: what it would refuse although the CPU of a rehearsal does it.
+"""Limits of the accelerator (the card): operations that it refuses and the CPU of a rehearsal does not.
 
-A stand-in calls `report_violation(name, what, card, change)` where a script goes beyond a documented limit of the card
-(the accelerator). The line of the script is printed once, with what the card would do and what to change, and recorded
-for the summary. Unless the limit is switched to `warn` or `off`, `CardRefuses` is raised there, as the card would stop
-the script. `VIADUCT_LIMITS` holds the switches (`error`, or `warn,float64=off`), so that processes which the script
-starts have them too.
+A stand-in calls `report_violation(name, what, card, change)` where a script goes beyond a documented limit. The line of
+the script is recorded for the summary and printed once, with the card's behaviour and the change to make. Unless the
+limit's mode is `warn` or `off`, `CardRefuses` is raised there, as the card would stop the script. The environment
+variable `VIADUCT_LIMITS` holds the modes (`error`, or `warn,float64=off`), so that child processes have them too.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _VIADUCT = str(Path(__file__).parents[1]) + os.sep
 
 
 class StandInFails(RuntimeError):
-    """Raised in the script where viaduct's own code failed, so that the script is not blamed."""
+    """Raised in the script where viaduct's own code failed."""
 
 
 class CardRefuses(RuntimeError):
-    """Raised in the script where a card would fail; a RuntimeError like a card's, which the script may catch."""
+    """Raised in the script where a card would fail; a RuntimeError, as on a card."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Hit:
-    """A limit that the script met: where, and what to do."""
+    """A limit that the script met."""
 
     name: str
     mode: Mode
-    place: Line | None  # the script's line; None where the stack has none
-    what: str  # the three sentences of `report_violation`
+    place: Line | None  # the script's line; None if it is unknown
+    what: str  # this and the following: the sentences of `report_violation`
     card: str
     change: str
 
@@ -118,14 +117,13 @@ def report_violation(
 ) -> None:
     """Report that the script goes beyond limit `name`; raise CardRefuses if the limit's mode is error.
 
-    `what` is what the script did, `card` what the card would do, `change` what to write instead. `at` is the script's
-    file and line, given where the stack does not show them (an operator of a graph). With `fatal=False` nothing is
-    raised, although the rehearsal fails: for violations that are found when the script is at its end. With
-    `doubtful=True` the report is a warning unless the user has named the limit: it is not certain that the card
-    refuses.
+    `what` says what the script did, `card` what the card would do, `change` what to write instead. `at` is the script's
+    file and line if the stack does not show them (an operator of a graph). With `fatal=False` nothing is raised, but
+    the rehearsal fails; this is for violations that are found at the script's end. `doubtful=True` means that the card
+    may not refuse: the report is a warning unless the user has named the limit.
     """
     name = normalise_name(name)
-    LIMITS[name]  # raises KeyError for an unknown name, which is our error
+    assert name in LIMITS
     effective = find_mode(name)
     if effective == "off":
         return
@@ -142,7 +140,7 @@ def report_violation(
 
 
 def find_users_line() -> Line | None:
-    """Return the innermost line of the user's project on the stack; None if there is none, as in a library's thread."""
+    """Return the innermost line of the user's project on the stack; None if there is none."""
     frame = next((frame for frame in iterate_frames() if is_users_file(frame.f_code.co_filename)), None)
     return Line(os.path.abspath(frame.f_code.co_filename), frame.f_lineno) if frame else None
 
@@ -156,7 +154,7 @@ def iterate_frames() -> Iterator[FrameType]:
 
 
 def is_users_file(file: str) -> bool:
-    """Return True if a file lies in one of the project's folders and is neither installed there nor viaduct's."""
+    """Return True for a file in one of the project's folders that is neither an installed package's nor viaduct's."""
     path = os.path.abspath(file)
     if file.startswith("<") or path.startswith(_VIADUCT) or f"{os.sep}site-packages{os.sep}" in path:
         return False
@@ -170,7 +168,7 @@ def project_folders() -> list[str]:
 
 
 def append_hit(hit: Hit) -> None:
-    """Append a hit to limits.jsonl, if there is a record; short appends of several processes do not mix."""
+    """Append a hit to limits.jsonl if there is a record; short appends of several processes do not mix."""
     folder = os.environ.get(RECORD_VARIABLE)
     if not folder:
         return
@@ -183,28 +181,29 @@ def append_hit(hit: Hit) -> None:
 def is_first_report(hit: Hit) -> bool:
     """Return True in the first process of the rehearsal that meets this limit in this line.
 
-    Where no record or line is known, processes cannot agree on the first: return True.
+    Without a record or a line, always return True.
     """
     folder = os.environ.get(RECORD_VARIABLE)
     if not folder or hit.place is None:
         return True
     mark = hashlib.sha1(f"{hit.name} {hit.place.file} {hit.place.line}".encode()).hexdigest()
-    (Path(folder) / "told").mkdir(exist_ok=True)
+    marks = Path(folder) / "told"
+    marks.mkdir(exist_ok=True)
     try:
-        (Path(folder) / "told" / mark).touch(exist_ok=False)
+        (marks / mark).touch(exist_ok=False)
     except FileExistsError:
         return False
     return True
 
 
 def format_hit(hit: Hit) -> str:
-    """Return the message: the script's line, what the card would do, what to change, why."""
+    """Return the message for a hit."""
     limit = LIMITS[hit.name]
-    chinese = os.environ.get(LANGUAGE_VARIABLE) == "zh"
+    is_chinese = os.environ.get(LANGUAGE_VARIABLE) == "zh"
     head = f"viaduct rehearse: {hit.place}: limit {hit.name}" if hit.place else f"viaduct rehearse: limit {hit.name}"
     lines = [head, f"    {hit.place.line:>5} | {hit.place.text}"] if hit.place else [head]
-    labels = ("脚本", "板卡", "修改", "原因") if chinese else ("script", "card", "change", "why")
-    texts = (hit.what, hit.card, hit.change, limit.zh if chinese else limit.reason)
+    labels = ("脚本", "板卡", "修改", "原因") if is_chinese else ("script", "card", "change", "why")
+    texts = (hit.what, hit.card, hit.change, limit.zh if is_chinese else limit.reason)
     return "\n".join([*lines, *(f"  {label}: {text}" for label, text in zip(labels, texts, strict=True))])
 
 

@@ -1,18 +1,17 @@
-"""Ranks that a script launches itself: such a script is run once, not once for each rank.
+"""Detection of scripts that launch their ranks themselves, which are run only once.
 
-It is known by a call of a launcher, of a command that starts one, or of `Process` with a function that calls
-`init_process_group`.
+Such a script calls a launcher, a command that starts one, or `Process` with a function that calls `init_process_group`.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from itertools import pairwise
 
-from viaduct.rehearsal.project import Project, last_name
+from viaduct.rehearsal.project import Project, find_strings, last_name
 
 ELASTIC = "torch.distributed.elastic"
+# Functions that start ranks.
 LAUNCHERS = {
     *("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn"),
     *("torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.start_processes"),
@@ -25,25 +24,24 @@ LAUNCHERS = {
     *("accelerate.notebook_launcher", "accelerate.launchers.notebook_launcher"),
     *("accelerate.debug_launcher", "accelerate.launchers.debug_launcher"),
 }
-"""Functions that start ranks."""
+# Names of functions that run a command.
 STARTERS = {
     *("run", "call", "check_call", "check_output", "Popen", "system", "popen", "getoutput", "getstatusoutput"),
     *("execl", "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe"),
     *("spawnl", "spawnle", "spawnlp", "spawnlpe", "spawnv", "spawnve", "spawnvp", "spawnvpe"),
     *("posix_spawn", "posix_spawnp", "create_subprocess_exec", "create_subprocess_shell", "run_module"),
 }
-"""Names of functions that run a command."""
+# Words of a command that starts ranks; `starts_command` recognises "accelerate launch", which is two words.
 COMMANDS = {
     *("torchrun", "torch.distributed.run", "torch.distributed.launch"),
     *("accelerate-launch", "accelerate.commands.launch"),
 }
-"""Words of a command that starts ranks; `accelerate launch` is two words."""
 
 
 def find_launch_line(project: Project) -> str:
-    """Return FILE:LINE of the first call with which the project starts its own ranks; "" if there is none."""
+    """Return FILE:LINE of the first call by which the project starts its own ranks; "" if there is none."""
     for source in project.sources:
-        names, texts = bound_names(source.tree), assigned_texts(source.tree)
+        names, assigned = bound_names(source.tree), assigned_strings(source.tree)
         workers = find_workers(source.tree, names)
         lines = [
             call.lineno
@@ -51,7 +49,7 @@ def find_launch_line(project: Project) -> str:
             if isinstance(call, ast.Call)
             and (
                 dotted_name(call.func, names) in LAUNCHERS
-                or starts_command(call, texts)
+                or starts_command(call, assigned)
                 or starts_worker(call, workers)
             )
         ]
@@ -61,31 +59,24 @@ def find_launch_line(project: Project) -> str:
 
 
 def starts_command(call: ast.Call, assigned: dict[str, list[str]]) -> bool:
-    """Return True for `subprocess.run([…, "-m", "torch.distributed.run", …])`, and if the command is in a variable."""
+    """Return True for `subprocess.run([…, "-m", "torch.distributed.run", …])`, also with the command in a variable."""
     if last_name(call.func) not in STARTERS:
         return False
-    used = [node.id for node in ast.walk(call) if isinstance(node, ast.Name)]
-    texts = [*find_texts(call), *(text for name in used for text in assigned.get(name, ()))]
+    names = [node.id for node in ast.walk(call) if isinstance(node, ast.Name)]
+    texts = [*find_strings(call), *(text for name in names for text in assigned.get(name, ()))]
     words = [word.rpartition("/")[2] for text in texts for word in text.split()]
     return not COMMANDS.isdisjoint(words) or ("accelerate", "launch") in pairwise(words)
 
 
-def assigned_texts(tree: ast.Module) -> dict[str, list[str]]:
-    """Return the texts in what a file assigns to each name: the words of a command."""
-    found: dict[str, list[str]] = {}
+def assigned_strings(tree: ast.Module) -> dict[str, list[str]]:
+    """Return the strings in the values that a file assigns to each name."""
+    strings: dict[str, list[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Name):
-                    found.setdefault(target.id, []).extend(find_texts(node.value))
-    return found
-
-
-def find_texts(node: ast.AST) -> Iterator[str]:
-    """Yield the strings in an expression."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            yield inner.value
+                    strings.setdefault(target.id, []).extend(find_strings(node.value))
+    return strings
 
 
 def starts_worker(call: ast.Call, workers: set[str]) -> bool:
@@ -106,7 +97,7 @@ def find_workers(tree: ast.Module, names: dict[str, str]) -> set[str]:
 
 
 def bound_names(tree: ast.Module) -> dict[str, str]:
-    """Return the names that absolute imports bind, and the dotted names that they stand for."""
+    """Return the dotted name that each name stands for by an absolute import."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -119,7 +110,7 @@ def bound_names(tree: ast.Module) -> dict[str, str]:
 
 
 def dotted_name(node: ast.expr, names: dict[str, str]) -> str:
-    """Return an expression as a dotted name, by `names` from `bound_names`; of `f().a` only ".a", of `f()` nothing."""
+    """Return the dotted name of an expression, with `names` from `bound_names`; "" for a call, ".a" for `f().a`."""
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id)
     return f"{dotted_name(node.value, names)}.{node.attr}" if isinstance(node, ast.Attribute) else ""

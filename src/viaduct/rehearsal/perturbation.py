@@ -1,7 +1,7 @@
 """Perturbation of weights by about one unit in the last place.
 
-A migration may change the order of a sum, and so its last bit; training magnifies that. A run of the original with
-perturbed weights shows by how much: the tolerance for the migrated run.
+A migration may change the order of a sum and so its last bit, a difference that training amplifies. A run of the
+original with perturbed weights measures this amplification, which is the tolerance for the migrated run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def perturb_network(network: nn.Module) -> None:
-    """Perturb the weights in place, without using the script's generators; equal on every rank."""
+    """Perturb the weights in place, equally on every rank and without using the script's generators."""
     import torch
 
     with torch.no_grad():
@@ -27,14 +27,14 @@ def perturb_network(network: nn.Module) -> None:
 
 
 def perturb_array(name: str, value: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
-    """Return an array moved by about one unit in the last place; integers stay as they are."""
+    """Return an array perturbed by about one unit in the last place; integers are unchanged."""
     import numpy
 
     if value.dtype.kind != "f":
         return value
     factor = 1.0 + float(numpy.finfo(value.dtype).eps) * random_signs(name, value.shape)
-    moved: numpy.ndarray[Any, Any] = (value.astype(numpy.float64) * factor).astype(value.dtype)
-    return moved
+    perturbed: numpy.ndarray[Any, Any] = (value.astype(numpy.float64) * factor).astype(value.dtype)
+    return perturbed
 
 
 def random_signs(name: str, shape: tuple[int, ...]) -> numpy.ndarray[Any, Any]:

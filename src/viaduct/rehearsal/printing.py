@@ -1,4 +1,4 @@
-"""Records stdout and log messages of a script, so that two runs can be compared line by line.
+"""Records stdout and log messages of a script to compare two runs line by line.
 
 RECORD/printed/PID.jsonl has [rank, text] for each write to stdout and each log message of the user's files, in order.
 """
@@ -17,29 +17,29 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.plan import Plan, current_rank
 
 PRINTED_FOLDER = "printed"
-MAX_CHARACTERS = 8 << 20  # of one process; what it prints after them is not recorded
+MAX_CHARACTERS = 8 << 20  # recorded for one process
 
 
 class OutputRecorder:
-    """Records what this process prints and logs; the output itself is passed on unchanged."""
+    """Records the prints and log messages of this process, which are passed on unchanged."""
 
     def __init__(self, record: str) -> None:
         self._folder = Path(record) / PRINTED_FOLDER
-        self._characters = 0  # recorded so far
-        self._inside = False  # `record` is running, and may log itself
+        self._recorded = 0  # characters
+        self._is_recording = False
 
     def record(self, text: str) -> None:
         """Append a text to this process's file."""
-        if self._inside or not text or self._characters > MAX_CHARACTERS:
+        if self._is_recording or not text or self._recorded > MAX_CHARACTERS:
             return
-        self._inside = True
+        self._is_recording = True
         try:
-            self._characters += len(text)
+            self._recorded += len(text)
             self._folder.mkdir(exist_ok=True)
             with open(self._folder / f"{os.getpid()}.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps([current_rank(), text]) + "\n")
         finally:
-            self._inside = False
+            self._is_recording = False
 
     def watch_stdout(self) -> None:
         """Wrap the `write` of stdout."""
@@ -67,7 +67,7 @@ class OutputRecorder:
 
 
 def install(plan: Plan) -> None:
-    """Record the output of this process if two trees are compared; a plain rehearsal needs no record of it."""
+    """Record the output of this process if two trees are compared."""
     if not plan.tree:
         return
     recorder = OutputRecorder(plan.record)
@@ -76,7 +76,7 @@ def install(plan: Plan) -> None:
 
 
 def read_lines(record: str) -> dict[int, list[str]]:
-    """Return the non-empty lines of each rank; of several processes of a rank, those of the one with the most lines."""
+    """Return the non-empty lines of each rank, from its process that printed the most lines."""
     longest: dict[int, list[str]] = {}
     for path in sorted((Path(record) / PRINTED_FOLDER).glob("*.jsonl")):
         by_rank: dict[int, str] = {}

@@ -1,8 +1,8 @@
-"""Runs a rehearsal: the script, or several ranks of it, in processes of its own.
+"""Runs a rehearsal: the script, or several ranks of it, in separate processes.
 
-One process is started directly. Several are started by torch's elastic agent, as `viaduct launch` does, on the NPU with
-a rank table (the vendor's list of the job's devices); one rank that fails ends all. What is left of a single script's
-process group is killed before `rehearse` returns.
+One process is started directly. Several are started by torch's elastic agent, as `viaduct launch` does; on the NPU they
+get a rank table, the vendor's list of the job's devices. A rank that fails ends all ranks. Remaining processes of a
+single script's process group are killed before `rehearse` returns.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from viaduct.rehearsal.summary import End, Summary, make_summary
 from viaduct.rehearsal.terminal import open_terminal
 from viaduct.signals import forward_signals
 
-# Code for `python -c`. It replaces sys.path[0], the current folder, by the folder of this process's viaduct, and
-# removes that again, so that the script's own folder comes first. `python -m` would leave the current folder first.
+# Code for `python -c`. It imports viaduct from this process's folder, and removes the current folder from sys.path, so
+# that the script's own folder comes first.
 RUN_CHILD = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.rehearsal.child import main; sys.exit(main())"
@@ -65,8 +65,8 @@ def rehearse(plan: Plan, report: Callable[[str], None]) -> Summary:
 
 
 def run_alone(plan: Plan, command: list[str]) -> End:
-    """Run the script in one process; a negative code of Popen, -N, becomes a shell's 128 + N for signal N."""
-    bound = ""  # "time" if the process was killed because it did not keep its time limit
+    """Run the script in one process; an end by signal N becomes exit code 128 + N, as in a shell."""
+    bound = ""  # "time" if the process was killed because it exceeded its time limit
     with open_terminal() as stdin:
         environment = make_environment(plan)
         process = subprocess.Popen(command, env=environment, cwd=plan.work, stdin=stdin, start_new_session=True)
@@ -84,9 +84,9 @@ def run_alone(plan: Plan, command: list[str]) -> End:
 
 
 def wait_for_exit(process: subprocess.Popen[Any], limit: float | None, signals: list[int]) -> int:
-    """Return a process's exit code; raise TimeoutExpired after `limit` seconds, None: no limit.
+    """Return a process's exit code; raise TimeoutExpired after `limit` seconds.
 
-    `signals` grows while this waits. After the first signal the limit is at most `GRACE_S` from then on.
+    After the first signal is added to `signals`, the process has at most `GRACE_S` left.
     """
     end = time.monotonic() + limit if limit is not None else None
     while True:
@@ -100,7 +100,7 @@ def wait_for_exit(process: subprocess.Popen[Any], limit: float | None, signals: 
 
 
 def kill_group(pid: int) -> None:
-    """Kill what is left of the script's process group; `pid` is its leader, which may have ended."""
+    """Kill the remaining processes of the group whose leader is `pid`; the leader may have ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -134,8 +134,8 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
         return End(128 + outcome.signal, interrupted=0 if outcome.by_ranks else outcome.signal)
     if not outcome.failures:
         return End(0)
-    # torch polls its ranks ten times a second, and may see several ends at once. The first to fail is taken to be the
-    # rank whose progress file was written longest ago.
+    # torch polls its ranks ten times a second, and may see several ends at once. The rank whose progress file was
+    # written longest ago is taken for the first that failed.
     activity = last_activity(Path(plan.record))
     first = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
     report(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
@@ -143,7 +143,7 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
 
 
 class RankTimeout:
-    """Kills ranks that run on after their time limit; `bound` becomes "time" then. `run_alone` has its own."""
+    """Kills ranks that do not end at their time limit, and sets `bound` to "time"."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.bound = plan, ""
@@ -169,9 +169,9 @@ class RankTimeout:
     def find_processes(self) -> list[int]:
         """Return the descendants of this process whose environment names this rehearsal's plan."""
         mark = f"{PLAN_VARIABLE}={Path(self.plan.record) / PLAN_FILE}".encode()
-        found = []
+        pids = []
         for pid in [*iterate_processes(os.getpid())][1:]:
             with suppress(OSError):
                 if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                    found.append(pid)
-        return found
+                    pids.append(pid)
+        return pids

@@ -2,7 +2,7 @@
 
 RECORD/steps/PID.json     {"rank": 0, "steps": 12}                              after every step
 RECORD/alive/PID.json     {"rank": 0, "steps": 12, "seconds": 3.1, "peak_bytes": …}   ten times a second
-RECORD/ended/PID.json     as `child.py` writes it at the end; where it exists, the one in alive/ is ignored
+RECORD/ended/PID.json     written by `child.py` at the end; replaces the note in alive/
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-WIDTH = 160  # bytes of a note: one write replaces the old one completely, so that a reader never finds half of it
+WIDTH = 160  # bytes of a note; one write replaces the old note completely, so that readers never see a mix
 
 
 class Progress:
@@ -25,7 +25,7 @@ class Progress:
 
     def note(self, **values: Any) -> None:
         """Replace the progress file of this process."""
-        if self._pid != os.getpid():  # this is the first note, or this process was forked since the last one
+        if self._pid != os.getpid():  # the first note of this process, which may be a fork
             self.folder.mkdir(exist_ok=True)
             self._pid = os.getpid()
             self._file = os.open(self.folder / f"{self._pid}.json", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -39,7 +39,7 @@ def read_notes(record: Path, folder: str) -> dict[str, dict[str, Any]]:
 
 
 def gather_notes(record: Path) -> list[Mapping[str, Any]]:
-    """Return the last note of each process that viaduct started: that in `ended`, or that in `alive` with code None."""
+    """Return the last note of each process that viaduct started, from `ended`, else from `alive` with code None."""
     alive = {
         pid: {"code": None, "stopped": False, "bound": "", "failure": "", **note}
         for pid, note in read_notes(record, "alive").items()

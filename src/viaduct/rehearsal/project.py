@@ -251,16 +251,23 @@ def started_files(source: Source) -> Iterator[Path]:
 
     The file may start them by a command.
     """
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
+    for name in find_strings(source.tree):
+        if name.endswith(".py") and len(name) < MAX_NAME_LENGTH:
             for folder in (source.path.parent, Path.cwd()):
-                if len(node.value) < MAX_NAME_LENGTH and (path := folder / node.value).is_file():
+                if (path := folder / name).is_file():
                     yield path.resolve()
 
 
 def last_name(node: ast.expr) -> str:
     """Return the last part of a dotted name; "" for another expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def find_strings(tree: ast.AST) -> Iterator[str]:
+    """Yield the string constants in a syntax tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def relative_sources(project: Project, root: Path) -> dict[str, Path]:

@@ -1,14 +1,12 @@
 """Makes a process import the project's modules from its own tree, and records every project file that it executes.
 
-`viaduct carry` compares two trees, the original and the migrated project (`trees.py`). A process runs one of them: its
-own.
-A `position` is a file's path within a tree, a `counterpart` the file at that position in the own tree.
+`viaduct carry` compares two trees, the original and the migrated project (`trees.py`). A process runs one of them, its
+own. A `position` is a file's path within a tree, a `counterpart` the file at that position in the own tree.
 
 RECORD/modules.jsonl has a line for each file: {"name": "lib.net", "file": …, "position": "lib/net.py", "tree": "own",
 "sha256": …, "from_file": true, "pid": …}. The hash is that of the file's bytes. Bytecode caches of the own tree are not
-read: a stale one would run under the name of a file that has changed since. Code that `OwnLoader` did not load (`exec`,
-a loader of the script's own, bytecode without source) is compared with what its file compiles to; `from_file` is false
-where the two differ.
+read, since they may be stale. Code that `OwnLoader` did not load (`exec`, another loader, bytecode without source) is
+compared with its compiled file; `from_file` is false where the two differ.
 """
 
 from __future__ import annotations
@@ -38,15 +36,15 @@ from viaduct.scripts.notebook_runs import read_source
 from viaduct.scripts.runner import Script
 
 MODULES_FILE = "modules.jsonl"
-MAX_REMEMBERED = 64  # Python files that the script itself reads; their text may be passed to exec()
+MAX_REMEMBERED = 64  # remembered Python files that the script reads; their text may be passed to exec()
 GENERATED = "__autograph_generated_file"  # in the names of files that TensorFlow generates from recorded functions
 # Compiler flags of all `from __future__ import …`.
 FUTURE_FLAGS = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
-_installed: list[Recorder] = []  # this process's one recorder; empty until `install`
+_installed: list[Recorder] = []  # the recorder of this process; empty until `install`
 
 
 def install(plan: Plan) -> None:
-    """Begin to record in this process and those that it forks; do nothing where no two trees are compared."""
+    """Begin to record in this process and its forks; do nothing if no two trees are compared."""
     compared = trees.trees_of_plan(plan)
     if compared is None or _installed:
         return
@@ -66,10 +64,9 @@ def find_installed() -> Recorder | None:
 
 
 def compile_recorded(script: Script) -> Script:
-    """Return a script compiled by this process's recorder, so that its file is recorded and changed lines are counted.
+    """Return a script compiled by this process's recorder, which records its file and counts its changed lines.
 
-    Lines are counted by `counters.py`. The script's `file` becomes the path under which the script sees itself. Without
-    a recorder the script stays as it is.
+    The script's `file` becomes the path at which the script sees itself. Without a recorder the script is unchanged.
     """
     recorder = find_installed()
     if recorder is None:
@@ -88,7 +85,7 @@ class Recorder:
         self._compiled: dict[int, CodeType] = {}  # code that `compile_file` returned, by id
         self._recorded: set[tuple[Any, ...]] = set()
         self._opened: dict[str, tuple[bytes, CodeType]] = {}  # content and code of the files that the script read
-        self._state = threading.local()  # `.busy`: this thread runs the audit hook, or viaduct itself reads a file
+        self._state = threading.local()  # `.busy`: this thread runs the audit hook, or viaduct reads a file
 
     def compile_file(self, data: bytes, path: str, name: str) -> CodeType:
         """Compile the bytes of a project's file and record them."""
@@ -121,7 +118,7 @@ class Recorder:
             return
         self._state.busy = True
         try:
-            if event == "open":  # its arguments are path, mode and flags
+            if event == "open":  # arguments: path, mode, flags
                 self._remember_file(args[0], args[2])
             elif isinstance(args[0], CodeType) and args[0].co_name == "<module>" and id(args[0]) not in self._compiled:
                 self._examine(args[0])
@@ -129,7 +126,7 @@ class Recorder:
             self._state.busy = False
 
     def read_unrecorded(self, path: str) -> bytes:
-        """Read a file for an import, without taking it for one that the script reads itself."""
+        """Read a file for an import, without remembering it as read by the script."""
         self._state.busy = True
         try:
             return Path(path).read_bytes()
@@ -137,7 +134,7 @@ class Recorder:
             self._state.busy = False
 
     def _remember_file(self, path: Any, flags: Any) -> None:
-        """Remember a Python file of the project that the script reads: its text may be handed to exec()."""
+        """Remember a Python file of the project that the script reads."""
         if not isinstance(path, (str, bytes, os.PathLike)) or not isinstance(flags, int) or flags & os.O_WRONLY:
             return
         name = os.path.abspath(os.fsdecode(path))
@@ -150,7 +147,7 @@ class Recorder:
             self._opened[name] = data, code
 
     def _examine(self, code: CodeType) -> None:
-        """Record the file of a module's code that is executed; `from_file` tells whether the file compiles to it."""
+        """Record the file of executed module code, with `from_file` if the file compiles to this code."""
         file = code.co_filename
         if file == "<string>":
             self._examine_text(code)
@@ -159,7 +156,7 @@ class Recorder:
             try:
                 data = Path(path).read_bytes()
             except OSError:
-                if path.endswith(".py"):  # bytecode without its source; any other name need not be a file's
+                if path.endswith(".py"):  # bytecode without its source; other names need not be files
                     self.record("", path, "", False)
                 return
             self.record("", path, hashlib.sha256(data).hexdigest(), is_same_code(data, file, code))
@@ -174,7 +171,7 @@ class Recorder:
 
 
 def is_same_code(data: bytes, path: str, code: CodeType) -> bool:
-    """Return True if a file's bytes compile to this code; the flags of `from __future__` may be inherited."""
+    """Return True if a file's bytes compile to this code, with the `from __future__` flags of this code."""
     flags = code.co_flags & FUTURE_FLAGS
     for source in (data, data.decode("utf-8", "replace")):
         try:
@@ -202,7 +199,7 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
         super().exec_module(module)
 
     def path_stats(self, path: str) -> Any:
-        """Refuse, so that no bytecode cache is used."""
+        """Raise OSError, so that no bytecode cache is used."""
         raise OSError("bytecode caches of the project are not used")
 
     def source_to_code(self, data: Any, path: Any, *, _optimization: int = -1) -> CodeType:  # type: ignore[override]
@@ -210,7 +207,7 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
 
 
 class OwnTree(importlib.abc.MetaPathFinder):
-    """Finder that asks the other finders, as Python would, and replaces what they find by the own tree's file."""
+    """Finder that asks the other finders, as Python would, and replaces their results by the own tree's files."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder, self.trees = recorder, recorder.trees
@@ -231,7 +228,7 @@ class OwnTree(importlib.abc.MetaPathFinder):
         return None
 
     def own_spec(self, name: str, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec:
-        """Return a spec that loads the own tree's file and records it; the same spec for files outside of the trees."""
+        """Return a spec that loads and records the own tree's file; for a file outside of the trees, return `spec`."""
         folders = spec.submodule_search_locations
         if spec.origin is None or not spec.has_location:
             if folders is not None and any(self.trees.counterpart(entry) != entry for entry in folders):
@@ -256,7 +253,7 @@ class OwnTree(importlib.abc.MetaPathFinder):
 
 
 def wrap_spec_from_file(finder: OwnTree) -> None:
-    """Wrap spec_from_file_location, so that a file loaded by its path, as configurations are, is the own tree's."""
+    """Wrap spec_from_file_location so that a file loaded by its path (often a configuration) is the own tree's."""
     plain = importlib.util.spec_from_file_location
 
     @functools.wraps(plain)
@@ -268,11 +265,11 @@ def wrap_spec_from_file(finder: OwnTree) -> None:
 
 
 def wrap_run_path(recorder: Recorder) -> None:
-    """Wrap the loading of code in runpy, so that a spawned process loads its script from the own tree."""
+    """Wrap the loading of code in runpy so that a spawned process loads its script from the own tree."""
     runpy_module: Any = runpy
     plain = runpy_module._get_code_from_file
 
-    def own_code(*args: Any) -> Any:  # before Python 3.12 (name, path), and the result has the path too
+    def own_code(*args: Any) -> Any:  # before Python 3.12 called with (name, path), and returns (code, path)
         *name, path = args
         own = recorder.trees.counterpart(os.fspath(path))
         result = plain(*name, own)

@@ -1,7 +1,7 @@
 """Renames folders within an overlay (`overlay.py`), which the kernel refuses to users without root's rights.
 
-Renaming a folder of the lower layer, the user's own files, fails with EXDEV, as if source and target were on two disks.
-The folder is copied and removed instead; the overlay keeps both changes in its upper layer, as it does all others.
+Renaming a folder of the user's own files fails with EXDEV, as if source and target were on two disks. The folder is
+copied and removed instead; the overlay keeps both changes in its upper layer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def install(plan: Plan) -> None:
 
 
 def wrap_rename(plain: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a rename, so that a folder which the overlay refuses to rename is copied and removed."""
+    """Wrap a rename so that a folder is copied and removed if the overlay refuses to rename it."""
 
     @functools.wraps(plain)
     def rename(src: Any, dst: Any, **kwargs: Any) -> None:
@@ -34,7 +34,7 @@ def wrap_rename(plain: Callable[..., None]) -> Callable[..., None]:
             if error.errno != errno.EXDEV or kwargs or not is_same_mount(src, dst):
                 raise
             if os.path.isdir(dst):
-                os.rmdir(dst)  # a rename replaces an empty folder; rmdir raises for one that is not empty, as it would
+                os.rmdir(dst)  # like a rename, replaces an empty folder and raises for a non-empty one
             shutil.copytree(src, dst, symlinks=True)
             shutil.rmtree(src)
 
@@ -42,9 +42,9 @@ def wrap_rename(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def is_same_mount(src: Any, dst: Any) -> bool:
-    """Return True if `src` is a folder and no link, and its parent and that of `dst` are on the same file system."""
+    """Return True if `src` is a folder and no link, and the parents of `src` and `dst` are on the same file system."""
     if os.path.islink(src) or not os.path.isdir(src):
         return False
-    above = (os.path.dirname(os.path.abspath(os.fsdecode(path))) for path in (src, dst))
-    first, second = (os.stat(folder).st_dev for folder in above)
+    parents = (os.path.dirname(os.path.abspath(os.fsdecode(path))) for path in (src, dst))
+    first, second = (os.stat(folder).st_dev for folder in parents)
     return first == second

@@ -14,12 +14,12 @@ from viaduct.errors import BadValue
 from viaduct.rehearsal import guard, printing
 from viaduct.rehearsal.plan import Plan, current_rank
 
-TORCH_SINCE = (2, 13)  # the first release in which a device can be registered from Python (torch._C._acc)
+FIRST_TORCH = (2, 13)  # the first release in which a device can be registered from Python (torch._C._acc)
 MNIST_MODULE = "tensorflow.examples.tutorials.mnist.input_data"
 
 
 class StepCounter(Protocol):
-    """Counter of steps, which writes the observations when the script is over."""
+    """Counter of steps that writes the observations when the script is over."""
 
     @property
     def step_count(self) -> int: ...
@@ -29,21 +29,21 @@ class StepCounter(Protocol):
         """Return when the script was first asked to stop (time.monotonic()); None if it was not."""
 
     def keep(self) -> None:
-        """Write the observations made so far; called before `bounds.py` ends the process by os._exit."""
+        """Write the present observations; called before `bounds.py` ends the process by os._exit."""
 
     def finish(self, complete: bool) -> None:
         """Write the observations at the end. `complete`: the script ran to its own end without an error."""
 
 
-def set_stage(plan: Plan, ours: bool) -> StepCounter:
+def install_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
     """Install the stand-in and the step counter before the script's first line; return the counter.
 
-    `ours`: viaduct started this process, not the script.
+    `started_by_viaduct` is False in processes that the script starts.
     """
     printing.install(plan)
     if plan.stage == "tf1":
-        return set_tf1(plan, ours)
-    counter = set_torch(plan, ours)
+        return install_tf1_stage(plan, started_by_viaduct)
+    counter = install_torch_stage(plan, started_by_viaduct)
     if (seed := seed_of_rank(plan)) is not None:
         set_seeds(seed)
     return counter
@@ -63,15 +63,15 @@ def set_seeds(seed: int) -> None:
 
 
 def seed_of_rank(plan: Plan) -> int | None:
-    """Return the seed of this rank: ranks differ, so that a missing broadcast shows."""
+    """Return the seed of this rank; the seeds of ranks differ, so that a missing broadcast shows."""
     return None if plan.seed is None else plan.seed + current_rank()
 
 
-def set_torch(plan: Plan, ours: bool) -> StepCounter:
+def install_torch_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
     """Install the PyTorch stand-in and its step counter."""
     refuse_old_torch()
     from viaduct.rehearsal import torch_stage
-    from viaduct.rehearsal.counting import Counter
+    from viaduct.rehearsal.counting import TorchStepCounter
 
     if plan.on == "original":
         torch_stage.install_cuda_as_cpu(cards=plan.ranks)
@@ -82,13 +82,13 @@ def set_torch(plan: Plan, ours: bool) -> StepCounter:
         from viaduct.rehearsal.fake_data import torchvision_sets
 
         torchvision_sets.install()
-    counter = Counter(plan, ours)
+    counter = TorchStepCounter(plan, started_by_viaduct)
     counter.start()
     return counter
 
 
 def refuse_old_torch() -> None:
-    """Raise BadValue where the installed torch is too old for a rehearsal; torch itself is not imported for it."""
+    """Raise BadValue if the installed torch is too old for a rehearsal; torch is not imported for this check."""
     version = find_torch_version()
     if not is_new_enough(version):
         raise BadValue(
@@ -99,11 +99,11 @@ def refuse_old_torch() -> None:
 
 def is_new_enough(torch: str) -> bool:
     """Return True if a torch release can register a device from Python."""
-    return tuple(int(number) for number in re.findall(r"\d+", torch)[:2]) >= TORCH_SINCE
+    return tuple(int(number) for number in re.findall(r"\d+", torch)[:2]) >= FIRST_TORCH
 
 
 def find_torch_version() -> str:
-    """Return the version of torch without importing it, where possible."""
+    """Return the version of torch, if possible without importing it."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:  # a source tree of torch, without installed metadata
@@ -112,10 +112,10 @@ def find_torch_version() -> str:
         return torch.__version__
 
 
-def set_tf1(plan: Plan, ours: bool) -> StepCounter:
+def install_tf1_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
     """Install the TensorFlow 1 stand-in and its step counter."""
     from viaduct.rehearsal import tf1_stage
-    from viaduct.rehearsal.counting_tf1 import GraphCounter
+    from viaduct.rehearsal.counting_tf1 import GraphStepCounter
 
     tf1_stage.need_tensorflow()
     from tensorflow.python.util import deprecation
@@ -134,4 +134,4 @@ def set_tf1(plan: Plan, ours: bool) -> StepCounter:
         keras_sets.install()
         tf_files.install(Path(plan.record) / "fake")
         importlib.import_module(MNIST_MODULE).makes_up_missing = True  # type: ignore[attr-defined]
-    return GraphCounter(plan, ours)
+    return GraphStepCounter(plan, started_by_viaduct)

@@ -1,7 +1,7 @@
-"""Training steps that end where the user says: `--step-at train.py:41`, or `--step-at update` for a function.
+"""Training steps whose end the user names: `--step-at train.py:41`, or `--step-at update` for a function.
 
-A step ends when the statement of that line has been executed, or when the function returns and does not raise. A trace
-function observes this. Python calls it at every function call, so that the script becomes slower.
+A step ends when the statement in that line has been executed, or when the function returns without raising. A trace
+function observes this; it makes the script slower, since Python calls it at every function call.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -27,7 +28,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Target:
-    """A statement of a file, by its first and last line; or a function, where `file` is empty."""
+    """A statement of a file, by its first and last line, or a function if `file` is empty."""
 
     file: str = ""
     first: int = 0
@@ -59,10 +60,10 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
         )
     if colon:
         return find_statement(text, name, int(line), files)
-    known = {found.name for path in files.values() for found in walk(path) if isinstance(found, FunctionNode)}
-    last = text.rpartition(".")[2]
-    if last not in known:
-        close = difflib.get_close_matches(last, known, 3)
+    known = {node.name for path in files.values() for node in walk(path) if isinstance(node, FunctionNode)}
+    function = text.rpartition(".")[2]
+    if function not in known:
+        close = difflib.get_close_matches(function, known, 3)
         advice = f"Closest: {', '.join(close)}." if close else "Write FILE:LINE, or the name of a function."
         raise BadValue(f"{STEP_AT_FLAG} {text}: the project has no function of that name.", advice)
     return Target(function=text)
@@ -70,35 +71,37 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
 
 def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -> Target:
     """Return the statement at FILE:LINE; raise BadValue if there is none."""
-    wanted = os.path.normpath(name)
-    resolved = Path(name).resolve()
-    found = [path for path in files if path == wanted or path.endswith(f"/{wanted}") or files[path] == resolved]
-    found = [wanted] if wanted in found else found
-    if len(found) != 1:
-        some = f"{len(found)} files of the project are" if found else "no file of the project is"
-        listed = ", ".join(sorted(found or files)[:6])
-        raise BadValue(f"{STEP_AT_FLAG} {text}: {some} called {name}.", *([f"There are: {listed}."] if listed else []))
-    path = files[found[0]]
+    normal, resolved = os.path.normpath(name), Path(name).resolve()
+    matches = [path for path in files if path == normal or path.endswith(f"/{normal}") or files[path] == resolved]
+    matches = [normal] if normal in matches else matches
+    if len(matches) != 1:
+        subject = f"{len(matches)} files of the project are" if matches else "no file of the project is"
+        listed = ", ".join(sorted(matches or files)[:6])
+        hint = [f"There are: {listed}."] if listed else []
+        raise BadValue(f"{STEP_AT_FLAG} {text}: {subject} called {name}.", *hint)
+    path = files[matches[0]]
     count = len(read_source(path, path.read_bytes()).decode("utf-8", errors="replace").splitlines())
     if not 1 <= line <= count:
         raise BadValue(
-            f"{STEP_AT_FLAG} {text}: {found[0]} has {count} lines.", "Name a line after which a step is complete."
+            f"{STEP_AT_FLAG} {text}: {matches[0]} has {count} lines.", "Name a line after which a step is complete."
         )
     spans = [span_of(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
-    inside = [span for span in spans if span[0] <= line <= span[1]]
-    if not inside:
-        after = min((span[0] for span in spans if span[0] > line), default=None)
-        advice = f"The next statement is in line {after}." if after else "Name a line after which a step is complete."
+    enclosing = [span for span in spans if span[0] <= line <= span[1]]
+    if not enclosing:
+        following = min((span[0] for span in spans if span[0] > line), default=None)
+        advice = "Name a line after which a step is complete."
+        if following:
+            advice = f"The next statement is in line {following}."
         raise BadValue(f"{STEP_AT_FLAG} {text}: no statement is executed in this line.", advice)
-    first, last = min(inside, key=lambda span: span[1] - span[0])
-    return Target(found[0], first, last)
+    first, last = min(enclosing, key=lambda span: span[1] - span[0])
+    return Target(matches[0], first, last)
 
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal)
 
 
 def span_of(node: ast.stmt) -> tuple[int, int]:
-    """Return the first and last line of a statement; of a compound statement, those before its body."""
+    """Return the first and last line of a statement; for a compound statement, of its lines before the body."""
     body = getattr(node, "body", None) or getattr(node, "cases", None)
     if not body:
         return node.lineno, node.end_lineno or node.lineno
@@ -107,7 +110,7 @@ def span_of(node: ast.stmt) -> tuple[int, int]:
 
 
 def walk(path: Path) -> Iterator[ast.AST]:
-    """Yield the AST nodes of a file; nothing if it cannot be parsed."""
+    """Yield the AST nodes of a file; none if it cannot be parsed."""
     try:
         yield from ast.walk(parse_source(path))
     except (OSError, SyntaxError, ValueError):
@@ -115,16 +118,16 @@ def walk(path: Path) -> Iterator[ast.AST]:
 
 
 class StepAt:
-    """Calls `on_step` each time the target has been executed, in this process and the threads it starts."""
+    """Calls `on_step` after each execution of the target in this process."""
 
     def __init__(self, target: Target, on_step: Callable[[], None]) -> None:
         self.target, self.on_step = target, on_step
-        self._has_target_cache: dict[CodeType, bool] = {}
+        self.has_target = lru_cache(maxsize=None)(self._find_target_in)
 
     def start(self) -> None:
-        """Trace new calls, and the functions that are running now."""
+        """Trace new calls, and the running functions and modules."""
         frame: FrameType | None = sys._getframe()
-        while frame is not None:  # such as a module of the script that is importing torch
+        while frame is not None:
             if self.has_target(frame.f_code):
                 frame.f_trace = self.make_local_trace()
             frame = frame.f_back
@@ -135,20 +138,14 @@ class StepAt:
         sys.settrace(None)
         threading.settrace(None)
 
-    def has_target(self, code: CodeType) -> bool:
-        """Return True if a code object is the target function, or has a line of the target statement."""
-        known = self._has_target_cache.get(code)
-        if known is None:
-            known = self._has_target_cache[code] = self._find_target_in(code)
-        return known
-
     def _find_target_in(self, code: CodeType) -> bool:
+        """Return True if a code object is the target function, or has a line of the target statement."""
         if not limits.is_users_file(code.co_filename):
             return False
-        if self.target.function:
+        if function := self.target.function:
             # Before Python 3.11 code has no qualified name.
-            wanted, own = self.target.function, getattr(code, "co_qualname", code.co_name)
-            return own == wanted or own.endswith(f".{wanted}") or code.co_name == wanted
+            name = getattr(code, "co_qualname", code.co_name)
+            return name == function or name.endswith(f".{function}") or code.co_name == function
         path = os.path.abspath(code.co_filename)
         lines = {line for _, _, line in code.co_lines() if line}
         return path.endswith(f"{os.sep}{self.target.file}") and any(
@@ -165,10 +162,8 @@ class StepAt:
 
         def trace_lines(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal is_inside
-            was_inside, is_inside = (
-                is_inside,
-                event == "line" and self.target.first <= frame.f_lineno <= self.target.last,
-            )
+            was_inside = is_inside
+            is_inside = event == "line" and self.target.first <= frame.f_lineno <= self.target.last
             if was_inside and not is_inside and event in ("line", "return"):
                 self.on_step()
             return trace_lines

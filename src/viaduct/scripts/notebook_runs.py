@@ -1,7 +1,7 @@
-"""Runs of notebooks as scripts: the code cells in their order, and the cell that a line of the joined text belongs to.
+"""Read notebooks as scripts: their code cells joined, and the cell of each line of the joined text.
 
-A line that only IPython understands is left out if it displays, measures or installs something (`%matplotlib inline`,
-`!pip install`). Any other one is refused, since the rest of the notebook may need what it does.
+Lines of IPython syntax are skipped if they display, measure or install something (`%matplotlib inline`,
+`!pip install`). Any other such line is refused, because the rest of the notebook may depend on it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from viaduct.errors import BadValue
 from viaduct.scripts.notebooks import Notebook, NotMigrated, read
 
 SUFFIX = ".ipynb"
-# Magics without which the rest of a notebook runs the same, less their first %.
+# Magics that can be skipped, without their first %.
 HARMLESS_MAGICS = {
     "matplotlib", "load_ext", "reload_ext", "autoreload", "config", "precision", "time", "timeit", "prun",
     "memit", "pip", "conda", "mamba", "who", "whos", "lsmagic", "pwd", "ls", "pdb", "xmode", "colors",
     "history", "tensorboard", "%time", "%timeit", "%capture", "%prun", "%memit", "%mprun", "%html",
     "%javascript", "%js", "%latex", "%svg", "%markdown",
 }  # fmt: skip
-# Shell commands of which the same is true.
+# Shell commands that can be skipped.
 HARMLESS_COMMANDS = {
     "pip", "pip3", "conda", "mamba", "apt", "apt-get", "nvidia-smi", "nvcc", "npu-smi", "cnmon", "ls", "ll",
     "pwd", "whoami", "uname", "lscpu", "free", "df", "du", "date", "which", "head", "tail", "cat", "tree",
@@ -37,10 +37,10 @@ def is_notebook(path: str | Path) -> bool:
 
 
 def read_source(path: str | Path, data: bytes) -> bytes:
-    """Return the Python source of a script; of a notebook its code cells, joined.
+    """Return the Python source of a script, or the joined code cells of a notebook.
 
     The joined text is put into `linecache`, so that tracebacks show its lines.
-    Raise BadValue if the file is no notebook, or has a line that a run cannot leave out.
+    Raise BadValue for a damaged notebook, or one with a line that a run cannot skip.
     """
     if not is_notebook(path):
         return data
@@ -54,18 +54,18 @@ def read_source(path: str | Path, data: bytes) -> bytes:
 
 
 def parse_source(path: str | Path) -> ast.Module:
-    """Return the syntax tree of a script or notebook that compiles; bytes that are not UTF-8 are replaced."""
+    """Return the syntax tree of a script or notebook; bytes that are not UTF-8 are replaced."""
     data = read_source(path, Path(path).read_bytes())
     return ast.parse(data.decode("utf-8", errors="replace"))
 
 
 def refuse_cells(name: str, notebook: Notebook) -> None:
-    """Raise BadValue for the first cell or line that a run cannot leave out."""
+    """Raise BadValue for the first cell or line that a run cannot skip."""
     skipped = {cell.line: cell for cell in notebook.skipped}
     for number, start in zip(notebook.cells, notebook.starts, strict=True):
         cell = skipped.get(start)
         if cell is not None and not is_harmless(cell.text.strip().partition("\n")[0]):
-            advice = "Put what it does into Python, or remove it."
+            advice = "Rewrite it in Python, or remove it."
             raise BadValue(f"{name} cell {number + 1} cannot be run: {cell.reason}.", advice)
     hidden = {line for cell in notebook.skipped for line in range(cell.line, cell.line + cell.text.count("\n") + 1)}
     for line, text in enumerate(notebook.text.split("\n"), start=1):
@@ -75,13 +75,13 @@ def refuse_cells(name: str, notebook: Notebook) -> None:
         magic = notebook.originals[int(placeholder["number"])]
         if placeholder["mark"].startswith("pass") and not is_harmless(magic):
             raise BadValue(
-                f"{name} {describe_line(notebook, line)} cannot be run: {magic.strip()!r} is IPython's.",
-                "Do it before, in a shell, and remove the line; or write it in Python.",
+                f"{name} {describe_line(notebook, line)} cannot be run: {magic.strip()!r} is IPython syntax.",
+                "Run it in a shell beforehand and remove the line, or rewrite it in Python.",
             )
 
 
 def is_harmless(magic: str) -> bool:
-    """Return True for a magic, a command or a question without which the rest of a notebook runs the same."""
+    """Return True for a magic, a command or a help query (`?name`) that can be skipped."""
     text = magic.strip()
     if text.startswith("?") or text.endswith("?"):
         return True
@@ -102,7 +102,7 @@ def describe_line(notebook: Notebook, line: int) -> str:
 
 
 def locate_line(path: str | Path, line: int) -> str:
-    """Return `train.py:12`, or of a notebook `train.ipynb cell 3, line 2`."""
+    """Return `train.py:12`, or `train.ipynb cell 3, line 2` for a notebook."""
     if is_notebook(path):
         try:
             return f"{path} {describe_line(read(Path(path).read_bytes()), line)}"

@@ -1,9 +1,9 @@
-"""Finds the code cells' sources in a notebook's JSON, so that one can be replaced and the rest stays unchanged.
+"""Find the sources of code cells in a notebook's JSON, so that one can be replaced without reformatting the file.
 
-Each tool writes the JSON in its own way: other indents, sorted keys, escaped characters. The standard decoder reads the
-values. This module walks only the objects and lists that lead to a source, to find its position.
+Tools write the JSON differently: indents, sorted keys, escaped characters. The standard decoder reads the values; this
+module walks only the objects and lists that lead to a source, to find its position.
 
-A value's position is (start, end): its first character's index in `text`, the file's content, and the one behind it.
+`text` is the content of the file. A position (start, end) means `text[start:end]`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Span:
 
 
 def find_sources(text: str) -> list[Span]:
-    """Return the sources of the code cells, of nbformat 4 (`cells`) and of 3 (`worksheets`)."""
+    """Return the sources of the code cells in nbformat 4 (`cells`) or 3 (`worksheets`)."""
     spans = (read_source(text, start, number) for number, (start, _) in enumerate(find_cells(text)))
     return [span for span in spans if span is not None]
 
@@ -61,20 +61,20 @@ def read_source(text: str, start: int, number: int) -> Span | None:
 
 
 def skip_space(text: str, at: int) -> int:
-    """Return the index of the first character from `at` on that is no white space."""
+    """Return the index of the first character at or after `at` that is not white space."""
     match = SPACE.match(text, at)
     return match.end() if match else at
 
 
 def find_members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield (key, position of its value) of the object that begins at `at`; nothing for another value."""
+    """Yield (key, position of its value) of the object that begins at `at`; nothing if it is not an object."""
     if text[at : at + 1] != "{":
         return
     at = skip_space(text, at + 1)
     while text[at : at + 1] == '"':
         key, at = decode(text, at)
         at = skip_space(text, at)
-        start = skip_space(text, at + 1)  # behind the colon
+        start = skip_space(text, at + 1)  # after the colon
         _, end = decode(text, start)
         yield key, (start, end)
         at = skip_space(text, end)
@@ -83,7 +83,7 @@ def find_members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def find_elements(text: str, at: int) -> Iterator[tuple[int, int]]:
-    """Yield the positions of the elements of the list that begins at `at`; nothing for another value."""
+    """Yield the positions of the elements of the list that begins at `at`; nothing if it is not a list."""
     if text[at : at + 1] != "[":
         return
     at = skip_space(text, at + 1)
@@ -98,24 +98,24 @@ def find_elements(text: str, at: int) -> Iterator[tuple[int, int]]:
 
 
 def rewrite_source(text: str, span: Span, source: str) -> str:
-    """Return the JSON of a new source, written as the old one: as a string or a list of lines, escaped as the file.
+    """Return the JSON of a new source in the format of the old one: a string or a list of lines, escaped alike.
 
-    Lines that the old source has too keep their characters.
+    Lines that are also in the old source keep its JSON.
     """
     is_escaped = text.isascii()
     if text[span.start] != "[":
         return json.dumps(source, ensure_ascii=is_escaped)
     elements = list(find_elements(text, span.start))
     known = {decode(text, start)[0]: text[start:end] for start, end in elements}
-    # Split at line feeds alone, as notebooks are.
-    split = [line for line in re.split(r"(?<=\n)", source) if line]
-    lines = [known.get(line) or json.dumps(line, ensure_ascii=is_escaped) for line in split]
+    # Notebooks split at line feeds only, unlike str.splitlines.
+    lines = [line for line in re.split(r"(?<=\n)", source) if line]
+    encoded = [known.get(line) or json.dumps(line, ensure_ascii=is_escaped) for line in lines]
     if not elements:
-        return f"[{', '.join(lines)}]"
+        return f"[{', '.join(encoded)}]"
     opening, closing = text[span.start : elements[0][0]], text[elements[-1][1] : span.end]
     if len(elements) > 1:
-        between = text[elements[0][1] : elements[1][0]]
+        separator = text[elements[0][1] : elements[1][0]]
     else:
         space = opening[1:]
-        between = f",{space}" if space else ", " if ", " in text else ","
-    return opening + between.join(lines) + closing
+        separator = f",{space}" if space else ", " if ", " in text else ","
+    return opening + separator.join(encoded) + closing

@@ -1,9 +1,12 @@
-"""Joins the code cells of a notebook into one Python text, so that names resolve across cells, and splits it again.
+"""Join the code cells of a notebook into one Python text, so that names resolve across cells, and split it again.
 
-A comment before each cell gives its number. A line that only IPython understands (`%matplotlib inline`, `!pip install
-x`, `files = !ls`) is replaced by a placeholder, `pass` with a mark, and put back afterwards. So are its continuation
-lines, all lines of cells in another language (`%%bash`), and those of a cell that does not parse; such cells are listed
-in `Notebook.skipped`. Only the source of a cell that changed is rewritten: every other byte of the file stays as it is.
+    notebook = read(data)
+    new_data = restore_cells(notebook, migrate(notebook.text))
+
+A comment before each cell gives its number. A line of IPython syntax (`%matplotlib inline`, `!pip install x`, `files =
+!ls`) becomes a placeholder, `pass` with a mark, until the text is split. So do its continuation lines, and all lines of
+cells in another language (`%%bash`) or with a syntax error; `Notebook.skipped` lists these cells. Only the sources of
+cells that changed are rewritten: every other byte of the file stays as it is.
 """
 
 from __future__ import annotations
@@ -17,14 +20,14 @@ from typing import Any
 
 from viaduct.scripts.notebook_spans import Span, find_sources, rewrite_source
 
-OLDEST = 3  # nbformat that is read: its cells lie in worksheets and have `input`; 1 and 2 are from before 2012
+OLDEST_FORMAT = 3  # oldest nbformat that is read, with `worksheets` and `input`; 1 and 2 are from before 2012
 MARK = "# %% cell {number}"
 PLACEHOLDER = "ipython-line"  # followed by the number of the original line
 # A line of IPython syntax: `%magic`, `!command`, `?name`, or an assignment of such a line, `files = !ls`.
 MAGIC = re.compile(r"^\s*(?:[%!?,;/]|[\w.\[\]'\", ]+?\s*[-+*/]?=\s*(?:!|%\s*[a-zA-Z])\s*\S)")
-# `if x: !command`, of which the part behind the colon is replaced.
+# `if x: !command`: the part after the colon is replaced.
 AFTER_COLON = re.compile(r"^(\s*(?:if|elif|for|while|with|try|else|finally|except)\b[^#'\"]*:\s*)([!%].*)$")
-# `%time statement`, of which the magic with its options is removed and the statement stays.
+# `%time statement`: the magic with its options is removed, the statement stays.
 TIMED = re.compile(r"^(\s*)(%(?:time|timeit|prun|memit)(?:\s+-\w+(?:\s+\d+)?)*\s+)(?!-)(\S.*)$")
 # Commands that IPython takes without a percent sign.
 COMMANDS = (
@@ -32,12 +35,12 @@ COMMANDS = (
     "autoreload run python bash apt-get"
 )
 COMMAND = re.compile(rf"^\s*(?:{COMMANDS.replace(' ', '|')})\s+[^\s=(,.\[]")
-# Cell magics behind which a cell is Python.
+# Cell magics that are followed by Python.
 PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%mprun")
 
 
 class NotMigrated(Exception):
-    """A notebook cannot be read or rewritten; the message is the reason, `zh` the reason in Chinese."""
+    """Raised if a notebook cannot be read or rewritten; `zh` is the message in Chinese."""
 
     def __init__(self, reason: str, zh: str) -> None:
         super().__init__(reason)
@@ -46,7 +49,7 @@ class NotMigrated(Exception):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A cell that is not analysed: the line of the joined text at which it begins, the reason, and its text."""
+    """A cell that is not analysed: its first line in the joined text, the reason (also in Chinese), and its text."""
 
     line: int
     reason: str
@@ -63,28 +66,28 @@ class Notebook:
     text: str = ""  # of the code cells, joined
     cells: list[int] = field(default_factory=list)  # index of each joined cell among all cells
     starts: list[int] = field(default_factory=list)  # the line of `text`, from 1, at which each joined cell begins
-    originals: list[str] = field(default_factory=list)  # IPython's text behind each placeholder, by number
+    originals: list[str] = field(default_factory=list)  # IPython text of each placeholder, by number
     skipped: list[Skipped] = field(default_factory=list)
-    tag: str = ""  # end of the marks, so that they differ from anything in the notebook
+    tag: str = ""  # suffix that makes the marks differ from all lines of the notebook
     bom: bool = False
 
     @property
     def mark(self) -> re.Pattern[str]:
-        """Return the pattern of the line before a cell, with the cell's number."""
+        """Return the pattern of the comment before a cell; it captures the cell's number."""
         return re.compile(rf"^# %% cell (\d+){re.escape(self.tag)}$", re.MULTILINE)
 
     @property
     def placeholder(self) -> re.Pattern[str]:
         """Return the pattern of a line with a placeholder.
 
-        `mark` is `pass` for a line or the end of one, `#` for a continuation line, `before` for a prefix removed.
+        `mark` is `pass` for a line or the end of one, `#` for a continuation line, `before` for a removed prefix.
         """
         marks = "pass  # |# |  # before "
         return re.compile(rf"^(?P<code>.*?)(?P<mark>{marks}){PLACEHOLDER} (?P<number>\d+){re.escape(self.tag)}$")
 
 
 def read(data: bytes) -> Notebook:
-    """Parse a notebook and join its code cells; raise NotMigrated if it is no Python notebook of a known format."""
+    """Parse a notebook and join its code cells; raise NotMigrated if it is not a Python notebook of a known format."""
     try:
         json_text = data.decode("utf-8-sig")
         content = json.loads(json_text)
@@ -100,7 +103,7 @@ def read(data: bytes) -> Notebook:
         notebook.tag += " of viaduct"
     while notebook.mark.search(texts):
         notebook.tag += " of viaduct"
-    join(notebook)
+    join_cells(notebook)
     return notebook
 
 
@@ -108,7 +111,7 @@ def check_format(content: Any) -> None:
     """Raise NotMigrated for a format that is too old, and for JSON that has no cells."""
     content = content if isinstance(content, dict) else {}
     version = content.get("nbformat")
-    if isinstance(version, int) and version < OLDEST:
+    if isinstance(version, int) and version < OLDEST_FORMAT:
         raise NotMigrated(
             f"has nbformat {version}; convert it to 4 first (jupyter nbconvert --to notebook)",
             f"nbformat 为 {version},请先转换为 4(jupyter nbconvert --to notebook)",
@@ -118,7 +121,7 @@ def check_format(content: Any) -> None:
 
 
 def check_language(content: dict[str, Any]) -> None:
-    """Raise NotMigrated if the metadata names another language than Python."""
+    """Raise NotMigrated if the metadata names a language other than Python."""
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     kernel, language = metadata.get("kernelspec"), metadata.get("language_info")
@@ -134,7 +137,7 @@ def check_language(content: dict[str, Any]) -> None:
 
 @dataclass
 class OpenSyntax:
-    """Brackets, a long string or a backslash that are open at the end of a line: a `% x` that follows is Python."""
+    """Brackets, a string or a backslash that a line leaves open: the next line is then Python, even if it is `% x`."""
 
     depth: int = 0  # of brackets
     string: str = ""  # the quotes that end the open string
@@ -144,16 +147,16 @@ class OpenSyntax:
         return self.depth > 0 or bool(self.string) or self.continues
 
     def read(self, line: str) -> None:
-        """Go on by a line."""
+        """Update the state with a line."""
         position = 0
         while position < len(line):
-            position = self.step(line, position)
+            position = self.read_token(line, position)
         if len(self.string) == 1 and not line.endswith("\\"):  # a short string ends with its line
             self.string = ""
         self.continues = line.endswith("\\")
 
-    def step(self, line: str, position: int) -> int:
-        """Go on by a character, a quote or the rest of the line; return the position behind it."""
+    def read_token(self, line: str, position: int) -> int:
+        """Read a character, a quote or a comment; return the position after it."""
         if self.string:
             if line[position] == "\\":
                 return position + 2
@@ -172,34 +175,34 @@ class OpenSyntax:
 
 
 def is_magic(line: str) -> bool:
-    """Return True if a line with which a statement begins is IPython syntax and not Python."""
+    """Return True if the first line of a statement is IPython syntax."""
     if MAGIC.match(line):
         return True
     is_question = line.rstrip().endswith("?") and not set(line) & set("#\"'")
-    return (is_question or COMMAND.match(line) is not None) and bool(syntax_problem(line.strip()))
+    return (is_question or COMMAND.match(line) is not None) and bool(find_syntax_error(line.strip()))
 
 
-def join(notebook: Notebook) -> None:
-    """Fill in the joined text, and what belongs to it."""
+def join_cells(notebook: Notebook) -> None:
+    """Set the joined text of a notebook, with its cells, originals and skipped cells."""
     lines: list[str] = []
     for span in notebook.spans:
         lines.append(MARK.format(number=span.cell + 1) + notebook.tag)
         notebook.cells.append(span.cell)
         notebook.starts.append(len(lines) + 1)
-        lines += cell_lines(notebook, span.source, len(lines) + 1)
+        lines += convert_cell(notebook, span.source, len(lines) + 1)
     notebook.text = "\n".join(lines) + "\n" if lines else ""
 
 
-def cell_lines(notebook: Notebook, text: str, start: int) -> list[str]:
+def convert_cell(notebook: Notebook, text: str, start: int) -> list[str]:
     """Return the lines of a cell as Python; placeholders for all lines if the cell is not Python."""
     first_line = text.lstrip().partition("\n")[0]
     if first_line.startswith("%%") and not first_line.startswith(PYTHON_CELLS):
         magic = first_line.split()[0]
-        skipped = Skipped(start, f"a cell of {magic} is not looked into", f"未查看 {magic} 单元格", text)
+        skipped = Skipped(start, f"cells of {magic} are not analysed", f"未分析 {magic} 单元格", text)
     else:
         count = len(notebook.originals)
-        lines = python_lines(notebook, text)
-        if not (problem := syntax_problem("\n".join(lines))):
+        lines = replace_magics(notebook, text)
+        if not (problem := find_syntax_error("\n".join(lines))):
             return lines
         del notebook.originals[count:]
         reason = f"this cell cannot be read as Python 3 ({problem}) and is left as it is"
@@ -208,8 +211,8 @@ def cell_lines(notebook: Notebook, text: str, start: int) -> list[str]:
     return [make_placeholder(notebook, line, continued=index > 0) for index, line in enumerate(text.split("\n"))]
 
 
-def syntax_problem(text: str) -> str:
-    """Return why a text is no Python; "" if it is."""
+def find_syntax_error(text: str) -> str:
+    """Return the reason why a text is not Python, or ""."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -221,7 +224,7 @@ def syntax_problem(text: str) -> str:
     return ""
 
 
-def python_lines(notebook: Notebook, text: str) -> list[str]:
+def replace_magics(notebook: Notebook, text: str) -> list[str]:
     """Return the lines of a cell with placeholders for IPython lines."""
     lines: list[str] = []
     open_syntax, magic_continues = OpenSyntax(), False
@@ -240,11 +243,11 @@ def python_lines(notebook: Notebook, text: str) -> list[str]:
 def replace_magic(notebook: Notebook, line: str) -> str | None:
     """Return the Python line that replaces an IPython line; None if it is Python already."""
     timed = TIMED.match(line)
-    if timed is not None and not syntax_problem(timed[3]) and "#" not in timed[3]:
+    if timed is not None and not find_syntax_error(timed[3]) and "#" not in timed[3]:
         notebook.originals.append(timed[2])
         return f"{timed[1]}{timed[3]}  # before {PLACEHOLDER} {len(notebook.originals) - 1}{notebook.tag}"
     branch = AFTER_COLON.match(line)
-    if branch is not None and syntax_problem(f"{line.strip()}\n"):
+    if branch is not None and find_syntax_error(f"{line.strip()}\n"):
         notebook.originals.append(branch[2])
         return f"{branch[1]}pass  # {PLACEHOLDER} {len(notebook.originals) - 1}{notebook.tag}"
     return make_placeholder(notebook, line) if is_magic(line) else None
@@ -260,10 +263,11 @@ def make_placeholder(notebook: Notebook, line: str, continued: bool = False) -> 
 # ---- putting the cells back
 
 
-def put_back(notebook: Notebook, text: str) -> bytes:
+def restore_cells(notebook: Notebook, text: str) -> bytes:
     """Return the notebook with the migrated text in its cells."""
     pieces, at = [], 0
-    for span, old, new in zip(notebook.spans, split(notebook, notebook.text), split(notebook, text), strict=True):
+    sources = split_cells(notebook, notebook.text), split_cells(notebook, text)
+    for span, old, new in zip(notebook.spans, *sources, strict=True):
         if new != old:
             pieces += [notebook.json_text[at : span.start], rewrite_source(notebook.json_text, span, new)]
             at = span.end
@@ -271,10 +275,10 @@ def put_back(notebook: Notebook, text: str) -> bytes:
     return (b"\xef\xbb\xbf" if notebook.bom else b"") + json_text.encode()
 
 
-def split(notebook: Notebook, text: str) -> list[str]:
-    """Return the sources of the cells of a joined text, with the IPython lines.
+def split_cells(notebook: Notebook, text: str) -> list[str]:
+    """Return the sources of the cells of a joined text, with the original IPython lines.
 
-    Raise NotMigrated unless it has all cells and all placeholders, in their order.
+    Raise NotMigrated unless the text has all cells and all placeholders in their order.
     """
     pieces: list[list[str]] = []
     cells: list[int] = []
@@ -300,7 +304,7 @@ def split(notebook: Notebook, text: str) -> list[str]:
 
 
 def restore_line(notebook: Notebook, placeholder: re.Match[str]) -> str:
-    """Return the original line of IPython."""
+    """Return the original IPython line of a placeholder."""
     before, original = placeholder["code"], notebook.originals[int(placeholder["number"])]
     if "before" in placeholder["mark"]:
         code = before.lstrip()
@@ -308,8 +312,8 @@ def restore_line(notebook: Notebook, placeholder: re.Match[str]) -> str:
     return before + original
 
 
-def readable(notebook: Notebook, text: str) -> str:
-    """Return the joined text for display, with the original IPython lines; the number of lines stays the same."""
+def restore_magics(notebook: Notebook, text: str) -> str:
+    """Return the joined text with the original IPython lines; the number of lines stays the same."""
     lines = []
     for line in text.split("\n"):
         match = notebook.placeholder.match(line)

@@ -1,7 +1,7 @@
-"""Finds the networks of a user's script: modules that are called from outside of any other module.
+"""Find the networks of a user's script: modules that are called from outside any other module.
 
-Two functions are called around each such call, with and without gradients. Calls while torch.compile traces, and those
-that activation checkpointing repeats in the backward pass, are left out.
+Calls with and without gradients count. Calls while torch.compile traces, and those that activation checkpointing
+repeats in the backward pass, are left out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Roots:
-    """While entered, calls `on_call` and `on_return` around each outermost call.
+    """Context manager that calls `on_call` and `on_return` around each outermost call of a module.
 
-    Their arguments are (module, args) and (module, args, kwargs, output). Both are called before the hooks of the
-    module itself. After an exception kwargs is empty and the output None.
+    Their arguments are (module, args) and (module, args, kwargs, output). Both are called before the module's own
+    hooks. After an exception kwargs is empty and the output None.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Roots:
     def _on_enter(self, module: nn.Module, args: Any) -> None:
         import torch
 
-        if torch.compiler.is_compiling():  # the tracer removes this branch: compiled code stays the same
+        if torch.compiler.is_compiling():  # the tracer removes this branch, so compiled code stays the same
             return
         if torch._C._current_graph_task_id() != -1:  # in a backward pass, which repeats checkpointed parts
             return
@@ -61,7 +61,7 @@ class Roots:
             self.on_call(module, args)
         self._depth += 1
 
-    def _on_leave(self, module: nn.Module, args: Any, *more: Any) -> None:
+    def _on_leave(self, module: nn.Module, args: Any, *kwargs_and_output: Any) -> None:
         import torch
 
         if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1:
@@ -70,5 +70,5 @@ class Roots:
         if self._depth == 0 and module is self._outermost:
             self._outermost = None
             # After an exception torch leaves the keyword arguments out.
-            kwargs, output = more if len(more) == 2 else ({}, more[0])
+            kwargs, output = kwargs_and_output if len(kwargs_and_output) == 2 else ({}, kwargs_and_output[0])
             self.on_return(module, args, kwargs, output)

@@ -1,4 +1,6 @@
-"""Runs a Python script, or with `module` what `python -m` would run, as `__main__` in this process.
+"""Run a Python script or module as `__main__` in this process.
+
+    ended = run_script(load_script("train.py", ["--epochs", "1"]))
 
 Arguments, `sys.path[0]`, `__file__` and the exit code are as if Python itself had started it. A traceback begins with
 the script's own frames. `StopScript` ends it cleanly: its `finally` blocks run, and its `atexit` functions when the
@@ -29,12 +31,12 @@ _main_modules: list[types.ModuleType] = []  # of scripts that ran: their atexit 
 
 
 class StopScript(BaseException):
-    """Ends the script. It is a BaseException, so that `except Exception` in the script does not catch it."""
+    """Ends the script; a BaseException, so that `except Exception` in the script does not catch it."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """A script that is compiled, and its arguments."""
+    """A compiled script and its arguments."""
 
     name: str  # the path or module as the user gave it
     file: Path
@@ -76,24 +78,24 @@ def suggest_scripts(path: Path) -> list[str]:
 def load_module(name: str, arguments: Sequence[str]) -> Script:
     """Compile the module that `python -m NAME` would run; raise BadValue if there is none."""
     with first_on_path(os.getcwd()):
-        spec = found = find_spec(name)
-        if found is not None and found.submodule_search_locations is not None:
+        spec = package_or_module = find_spec(name)
+        if package_or_module is not None and package_or_module.submodule_search_locations is not None:
             spec = find_spec(f"{name}.__main__")
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
-        package = " It is a package without __main__." if found is not None else ""
-        raise BadValue(f"there is no module {name!r} to run.{package}", "It is looked for as `python -m` would.")
+        remark = " It is a package without __main__." if package_or_module is not None else ""
+        raise BadValue(f"there is no module {name!r} to run.{remark}", "It is searched for like `python -m` does.")
     path = Path(spec.origin)
     return Script(name, path, compile_script(path), tuple(arguments), os.getcwd(), spec)
 
 
 def import_packages(name: str) -> Ended | None:
-    """Import the packages of a module, as `python -m` does first; return how that failed, or None."""
+    """Import the packages of a module, as `python -m` does first; return the end of the script if that fails."""
     with first_on_path(os.getcwd()):
         try:
             if parent := name.rpartition(".")[0]:
                 importlib.import_module(parent)
-            found = find_spec(name)
-            if found is not None and found.submodule_search_locations is not None:
+            spec = find_spec(name)
+            if spec is not None and spec.submodule_search_locations is not None:
                 importlib.import_module(name)
         except SystemExit as error:
             return Ended(exit_code(error))
@@ -130,9 +132,9 @@ def compile_script(path: Path) -> types.CodeType:
 
 
 def run_script(script: Script) -> Ended:
-    """Run a script to its end, or until a watcher raises StopScript; errors of the script are printed and returned.
+    """Run a script until it ends or a watcher raises StopScript; errors of the script are printed and returned.
 
-    ViaductError, with which a watcher says that it cannot go on, is raised.
+    A ViaductError, which a watcher raises if it cannot continue, is passed on.
     """
     main = types.ModuleType("__main__")
     main.__file__ = str(script.file.absolute())

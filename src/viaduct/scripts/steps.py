@@ -1,8 +1,8 @@
-"""Detection of where the steps of a user's training script begin and end.
+"""Detect where the steps of a user's training script begin and end.
 
-- A step ends with `step()` of the primary optimizer: the first one that steps. Another optimizer's update belongs to
-  the step in which it happens.
-- A watcher may say that others follow the primary one (`others_follow`). Then the step stays open until the watcher
+- A step ends with `step()` of the primary optimizer: the first one that steps. The update of any other optimizer
+  belongs to the step in which it happens.
+- If a watcher expects other optimizers after the primary one (`others_follow`), the step stays open until the watcher
   reports the next forward pass (`settle`), so that `primary.step(); second.step()` is one step. In a GAN, whose second
   network runs in between, the second update then belongs to the next step.
 - An optimizer that calls another one counts once.
@@ -41,16 +41,16 @@ class Watcher:
 
 
 class OptimizerSteps:
-    """Calls a watcher at steps while it is entered; optimizers for which `concerns` returns False are left out."""
+    """Context manager that reports steps to a watcher; optimizers for which `is_relevant` returns False are ignored."""
 
     def __init__(
-        self, watcher: Watcher, first: int = 0, concerns: Callable[[Optimizer], bool] = lambda optimizer: True
+        self, watcher: Watcher, first: int = 0, is_relevant: Callable[[Optimizer], bool] = lambda optimizer: True
     ) -> None:
-        self.watcher, self.step, self.concerns = watcher, first, concerns
+        self.watcher, self.step, self.is_relevant = watcher, first, is_relevant
         self.primary: Optimizer | None = None
         self.ended_by_optimizer = False
-        self.waiting = False  # the primary optimizer has stepped, others may follow
-        self._running: list[Optimizer] = []  # whose step() is running, the outermost first
+        self.waiting = False  # the primary optimizer has stepped, and others may follow
+        self._running: list[Optimizer] = []  # optimizers inside their step(), the outermost first
         self._handles: list[RemovableHandle] = []
 
     def __enter__(self) -> OptimizerSteps:
@@ -71,7 +71,7 @@ class OptimizerSteps:
             self.step += 1
 
     def settle(self) -> bool:
-        """End the waiting step because a pass begins, unless it is an optimizer's own pass in its closure."""
+        """End the waiting step because a pass begins, unless the pass runs in an optimizer's closure."""
         if not self.waiting or self._running:
             return False
         self.advance()
@@ -85,7 +85,7 @@ class OptimizerSteps:
         self.watcher.on_step_begin(self.step)
 
     def advance_by_hand(self) -> None:
-        """End the step on behalf of the training loop, unless an optimizer has ended one since the last such call."""
+        """End the step for a training loop that calls this, unless an optimizer has ended one since the last call."""
         by_optimizer, self.ended_by_optimizer = self.ended_by_optimizer, False
         if self.waiting or not by_optimizer:
             self.advance()
@@ -97,14 +97,14 @@ class OptimizerSteps:
         if optimizer is self.primary:
             self.settle()
         self._running.append(optimizer)
-        if len(self._running) == 1 and self.concerns(optimizer):
+        if len(self._running) == 1 and self.is_relevant(optimizer):
             self.watcher.on_update_begin(self.step, optimizer)
 
     def _after_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        """Hook after `step()` of any optimizer; it does not run where `step()` raises."""
+        """Hook after `step()` of any optimizer; it does not run if `step()` raises."""
         if optimizer in self._running:
             del self._running[self._running.index(optimizer) :]
-        if self._running or not self.concerns(optimizer):
+        if self._running or not self.is_relevant(optimizer):
             return
         self.watcher.on_update_end(self.step, optimizer)
         self.primary = self.primary or optimizer

@@ -231,8 +231,8 @@ def list_rules() -> None:
     rules = sorted(all_rules(), key=lambda rule: rule.name)
     width = max(len(rule.name) for rule in rules)
     for rule in rules:
-        condition = "" if rule.on is None else " (when asked for)"
-        print(f"{rule.name:<{width}}  {rule.kind:<11}  {summary_of(rule)}{condition}")
+        condition = "" if rule.when is None else " (when asked for)"
+        print(f"{rule.name:<{width}}  {rule.category:<11}  {summary_of(rule)}{condition}")
     print(f"{len(rules)} rules; `viaduct migrate --explain RULE` shows one with its example.", file=sys.stderr)
 
 
@@ -241,7 +241,9 @@ def explain_rule(name: str) -> None:
     from viaduct.migration.catalogue import find_rules
 
     for index, rule in enumerate(find_rules(name)):
-        head = f"{rule.name}: {rule.kind}, for {', '.join(rule.targets)}, rows {rule.rules_md_rows} of docs/rules.md"
+        head = (
+            f"{rule.name}: {rule.category}, for {', '.join(rule.targets)}, rows {' '.join(rule.rows)} of docs/rules.md"
+        )
         print(("\n" if index else "") + f"{head}\n\n{rule.doc.strip()}")
 
 

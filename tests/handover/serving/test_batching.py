@@ -67,10 +67,10 @@ def test_requests_that_came_meanwhile_share_a_batch() -> None:
         first = batcher.submit(images(1))
         while batcher.waiting:
             await asyncio.sleep(0.001)
-        rest = [batcher.submit(torch.cat([images(1, value)[:, :1], images(1)[:, 1:]], 1)) for value in range(10)]
+        pending = [batcher.submit(torch.cat([images(1, value)[:, :1], images(1)[:, 1:]], 1)) for value in range(10)]
         network.gate.set()
         await first.answer
-        return [float((await job.answer)[0, 0]) for job in rest]
+        return [float((await job.answer)[0, 0]) for job in pending]
 
     answers = asyncio.run(ask())
     batcher.stop()
@@ -92,10 +92,10 @@ def test_batches_have_only_sizes_that_were_warmed_up() -> None:
         first = batcher.submit(images(1))
         while batcher.waiting:
             await asyncio.sleep(0.001)
-        rest = [batcher.submit(torch.cat([images(1, value)[:, :1], images(1)[:, 1:]], 1)) for value in range(27)]
+        pending = [batcher.submit(torch.cat([images(1, value)[:, :1], images(1)[:, 1:]], 1)) for value in range(27)]
         network.gate.set()
         await first.answer
-        return [float((await job.answer)[0, 0]) for job in rest]
+        return [float((await job.answer)[0, 0]) for job in pending]
 
     answers = asyncio.run(ask())
     batcher.stop()

@@ -76,7 +76,7 @@ def look_until(tools: DevTools, condition: str) -> Any:
 
 
 def give(tools: DevTools, kind: str, name: str, content: bytes) -> None:
-    words = [json.dumps(word) for word in (kind, name, base64.b64encode(content).decode())]
+    words = [json.dumps(argument) for argument in (kind, name, base64.b64encode(content).decode())]
     evaluate(tools, f"{GIVE.strip()}({', '.join(words)})")
 
 

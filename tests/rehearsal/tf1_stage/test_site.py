@@ -50,8 +50,8 @@ def listed() -> dict[str, dict[str, str]]:
         if found := re.fullmatch(r"\[(.+)\]", line):
             modules[found[1]] = {}
         elif line and not line.startswith("#"):
-            name, bracket, rest = line.partition("(")
-            modules[list(modules)[-1]][name] = bracket + rest
+            name, bracket, arguments = line.partition("(")
+            modules[list(modules)[-1]][name] = bracket + arguments
     return modules
 
 

@@ -44,14 +44,14 @@ def test_a_file_for_more_cards_than_there_are_is_refused() -> None:
 
 @on("npu")
 def test_shared_memory_stays_shared_in_a_file_and_in_a_deep_copy() -> None:
-    whole = torch.zeros(4, device="npu")
+    tensor = torch.zeros(4, device="npu")
     buffer = io.BytesIO()
-    torch.save({"whole": whole, "part": whole[2:]}, buffer)
+    torch.save({"whole": tensor, "part": tensor[2:]}, buffer)
     buffer.seek(0)
-    for pair in (torch.load(buffer), copy.deepcopy({"whole": whole, "part": whole[2:]})):
+    for pair in (torch.load(buffer), copy.deepcopy({"whole": tensor, "part": tensor[2:]})):
         pair["part"].fill_(1)
         assert pair["whole"].tolist() == [0, 0, 1, 1]
-    assert whole.tolist() == [0, 0, 0, 0]
+    assert tensor.tolist() == [0, 0, 0, 0]
 
 
 @on("npu")
@@ -73,8 +73,8 @@ def test_a_run_that_is_resumed_ends_where_one_that_was_not_does(tmp_path: Path) 
         return {name: value.cpu() for name, value in model.state_dict().items()}
 
     torch.manual_seed(1)
-    whole = run(0, 4, resume=False)
+    uninterrupted = run(0, 4, resume=False)
     torch.manual_seed(1)
     run(0, 2, resume=False)
     torch.manual_seed(99)
-    assert same(run(2, 4, resume=True), whole)
+    assert same(run(2, 4, resume=True), uninterrupted)

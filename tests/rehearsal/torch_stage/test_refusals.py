@@ -64,8 +64,8 @@ def test_mixed_precision_of_cuda_is_told_with_its_line_only_where_it_would_be_on
             autocast()
         with refused("cuda-left"):
             GradScaler()
-    places = [hit.place for hit in limits.hits]
-    assert [place.text for place in places if place] == ["autocast()", "GradScaler()"]
+    locations = [hit.place for hit in limits.hits]
+    assert [location.text for location in locations if location] == ["autocast()", "GradScaler()"]
 
 
 @on("npu")
@@ -90,7 +90,7 @@ def test_a_number_is_a_card_of_the_plug_in_wherever_a_device_is_given() -> None:
 def test_a_default_device_reaches_every_factory() -> None:
     torch.set_default_device("npu:1")
     made = torch.zeros(2), torch.tensor([1.0]), torch.as_tensor([1.0]), torch.nn.Linear(1, 1).weight
-    assert {one.device for one in made} == {torch.device("npu", 1)}
+    assert {hit.device for hit in made} == {torch.device("npu", 1)}
 
 
 @on("npu")

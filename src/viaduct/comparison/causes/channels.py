@@ -41,7 +41,7 @@ def explain_reversed_input(replay: Replay) -> Cause | None:
     """Report a layer that read its input's channels in reverse."""
     if replay.x_NCHW.shape[1] < 2:
         return None
-    share = replay.explains(replay.predict(x=replay.x_NCHW[:, ::-1]))
+    share = replay.explained_share(replay.predict(x=replay.x_NCHW[:, ::-1]))
     if share < 0.9:
         return None
     evidence = f"with the input's channels reversed, {share:.0%} of the difference is gone"

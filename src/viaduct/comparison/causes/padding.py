@@ -1,12 +1,12 @@
-"""Padding of another size, on another side, or of another kind.
+"""Padding of another size, on another side, or of another mode.
 
-At stride 1 only the border differs, or the whole image is moved by a cell; at stride 2 everything does, and the layer
-is computed again with every padding there could be.
+At stride 1 only the border differs, or the whole image is shifted by a cell. At stride 2 everything differs, and the
+layer is recomputed with every possible padding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -20,11 +20,11 @@ ADVICE = (
     "Compare the two definitions: TensorFlow's SAME pads (0, 1) where PyTorch's padding=1 pads (1, 1) at stride 2; a "
     "pool may count its padding; reflect and zero padding differ at the border only."
 )
-REACH = 3  # cells by which an image may have moved
+MAX_SHIFT = 3  # cells by which an image may be shifted
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report padding of another size, side or kind."""
+    """Report padding of another size, side or mode."""
     both = scene.load_origin()
     if both is None or both.left.ndim != 4 or scene.role not in ("output", "input"):
         return None
@@ -35,27 +35,23 @@ def find_cause(scene: Scene) -> Cause | None:
 
 def explain_by_replay(replay: Replay) -> Cause | None:
     """Report the padding with which the layer gives the left side's output."""
-    best, other = max(
-        ((replay.explains(replay.predict(geometry=geometry)), geometry) for geometry in iterate_geometries(replay)),
-        key=lambda tried: tried[0],
-        default=(0.0, replay.geometry),
-    )
-    if best < 0.8:
+    geometries = list_geometries(replay)
+    shares = [replay.explained_share(replay.predict(geometry=geometry)) for geometry in geometries]
+    share, best = max(zip(shares, geometries, strict=True), key=lambda entry: entry[0], default=(0.0, replay.geometry))
+    if share < 0.8:
         return None
-    evidence = f"computed again with {other}, {best:.0%} of the difference is gone; the right has {replay.geometry}"
-    return Cause(NAME, 0.98 * best, evidence, ADVICE)
+    evidence = f"computed again with {best}, {share:.0%} of the difference is gone; the right has {replay.geometry}"
+    return Cause(NAME, 0.98 * share, evidence, ADVICE)
 
 
-def iterate_geometries(replay: Replay) -> Iterator[Geometry]:
-    """Yield every other padding of this kernel, and other kinds of edge."""
+def list_geometries(replay: Replay) -> list[Geometry]:
+    """Return the geometries with every other padding of this kernel, and those with another mode."""
     kernel_h, kernel_w = replay.weight_OIHW.shape[2:]
-    for top in range(kernel_h + 1):
-        for left in range(kernel_w + 1):
-            if (top, left) != replay.geometry.before:
-                yield replace(replay.geometry, before=(top, left))
+    paddings = set(itertools.product(range(kernel_h + 1), range(kernel_w + 1))) - {replay.geometry.padding}
+    geometries = [replace(replay.geometry, padding=padding) for padding in sorted(paddings)]
     if kernel_h * kernel_w > 1:
-        for edge in ("reflect", "replicate", "circular"):
-            yield replace(replay.geometry, edge=edge)
+        geometries += [replace(replay.geometry, mode=mode) for mode in ("reflect", "replicate", "circular")]
+    return geometries
 
 
 def explain_shift(both: Both) -> Cause | None:
@@ -80,11 +76,11 @@ def window(both: Both, down: int, across: int) -> Both:
 def margins(both: Both) -> tuple[int, int]:
     """Return the rows and columns that a shift may cover."""
     height, width = both.left.shape[2:]
-    return min(REACH, (height - 1) // 3), min(REACH, (width - 1) // 3)
+    return min(MAX_SHIFT, (height - 1) // 3), min(MAX_SHIFT, (width - 1) // 3)
 
 
 def explain_border(both: Both) -> Cause | None:
-    """Report differences that lie along the border only; those below a thousandth of the largest do not count."""
+    """Report differences that lie along the border only, apart from those below a thousandth of the largest."""
     height, width = both.left.shape[2:]
     worst = np.abs(both.left.astype(np.float64) - both.right).max((0, 1))
     differs = worst > 1e-3 * float(worst.max())

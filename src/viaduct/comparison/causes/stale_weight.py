@@ -10,7 +10,7 @@ from viaduct.comparison.scene import Both, Scene, correlation, rms
 
 NAME = "stale weight"
 ADVICE = (
-    "See that this weight is in the optimizer's list and its requires_grad is on, that nothing keeps an old copy (a "
+    "Check that this weight is in the optimizer's list and its requires_grad is on, that nothing keeps an old copy (a "
     "cast copy, a captured graph, an unsynchronised rank), and that both sides loaded the same checkpoint."
 )
 
@@ -35,7 +35,7 @@ def explain_old_copy(scene: Scene) -> Cause | None:
     for row in find_earlier_weights(scene, weight.stored.index):
         past = scene.load_row(row)
         if past is not None and past.left.size == replay.weight_OIHW.size:
-            share = replay.explains(replay.predict(weight=past.left.reshape(replay.weight_OIHW.shape)))
+            share = replay.explained_share(replay.predict(weight=past.left.reshape(replay.weight_OIHW.shape)))
             if share > 0.8:
                 step = row.stored.step
                 evidence = f"computed again with the weight of step {step}, {share:.0%} of the difference is gone"

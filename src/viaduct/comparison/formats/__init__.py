@@ -1,10 +1,10 @@
 """File formats of tensors: one module a format, the same functions in each.
 
-    read_headers(path)         -> {key: what the header says, or why it cannot be read}; "" in files of one tensor
-    open_array(path, member)   -> a read-only array over a memory map where the file allows it
+    read_headers(path)         -> {key: header, or why it cannot be read}; the key is "" in files of one tensor
+    open_array(path, member)   -> a read-only array, memory-mapped if the file allows it
 
-Only headers are looked at to describe a tensor. Sizes are checked against the file before anything is mapped, and
-nothing in a file is ever executed: an array of Python objects is refused by its header.
+Sizes are checked against the file before anything is mapped. Nothing in a file is executed: an array of Python objects
+is refused by its header.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ import numpy as np
 from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
-BFLOAT16 = "bfloat16"  # numpy has no such type: the bits are handed out as uint16
-SMALL = 1 << 16  # up to so many bytes reading is cheaper than mapping
+BFLOAT16 = "bfloat16"  # NumPy has no such dtype: arrays have the bits as uint16
+MAX_READ_BYTES = 1 << 16  # larger tensors are mapped, smaller ones read
 
 
 class Header(NamedTuple):
-    """Header of a tensor: enough to describe it and to find it in its file."""
+    """Header of a tensor: its description and its position in the file."""
 
     dtype: str  # float32, bfloat16 …
     shape: tuple[int, ...]
-    stored: str  # numpy's name of the type as it is in the file: <f4, >i8, |b1
-    offset: int  # where the elements begin, from the start of the file or of the unpacked member
+    stored: str  # NumPy's name of the dtype in the file: <f4, >i8, |b1
+    offset: int  # of the first element, from the start of the file or of the unpacked member
     fortran: bool = False
 
     @property
@@ -50,14 +50,14 @@ class Header(NamedTuple):
 Members = Mapping[str, Header | str]
 
 
-# numpy's words for types it knows; structured types, strings and dates do not match.
+# NumPy's names of dtypes; structured types, strings and dates do not match.
 _PLAIN = re.compile(r"[<>|=]?([fiu])([1248])|[<>|=]?(c)(8|16)|[<>|=]?(b)(1)|[<>|=]?(V)(2)")
 _NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 _WIDTH = re.compile(r"\d+")
 
 
 def dtype_name(descr: str) -> str | None:
-    """Return float32 for <f4, bfloat16 for V2 (as it is saved); None for objects, strings and structures."""
+    """Return float32 for <f4, bfloat16 for V2 (bfloat16 in .npy files); None for objects, strings and structures."""
     match = _PLAIN.fullmatch(descr)
     if match is None:
         return None
@@ -68,13 +68,13 @@ def dtype_name(descr: str) -> str | None:
 
 
 def map_array(path: Path, header: Header, base: int = 0) -> Array:
-    """Return a read-only array over a map of the file. `base`: where the member begins to which the offset belongs."""
+    """Return a read-only array of a file's tensor. `base`: start of the member that the header's offset refers to."""
     start, dtype = base + header.offset, _numpy_type(header)
     try:
         with open(path, "rb") as file:
-            found = os.fstat(file.fileno()).st_size
-            if found < start + header.size:
-                raise truncated_error(path, start + header.size, found)
+            file_size = os.fstat(file.fileno()).st_size
+            if file_size < start + header.size:
+                raise truncated_error(path, start + header.size, file_size)
             if not header.values:
                 return shape_array(np.empty(0, dtype), header)
             return shape_array(np.frombuffer(_bytes_of(file, start, header.size), dtype, header.values), header)
@@ -83,7 +83,7 @@ def map_array(path: Path, header: Header, base: int = 0) -> Array:
 
 
 def _bytes_of(file: Any, start: int, size: int) -> memoryview | bytes:
-    if size <= SMALL:
+    if size <= MAX_READ_BYTES:
         file.seek(start)
         return bytes(file.read(size))
     first = start - start % mmap.ALLOCATIONGRANULARITY
@@ -92,7 +92,7 @@ def _bytes_of(file: Any, start: int, size: int) -> memoryview | bytes:
 
 
 def from_bytes(data: bytes, header: Header) -> Array:
-    """Return the tensor of an unpacked member, which holds the header and the tensor."""
+    """Return the tensor of an unpacked member (header and tensor)."""
     return shape_array(np.frombuffer(data, _numpy_type(header), header.values, header.offset), header)
 
 
@@ -113,18 +113,18 @@ def _width(stored: str) -> int:
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Return size and time of change, a cache's key for what was read of the file. Pipes and devices are refused."""
+    """Return size and modification time of a regular file, for use in a cache's key."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         raise unreadable_error(path, error) from None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise BadData(f"{path.name} is not a regular file.")
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
-def truncated_error(path: Path, needed: int, found: int) -> BadData:
-    return BadData(f"{path.name} is cut short: its header speaks of {needed:,} bytes, the file has {found:,}.")
+def truncated_error(path: Path, needed: int, file_size: int) -> BadData:
+    return BadData(f"{path.name} is cut short: by its header it has {needed:,} bytes, but the file has {file_size:,}.")
 
 
 def unreadable_error(path: Path, error: OSError) -> BadData:

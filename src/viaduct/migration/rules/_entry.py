@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 from viaduct.migration.lookups import FunctionNode, keyword_value, plain_name, walk_executed
 from viaduct.migration.predicates import is_literal_in
-from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rule import Site, cache_per_file
 
 APP_RUN = ("tensorflow.app.run", "absl.app.run")
 
 
-@answer_once
+@cache_per_file
 def main_guard(site: Site) -> ast.If | None:
     """Return the statement `if __name__ == "__main__":` of this file; None if it has none."""
     for statement in site.source.tree.body:
@@ -24,7 +24,7 @@ def main_guard(site: Site) -> ast.If | None:
     return None
 
 
-@answer_once
+@cache_per_file
 def main_function(site: Site) -> FunctionNode | None:
     """Return the function of this file that the script starts at module level.
 

@@ -1,7 +1,7 @@
-"""Synthetic data for missing datasets, where a script declares their shapes (`--fake-data`).
+"""Synthetic data for missing datasets (`--fake-data`).
 
-`tf_files.py` replaces missing TFRecord files, `keras_sets.py` and `torchvision_sets.py` datasets whose images have a
-known size. Nothing else is guessed: other missing data stays missing.
+`tf_files.py` replaces missing TFRecord files if the script declares their features, `keras_sets.py` and
+`torchvision_sets.py` replace datasets of a known image size. Other missing data stays missing.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Synthetic TFRecord files, made from the features that a script parses.
 
-Floats are drawn anew for each record. Integers are 1, which as a label is in range whether classes count from 0 or 1;
-those called height or width are the size of the images. Bytes are a JPEG where the feature is named like an image,
-random bytes where the script decodes them as raw numbers of a known shape, else empty.
+Floats are random. Integers are 1, a label in range if classes count from 0 or from 1; features called height or width
+are the size of the images. Bytes are a JPEG if the feature is named like an image, random bytes if the script decodes
+them as raw numbers of a known shape, else empty.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Declared:
 
     count: int  # values in each record
     kind: str  # int64, float, bytes
-    raw: int | None = None  # number of bytes, where the script decodes them as plain numbers
+    raw: int | None = None  # number of bytes if the script decodes them as raw numbers
 
 
 def write_records(path: Path, features: Mapping[str, Declared], count: int) -> None:
@@ -65,7 +65,7 @@ def make_bytes(name: str, declared: Declared, random: np.random.Generator) -> by
 
 
 def make_jpeg(random: np.random.Generator) -> bytes:
-    """Return an encoded image of 64 coloured squares."""
+    """Return a JPEG of 64 coloured squares."""
     import simplejpeg
 
     coarse = random.integers(0, 256, (8, 8, 3), np.uint8)

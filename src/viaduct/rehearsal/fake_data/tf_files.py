@@ -1,9 +1,8 @@
 """Synthetic files for TFRecords that a TensorFlow 1 script names and that are missing.
 
-Names of missing files are replaced by names in the rehearsal's record. The features that the script parses
-(`tf.parse_single_example`, `tf.io.parse_example`) define what is written into them, before the first run of a graph.
-Names are replaced in `TFRecordDataset`, `Dataset.list_files` and `tf.gfile.Glob`; a script that opens files in another
-way finds them missing.
+Names of missing files are replaced by names in the rehearsal's record. These files are written before the first run of
+a graph, with the features that the script parses (`tf.parse_single_example`, `tf.io.parse_example`). Names are replaced
+in `TFRecordDataset`, `Dataset.list_files` and `tf.gfile.Glob`; for other functions the files are missing.
 """
 
 from __future__ import annotations
@@ -27,16 +26,15 @@ class MissingFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.names: dict[str, Path] = {}  # by a missing file's name: the synthetic file
+        self.names: dict[str, Path] = {}  # the synthetic file by a missing file's name
         self.features: dict[str, Declared] = {}
-        # By the keys of tensors (`key`):
-        self.parsed: dict[str, str] = {}  # the feature that a tensor of bytes was parsed from
-        # The feature that a tensor of numbers was decoded from, and the bytes of one number.
+        self.parsed: dict[str, str] = {}  # by key of a tensor of bytes: the feature that it was parsed from
+        # By key of a tensor of numbers: the feature that it was decoded from, and the bytes of one number.
         self.raw: dict[str, tuple[str, int]] = {}
-        self._written: dict[Path, dict[str, Declared]] = {}  # by a synthetic file: the features written into it
+        self._written: dict[Path, dict[str, Declared]] = {}  # the features in each synthetic file
 
     def replace(self, name: str) -> str:
-        """Return the synthetic file's name for a missing file, and the name of an existing one unchanged."""
+        """Return the name of a synthetic file for a missing file; other names are unchanged."""
         if os.path.exists(name) or Path(name).parent == self.folder:
             return name
         if name not in self.names:
@@ -46,7 +44,7 @@ class MissingFiles:
         return str(self.names[name])
 
     def write(self) -> None:
-        """Write the files that are not written yet, or were written before all of their features were known."""
+        """Write the files that do not have all known features yet."""
         if not self.features:
             return
         for path in self.names.values():
@@ -55,19 +53,19 @@ class MissingFiles:
                 self._written[path] = dict(self.features)
 
     def parse(self, features: dict[str, Any], tensors: dict[str, Any]) -> None:
-        """Remember the features that a script parses, and the tensors that it gets for them."""
+        """Remember the features that a script parses, and their tensors."""
         for name, feature in features.items():
             if (declared := make_declared(feature)) is None:
                 continue
             self.features[name] = declared
             if declared.kind == "bytes" and name in tensors:
-                self.parsed[key(tensors[name])] = name
+                self.parsed[key_of(tensors[name])] = name
 
     def set_shape(self, tensor: Any, shape: Any) -> None:
-        """Note the shape of raw numbers, which gives their size in bytes."""
-        if key(tensor) not in self.raw or (count := product(shape)) is None:
+        """Remember the size in bytes of raw numbers that the script gives this shape."""
+        if key_of(tensor) not in self.raw or (count := product(shape)) is None:
             return
-        name, size = self.raw[key(tensor)]
+        name, size = self.raw[key_of(tensor)]
         self.features[name] = Declared(self.features[name].count, "bytes", raw=count * size)
 
 
@@ -132,16 +130,14 @@ def wrap_glob(plain: Callable[..., Any], missing: MissingFiles) -> Callable[...,
 
     @functools.wraps(plain)
     def glob(pattern: Any) -> Any:
-        found = plain(pattern)
-        if found or not isinstance(pattern, str):
-            return found
-        return [missing.replace(pattern)]
+        names = plain(pattern)
+        return names if names or not isinstance(pattern, str) else [missing.replace(pattern)]
 
     return glob
 
 
 def wrap_parser(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
-    """Return a parser that notes its features."""
+    """Return a parser that remembers its features."""
 
     @functools.wraps(plain)
     def parse(serialized: Any, features: Any, *args: Any, **kwargs: Any) -> Any:
@@ -160,17 +156,17 @@ def wrap_raw_decoding(tf: Any, missing: MissingFiles) -> None:
 
     @functools.wraps(decode)
     def decode_raw(input_bytes: Any = None, out_type: Any = None, *args: Any, **kwargs: Any) -> Any:
-        encoded = key(input_bytes if input_bytes is not None else kwargs.get("bytes"))
+        encoded = key_of(input_bytes if input_bytes is not None else kwargs.get("bytes"))
         numbers = decode(input_bytes, out_type, *args, **kwargs)
         if encoded in missing.parsed:
-            missing.raw[key(numbers)] = (missing.parsed[encoded], tf.as_dtype(out_type).size)
+            missing.raw[key_of(numbers)] = (missing.parsed[encoded], tf.as_dtype(out_type).size)
         return numbers
 
     @functools.wraps(cast)
-    def marked_cast(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def cast_recorded(x: Any, *args: Any, **kwargs: Any) -> Any:
         result = cast(x, *args, **kwargs)
-        if key(x) in missing.raw:
-            missing.raw[key(result)] = missing.raw[key(x)]
+        if key_of(x) in missing.raw:
+            missing.raw[key_of(result)] = missing.raw[key_of(x)]
         return result
 
     @functools.wraps(reshape)
@@ -183,18 +179,18 @@ def wrap_raw_decoding(tf: Any, missing: MissingFiles) -> None:
         set_shape(self, shape)
 
     tf.decode_raw = tf.io.decode_raw = decode_raw
-    tf.cast, tf.reshape = marked_cast, reshape_recorded
+    tf.cast, tf.reshape = cast_recorded, reshape_recorded
     kind.set_shape = set_shape_recorded
 
 
-def key(tensor: Any) -> str:
-    """Return a key of a tensor: names are unique within a graph."""
+def key_of(tensor: Any) -> str:
+    """Return a string that identifies a tensor: its graph and its name."""
     graph = getattr(tensor, "graph", None)
     return f"{id(graph)} {tensor.name}" if graph is not None else ""
 
 
 def product(shape: Any) -> int | None:
-    """Return the number of elements of a static shape; None where part of it is unknown."""
+    """Return the number of elements of a static shape; None if part of it is unknown."""
     sizes = shape.as_list() if hasattr(shape, "as_list") else shape
     sizes = [sizes] if isinstance(sizes, int) else sizes
     if not isinstance(sizes, (list, tuple)) or not all(isinstance(size, int) and size > 0 for size in sizes):

@@ -1,8 +1,8 @@
 """Synthetic images for torchvision datasets whose folder is missing.
 
-Replaced are datasets whose image size and number of classes are part of their definition, and folders of images
-(ImageFolder, ImageNet), for which a usual size is taken. The script's transforms run on the synthetic images. A dataset
-class of the script's own is not replaced.
+Datasets of a known image size and number of classes are replaced, and folders of images (ImageFolder, ImageNet) by
+images of a usual size. The script's transforms run on the synthetic images. Dataset classes of the script are not
+replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from viaduct.rehearsal.fake_data import print_note
 
 LENGTH = 512  # images of a synthetic dataset
-MAX_SIDE_IN_MEMORY = 32  # pixels; torchvision's datasets of such small images hold all of them in memory
+MAX_SIDE_IN_MEMORY = 32  # pixels; torchvision's datasets of images up to this size hold all of them in memory
 # By class: height, width, channels, number of classes.
 KNOWN_SETS = {
     "CIFAR10": (32, 32, 3, 10),
@@ -48,17 +48,17 @@ def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], fake_
 
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(self, *args, **kwargs)
-        if given.arguments.get("download"):  # nothing is downloaded in a rehearsal
-            given.arguments["download"] = False
+        bound = signature.bind(self, *args, **kwargs)
+        if bound.arguments.get("download"):  # nothing is downloaded in a rehearsal
+            bound.arguments["download"] = False
         try:
-            plain(*given.args, **given.kwargs)
+            plain(*bound.args, **bound.kwargs)
         except (FileNotFoundError, RuntimeError) as error:
-            root = given.arguments.get("root")
+            root = bound.arguments.get("root")
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             print_note(f"{type(self).__name__} of {root}: {reason}; {LENGTH} images are made up.")
             self.__class__ = fake_class
-            self.make_up(facts, given.arguments)
+            self.make_up(facts, bound.arguments)
 
     return init
 
@@ -70,9 +70,9 @@ def make_fake_class(kind: type) -> type:
         facts: tuple[int, int, int, int]
         class_to_idx: ClassVar[dict[str, int]] = {}  # hides the property of some datasets, which cannot be assigned
 
-        def make_up(self, facts: tuple[int, int, int, int], given: Mapping[str, Any]) -> None:
+        def make_up(self, facts: tuple[int, int, int, int], arguments: Mapping[str, Any]) -> None:
             self.facts = facts
-            self.transform, self.target_transform = given.get("transform"), given.get("target_transform")
+            self.transform, self.target_transform = arguments.get("transform"), arguments.get("target_transform")
             self.classes = [str(number) for number in range(facts[3])]
             self.__dict__["class_to_idx"] = {name: number for number, name in enumerate(self.classes)}
             self.targets: Any = [number % facts[3] for number in range(LENGTH)]
@@ -92,7 +92,7 @@ def make_fake_class(kind: type) -> type:
 
 
 def make_arrays(facts: tuple[int, int, int, int], labels: list[int]) -> dict[str, Any]:
-    """Return the attributes under which these sets hold all their images: tensors of MNIST, arrays of CIFAR."""
+    """Return the attributes in which small datasets hold all their images: tensors for MNIST, arrays for CIFAR."""
     height, _, channels, _ = facts
     if height > MAX_SIDE_IN_MEMORY:
         return {}

@@ -1,8 +1,7 @@
 """Start-up hook: Python imports a module of this name when it starts.
 
-viaduct puts this folder on PYTHONPATH while it runs a script.
-So the processes that a script starts itself (mp.spawn, torchrun, subprocess) take part in its rehearsal or profile.
-Only those of the same Python do. A `sitecustomize` of the user's own still runs.
+viaduct puts this folder on PYTHONPATH while it runs a script. Processes that the script starts with the same Python
+(mp.spawn, torchrun, subprocess) then take part in its rehearsal or profile. The user's own `sitecustomize` still runs.
 """
 
 import importlib
@@ -12,17 +11,17 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# By environment variable, which holds the path of the Python that takes part: the module whose `join` is called.
+# Modules whose `join` is called, by the environment variable that holds the path of the Python to take part.
 _JOINED = {
     "VIADUCT_REHEARSAL_PYTHON": "viaduct.rehearsal.grandchild",
     "VIADUCT_PROFILE_PYTHON": "viaduct.profiling.worker",
 }
 
 
-def _run_users_own() -> None:
+def _run_users_sitecustomize() -> None:
     """Import the next `sitecustomize` on sys.path, which this one hides."""
-    elsewhere = [folder for folder in sys.path if os.path.abspath(folder or ".") != _HERE]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", elsewhere)
+    other_folders = [folder for folder in sys.path if os.path.abspath(folder or ".") != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", other_folders)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
         sys.modules["sitecustomize"] = module
@@ -30,7 +29,7 @@ def _run_users_own() -> None:
 
 
 def _join(name: str) -> None:
-    """Import a module of viaduct, whose folder need not be on sys.path, and call its `join`."""
+    """Import a module of viaduct, which need not be on sys.path, and call its `join`."""
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(_HERE))))
     try:
         module = importlib.import_module(name)
@@ -44,4 +43,4 @@ try:
         if os.environ.get(_variable) == sys.executable:
             _join(_name)
 finally:
-    _run_users_own()
+    _run_users_sitecustomize()

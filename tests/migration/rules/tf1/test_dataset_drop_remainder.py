@@ -9,7 +9,7 @@ RULE = "dataset_drop_remainder"
 
 
 def said(result: object, status: str) -> str:
-    return " ".join(one.message for one in result.findings if one.status == status)  # type: ignore[attr-defined]
+    return " ".join(finding.message for finding in result.findings if finding.status == status)  # type: ignore[attr-defined]
 
 
 OTHERS = """import webdataset as wds

@@ -96,7 +96,8 @@ def test_a_condition_that_asks_for_more_is_left_to_a_person(condition: str) -> N
     source = source.replace("SHARD", "ds.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)")
     result = migrated(source, "dataset_shard", distributed=True)
     assert any(
-        one.status == "manual" and "make sure that the shard is reached" in one.message for one in result.findings
+        finding.status == "manual" and "make sure that the shard is reached" in finding.message
+        for finding in result.findings
     )
 
 

@@ -72,8 +72,8 @@ def test_a_gpu_block_within_a_cpu_block_is_left_to_a_person_too(outer: str) -> N
     source = f"{HEAD}with {outer}:\n    o = 1\n    with tf.device('/gpu:0'):\n        x = 1\n"
     result = migrated(source, "device_block")
     assert "gpu" not in result.after.decode()
-    found = [one for one in result.findings if one.status == "manual"]
-    assert [one.risk for one in found] == ["high"]
+    found = [finding for finding in result.findings if finding.status == "manual"]
+    assert [finding.risk for finding in found] == ["high"]
     assert "to the CPU" in found[0].message
 
 

@@ -179,7 +179,7 @@ def test_wrapper_style_and_the_loss_scale() -> None:
 )
 def test_an_optimizer_that_is_made_out_of_sight_is_found_where_it_trains(source: str) -> None:
     result = check_says(OPTIMIZER, HEAD + source, "manual", "does not show", distributed=True)
-    assert {one.risk for one in result.findings} == {"high"}
+    assert {finding.risk for finding in result.findings} == {"high"}
 
 
 @pytest.mark.parametrize("optimizer", ["'Adam'", "tf.train.AdamOptimizer"])
@@ -200,7 +200,7 @@ def test_an_optimizer_that_optimize_loss_makes_is_left_to_a_person(optimizer: st
 def test_what_is_wrapped_is_not_left_to_a_person(source: str) -> None:
     result = migrated(HEAD + source, OPTIMIZER, distributed=True)
     assert "NPUDistributedOptimizer(" in result.after.decode()
-    assert not [one for one in result.findings if one.status == "manual"]
+    assert not [finding for finding in result.findings if finding.status == "manual"]
 
 
 def test_nothing_is_wrapped_on_one_device() -> None:

@@ -31,4 +31,6 @@ def test_one_that_goes_to_both_kinds_is_left_to_a_person_at_the_ready_made_one()
     )
     result = migrated(source)
     assert "config = NPURunConfig(model_dir='x')" in result.after.decode()
-    assert [one.line for one in result.findings if one.status == "manual" and "of its own" in one.message] == [4]
+    assert [
+        finding.line for finding in result.findings if finding.status == "manual" and "of its own" in finding.message
+    ] == [4]

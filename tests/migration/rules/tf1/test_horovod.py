@@ -40,7 +40,7 @@ def test_places_within_f_strings_are_left_to_a_person_and_keep_the_import() -> N
     result = migrated(source, distributed=True)
     if 'get_rank_id()}"' not in result.after.decode():
         assert result.after.decode() == source
-        assert any(one.status == "manual" and "import stays" in one.message for one in result.findings)
+        assert any(finding.status == "manual" and "import stays" in finding.message for finding in result.findings)
 
 
 def test_other_spellings_of_the_import() -> None:
@@ -141,7 +141,7 @@ def test_nested_in_one_expression_too() -> None:
 def test_what_has_no_like_is_named_and_keeps_the_import(use: str) -> None:
     result = migrated(HEAD + f"y = ({use}, x)\nprint(y)\n", distributed=True)
     assert "import horovod.tensorflow as hvd\n" in result.after.decode()
-    said = [one.message for one in result.findings if one.status == "manual"]
+    said = [finding.message for finding in result.findings if finding.status == "manual"]
     assert any(use.partition("(")[0] in message for message in said), said
     assert any("import stays" in message for message in said)
 
@@ -150,7 +150,7 @@ def test_a_start_stays_as_long_as_something_needs_it() -> None:
     source = HEAD + "hvd.init()\nx = hvd.allgather_object(1)\n"
     result = migrated(source, distributed=True)
     assert "hvd.init()" in result.after.decode()
-    assert any("hvd.init() stays" in one.message for one in result.findings if one.status == "manual")
+    assert any("hvd.init() stays" in finding.message for finding in result.findings if finding.status == "manual")
 
 
 def test_parts_of_horovod_may_come_from_its_inner_modules() -> None:
@@ -170,7 +170,7 @@ def test_parts_of_horovod_may_come_from_its_inner_modules() -> None:
 
 def test_looking_for_the_package_is_left_to_a_person() -> None:
     source = HEAD + "import importlib.util\nHAS = importlib.util.find_spec('horovod') is not None\nhvd.init()\n"
-    said = [one.message for one in migrated(source, distributed=True).findings if one.status == "manual"]
+    said = [finding.message for finding in migrated(source, distributed=True).findings if finding.status == "manual"]
     assert any("find_spec('horovod') finds no Horovod" in message for message in said), said
 
 

@@ -21,4 +21,4 @@ def test_a_compression_that_nobody_reads_goes_and_one_that_is_read_stays() -> No
     )
     result = migrated(HEAD + choice + "print(c)\n", distributed=True)
     assert result.after.decode() == HEAD + choice + "print(c)\n"
-    assert any("Compression" in one.message and one.status == "manual" for one in result.findings)
+    assert any("Compression" in finding.message and finding.status == "manual" for finding in result.findings)

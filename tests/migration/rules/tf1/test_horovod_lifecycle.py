@@ -16,4 +16,4 @@ def test_a_block_that_would_be_empty_keeps_a_pass() -> None:
 
 def test_a_script_for_several_devices_says_so_when_it_is_migrated_for_one() -> None:
     result = migrated(HEAD + "hvd.init()\nx = 1\n", "horovod_lifecycle")
-    assert any(one.status == "manual" and "--distributed" in one.message for one in result.findings)
+    assert any(finding.status == "manual" and "--distributed" in finding.message for finding in result.findings)

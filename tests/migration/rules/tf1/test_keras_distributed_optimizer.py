@@ -42,8 +42,8 @@ def test_by_position_and_by_keyword() -> None:
             "tf.keras.optimizers.SGD(\n    0.1)))  # slow\n",
         ),
     ):
-        whole = HEAD.replace("as tf\n", "as tf\n" + IMPORT) + after
-        check_rewrite(RULE, HEAD + before, whole, distributed=True)
+        expected = HEAD.replace("as tf\n", "as tf\n" + IMPORT) + after
+        check_rewrite(RULE, HEAD + before, expected, distributed=True)
 
 
 def test_standalone_keras_needs_an_object() -> None:

@@ -39,7 +39,7 @@ def test_a_string_is_changed_where_it_is_assigned() -> None:
 def test_a_default_is_changed_and_callers_are_mentioned() -> None:
     before = HEAD + "def f(x, *, where='/gpu:0'):\n    with tf.device(where):\n        return x\n"
     result = check_rewrite("mlu_devices", before, before.replace("gpu", "mlu"), to="mlu")
-    assert any(one.status == "advice" and "callers" in one.message for one in result.findings)
+    assert any(finding.status == "advice" and "callers" in finding.message for finding in result.findings)
 
 
 def test_a_string_that_is_compared_is_left_to_a_person() -> None:

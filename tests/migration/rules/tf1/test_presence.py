@@ -13,7 +13,7 @@ def test_a_bare_use_keeps_the_import() -> None:
     source = HEAD + "if hvd is not None:\n    run(hvd)\n"
     result = migrated(source, distributed=True)
     assert result.after.decode() == source
-    assert any("itself is passed on" in one.message for one in result.findings)
+    assert any("itself is passed on" in finding.message for finding in result.findings)
 
 
 GUARDED = "import tensorflow as tf\ntry:\n    import horovod.tensorflow as hvd\nexcept ImportError:\n    hvd = None\n"

@@ -24,7 +24,7 @@ def test_what_the_vendors_converter_wrote_stays_with_its_run_config(text: str) -
     """TPUEstimator refuses a config of another class than its own."""
     result = migrated(CONVERTED + text)
     assert not result.changed, result.after.decode()
-    assert {place.state for place in result.places} == {"right"}
+    assert {location.state for location in result.places} == {"right"}
 
 
 def test_a_run_config_that_npu_estimator_gets_is_converted_all_the_same() -> None:

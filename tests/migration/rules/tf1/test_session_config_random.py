@@ -138,6 +138,6 @@ def test_random_scripts_open_sessions_for_the_device_alone(style: str, monkeypat
             opened += len(Session.opened)
             for session in Session.opened:
                 options = session.config.graph_options.rewrite_options
-                assert [one.name for one in options.custom_optimizers] == ["NpuOptimizer"], after
+                assert [optimizer.name for optimizer in options.custom_optimizers] == ["NpuOptimizer"], after
                 assert options.remapping == "OFF", after
     assert opened > 100

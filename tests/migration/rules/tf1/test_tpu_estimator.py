@@ -49,7 +49,7 @@ def test_batch_sizes_move_into_params(params: str, result: str) -> None:
 def test_a_loop_that_divides_all_steps_goes_along(saved: str, loop: str, steps: str) -> None:
     result = migrated(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
     assert f"c = NPURunConfig({saved}iterations_per_loop={loop})\n" in result.after.decode()
-    assert {one.status for one in result.findings} == {"changed", "advice"}
+    assert {finding.status for finding in result.findings} == {"changed", "advice"}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_loop_that_divides_all_steps_goes_along(saved: str, loop: str, steps: 
 def test_a_loop_that_may_not_divide_the_steps_is_left_out_and_reported(saved: str, loop: str, steps: str) -> None:
     result = migrated(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
     assert "iterations_per_loop" not in result.after.decode()
-    assert any("iterations_per_loop" in one.message for one in result.findings if one.status == "manual")
+    assert any("iterations_per_loop" in finding.message for finding in result.findings if finding.status == "manual")
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_what_the_vendors_converter_wrote_stays(config: str) -> None:
     )
     result = migrated(source, "tpu_estimator")
     assert not result.changed
-    assert not [one for one in result.findings if one.status in ("manual", "unresolved")]
+    assert not [finding for finding in result.findings if finding.status in ("manual", "unresolved")]

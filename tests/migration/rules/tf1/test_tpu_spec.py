@@ -36,7 +36,7 @@ def test_where_one_spec_of_a_function_cannot_follow_none_does() -> None:
         f"    return {SPEC}(mode=mode, loss=loss, eval_metrics=m)\n"
     )
     result = check_says("tpu_spec", source, "manual", "not a pair")
-    assert [one.line for one in result.findings] == [4, 5]
+    assert [finding.line for finding in result.findings] == [4, 5]
 
 
 def test_metrics_by_position_are_left_to_a_person() -> None:

@@ -90,4 +90,4 @@ if __name__ == "__main__":
 
 def ddp(source: str = SCRIPT, rule: str = "data_parallel_ddp", **options: object) -> tuple[str, list[tuple[str, str]]]:
     result = migrated(dedent(source), rule, data_parallel="ddp", **options)
-    return result.after.decode(), [(one.status, one.message) for one in result.findings]
+    return result.after.decode(), [(finding.status, finding.message) for finding in result.findings]

@@ -93,7 +93,7 @@ def test_a_class_in_an_annotation_is_right_as_it_is(line: str) -> None:
     result = migrated(
         f"import torch\nfrom typing import Optional\nfrom torch.cuda.amp import GradScaler\n{line}", to="any"
     )
-    assert [(place.requirement, place.state) for place in result.places] == [("amp", "right")]
+    assert [(location.requirement, location.state) for location in result.places] == [("amp", "right")]
 
 
 def test_the_value_behind_an_annotation_is_changed() -> None:

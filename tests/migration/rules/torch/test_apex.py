@@ -18,9 +18,9 @@ def test_on_the_npu_amp_stays_and_combines_gradients() -> None:
     source = AMP + "model, optimizer = amp.initialize(model, optimizer, opt_level='O2')\n"
     check_says("apex", source, "advice", "apex stays")
     result = check_says("apex", source, "advice", "combine_grad=True")
-    assert not [one for one in result.findings if one.status == "manual"]
+    assert not [finding for finding in result.findings if finding.status == "manual"]
     done = source.replace("'O2')", "'O2', combine_grad=True)")
-    assert not [one for one in migrated(done, "apex").findings if "combine_grad" in one.message]
+    assert not [finding for finding in migrated(done, "apex").findings if "combine_grad" in finding.message]
 
 
 def test_wrapping_before_initialize_is_wrong() -> None:
@@ -28,7 +28,7 @@ def test_wrapping_before_initialize_is_wrong() -> None:
     start = "model, optimizer = amp.initialize(model, optimizer, combine_grad=True)\n"
     check_says("apex", AMP + wrap + start, "manual", "after amp.initialize")
     right = migrated(AMP + start + wrap, "apex")
-    assert not [one for one in right.findings if one.status == "manual"]
+    assert not [finding for finding in right.findings if finding.status == "manual"]
 
 
 def test_kernels_of_apex_are_named_with_what_there_is() -> None:

@@ -45,7 +45,7 @@ def test_a_backend_from_elsewhere_is_named_and_not_changed() -> None:
 
 def test_another_librarys_backend_is_named_and_not_changed() -> None:
     source = "import torch\nimport ignite.distributed as idist\nidist.Parallel(backend='nccl')\n"
-    check_says("backend", source, "manual", "hccl, if it takes that")
+    check_says("backend", source, "manual", "hccl, if ignite.distributed.Parallel accepts that")
 
 
 def test_alias_keyword_quotes_and_comments() -> None:
@@ -93,7 +93,7 @@ def test_options_of_the_command_line_but_not_their_help() -> None:
         """
     result = migrated(_text(before), "backend")
     assert result.after.decode().replace("import torch_npu\n", "") == _text(after)
-    assert {one.status for one in result.findings} == {"changed"}
+    assert {finding.status for finding in result.findings} == {"changed"}
 
 
 @pytest.mark.parametrize(("to", "own"), [("npu", "hccl"), ("mlu", "cncl")])

@@ -34,7 +34,7 @@ def test_the_string_is_changed_where_it_is_written() -> None:
     after = result.after.decode()
     assert "nccl" not in after
     assert after.count("hccl") == 5
-    assert not [one for one in result.findings if one.status == "manual"]
+    assert not [finding for finding in result.findings if finding.status == "manual"]
 
 
 def test_what_callers_pass_is_followed() -> None:

@@ -56,7 +56,7 @@ net.module.save()
     check_says("data_parallel", source, "manual", "by its distributed path")
     result = migrated(source, "data_parallel", data_parallel="unwrap")
     assert "net.module.save()" in result.after.decode()
-    assert any("no .module any more" in one.message for one in result.findings)
+    assert any("no .module any more" in finding.message for finding in result.findings)
 
 
 def test_taking_off_a_prefix_that_is_not_there_any_more_is_named() -> None:
@@ -66,7 +66,7 @@ def test_taking_off_a_prefix_that_is_not_there_any_more_is_named() -> None:
         "net.load_state_dict(other.state_dict())\noptimizer.load_state_dict(torch.load('o.pt'))\nrest = name[7:]\n"
     )
     result = migrated(source, "torch.data_parallel", data_parallel="unwrap")
-    assert [(one.status, one.line) for one in result.findings if "module." in one.message] == [
+    assert [(finding.status, finding.line) for finding in result.findings if "module." in finding.message] == [
         ("advice", result.findings[-1].line),
         ("manual", result.findings[-1].line),
     ]
@@ -78,7 +78,7 @@ def test_taking_off_a_prefix_that_is_not_there_any_more_is_named() -> None:
 def test_what_data_parallel_is_made_of_needs_review(name: str, to: str) -> None:
     source = f"import torch\nfrom torch.nn.parallel import {name}\nparts = {name}(net, devices)\n"
     result = migrated(source, to=to)
-    assert [(one.status, name in one.message) for one in result.findings] == [("manual", True)]
+    assert [(finding.status, name in finding.message) for finding in result.findings] == [("manual", True)]
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])

@@ -31,7 +31,7 @@ def test_a_condition_that_could_leave_the_ranks_apart_is_named() -> None:
 def test_a_decision_by_what_one_rank_has_seen_is_refused(decision: str) -> None:
     result = migrated(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp")
     assert not result.changed
-    assert [one.status for one in result.findings] == ["manual"]
+    assert [finding.status for finding in result.findings] == ["manual"]
     assert "samples of one rank" in result.findings[0].message
     assert "all_reduce" in result.findings[0].message
 

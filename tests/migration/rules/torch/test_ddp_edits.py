@@ -22,7 +22,7 @@ def test_loader_epoch_saving_device_and_entry() -> None:
     ):
         assert line in after, after
     assert any("torchrun --nproc_per_node=2 script.py" in message for _, message in said)
-    assert not [one for one in said if one[0] == "manual"]
+    assert not [finding for finding in said if finding[0] == "manual"]
 
 
 def test_what_uses_the_card_before_the_main_guard_starts_the_ranks_there() -> None:

@@ -35,7 +35,7 @@ def test_a_default_type_of_cudas_is_left_by_all_rules(to: str) -> None:
     text += "torch.set_default_tensor_type(torch.cuda.FloatTensor)\n"
     result = migrated(text, to=to)
     assert result.after.decode() == text
-    assert [one.risk for one in result.findings] == ["high", "high"]
+    assert [finding.risk for finding in result.findings] == ["high", "high"]
 
 
 def test_a_default_type_that_has_a_name_is_told_too() -> None:

@@ -27,4 +27,4 @@ def test_a_method_that_is_chosen_is_named() -> None:
 
 def test_what_another_rule_has_named_is_not_named_again() -> None:
     found = migrated("import torch\nwhere = 'cuda'\n").findings
-    assert [one.rule for one in found] == ["torch.device_string"]
+    assert [finding.rule for finding in found] == ["torch.device_string"]

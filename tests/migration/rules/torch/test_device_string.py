@@ -132,7 +132,7 @@ def test_a_table_of_other_things_is_not_taken_for_devices() -> None:
 def test_the_rest_of_a_mixed_table_is_named() -> None:
     source = HEAD + "places = {'encoder': 'cuda:0', 'decoder': 'cuda:1', 'title': 'x'}\nx.to(places['encoder'])\n"
     result = check_rewrite("device_string", source, source.replace("cuda:0", "npu:0"))
-    assert [one.status for one in result.findings if "'cuda:1'" in one.message] == ["manual"]
+    assert [finding.status for finding in result.findings if "'cuda:1'" in finding.message] == ["manual"]
 
 
 def test_mlu_has_its_own_word() -> None:

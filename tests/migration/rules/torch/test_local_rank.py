@@ -20,7 +20,7 @@ def test_a_device_that_the_helper_of_any_sets_counts() -> None:
     said = migrated(
         HEAD + RANK + INIT.replace("hccl", "nccl") + "torch.cuda.set_device(local_rank)\n", to="any"
     ).findings
-    assert not any(one.rule == "torch.local_rank" for one in said)
+    assert not any(finding.rule == "torch.local_rank" for finding in said)
 
 
 def test_who_reads_a_rank_and_sets_no_device_is() -> None:

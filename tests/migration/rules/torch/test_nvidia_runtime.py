@@ -24,7 +24,7 @@ PROVIDERS = "providers = ['CUDAExecutionProvider'] if cuda else ['CPUExecutionPr
 def test_a_question_that_decides_on_nvidias_runtime_is_left_and_reported_once(text: str, to: str) -> None:
     result = migrated(f"import torch\n{text}", to=to)
     assert not result.changed, result.after.decode()
-    assert [(one.rule, one.status) for one in result.findings] == [("torch.nvidia_runtime", "manual")]
+    assert [(finding.rule, finding.status) for finding in result.findings] == [("torch.nvidia_runtime", "manual")]
 
 
 def test_other_questions_of_the_file_are_migrated() -> None:
@@ -47,7 +47,7 @@ def test_tensorrt_inside_a_function_is_reported_once_and_not_edited(to: str) -> 
     )
     result = migrated(text, to=to)
     assert not result.changed, result.after.decode()
-    assert [(one.rule, one.status) for one in result.findings] == [("torch.packages", "manual")]
+    assert [(finding.rule, finding.status) for finding in result.findings] == [("torch.packages", "manual")]
     other = text + "    else:\n        return torch.load(path).cuda()\n"
     assert ".cuda()" not in migrated(other, to=to).after.decode()
 
@@ -56,7 +56,7 @@ def test_tensorrt_inside_a_function_is_reported_once_and_not_edited(to: str) -> 
 def test_torch_cuda_looked_up_by_its_name_is_reported_once(to: str) -> None:
     result = migrated("import torch\nmodule = getattr(torch, 'cuda')\nmodule.synchronize()\n", to=to)
     assert not result.changed
-    assert [one.status for one in result.findings] == ["manual"]
+    assert [finding.status for finding in result.findings] == ["manual"]
 
 
 def test_a_question_whether_torch_has_cuda_is_nobodys_business() -> None:
@@ -66,4 +66,4 @@ def test_a_question_whether_torch_has_cuda_is_nobodys_business() -> None:
 def test_a_module_that_is_imported_by_its_name_is_edited_and_not_reported() -> None:
     result = migrated("import importlib\nimport torch\nm = importlib.import_module('torch.cuda')\n")
     assert "import_module('torch.npu')" in result.after.decode()
-    assert {one.status for one in result.findings} == {"changed"}
+    assert {finding.status for finding in result.findings} == {"changed"}

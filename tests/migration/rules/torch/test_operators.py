@@ -53,4 +53,4 @@ def test_a_tensor_that_one_branch_moves_to_the_card_is_on_it(to: str) -> None:
         "import torch\ndef run(fast):\n    if fast:\n        x = torch.ones(1).to('cuda')\n    else:\n"
         "        x = torch.ones(1)\n    return torch.nn.functional.grid_sample(x, x)\n"
     )
-    assert "grid_sample" in " ".join(one.message for one in migrated(source, to=to).findings)
+    assert "grid_sample" in " ".join(finding.message for finding in migrated(source, to=to).findings)

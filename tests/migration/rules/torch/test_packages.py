@@ -26,9 +26,9 @@ def test_a_module_of_ones_own_is_not_the_package() -> None:
 
 def test_a_tensorflow_file_has_a_rule_of_its_own_and_a_torch_file_this_one() -> None:
     both = migrated("import tensorflow as tf\nimport cupy\n", others={"other.py": "import torch\n"})
-    assert [one.rule for one in both.findings] == ["tf1.imports_report"]
+    assert [finding.rule for finding in both.findings] == ["tf1.imports_report"]
     torch = migrated("import torch\nimport cupy\n")
-    assert [one.rule for one in torch.findings if "cupy" in one.message] == ["torch.packages"]
+    assert [finding.rule for finding in torch.findings if "cupy" in finding.message] == ["torch.packages"]
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_what_setup_py_asks_for() -> None:
     source = head + "setup(install_requires=['numpy', 'flash-attn>=2', 'cupy-cuda12x'])\n"
     found = migrated(source, "packages").findings
     assert len(found) == 2
-    assert {one.line for one in found} == {3}
+    assert {finding.line for finding in found} == {3}

@@ -35,8 +35,8 @@ def test_nothing_else_is_written() -> None:
 @pytest.mark.parametrize(("to", "lines"), [("npu", NPU), ("mlu", MLU)])
 def test_the_patch_comes_right_behind_torch_and_before_the_projects_own_imports(to: str, lines: str) -> None:
     head = '"""Train."""\nfrom __future__ import annotations\nimport os\nimport torch  # first\n'
-    rest = "from model import Net\n" + MAIN
-    check_rewrite("patch_mode", head + rest, head + lines + rest, to=to, mode="patch")
+    script = "from model import Net\n" + MAIN
+    check_rewrite("patch_mode", head + script, head + lines + script, to=to, mode="patch")
 
 
 def test_a_plug_in_that_is_there_is_not_imported_twice() -> None:

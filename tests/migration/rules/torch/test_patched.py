@@ -32,4 +32,4 @@ def test_the_import_stays_and_the_rest_is_rewritten(to: str) -> None:
 
 def test_the_patch_that_was_asked_for_is_not_called_needless() -> None:
     text = f"import torch\nimport torch_npu\n{PATCHES['npu']}x = torch.zeros(2).cuda()\n"
-    assert not any(one.rule == "torch.patched" for one in migrated(text, mode="patch").findings)
+    assert not any(finding.rule == "torch.patched" for finding in migrated(text, mode="patch").findings)

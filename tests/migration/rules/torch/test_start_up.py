@@ -35,7 +35,7 @@ def test_the_mlu_has_no_such_settings() -> None:
 def test_without_the_option_it_is_advice() -> None:
     result = migrated(HEAD + "if __name__ == '__main__':\n    torch.npu.init()\n")
     assert not result.changed
-    assert [(one.line, one.rule, one.status) for one in result.findings] == [(4, RULE, "advice")]
+    assert [(finding.line, finding.rule, finding.status) for finding in result.findings] == [(4, RULE, "advice")]
 
 
 def test_with_spawn_they_go_into_the_worker() -> None:

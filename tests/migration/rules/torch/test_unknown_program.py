@@ -22,5 +22,5 @@ def migrated(folder: Path, files: dict[str, str], to: str = "npu", **options: ob
 )
 def test_cuda_code_without_any_pytorch_is_reported(tmp_path: Path, text: str) -> None:
     outcome = migrated(tmp_path, {"tools.py": f'"""Not tensorflow."""\n{text}'})
-    assert [(one.rule, one.status) for one in outcome.findings] == [("torch.unknown_program", "unresolved")]
+    assert [(finding.rule, finding.status) for finding in outcome.findings] == [("torch.unknown_program", "unresolved")]
     assert not outcome.changed

@@ -36,12 +36,14 @@ def makes_equal_batches(site: Site, name: str) -> bool:
     for names, position in NUM_EPOCHS_POSITIONS:
         if name in names:
             epochs = site.argument("num_epochs", position)
-            return not site.has_unpacked and (epochs is None or is_constant(epochs, None))  # None: repeats without end
+            return not site.has_unpacked_arguments and (
+                epochs is None or is_constant(epochs, None)
+            )  # None: repeats without end
     return False
 
 
 def report_dropped_batch(site: Site) -> None:
-    site.changed(
+    site.report_change(
         "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
         zh="丢弃最后不足一批的数据:图按固定 shape 编译",
     )

@@ -38,6 +38,6 @@ def render_broadcast(site: Site, variables: str, root: str = "0") -> str:
 
     `variables` and `root` are code as well. hccl's broadcast takes a list and returns a list.
     """
-    operators = site.need("hccl_ops")
+    operators = site.import_name("hccl_ops")
     group = proto.tensorflow_name(site, "group")
     return f"{group}(*[var.assign({operators}.broadcast([var], {root})[0]) for var in {variables}])"

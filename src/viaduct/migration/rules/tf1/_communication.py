@@ -52,7 +52,7 @@ def define_helper(site: Site, near: ast.stmt) -> str:
     present = defined_helper(site)
     if present is not None:
         return present
-    name = site.free_name("init_npu")
+    name = site.reserve_name("init_npu")
     body, unit = site.source.tree.body, site.source.indent_unit
     top = next(parent for parent in [near, *site.source.ancestors(near)] if parent in body)
     position = body.index(top)
@@ -71,7 +71,7 @@ def render_helper_body(site: Site) -> list[str]:
         proto.module_name(site, "tensorflow", "tf")
     return [
         '"""A session, and the operation that starts collective communication when it is run."""',
-        f"npu_init = {site.need('npu_ops')}.initialize_system()",
+        f"npu_init = {site.import_name('npu_ops')}.initialize_system()",
         f"config = {proto.tensorflow_name(site, 'ConfigProto')}()",
         f"{rewrite}.remapping = {proto.rewriter_config(site)}.OFF",
         f"custom_op = {rewrite}.custom_optimizers.add()",

@@ -11,7 +11,7 @@ from functools import cache
 
 from viaduct.migration.lookups import FunctionNode, dotted_name, plain_name
 from viaduct.migration.names import Function
-from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules._entry import APP_RUN
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
@@ -34,7 +34,7 @@ def find_exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = N
             yield from exits_of(site)(statement)
 
 
-@answer_once
+@cache_per_file
 def exits_of(site: Site) -> Callable[[ast.stmt], tuple[ast.stmt, ...]]:
     """Return a cached function that finds the exits of a statement: several sessions may share a block."""
     return cache(lambda statement: tuple(exits_within(statement, in_loop=False)))
@@ -68,7 +68,7 @@ def runs_script(site: Site, statements: list[ast.stmt]) -> bool:
     return any(site.source.is_within(call, [statement]) for call in running_calls(site) for statement in statements)
 
 
-@answer_once
+@cache_per_file
 def running_calls(site: Site) -> list[ast.Call]:
     """Return the calls of this file that run a script and then end it."""
     return [call for call in site.source.of_kind(ast.Call) if f".{dotted_name(call.func)}".endswith(RUNNER_SUFFIXES)]
@@ -113,7 +113,7 @@ def insert_before_exit(site: Site, statement: ast.stmt, lines: list[str]) -> Non
     site.edit.insert_before(statement, [f"{name} = {add_parentheses(site, value)}", *lines])
     site.edit.replace(*site.source.span(value), name)  # its comments have moved with it
     is_return = isinstance(statement, ast.Return)
-    site.changed(
+    site.report_change(
         f"the value is computed first, then {lines[0]}, then it is {'returned' if is_return else 'given to the exit'}",
         zh=f"先计算{'返回值' if is_return else '退出值'},再执行 {lines[0]},然后{'返回' if is_return else '退出'}",
         node=statement,
@@ -168,7 +168,7 @@ def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
     return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in executed)
 
 
-@answer_once
+@cache_per_file
 def ending_calls(site: Site) -> list[ast.Call]:
     """Return the calls of this file that end the program."""
     calls = site.source.of_kind(ast.Call)

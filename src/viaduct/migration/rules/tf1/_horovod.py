@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from viaduct.migration.import_graph import escapes_of, programs_of
-from viaduct.migration.rule import Handler, Rule, Site, answer_once
+from viaduct.migration.rule import Handler, Rule, Site, cache_per_file
 
 KERAS_MODULES = ("horovod.keras", "horovod.tensorflow.keras")
 MODULES = ("horovod.tensorflow", *KERAS_MODULES)
@@ -41,7 +41,7 @@ def on_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
     return register
 
 
-@answer_once
+@cache_per_file
 def find_escapes(site: Site) -> list[str]:
     """Return the lines (`file:line`) at which the program passes Horovod's module on to code that is not followed."""
     return [*escapes_of(site.work.project, site.work.path)]
@@ -69,7 +69,7 @@ def calls_any(site: Site, node: ast.AST, *functions: str) -> bool:
 
 def replace_call(site: Site, text: str) -> bool:
     """Replace the whole call by a text; return False where it cannot be edited or a comment would be lost."""
-    if not site.editable or site.edit.has_comment(*site.source.span(site.node)):
+    if not site.is_editable or site.edit.has_comment(*site.source.span(site.node)):
         return False
     site.edit.node(site.node, text)
     return True
@@ -78,7 +78,7 @@ def replace_call(site: Site, text: str) -> bool:
 def replace_or_report(site: Site, text: str, message: str, zh: str) -> None:
     """Replace the call by a text and report it, or report that it needs manual review."""
     if replace_call(site, text):
-        site.changed(message, zh=zh)
+        site.report_change(message, zh=zh)
     else:
         report_by_hand(site, f"write {text}", f"请改为 {text}")
 
@@ -86,4 +86,4 @@ def replace_or_report(site: Site, text: str, message: str, zh: str) -> None:
 def report_by_hand(site: Site, instead: str, zh: str) -> None:
     """Report a use of Horovod that needs manual review, with what to write instead."""
     what = f"hvd.{short_name(site)}"
-    site.manual(f"{what} needs a manual change: {instead}", zh=f"{what}:请手工修改;{zh}", risk="high")
+    site.request_review(f"{what} needs a manual change: {instead}", zh=f"{what}:请手工修改;{zh}", risk="high")

@@ -183,7 +183,7 @@ def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
 
 
 def report_sum(site: Site) -> None:
-    site.changed(
+    site.report_change(
         "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
         zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
         risk="medium",

@@ -16,7 +16,7 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 def report_host_session(site: Site) -> None:
     """Report a session whose config allows it no GPU, so that it stays off the accelerator."""
-    site.manual(
+    site.request_review(
         "device_count allows this session no GPU, so it is left on the host; if it should run on the accelerator, "
         "remove device_count and add NpuOptimizer to its config",
         zh="device_count 表明该会话不使用 GPU:保留在主机侧;若需在昇腾上执行,请删除 device_count 并添加 NpuOptimizer",
@@ -59,7 +59,7 @@ def is_ready(site: Site, value: ast.expr) -> bool:
         return False
     if config.values and all(is_from_helper(site, assigned) for assigned in config.values):
         return True
-    return proto.carries_npu_optimizer(site, config, value) or is_passed_to_npu_helper(site, config, value)
+    return proto.has_custom_optimizer(site, config, value) or is_passed_to_npu_helper(site, config, value)
 
 
 def is_from_helper(site: Site, value: ast.expr) -> bool:
@@ -123,7 +123,7 @@ def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
 def can_compute_before(site: Site, value: ast.expr) -> bool:
     """Return True if the value may be computed in front of the statement that holds it."""
     location = proto.hoisting_place(site, value)
-    return location is not None and not proto.binds_what_it_uses(location, value)
+    return location is not None and not proto.reads_bound_name(location, value)
 
 
 def fill_behind(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:
@@ -162,16 +162,16 @@ def inserted_config(site: Site, statement: ast.stmt) -> str | None:
 def wrap_config(site: Site, text: str) -> str:
     """Return a call of npu_config_proto, for the config in `text` or a new one; report once what else it does."""
     if mark_once(site, "wrapper"):
-        site.advice(
+        site.advise(
             "npu_config_proto also switches Grappler's memory_optimization off; statements that set the config "
             "explicitly leave it on",
             zh="npu_config_proto 还会关闭 Grappler 的 memory_optimization;显式写法则保持默认开启",
         )
-    return f"{site.need('npu_config_proto')}({f'config_proto={text}' if text else ''})"
+    return f"{site.import_name('npu_config_proto')}({f'config_proto={text}' if text else ''})"
 
 
 def report_configured(site: Site) -> None:
-    site.changed(
+    site.report_change(
         "the session carries NpuOptimizer and has remapping off: its graph runs on the accelerator",
         zh="会话已添加 NpuOptimizer 并关闭 remapping:计算图在昇腾 AI 处理器上执行",
     )

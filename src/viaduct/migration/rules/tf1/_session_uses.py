@@ -26,7 +26,7 @@ def stays_on_host(site: Site) -> bool:
     """Return True, and report it as advice, if the session only restores, freezes or saves."""
     if not only_handles_files(site):
         return False
-    site.advice(
+    site.advise(
         "this session only reads or writes checkpoints or graphs: it is left on the host",
         zh="该会话仅读写检查点或图文件:保留在主机侧",
     )

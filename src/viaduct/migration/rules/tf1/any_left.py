@@ -14,15 +14,14 @@ import ast
 from viaduct.migration.frameworks import TENSORFLOW, kind_of
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="6", kind="report", targets=("any",))
-EXAMPLE_OPTIONS = {"to": "any"}
+rule = Rule(__name__, category="report", targets=("any",))
 
 
-@rule.file(words=("tensorflow", "keras"))
+@rule.file(only_files_with=("tensorflow", "keras"))
 def report_file(site: Site) -> None:
     for node in site.source.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and TENSORFLOW in imported_frameworks(node):
-            site.unresolved(
+            site.report_unresolved(
                 "TensorFlow 1 has no device-neutral API, so this file is left as it is: migrate it with --to npu or "
                 "--to mlu, or leave it out with --exclude",
                 zh="TensorFlow 1 没有与设备无关的接口,此文件保持不变:"

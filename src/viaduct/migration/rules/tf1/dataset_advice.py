@@ -13,7 +13,7 @@ from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="D7 D8 D9 D10 D11", kind="advice", last=True)
+rule = Rule(__name__, category="advice", runs_last=True)
 
 READERS = tuple(f"tensorflow.{name}" for name in ("WholeFileReader", "LMDBReader", "IdentityReader"))
 
@@ -24,7 +24,7 @@ def advise_epochs(site: Site) -> None:
     epochs = site.argument("num_epochs", 3)
     is_shuffled = is_constant(site.argument("shuffle", 4), True)
     if is_shuffled and not is_constant(epochs, None):
-        site.advice(
+        site.advise(
             "unless num_epochs is None the last batch may be shorter: num_epochs=None and a number of steps keep "
             "shapes fixed",
             zh="num_epochs 不为 None 时最后一批可能不足:设 num_epochs=None 并用步数控制训练可保持 shape 固定",
@@ -37,20 +37,20 @@ def advise_repeat(site: Site) -> None:
     count = site.argument("count", 0)
     endless = count is None or (isinstance(count, ast.Constant) and count.value in (None, -1))
     if not endless and site.values.kind(site.node.func.value) == "dataset":
-        site.advice(
+        site.advise(
             "call repeat() without a count and end training after a number of steps: the loop on the device needs to "
             "know its length",
             zh="建议 repeat 不带次数,用步数控制训练长度:设备上的循环需要知道其长度",
         )
 
 
-@rule.node(ast.BinOp, words=("num_gpus", "gpu_num", "n_gpus", "NUM_GPUS"))
+@rule.node(ast.BinOp, only_files_with=("num_gpus", "gpu_num", "n_gpus", "NUM_GPUS"))
 def advise_batch_size(site: Site) -> None:
     """Advise on `batch_size // num_gpus`: "batch" in the text of the dividend, "gpu" in that of the divisor."""
     if isinstance(site.node.op, ast.Div | ast.FloorDiv):
         left, right = ast.unparse(site.node.left).lower(), ast.unparse(site.node.right).lower()
         if "batch" in left and "gpu" in right:
-            site.advice(
+            site.advise(
                 f"{site.text(site.node)}: on the accelerator every device has a process of its own, so the batch size "
                 "is per device without a division",
                 zh=f"{site.text(site.node)}:在昇腾上每个设备一个进程,批大小本就按设备计,无需再除",
@@ -64,7 +64,7 @@ def advise_placeholder(site: Site) -> None:
     dimensions = shape.elts if isinstance(shape, ast.List | ast.Tuple) else []
     unknown = [index for index, dimension in enumerate(dimensions) if is_constant(dimension, None)]
     if unknown and unknown != [0]:
-        site.advice(
+        site.advise(
             "a placeholder with an unknown dimension besides the batch means dynamic shapes: fix it, or use the "
             "dynamic_input options",
             zh="placeholder 除批大小外还有未知维度,即为动态 shape:请固定,或使用 dynamic_input 相关选项",

@@ -25,7 +25,7 @@ from viaduct.migration.rules.tf1._batchers import (
     report_dropped_batch,
 )
 
-rule = Rule(__name__, rules_md_rows="D1", kind="mandatory")
+rule = Rule(__name__)
 
 
 @rule.call(*QUEUE_FUNCTIONS)
@@ -42,8 +42,8 @@ def drop_final_batch(site: Site) -> None:
     """Add drop_final_batch=True; report a call with unpacked arguments, which may hold it already."""
     if makes_equal_batches(site, site.name):
         return
-    if site.has_unpacked:
-        site.manual(
+    if site.has_unpacked_arguments:
+        site.request_review(
             "arguments are unpacked here: make sure that drop_final_batch is True",
             zh="此处参数为解包形式:请确认 drop_final_batch 为 True",
         )
@@ -56,7 +56,7 @@ def drop_final_batch(site: Site) -> None:
 def report_csv_reader(site: Site) -> None:
     """Report a CSV reader with num_epochs."""
     if not makes_equal_batches(site, site.name):
-        site.manual(
+        site.request_review(
             "with num_epochs the last batch may be shorter, and this reader cannot drop it: leave num_epochs out and "
             "end the run after a number of steps",
             zh="指定 num_epochs 时最后一批可能变短,且该接口无法丢弃:请去掉 num_epochs,改用步数限制",

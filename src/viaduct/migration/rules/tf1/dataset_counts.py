@@ -10,13 +10,13 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="D4", kind="report", last=True)
+rule = Rule(__name__, category="report", runs_last=True)
 
 RESULT_WORDS = ("pred", "result", "output", "num_written", "written_lines", "lines")
 EXAMPLE_WORDS = ("example", "num_actual", "num_predict", "input", "sample", "features")
 
 
-@rule.node(ast.Assert, words=("tensorflow",))
+@rule.node(ast.Assert, only_files_with=("tensorflow",))
 def check_assert(site: Site) -> None:
     test = site.node.test
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
@@ -35,7 +35,7 @@ def report_count(site: Site, left: str, right: str) -> None:
     if not any("len(" in part or part.startswith("num") or "count" in part or "written" in part for part in counts):
         return
     if any(has_any(one, RESULT_WORDS) and has_any(other, EXAMPLE_WORDS) for one, other in (counts, counts[::-1])):
-        site.manual(
+        site.request_review(
             f"{left} == {right} fails once the last batch is dropped: pad the input, or relax the check",
             zh=f"丢弃最后一批后 {left} == {right} 将失败:请补齐输入或放宽断言",
             risk="high",

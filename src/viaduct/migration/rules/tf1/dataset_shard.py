@@ -1,5 +1,7 @@
 """Let every rank read its own share of the data.
 
+With `--distributed`:
+
      import tensorflow as tf
     +from hccl.manage.api import get_rank_id
     +from hccl.manage.api import get_rank_size
@@ -26,8 +28,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, rules_md_rows="D5", kind="mandatory", after=("horovod_lifecycle", "session_config"))
-EXAMPLE_OPTIONS = {"distributed": True}
+rule = Rule(__name__, after=("horovod_lifecycle", "session_config"))
 
 STRATEGY_ATTRIBUTES = {
     *("num_input_pipelines", "input_pipeline_id"),  # tf.distribute.InputContext
@@ -42,7 +43,7 @@ def shard_by_rank(site: Site) -> None:
     """Rewrite a dataset's shard by a strategy's numbers; report one whose numbers come from anything else."""
     kind = site.values.kind(site.node.func.value)
     if kind != "dataset":
-        if kind is None and not site.values.is_other(site.node.func.value):
+        if kind is None and not site.values.is_from_other_library(site.node.func.value):
             report_possible_shard(site)
         return
     number, index = site.argument("num_shards", 0), site.argument("index", 1)
@@ -55,7 +56,7 @@ def shard_by_rank(site: Site) -> None:
     if not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         report_unknown_numbers(site)
     elif not site.options.distributed:
-        site.advice(
+        site.advise(
             "on several devices shard by rank: see --distributed", zh="多设备训练时应按 rank 切分:参见 --distributed"
         )
     else:
@@ -67,7 +68,7 @@ def report_possible_shard(site: Site) -> None:
     number, index = site.argument("num_shards", 0), site.argument("index", 1)
     if number is None or index is None or not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         return
-    site.manual(
+    site.request_review(
         "this looks like a dataset's shard by the numbers of a distribution strategy, which is taken out: shard by "
         "get_rank_size() and get_rank_id()",
         zh="此处似为按分布式策略切分数据集:应改为 get_rank_size() 与 get_rank_id()",
@@ -93,13 +94,13 @@ def is_from_strategy(site: Site, node: ast.expr) -> bool:
 
 def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
     """Replace the number of shards and the index by hccl's, and the conditions on the input context around them."""
-    if not site.editable:
+    if not site.is_editable:
         report_unknown_numbers(site)
         return
     size, rank = (ranks.render_rank(site, site.node, quantity) or "" for quantity in ("size", "rank"))
     site.edit.node(number, size)
     site.edit.node(index, rank)
-    site.changed("every rank reads its own share", zh="按 rank 切分数据集")
+    site.report_change("every rank reads its own share", zh="按 rank 切分数据集")
     for test, block in conditions(site):
         if mark_once(site, "condition", test):
             replace_condition(site, test, block, size, rank)
@@ -145,7 +146,7 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
     replacements = {"num_input_pipelines": size, "input_pipeline_id": rank}
     if not name or not all(isinstance(parent, ast.Attribute) and parent.attr in replacements for parent in parents):
         text = ast.unparse(test)
-        site.manual(
+        site.request_review(
             f"this shard is reached by `if {text}`, and without a strategy nobody passes that value: make sure that "
             "the shard is reached",
             zh=f"该 shard 受 `if {text}` 控制:没有分布式策略时不会传入该值,请确保能执行到此处",
@@ -157,7 +158,7 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
     for parent in parents:
         if isinstance(parent, ast.Attribute) and not site.source.is_within(parent, [site.node]):
             site.edit.node(parent, replacements[parent.attr])
-    site.changed(
+    site.report_change(
         f"nobody passes {name} without a strategy: the condition now tests the number of ranks",
         zh=f"没有分布式策略时不会传入 {name}:条件改为按 rank 数量判断",
         node=test,
@@ -181,7 +182,7 @@ def tested_name(test: ast.expr) -> tuple[str, bool]:
 
 def report_unknown_numbers(site: Site) -> None:
     if site.options.distributed:
-        site.manual(
+        site.request_review(
             "the file does not show where the number and the index of this shard come from: they should be the number "
             "of ranks and the rank",
             zh="无法确定此处 shard 的数量与序号来源:应分别为 rank size 与 rank id",

@@ -12,7 +12,7 @@ import ast
 from viaduct.migration.lookups import FunctionNode, mark_once
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="D6", kind="report", on=lambda options: options.distributed, last=True)
+rule = Rule(__name__, category="report", when=lambda options: options.distributed, runs_last=True)
 
 SOURCES = (
     *("tensorflow.data.TFRecordDataset", "tensorflow.data.TextLineDataset", "tensorflow.data.FixedLengthRecordDataset"),
@@ -30,7 +30,7 @@ def report_unsharded(site: Site) -> None:
     if outer is None or any(text in name for text in EVALUATION_WORDS) or shards(outer):
         return
     if mark_once(site, "source", outer):
-        site.manual(
+        site.request_review(
             f"{outer.name} reads its data without a shard: every rank would see the same examples; add "
             ".shard(get_rank_size(), get_rank_id()) behind this",
             zh=f"{outer.name} 未切分数据集:各 rank 会读取相同样本;请在此之后添加 "

@@ -16,15 +16,15 @@ import ast
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import VENDOR_MODULES
 from viaduct.migration.lookups import mark_once
-from viaduct.migration.rule import Rule, Site, answer_once
+from viaduct.migration.rule import Rule, Site, cache_per_file
 
-rule = Rule(__name__, rules_md_rows="V7", kind="mandatory")
+rule = Rule(__name__)
 
 DEFAULTS = {"RANK_SIZE": "1", "RANK_ID": "0", "DEVICE_ID": "0", NPU.device_choice: "0"}
 READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 
 
-@rule.node(ast.Call, words=tuple(DEFAULTS))
+@rule.node(ast.Call, only_files_with=tuple(DEFAULTS))
 def read_as_number(site: Site) -> None:
     """Give a default to a variable that `int(…)` converts, directly or through a name."""
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
@@ -43,7 +43,7 @@ def remove_strip(node: ast.AST) -> ast.AST:
     return node.func.value if call else node  # type: ignore[attr-defined]
 
 
-@answer_once
+@cache_per_file
 def imports_adapter(site: Site) -> bool:
     """Return True if the file imports npu_bridge, npu_device or hccl."""
     bound = site.work.names.scopes[site.source.tree].bound.values()
@@ -59,7 +59,9 @@ def set_default(site: Site, value: ast.AST) -> None:
     if name:
         mark_once(site, "default", value)
         default = DEFAULTS[name]
-        site.changed(f"{name} is {default} where nobody has set it", zh=f"{name} 未设置时取 {default}", node=value)
+        site.report_change(
+            f"{name} is {default} where nobody has set it", zh=f"{name} 未设置时取 {default}", node=value
+        )
 
 
 def add_default(site: Site, value: ast.AST) -> str:

@@ -1,5 +1,7 @@
 """Average the gradients that `tf.gradients` computes over all ranks.
 
+With `--distributed`:
+
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer
      def train(loss):
@@ -28,12 +30,9 @@ from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
 rule = Rule(
     __name__,
-    rules_md_rows="V3",
-    kind="mandatory",
-    on=lambda options: options.distributed,
+    when=lambda options: options.distributed,
     after=("distribute_optimizer",),
 )
-EXAMPLE_OPTIONS = {"distributed": True}
 
 NEW_KEYWORDS = {  # keyword of tf.gradients -> of compute_gradients
     "grad_ys": "grad_loss",
@@ -47,14 +46,14 @@ GRADIENT_CALLS = ("tensorflow.gradients", f"{HCCL_OPERATORS}.allreduce", *EXCHAN
 @rule.call("tensorflow.gradients")
 def average_gradients(site: Site) -> None:
     around = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
-    if any(site.qualified(call.func) in EXCHANGING_CALLS for call in around) or not site.editable:
+    if any(site.qualified(call.func) in EXCHANGING_CALLS for call in around) or not site.is_editable:
         return
     applied = find_application(site)
     if applied is None:
         return
     variables = site.argument("xs", 1)
     if variables is None or not is_of_updated_variables(site, applied, variables):
-        site.manual(
+        site.request_review(
             "if these are the gradients of the training loss, average them: opt.compute_gradients of the wrapped "
             "optimizer, or npu_allreduce",
             zh="若此处为训练 loss 的梯度,请在各 rank 间求平均:使用包装后优化器的 compute_gradients,或 npu_allreduce",
@@ -67,13 +66,13 @@ def average_gradients(site: Site) -> None:
         return
     if not use_compute_gradients(site, applied):
         add_allreduce(site)
-    site.changed("gradients are averaged over all ranks", zh="梯度在各 rank 间求平均")
+    site.report_change("gradients are averaged over all ranks", zh="梯度在各 rank 间求平均")
 
 
 def add_allreduce(site: Site, arguments: str = "") -> None:
     """Pass the gradients through npu_allreduce, with further arguments if there are any."""
     start, end = site.source.span(site.node)
-    site.edit.insert(start, f"{site.need('npu_allreduce')}(")
+    site.edit.insert(start, f"{site.import_name('npu_allreduce')}(")
     site.edit.insert(end, f"{arguments})")
 
 
@@ -173,7 +172,7 @@ def use_compute_gradients(site: Site, applied: ast.Call) -> bool:
     wrapped = isinstance(optimizer, ast.Name) and is_wrapped_before(site, optimizer)
     accepted = len(site.node.args) <= 2 and all(name in NEW_KEYWORDS for name in options)
     commented = site.edit.has_comment(*site.source.span(site.node))
-    if not wrapped or not accepted or commented or site.has_unpacked or site.options.style == "wrapper":
+    if not wrapped or not accepted or commented or site.has_unpacked_arguments or site.options.style == "wrapper":
         return False
     loss, variables = site.argument("ys", 0), site.argument("xs", 1)
     given = [keyword for keyword in site.node.keywords if keyword.arg in NEW_KEYWORDS]

@@ -1,5 +1,7 @@
 """Average evaluation metrics over the ranks.
 
+With `--metrics-allreduce`:
+
      import tensorflow as tf
     +import os
     +from npu_bridge.hccl import hccl_ops
@@ -26,12 +28,10 @@ from viaduct.migration.rules.tf1 import _ranks as ranks
 
 rule = Rule(
     __name__,
-    rules_md_rows="V6",
-    kind="advice",
-    on=lambda options: options.metrics_allreduce,
+    category="advice",
+    when=lambda options: options.metrics_allreduce,
     after=("tpu_spec", "seed_tuning"),
 )
-EXAMPLE_OPTIONS = {"metrics_allreduce": True}
 
 SPECS = ("tensorflow.estimator.EstimatorSpec", full_name("NPUEstimatorSpec"))
 
@@ -52,13 +52,13 @@ def average_metrics(site: Site) -> None:
         items = f"for key, (value, update) in {site.text(made)}.items()"
         site.edit.node(made, f"{{key: ({render_mean(site, 'value')}, update) {items}}}")
     else:
-        site.manual(
+        site.request_review(
             f"average {site.text(metrics)} over the ranks: hccl_ops.allreduce(value, 'sum') / rank_size for each value",
             zh=f"请在各 rank 间平均 {site.text(metrics)}:对每个值使用 hccl_ops.allreduce(value, 'sum') / rank_size",
         )
         return
-    site.changed("metrics are averaged over the ranks", zh="评估指标在各 rank 间取平均", node=made)
+    site.report_change("metrics are averaged over the ranks", zh="评估指标在各 rank 间取平均", node=made)
 
 
 def render_mean(site: Site, value: str) -> str:
-    return f'{site.need("hccl_ops")}.allreduce({value}, "sum") / {ranks.render_environment(site, "size")}'
+    return f'{site.import_name("hccl_ops")}.allreduce({value}, "sum") / {ranks.render_environment(site, "size")}'

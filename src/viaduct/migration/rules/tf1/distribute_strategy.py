@@ -20,7 +20,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import called_with, find_reads
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
-rule = Rule(__name__, rules_md_rows="V1", kind="mandatory", after=("estimator_run_config",))
+rule = Rule(__name__, after=("estimator_run_config",))
 
 STRATEGY_HELPER = "get_distribution_strategy"  # of TensorFlow's official models
 
@@ -32,18 +32,20 @@ def convert(site: Site) -> None:
     if any(getattr(around, "name", "") == STRATEGY_HELPER for around in site.source.ancestors(site.node)):
         report_strategy(site, "a helper chooses the strategy", "由辅助函数选择分布式策略")
         return
-    if not site.editable or site.edit.has_comment(*site.source.span(site.node)):
+    if not site.is_editable or site.edit.has_comment(*site.source.span(site.node)):
         report_strategy(site, "the call holds a comment or stands in an f-string", "调用中有注释或位于 f-string 中")
         return
     uses = [site.node]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         uses = list(find_reads(site, parent.targets[0]))
     if uses and site.options.distributed:
-        site.edit.node(site.node, f"{site.need('npu_strategy')}.NPUStrategy()")
-        site.changed("the ranks are the replicas: NPUStrategy", zh="改用 NPUStrategy:每个 rank 为一个副本")
+        site.edit.node(site.node, f"{site.import_name('npu_strategy')}.NPUStrategy()")
+        site.report_change("the ranks are the replicas: NPUStrategy", zh="改用 NPUStrategy:每个 rank 为一个副本")
     elif all(is_only_passed_on(site, use) for use in uses):
         site.edit.node(site.node, "None")
-        site.changed("no strategy: every device is a process of its own", zh="不使用分布式策略:每个设备对应一个进程")
+        site.report_change(
+            "no strategy: every device is a process of its own", zh="不使用分布式策略:每个设备对应一个进程"
+        )
     else:
         report_strategy(site, "it is returned, or its scope or attributes are used", "被返回,或使用了其 scope 或属性")
 
@@ -66,7 +68,7 @@ def uses_attributes(site: Site, call: ast.Call, value: ast.expr) -> bool:
 
 
 def report_strategy(site: Site, why: str, why_zh: str) -> None:
-    site.manual(
+    site.request_review(
         f"a distribution strategy ({why}): the accelerator runs one process per device; take it out, or use "
         "npu_strategy.NPUStrategy() in a distributed run",
         zh=f"分布式策略({why_zh}):昇腾上每个设备一个进程;请去掉,或在分布式训练时使用 npu_strategy.NPUStrategy()",
@@ -74,11 +76,11 @@ def report_strategy(site: Site, why: str, why_zh: str) -> None:
     )
 
 
-@rule.node(ast.Call, words=(STRATEGY_HELPER,))
+@rule.node(ast.Call, only_files_with=(STRATEGY_HELPER,))
 def report_helper(site: Site) -> None:
     """Report a call of a helper that chooses a strategy."""
     if last_name(site.node.func) == STRATEGY_HELPER:
-        site.manual(
+        site.request_review(
             "this helper chooses a distribution strategy, which NPURunConfig does not take: its result is not needed",
             zh="该辅助函数返回分布式策略,NPURunConfig 不支持,其结果不再需要",
         )

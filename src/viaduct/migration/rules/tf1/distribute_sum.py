@@ -1,5 +1,7 @@
 """Sum gradients over all ranks instead of averaging them.
 
+With `--distributed --reduction sum`:
+
      import tensorflow as tf
     +from npu_bridge.hccl import hccl_ops
      def train(loss, step):
@@ -25,12 +27,9 @@ from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
 rule = Rule(
     __name__,
-    rules_md_rows="V2",
-    kind="mandatory",
-    on=lambda options: options.distributed and options.reduction == "sum",
+    when=lambda options: options.distributed and options.reduction == "sum",
     after=("precision_graph_rewrite",),
 )
-EXAMPLE_OPTIONS = {"distributed": True, "reduction": "sum"}
 
 MINIMIZE_PARAMETERS = (
     *("loss", "global_step", "var_list", "gate_gradients", "aggregation_method", "colocate_gradients_with_ops"),
@@ -52,14 +51,14 @@ def split_minimize(site: Site) -> None:
         return
     optimizer, lines = site.text(site.node.func.value), list[str]()
     if isinstance(site.node.func.value, ast.Call):
-        made, optimizer = optimizer, site.free_name("optimizer")
+        made, optimizer = optimizer, site.reserve_name("optimizer")
         lines.append(f"{optimizer} = {made}")
     computed = ", ".join(
         site.text(value) if name == "loss" else f"{name}={site.text(value)}"
         for name, value in given.items()
         if name not in APPLY_PARAMETERS
     )
-    grads = site.free_name("grads")
+    grads = site.reserve_name("grads")
     lines.append(f"{grads} = {render_sum(site, f'{optimizer}.compute_gradients({computed})')}")
     applied = "".join(f", {name}={site.text(given[name])}" for name in APPLY_PARAMETERS if name in given)
     site.edit.insert_before(statement, lines)
@@ -92,8 +91,8 @@ def can_be_summed(site: Site) -> bool:
     receiver = site.node.func.value
     if (
         site.options.reduction != "sum"
-        or site.has_unpacked
-        or not site.editable
+        or site.has_unpacked_arguments
+        or not site.is_editable
         or optimizers.is_in_optimizer_class(site)
     ):
         return False
@@ -108,5 +107,5 @@ def can_be_summed(site: Site) -> bool:
 
 def render_sum(site: Site, pairs: str) -> str:
     """Return the code of a list of (summed gradient, variable), given the code of the (gradient, variable) pairs."""
-    operators = site.need("hccl_ops")
+    operators = site.import_name("hccl_ops")
     return f'[(g if g is None else {operators}.allreduce(g, "sum"), v) for g, v in {pairs}]'

@@ -18,7 +18,7 @@ from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.predicates import is_literal_in, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="N1", kind="performance")
+rule = Rule(__name__, category="performance")
 
 TIGHT = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
@@ -26,35 +26,35 @@ TIGHT = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 @rule.call("tensorflow.nn.dropout")
 def convert(site: Site) -> None:
     """Replace a dropout by the device's; report or advise on one whose arguments do not allow that."""
-    if site.has_unpacked or not site.editable:
-        site.manual(
+    if site.has_unpacked_arguments or not site.is_editable:
+        site.request_review(
             "arguments are unpacked here, or the call stands in an f-string: npu_ops.dropout takes keep_prob",
             zh="参数为解包形式,或位于 f-string 中:npu_ops.dropout 使用 keep_prob",
         )
         return
     if not is_none_or_absent(site.argument("noise_shape", 2)):
-        site.advice(
+        site.advise(
             "dropout with a noise_shape stays TensorFlow's own", zh="带 noise_shape 的 dropout 保留 TensorFlow 实现"
         )
         return
     keep, rate = site.argument("keep_prob", 1), site.argument("rate", 5)
     if is_literal_in(keep, 0) or is_literal_in(rate, 1):
-        site.manual(
+        site.request_review(
             "keep_prob is 0 here: the device's operator takes (0, 1]", zh="keep_prob 为 0:昇腾算子取值范围为 (0, 1]"
         )
         return
     if is_none_or_absent(keep) and is_none_or_absent(rate):
-        site.manual("neither keep_prob nor rate is given", zh="未给出 keep_prob 或 rate")
+        site.request_review("neither keep_prob nor rate is given", zh="未给出 keep_prob 或 rate")
         return
     if not is_none_or_absent(rate) and len(site.node.args) > 2:
-        site.manual(
+        site.request_review(
             "name the arguments of this dropout: npu_ops.dropout takes keep_prob in place of rate",
             zh="请为该 dropout 的参数写明关键字:npu_ops.dropout 使用 keep_prob 而非 rate",
         )
         return
     replace_rate(site, rate)
-    site.rename(f"{site.need('npu_ops')}.dropout")
-    site.changed("dropout becomes the device's operator", zh="dropout 替换为昇腾算子")
+    site.rename(f"{site.import_name('npu_ops')}.dropout")
+    site.report_change("dropout becomes the device's operator", zh="dropout 替换为昇腾算子")
 
 
 def replace_rate(site: Site, rate: ast.expr | None) -> None:

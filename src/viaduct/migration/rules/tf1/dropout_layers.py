@@ -1,5 +1,7 @@
 """Let the Dropout layers of tf.layers and Keras use the accelerator's operator.
 
+With `--dropout-layers`:
+
      import tensorflow as tf
     +from npu_bridge.estimator.npu import npu_convert_dropout
      x = tf.layers.dropout(x, 0.4)
@@ -14,8 +16,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import calls_to
 from viaduct.migration.rule import Rule, Site
 
-EXAMPLE_OPTIONS = {"dropout_layers": True}
-rule = Rule(__name__, rules_md_rows="N2", kind="performance", on=lambda options: options.dropout_layers)
+rule = Rule(__name__, category="performance", when=lambda options: options.dropout_layers)
 
 LAYERS = (
     "tensorflow.layers.dropout",
@@ -28,12 +29,12 @@ LAYERS = (
 MODULE = full_name("npu_convert_dropout")
 
 
-@rule.file(words=("dropout", "Dropout"))
+@rule.file(only_files_with=("dropout", "Dropout"))
 def patch(site: Site) -> None:
     used = calls_to(site, LAYERS)
     if used and site.work.names.local(MODULE) is None:
         site.work.effects.add(MODULE)
-        site.changed(
+        site.report_change(
             "Dropout layers use the device's operator: npu_convert_dropout is imported",
             zh="Dropout 层使用昇腾算子:导入 npu_convert_dropout",
             node=used[0],

@@ -22,7 +22,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import comes_from_init
 
-rule = Rule(__name__, rules_md_rows="E5 E6 E7", kind="mandatory", after=("estimator_run_config", "preset_resnet_seed"))
+rule = Rule(__name__, after=("estimator_run_config", "preset_resnet_seed"))
 
 CONTRIB_CLASSES = (
     "Estimator",
@@ -37,18 +37,18 @@ def convert(site: Site) -> None:
     """Turn an Estimator into an NPUEstimator with an NPURunConfig."""
     if comes_from_init(site, site.argument("config", 2)):
         return  # the vendor's converter has dealt with it: its session carries NpuOptimizer
-    if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
-        site.manual(
+    if not site.is_editable or any(isinstance(value, ast.Starred) for value in site.node.args):
+        site.request_review(
             "positional arguments are unpacked into Estimator: name them, then it can become NPUEstimator",
             zh="Estimator 的位置参数以解包形式传入:请先改为关键字参数,再替换为 NPUEstimator",
             risk="high",
         )
         return
-    site.rename(site.need("NPUEstimator"))
+    site.rename(site.import_name("NPUEstimator"))
     if len(site.node.args) >= 5:
         slots, _ = site.source.slots(site.source.opening(site.node))
         site.edit.insert(slots[site.argument_index(site.node.args[4])].start, "warm_start_from=")
-    site.changed("Estimator becomes NPUEstimator", zh="Estimator 替换为 NPUEstimator")
+    site.report_change("Estimator becomes NPUEstimator", zh="Estimator 替换为 NPUEstimator")
     check_config(site)
 
 
@@ -56,11 +56,11 @@ def check_config(site: Site) -> None:
     """Add a missing config; report one that is not shown to be an NPURunConfig, or that names another model_dir."""
     config = site.argument("config", 2)
     if config is None or is_none(config):
-        if not site.has_unpacked:
+        if not site.has_unpacked_arguments:
             add_config(site)
         return
     if site.values.kind(config) != "npu_run_config":
-        site.manual(
+        site.request_review(
             f"config={site.text(config)} is not shown to be an NPURunConfig here; NPUEstimator refuses any other",
             zh=f"无法确认 config={site.text(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
             risk="high",
@@ -74,8 +74,8 @@ def add_config(site: Site) -> None:
     """Give NPUEstimator an NPURunConfig with its model_dir."""
     directory = site.argument("model_dir", 1)
     argument = "" if directory is None or is_none(directory) else f"model_dir={site.text(directory)}"
-    site.set_argument("config", f"{site.need('NPURunConfig')}({argument})", 2)
-    site.changed("NPUEstimator needs an NPURunConfig: added", zh="NPUEstimator 必须传入 NPURunConfig:已添加")
+    site.set_argument("config", f"{site.import_name('NPURunConfig')}({argument})", 2)
+    site.report_change("NPUEstimator needs an NPURunConfig: added", zh="NPUEstimator 必须传入 NPURunConfig:已添加")
 
 
 def compare_directories(site: Site, config: ast.expr) -> None:
@@ -86,7 +86,7 @@ def compare_directories(site: Site, config: ast.expr) -> None:
         return
     in_config = keyword_value(origin, "model_dir")
     if in_config is not None and ast.dump(directory) != ast.dump(in_config):
-        site.manual(
+        site.request_review(
             f"model_dir is {site.text(directory)} here and {site.text(in_config)} in the config: NPUEstimator raises "
             "ValueError when they differ",
             zh=f"此处 model_dir 为 {site.text(directory)},config 中为 {site.text(in_config)}:"
@@ -99,13 +99,13 @@ def report_reference(site: Site) -> None:
     """Report a class that derives from Estimator, and an Estimator that is passed on."""
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.ClassDef):
-        site.manual(
+        site.request_review(
             f"class {parent.name} derives from Estimator: derive it from NPUEstimator, which needs an NPURunConfig",
             zh=f"类 {parent.name} 继承 Estimator:请改为继承 NPUEstimator,并传入 NPURunConfig",
             risk="high",
         )
     elif not is_check_or_annotation(site, parent):
-        site.manual(
+        site.request_review(
             "Estimator is passed on instead of being called: NPUEstimator should be, with an NPURunConfig for config",
             zh="Estimator 被当作值传递:应改为 NPUEstimator,并以 NPURunConfig 作为 config",
             risk="high",
@@ -125,7 +125,7 @@ def is_check_or_annotation(site: Site, parent: ast.AST) -> bool:
 
 @rule.call(*(f"tensorflow.contrib.learn.{name}" for name in CONTRIB_CLASSES))
 def report_contrib_class(site: Site) -> None:
-    site.manual(
+    site.request_review(
         f"{site.name.removeprefix('tensorflow.')} is an older class that is not migrated: move to tf.estimator first",
         zh=f"{site.name.removeprefix('tensorflow.')} 是旧接口:请先改用 tf.estimator",
         risk="high",

@@ -21,7 +21,7 @@ from viaduct.migration.predicates import is_in_annotation, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import is_converted, is_for_canned
 
-rule = Rule(__name__, rules_md_rows="E1 E2 E3 E4", kind="mandatory")
+rule = Rule(__name__)
 
 RUN_CONFIG_PARAMETERS = (
     *("model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs"),
@@ -51,18 +51,18 @@ def convert(site: Site) -> None:
     if is_for_canned(site, site.node) or is_converted(site, site.node):
         remove_strategies(site)
         return
-    if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
-        site.manual(
+    if not site.is_editable or any(isinstance(value, ast.Starred) for value in site.node.args):
+        site.request_review(
             "positional arguments are unpacked into RunConfig: name them, then it can become NPURunConfig",
             zh="RunConfig 的位置参数以解包形式传入:请先改为关键字参数,再替换为 NPURunConfig",
             risk="high",
         )
         return
-    site.rename(site.need("NPURunConfig"))
-    site.changed("RunConfig becomes NPURunConfig", zh="RunConfig 替换为 NPURunConfig")
+    site.rename(site.import_name("NPURunConfig"))
+    site.report_change("RunConfig becomes NPURunConfig", zh="RunConfig 替换为 NPURunConfig")
     convert_arguments(site)
-    if site.has_unpacked:
-        site.manual(
+    if site.has_unpacked_arguments:
+        site.request_review(
             "arguments are unpacked from **: NPURunConfig does not have " + ", ".join(sorted(REMOVED_PARAMETERS)),
             zh="参数以 ** 传入:NPURunConfig 不支持 " + "、".join(sorted(REMOVED_PARAMETERS)),
         )
@@ -71,10 +71,10 @@ def convert(site: Site) -> None:
 def remove_strategies(site: Site) -> None:
     """Remove the strategies of a RunConfig whose class stays (estimator_canned)."""
     strategies = [keyword for keyword in site.node.keywords if keyword.arg in STRATEGIES]
-    if strategies and site.editable:
+    if strategies and site.is_editable:
         site.remove_arguments(strategies)
         for keyword in strategies:
-            site.changed(
+            site.report_change(
                 f"{keyword.arg} is removed: every device has a process of its own",
                 zh=f"已删除 {keyword.arg}:每个设备对应一个进程",
                 node=keyword,
@@ -105,7 +105,7 @@ def report_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> N
         effect, effect_zh = f"; the call {site.text(value)} is no longer made", f";不再调用 {site.text(value)}"
     else:
         effect, effect_zh = f"; {site.text(value)} may now be unused", f";{site.text(value)} 可能不再使用"
-    site.changed(
+    site.report_change(
         f"NPURunConfig has no {name}: removed{effect}",
         zh=f"NPURunConfig 不支持 {name}:已删除{effect_zh}",
         node=argument,
@@ -117,16 +117,16 @@ def render_defaults(site: Site, present: set[str]) -> str:
     missing = {name: value for name, value in DEFAULTS.items() if name not in present}
     if "save_checkpoints_steps" in present:
         missing.pop("save_checkpoints_secs", None)
-    if missing and site.options.keep_defaults and not site.has_unpacked:
+    if missing and site.options.keep_defaults and not site.has_unpacked_arguments:
         return ", ".join(f"{name}={value}" for name, value in missing.items())
     for name in missing:
-        site.advice(*DEFAULT_ADVICE[name])
+        site.advise(*DEFAULT_ADVICE[name])
     return ""
 
 
 @rule.call("tensorflow.contrib.learn.RunConfig")
 def report_contrib_class(site: Site) -> None:
-    site.manual(
+    site.request_review(
         "tf.contrib.learn.RunConfig is another class: move to tf.estimator first",
         zh="tf.contrib.learn.RunConfig 是另一个类:请先改用 tf.estimator",
         risk="high",
@@ -137,13 +137,13 @@ def report_contrib_class(site: Site) -> None:
 def report_reference(site: Site) -> None:
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.ClassDef):
-        site.manual(
+        site.request_review(
             f"class {parent.name} derives from RunConfig: derive it from NPURunConfig and check its arguments",
             zh=f"类 {parent.name} 继承 RunConfig:请改为继承 NPURunConfig 并核对参数",
             risk="high",
         )
     elif not is_instance_check(parent) and not is_in_annotation(site.source, site.node):
-        site.manual(
+        site.request_review(
             "RunConfig is passed on instead of being called: NPURunConfig takes positional arguments in another order",
             zh="RunConfig 被当作值传递:NPURunConfig 的参数位置不同,请手工处理",
         )

@@ -1,5 +1,7 @@
 """Give NPURunConfig the options of `viaduct migrate`: loop, precision, fusion switches, profiling, dump.
 
+With `--loop 100 --precision allow_mix_precision`:
+
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_config import NPURunConfig
     -config = NPURunConfig(model_dir="out")
@@ -18,7 +20,6 @@ from viaduct.migration.options import Options
 from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.rule import Rule, Site
 
-EXAMPLE_OPTIONS = {"loop": 100, "precision": "allow_mix_precision"}
 NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values that only precision_mode_v2 has
 
 
@@ -26,7 +27,7 @@ def has_run_options(options: Options) -> bool:
     return options.loop > 1 or bool(options.precision or options.fusion_switch or options.profile or options.dump)
 
 
-rule = Rule(__name__, rules_md_rows="E15 L6 S13", kind="performance", on=has_run_options, after=("tpu_estimator",))
+rule = Rule(__name__, category="performance", when=has_run_options, after=("tpu_estimator",))
 
 
 @rule.call(full_name("NPURunConfig"))
@@ -34,12 +35,12 @@ def add_options(site: Site) -> None:
     """Add the arguments that the options need and the call does not have."""
     present = {keyword.arg for keyword in site.node.keywords}
     missing = required_arguments(site, present)
-    if missing and site.editable:
+    if missing and site.is_editable:
         site.edit.add_argument(site.node, ", ".join(f"{name}={text}" for name, text in missing.items()))
         names = ", ".join(missing)
-        site.changed(f"asked for on the command line: {names}", zh=f"按命令行要求添加:{names}")
+        site.report_change(f"asked for on the command line: {names}", zh=f"按命令行要求添加:{names}")
     if site.options.loop > 1 and "iterations_per_loop" not in present:
-        site.advice(
+        site.advise(
             f"steps and checkpoint intervals must be multiples of {site.options.loop}; hooks see every "
             f"{site.options.loop}th step",
             zh=f"训练步数与保存间隔须为 {site.options.loop} 的整数倍;hook 每 {site.options.loop} 步触发一次",
@@ -65,9 +66,9 @@ def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
 
 def render_profiling(site: Site) -> str:
     text = write_profiling_options(site.options)
-    return f"{site.need('ProfilingConfig')}(enable_profiling=True, profiling_options={text!r})"
+    return f"{site.import_name('ProfilingConfig')}(enable_profiling=True, profiling_options={text!r})"
 
 
 def render_dump(site: Site) -> str:
     step = f", dump_step={site.options.dump_step!r}" if site.options.dump_step else ""
-    return f'{site.need("DumpConfig")}(enable_dump=True, dump_path={site.options.dump!r}{step}, dump_mode="all")'
+    return f'{site.import_name("DumpConfig")}(enable_dump=True, dump_path={site.options.dump!r}{step}, dump_mode="all")'

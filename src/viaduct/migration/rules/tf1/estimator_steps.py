@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="E16", kind="report", last=True)
+rule = Rule(__name__, category="report", runs_last=True)
 
 
 @rule.call("tensorflow.estimator.TrainSpec", "tensorflow.estimator.EvalSpec")
@@ -30,7 +30,7 @@ def check_steps(site: Site, value: ast.expr | None) -> None:
     origin = site.values.origin(value) if value is not None else None
     is_float = isinstance(origin, ast.Constant) and isinstance(origin.value, float)
     if value is not None and (is_float or (isinstance(origin, ast.BinOp) and isinstance(origin.op, ast.Div))):
-        site.manual(
+        site.request_review(
             f"{site.text(value)} is a float: write int(…) or //",
             zh=f"{site.text(value)} 为浮点数:请使用 int(…) 或 //",
             node=value,

@@ -25,7 +25,7 @@ from typing import Any
 from viaduct.migration.lookups import FunctionNode, plain_name, sole_target
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="N3", kind="performance")
+rule = Rule(__name__, category="performance")
 
 POINTS = (-3.0, -1.2, -0.3, 0.0, 0.4, 1.0, 2.5)
 FUNCTIONS: dict[str, Callable[..., float]] = {
@@ -51,7 +51,7 @@ def erf_form(x: float) -> float:
     return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
 
 
-@rule.node(ast.Return, words=("tanh", "erf"))
+@rule.node(ast.Return, only_files_with=("tanh", "erf"))
 def replace_returned(site: Site) -> None:
     """Replace a returned expression that has the values of the tanh form; mention one of the exact form."""
     function = site.source.function(site.node)
@@ -63,7 +63,7 @@ def replace_returned(site: Site) -> None:
             replace_formula(site, function, parameter)
             return
         if values and matches(values, erf_form):
-            site.advice(
+            site.advise(
                 "the exact GELU (erf) stays: npu_unary_ops.gelu is the tanh form and gives other numbers",
                 zh="精确 GELU(erf)保持不变:npu_unary_ops.gelu 为 tanh 近似,数值不同",
             )
@@ -136,9 +136,9 @@ def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:
     """Write the device's operator in place of the formula, and remove the assignments that only the formula used."""
     arithmetic = Arithmetic(site, function, {parameter: 1.0})
     arithmetic.value(site.node.value)
-    site.edit.node(site.node.value, f"{site.need('npu_unary_ops')}.gelu({parameter})")
+    site.edit.node(site.node.value, f"{site.import_name('npu_unary_ops')}.gelu({parameter})")
     for name in arithmetic.used:
         mentions = [node for node in ast.walk(function) if plain_name(node) == name]
         if len(mentions) == 2:  # assigned once, read once
             site.edit.remove_statement(site.source.statement(arithmetic.assigned[name]))
-    site.changed("the tanh form of GELU becomes the device's operator", zh="tanh 形式的 GELU 替换为昇腾算子")
+    site.report_change("the tanh form of GELU becomes the device's operator", zh="tanh 形式的 GELU 替换为昇腾算子")

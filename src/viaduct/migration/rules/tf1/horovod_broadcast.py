@@ -1,5 +1,7 @@
 """Start all ranks from the values of one, as Horovod's broadcast did.
 
+With `--distributed`:
+
      import horovod.tensorflow as hvd
      import tensorflow as tf
     +from hccl.manage.api import get_rank_id
@@ -25,8 +27,7 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 from viaduct.migration.rules.tf1._session_keepers import called_name
 
-rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory")
-EXAMPLE_OPTIONS = {"distributed": True}
+rule = Rule(__name__)
 
 
 @horovod.on_call(rule, "BroadcastGlobalVariablesHook")
@@ -36,7 +37,7 @@ def replace_hook(site: Site) -> None:
         remove_hook(site)
         return
     rank = ranks.render_rank(site, site.node, "rank")
-    text = f"{site.need('NPUBroadcastGlobalVariablesHook')}({root_rank_text(site)}, {rank})"
+    text = f"{site.import_name('NPUBroadcastGlobalVariablesHook')}({root_rank_text(site)}, {rank})"
     horovod.replace_or_report(
         site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook"
     )
@@ -57,10 +58,10 @@ def remove_hook(site: Site) -> None:
         site.edit.remove_slot(site.source.slots(opening)[0], parent.elts.index(site.node))
     elif isinstance(statement, ast.Expr) and statement.value is parent and called_name(parent) == "append":
         site.edit.remove_statement(statement)
-    elif not horovod.replace_call(site, f"{site.need('NpuEmptyHook')}()"):
+    elif not horovod.replace_call(site, f"{site.import_name('NpuEmptyHook')}()"):
         horovod.report_by_hand(site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量")
         return
-    site.changed(
+    site.report_change(
         "the hook is gone or empty: NPUEstimator broadcasts the initial values itself",
         zh="该 hook 已删除或置空:NPUEstimator 会自行广播变量初值",
     )
@@ -68,7 +69,7 @@ def remove_hook(site: Site) -> None:
 
 @horovod.on_call(rule, "callbacks.BroadcastGlobalVariablesCallback")
 def replace_callback(site: Site) -> None:
-    text = f"{site.need('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank_text(site)})"
+    text = f"{site.import_name('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank_text(site)})"
     horovod.replace_or_report(
         site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调"
     )

@@ -1,5 +1,7 @@
 """Exchange tensors through hccl instead of Horovod.
 
+With `--distributed`:
+
      import horovod.tensorflow as hvd
      import tensorflow as tf
     +from hccl.manage.api import get_rank_size
@@ -24,8 +26,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory")
-EXAMPLE_OPTIONS = {"distributed": True}
+rule = Rule(__name__)
 
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
 REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")  # the others are dropped, and reported
@@ -44,7 +45,7 @@ def replace_allreduce(site: Site) -> None:
         )
         return
     is_mean = reduction == "mean"
-    text = f'{site.need("hccl_ops")}.allreduce({site.text(tensor)}, "{"sum" if is_mean else reduction}")'
+    text = f'{site.import_name("hccl_ops")}.allreduce({site.text(tensor)}, "{"sum" if is_mean else reduction}")'
     if is_mean:
         text = f"{text} / {ranks.render_rank(site, site.node, 'size')}"
         text = f"({text})" if needs_parentheses(site) else text
@@ -64,7 +65,7 @@ def find_reduction(site: Site) -> str | None:
 
 
 def has_known_keywords(site: Site) -> bool:
-    return not site.has_unpacked and all(keyword.arg in KNOWN_KEYWORDS for keyword in site.node.keywords)
+    return not site.has_unpacked_arguments and all(keyword.arg in KNOWN_KEYWORDS for keyword in site.node.keywords)
 
 
 def needs_parentheses(site: Site) -> bool:
@@ -96,11 +97,11 @@ def replace_allgather(site: Site) -> None:
     size = ranks.render_rank(site, site.node, "size")
     replace_collective(
         site,
-        f"{site.need('hccl_ops')}.allgather({site.text(tensor)}, {size})",
+        f"{site.import_name('hccl_ops')}.allgather({site.text(tensor)}, {size})",
         f"allgather through {NPU.backend}",
         f"allgather 改用 {NPU.backend}",
     )
-    site.advice(
+    site.advise(
         f"{NPU.backend}'s allgather requires the same first dimension on every rank",
         zh=f"{NPU.backend} 的 allgather 要求各 rank 第一维大小相同",
         risk="medium",
@@ -118,5 +119,5 @@ def replace_broadcast(site: Site) -> None:
             site, "hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]"
         )
         return
-    text = f"{site.need('hccl_ops')}.broadcast([{site.text(tensor)}], {site.text(root)})[0]"
+    text = f"{site.import_name('hccl_ops')}.broadcast([{site.text(tensor)}], {site.text(root)})[0]"
     replace_collective(site, text, f"broadcast through {NPU.backend}", f"broadcast 改用 {NPU.backend}")

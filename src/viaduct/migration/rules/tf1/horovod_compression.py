@@ -17,10 +17,10 @@ from viaduct.migration.lookups import sole_target
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory", after=("horovod_optimizer",))
+rule = Rule(__name__, after=("horovod_optimizer",))
 
 
-@rule.node(ast.Assign, words=("Compression",))
+@rule.node(ast.Assign, only_files_with=("Compression",))
 def remove_unread(site: Site) -> None:
     """Remove an assignment that chooses a compression, if nothing in its scope reads the variable."""
     target = sole_target(site.node)
@@ -32,7 +32,7 @@ def remove_unread(site: Site) -> None:
     if is_read or target.id in scope.elsewhere or makes_calls(site):
         return
     site.edit.remove_statement(site.node)
-    site.changed(
+    site.report_change(
         "the choice of a compression is gone: the accelerator's optimizer has none",
         zh="删除梯度压缩选项:NPU 分布式优化器无此参数",
     )

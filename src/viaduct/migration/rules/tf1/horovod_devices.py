@@ -19,14 +19,14 @@ from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, rules_md_rows="S7 2.8", kind="mandatory")
+rule = Rule(__name__)
 
 CONFIG_FIELD = "visible_device_list"
 ENVIRONMENT_VARIABLE = "CUDA_VISIBLE_DEVICES"
 CHOOSING_FUNCTIONS = ("tensorflow.config.experimental.set_visible_devices", "tensorflow.config.set_visible_devices")
 
 
-@rule.node(ast.Assign, words=("local_rank",))
+@rule.node(ast.Assign, only_files_with=("local_rank",))
 def remove_assignment(site: Site) -> None:
     target = site.node.targets[0]
     if len(site.node.targets) == 1 and chooses_device(site, target) and is_by_rank(site, site.node.value):
@@ -49,7 +49,7 @@ def is_by_rank(site: Site, value: ast.AST) -> bool:
 
 
 def report_removed(site: Site) -> None:
-    site.changed(
+    site.report_change(
         f"the device is chosen by {NPU.device_choice} or DEVICE_ID, not by the script: removed",
         zh=f"设备由环境变量 {NPU.device_choice} 或 DEVICE_ID 指定:已删除",
     )
@@ -58,7 +58,7 @@ def report_removed(site: Site) -> None:
 @rule.call("tensorflow.GPUOptions")
 def remove_gpu_option(site: Site) -> None:
     keyword = site.keyword(CONFIG_FIELD)
-    if keyword is not None and is_by_rank(site, keyword.value) and site.editable:
+    if keyword is not None and is_by_rank(site, keyword.value) and site.is_editable:
         site.remove_argument(keyword)
         report_removed(site)
 

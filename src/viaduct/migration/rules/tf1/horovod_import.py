@@ -28,13 +28,13 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _presence as presence
 from viaduct.migration.rules.torch._imports import drop_alias
 
-rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory", after=("horovod_compression",))
+rule = Rule(__name__, after=("horovod_compression",))
 
 Statement = ast.Import | ast.ImportFrom
 COMMENT = f"  # {NPU.backend} does Horovod's part, and is always there"
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=("horovod",))
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=("horovod",))
 def remove(site: Site) -> None:
     """Remove what a statement imports of Horovod; assign True to a name that is tested or passed on."""
     aliases = [alias for alias in site.node.names if is_horovod_import(site.node, alias)]
@@ -45,20 +45,22 @@ def remove(site: Site) -> None:
     flag = " = ".join([*dict.fromkeys(tested), "True"]) if tested else ""
     changed = replace_import(site, aliases, flag)
     if flag:
-        site.changed(
+        site.report_change(
             f"Horovod is only passed on, or tested for its presence: {flag}, since {NPU.backend} does its part",
             zh=f"Horovod 仅被传递或判断是否存在:改为 {flag},其功能由 {NPU.backend} 承担",
             node=changed,
         )
     else:
-        site.changed("nothing uses Horovod any more: its import is gone", zh="Horovod 已无引用:删除导入", node=changed)
+        site.report_change(
+            "nothing uses Horovod any more: its import is gone", zh="Horovod 已无引用:删除导入", node=changed
+        )
 
 
 def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
     """Return True if Horovod is still used, and report it."""
     if horovod.keeps_horovod(site):
         where = ", ".join(horovod.find_escapes(site)[:5])
-        site.unresolved(
+        site.report_unresolved(
             f"Horovod goes where it cannot be followed ({where}), so all of it stays in this program: write its "
             f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",
             zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:"
@@ -76,7 +78,9 @@ def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
     lines = ", ".join(str(site.work.lines[node.lineno - 1]) for node in used[:5])
     where, zh = (f"line {lines}", f"第 {lines} 行") if used else (", ".join(files), "、".join(files))
     if used or files:
-        site.manual(f"Horovod is still used ({where}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入")
+        site.request_review(
+            f"Horovod is still used ({where}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入"
+        )
     return bool(used or files)
 
 

@@ -13,7 +13,7 @@ from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, rules_md_rows="2.8", kind="report", after=("horovod_compression",))
+rule = Rule(__name__, category="report", after=("horovod_compression",))
 
 NO_EQUIVALENT = ("there is no equivalent: take it out", "没有等价接口,请删除")
 INSTEAD_OF = {  # name in Horovod -> what to do, in English and Chinese
@@ -61,7 +61,7 @@ def report_mention(site: Site) -> None:
     if site.name in horovod.MODULES:
         name, line = site.text(site.node), site.work.lines[site.node.lineno - 1]
         if line in site.work.project.escapes.get(site.work.path, ()):
-            site.unresolved(
+            site.report_unresolved(
                 f"{name} itself is passed on here and cannot be followed, so Horovod stays: decide what replaces it",
                 zh=f"此处直接使用了 {name} 且无法跟踪其去向,因此保留 Horovod:请确定去掉后的写法",
             )
@@ -76,7 +76,7 @@ def report_passed_module(site: Site) -> None:
     if plain_name(receiver) != "hvd" or site.qualified(receiver) is not None:
         return
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
-        site.unresolved(
+        site.report_unresolved(
             f"hvd.{site.name}: Horovod comes as an argument here and cannot be followed; write its "
             f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",
             zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 {NPU_BRIDGE} 或 {NPU.backend} 的对应接口",
@@ -90,7 +90,7 @@ def report_module_search(site: Site) -> None:
     if module != "horovod" and not horovod.is_horovod(module):
         return
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
-        site.manual(
+        site.request_review(
             f"{site.text(site.node)} finds no Horovod on the accelerator's machine, where {NPU.backend} does its part: "
             "let the script go on as if it had found it",
             zh=f"{site.text(site.node)} 在 NPU 环境中找不到 Horovod,其功能由 {NPU.backend} 承担:请按其存在处理",

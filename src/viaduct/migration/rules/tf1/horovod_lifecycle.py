@@ -1,5 +1,7 @@
 """Remove Horovod's init and shutdown.
 
+With `--distributed`:
+
      import horovod.tensorflow as hvd
      import tensorflow as tf
      def main(_):
@@ -19,8 +21,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, rules_md_rows="2.8 C1", kind="mandatory")
-EXAMPLE_OPTIONS = {"distributed": True}
+rule = Rule(__name__)
 
 
 @horovod.on_call(rule, "init", "shutdown")
@@ -36,7 +37,7 @@ def remove_call(site: Site) -> None:
     kept = horovod.files_that_keep_horovod(site)
     if kept:
         where = ", ".join(kept)
-        site.manual(
+        site.request_review(
             f"hvd.{what}() stays because {where} uses parts of Horovod that have no counterpart on the device: remove "
             "both together",
             zh=f"{where} 仍使用没有等价接口的 Horovod 功能,因此保留 hvd.{what}():请一并删除",
@@ -44,12 +45,12 @@ def remove_call(site: Site) -> None:
         )
         return
     site.edit.remove_statement(statement)
-    site.changed(
+    site.report_change(
         f"hvd.{what}() is removed: with --distributed the device's own communication is started and ended instead",
         zh=f"删除 hvd.{what}():使用 --distributed 时改为初始化与关闭设备自身的集合通信",
     )
     if what == "init" and not site.options.distributed:
-        site.manual(
+        site.request_review(
             "this script was written for several devices: migrate it with --distributed, or it trains on one",
             zh="该脚本用于多设备训练:请加 --distributed 迁移,否则仅在单设备上训练",
             risk="high",

@@ -20,7 +20,7 @@ from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory", after=("horovod_ranks",))
+rule = Rule(__name__, after=("horovod_ranks",))
 
 # Keyword arguments that change the result of the training.
 RESULT_ARGUMENTS = {
@@ -35,19 +35,19 @@ RESULT_ARGUMENTS = {
 def wrap_optimizer(site: Site) -> None:
     """Replace Horovod's wrapper by the accelerator's and drop its other arguments."""
     optimizer = site.argument("optimizer", 0)
-    if optimizer is None or not site.editable or site.has_unpacked:
+    if optimizer is None or not site.is_editable or site.has_unpacked_arguments:
         horovod.report_by_hand(
             site, "wrap the optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装优化器"
         )
     elif is_loss_scaled(site, optimizer):
         remove_wrapper(site, optimizer)
     else:
-        site.rename(site.need(wrapper_name(site, optimizer)))
+        site.rename(site.import_name(wrapper_name(site, optimizer)))
         kept = optimizer if optimizer in site.node.args else site.keyword("optimizer")
         others = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
         site.remove_arguments(others)
         dropped = ", ".join(map(site.text, others))
-        site.changed(
+        site.report_change(
             "gradients are averaged by the accelerator's optimizer" + (f"; dropped: {dropped}" if dropped else ""),
             zh="改用 NPU 分布式优化器对梯度求平均" + (f";删除参数:{dropped}" if dropped else ""),
         )
@@ -70,7 +70,7 @@ def report_result_arguments(site: Site) -> None:
         if keyword.arg in RESULT_ARGUMENTS and not is_average and not is_default:
             reason, zh = RESULT_ARGUMENTS[keyword.arg]
             written = site.text(keyword)
-            site.manual(f"{written} has no counterpart: {reason}", zh=f"丢失 {written}:{zh}")
+            site.request_review(f"{written} has no counterpart: {reason}", zh=f"丢失 {written}:{zh}")
 
 
 def is_loss_scaled(site: Site, optimizer: ast.expr) -> bool:
@@ -93,7 +93,7 @@ def remove_wrapper(site: Site, optimizer: ast.expr) -> None:
             site, "wrap the inner optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装内层优化器"
         )
         return
-    site.changed(
+    site.report_change(
         "Horovod's wrapper is removed: of a loss scale optimizer, --distributed wraps the inner optimizer instead",
         zh="loss scale 优化器只包装其内层优化器(--distributed),此处不再包装",
     )

@@ -1,5 +1,7 @@
 """Ask the accelerator's own communication for ranks.
 
+With `--distributed`:
+
      import horovod.tensorflow as hvd
      import tensorflow as tf
     +from hccl.manage.api import get_rank_size
@@ -19,8 +21,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory", after=("horovod_devices",))
-EXAMPLE_OPTIONS = {"distributed": True}
+rule = Rule(__name__, after=("horovod_devices",))
 
 
 @horovod.on_call(rule, *ranks.HCCL_FUNCTIONS)
@@ -39,15 +40,15 @@ def replace_rank(site: Site) -> None:
             site, f"write {text}; this place cannot be edited safely", f"请改为 {text};此处无法安全改写"
         )
     else:
-        site.changed(f"hvd.{what}() becomes {text}", zh=f"hvd.{what}() 替换为 {text}")
+        site.report_change(f"hvd.{what}() becomes {text}", zh=f"hvd.{what}() 替换为 {text}")
 
 
 @rule.reference(*horovod.qualified_names(*ranks.HCCL_FUNCTIONS))
 def replace_reference(site: Site) -> None:
     """Replace a function that is passed on, as in `make(rank=hvd.rank)`: hccl's is called in the same way."""
-    if not horovod.keeps_horovod(site) and site.editable and ranks.can_ask_hccl(site, site.node):
+    if not horovod.keeps_horovod(site) and site.is_editable and ranks.can_ask_hccl(site, site.node):
         what = horovod.short_name(site)
         site.rename(ranks.function_name(site, what))
-        site.changed(
+        site.report_change(
             f"hvd.{what} becomes its counterpart in {NPU.backend}", zh=f"hvd.{what} 替换为 {NPU.backend} 的对应函数"
         )

@@ -12,7 +12,7 @@ from viaduct.cards import NPU
 from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="I4", kind="report", targets=("npu", "mlu"), last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 
 INSTEAD = {
     "cupy": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
@@ -26,12 +26,14 @@ INSTEAD = {
 WORDS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=WORDS)
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=WORDS)
 def report_imports(site: Site) -> None:
     """Report the first such package that a statement imports."""
     for name in imported_names(site.node):
         package = next((package for package in INSTEAD if f"{name}.".startswith(f"{package}.")), None)
         if package is not None and not (package == "mpi4py" and site.options.to == "mlu"):  # Horovod stays on the MLU
             english, chinese = INSTEAD[package]
-            site.manual(f"{package} has no equivalent: {english}", zh=f"{package} 没有等价物:{chinese}", risk="high")
+            site.request_review(
+                f"{package} has no equivalent: {english}", zh=f"{package} 没有等价物:{chinese}", risk="high"
+            )
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, rules_md_rows="K8", kind="advice", last=True)
+rule = Rule(__name__, category="advice", runs_last=True)
 
 
 @rule.method("fit")
@@ -20,7 +20,7 @@ def advise_last_batch(site: Site) -> None:
     data, labels = site.argument("x", 0), site.argument("y", 1)
     if data is None or labels is None or site.values.kind(data) == "dataset":
         return
-    site.advice(
+    site.advise(
         "the last batch of an epoch may be shorter, which the compiled graph cannot take: let batch_size divide the "
         "number of examples, or give steps_per_epoch",
         zh="每轮最后一个 batch 可能不足,静态 shape 的图无法执行:请使 batch_size 整除样本数,或指定 steps_per_epoch",

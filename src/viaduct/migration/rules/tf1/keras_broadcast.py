@@ -1,5 +1,7 @@
 """Start all ranks of a Keras training from the same weights.
 
+With `--distributed`:
+
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_callbacks import NPUBroadcastGlobalVariablesCallback
      model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
@@ -20,8 +22,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, rules_md_rows="K6", kind="mandatory", on=lambda options: options.distributed)
-EXAMPLE_OPTIONS = {"distributed": True}
+rule = Rule(__name__, when=lambda options: options.distributed)
 
 CALLBACKS_POSITIONS = {"fit": 5, "fit_generator": 4}
 CALLBACK = "NPUBroadcastGlobalVariablesCallback"
@@ -35,17 +36,17 @@ def add_callback(site: Site) -> None:
         report_possible_model(site)
         return
     value = site.argument("callbacks", CALLBACKS_POSITIONS[site.name])
-    if value is None and site.has_unpacked:
+    if value is None and site.has_unpacked_arguments:
         report_missing_broadcast(site)
         return
-    if not site.editable or (value is not None and has_broadcast(site, value)):
+    if not site.is_editable or (value is not None and has_broadcast(site, value)):
         return
-    callback = f"{site.need(CALLBACK)}(0)"
+    callback = f"{site.import_name(CALLBACK)}(0)"
     if value is None or is_none(value):
         site.set_argument("callbacks", f"[{callback}]", CALLBACKS_POSITIONS[site.name])
     else:
         prepend_callback(site, value, callback)
-    site.changed("rank 0 broadcasts its variables at the first batch", zh="首个 batch 时由 rank 0 广播变量初值")
+    site.report_change("rank 0 broadcasts its variables at the first batch", zh="首个 batch 时由 rank 0 广播变量初值")
 
 
 @rule.method("train_on_batch")
@@ -95,7 +96,7 @@ def report_possible_model(site: Site) -> None:
 
 
 def report_missing_broadcast(site: Site) -> None:
-    site.manual(
+    site.request_review(
         f"if a Keras model is trained here, broadcast its initial weights: {CALLBACK}(0) among the callbacks",
         zh=f"若此处训练 Keras 模型,请广播初始权重:在 callbacks 中加入 {CALLBACK}(0)",
     )

@@ -15,14 +15,14 @@ from __future__ import annotations
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="K7", kind="mandatory")
+rule = Rule(__name__)
 
 
 @rule.call("tensorflow.keras.backend.clear_session")
 def replace_clear(site: Site) -> None:
-    if site.editable:
-        site.rename(site.need("npu_clear_session"))
-        site.changed(
+    if site.is_editable:
+        site.rename(site.import_name("npu_clear_session"))
+        site.report_change(
             "a new session for the device follows the cleared one", zh="清除会话后重新建立带 NpuOptimizer 的会话"
         )
 

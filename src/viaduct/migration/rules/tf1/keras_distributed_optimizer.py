@@ -1,5 +1,7 @@
 """Let a Keras optimizer average its gradients over all ranks.
 
+With `--distributed`:
+
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_optimizer import npu_distributed_optimizer_wrapper
      model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
@@ -19,8 +21,7 @@ from viaduct.migration.predicates import is_literal
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, rules_md_rows="K5", kind="mandatory", on=lambda options: options.distributed)
-EXAMPLE_OPTIONS = {"distributed": True}
+rule = Rule(__name__, when=lambda options: options.distributed)
 
 WRAPPERS = (
     "KerasDistributeOptimizer",
@@ -39,15 +40,15 @@ def wrap_optimizer(site: Site) -> None:
     optimizer = site.argument("optimizer", 0)
     is_named = is_literal(optimizer) and _keras.is_standalone(site)
     if optimizer is None or is_named:  # from a name the wrapper would make an optimizer of tensorflow.keras
-        site.manual(
+        site.request_review(
             "make sure that the optimizer of this model is wrapped in npu_distributed_optimizer_wrapper",
             zh="请确认该模型的优化器已用 npu_distributed_optimizer_wrapper 包装",
         )
-    elif not is_wrapped(site, optimizer) and site.editable:
+    elif not is_wrapped(site, optimizer) and site.is_editable:
         start, end = site.source.span(optimizer)
-        site.edit.insert(start, f"{site.need('npu_distributed_optimizer_wrapper')}(")
+        site.edit.insert(start, f"{site.import_name('npu_distributed_optimizer_wrapper')}(")
         site.edit.insert(end, ")")
-        site.changed("the optimizer averages gradients over all ranks", zh="优化器在各 rank 间对梯度求平均")
+        site.report_change("the optimizer averages gradients over all ranks", zh="优化器在各 rank 间对梯度求平均")
 
 
 def is_wrapped(site: Site, optimizer: ast.expr) -> bool:
@@ -62,7 +63,7 @@ def report_possible_model(site: Site) -> None:
     """Report a `compile` of an unknown object with the keywords optimizer and loss."""
     keywords = {keyword.arg for keyword in site.node.keywords}
     if _keras.has_unknown_origin(site, site.node.func.value) and {"optimizer", "loss"} <= keywords:
-        site.manual(
+        site.request_review(
             "if this is a Keras model, wrap its optimizer: npu_distributed_optimizer_wrapper(…)",
             zh="若此处是 Keras 模型,请用 npu_distributed_optimizer_wrapper(…) 包装优化器",
         )

@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="K4", kind="mandatory", after=("keras_clear_session", "preset_resnet_seed"))
+rule = Rule(__name__, after=("keras_clear_session", "preset_resnet_seed"))
 
 PARAMETERS = ("keras_model", "keras_model_path", "custom_objects", "model_dir", "config", "checkpoint_format")
 
@@ -25,34 +25,34 @@ PARAMETERS = ("keras_model", "keras_model_path", "custom_objects", "model_dir", 
 @rule.call("tensorflow.keras.estimator.model_to_estimator")
 def convert(site: Site) -> None:
     """Replace model_to_estimator by the vendor's function, with an NPURunConfig."""
-    if any(isinstance(value, ast.Starred) for value in site.node.args) or not site.editable:
-        site.manual(
+    if any(isinstance(value, ast.Starred) for value in site.node.args) or not site.is_editable:
+        site.request_review(
             "arguments are unpacked here: write keras_to_npu.model_to_npu_estimator with an NPURunConfig",
             zh="model_to_estimator 的参数为解包形式:请改写为 keras_to_npu.model_to_npu_estimator 并传入 NPURunConfig",
         )
         return
-    site.rename(f"{site.need('keras_to_npu')}.model_to_npu_estimator")
+    site.rename(f"{site.import_name('keras_to_npu')}.model_to_npu_estimator")
     slots, _ = site.source.slots(site.source.opening(site.node))
     for value, name in list(zip(site.node.args, PARAMETERS, strict=False))[4:]:
         site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
-    site.changed("the model becomes an NPUEstimator", zh="Keras 模型转换为 NPUEstimator")
+    site.report_change("the model becomes an NPUEstimator", zh="Keras 模型转换为 NPUEstimator")
     check_config(site)
 
 
 def check_config(site: Site) -> None:
     """Add a missing config; report one that is not shown to be an NPURunConfig."""
     config, directory = site.argument("config", 4), site.argument("model_dir", 3)
-    if config is None and site.has_unpacked:
+    if config is None and site.has_unpacked_arguments:
         report_config(site)
     elif config is None or is_none(config):
         argument = f"model_dir={site.text(directory)}" if directory else ""
-        site.set_argument("config", f"{site.need('NPURunConfig')}({argument})", 4)
+        site.set_argument("config", f"{site.import_name('NPURunConfig')}({argument})", 4)
     elif site.values.kind(config) != "npu_run_config":
         report_config(site)
 
 
 def report_config(site: Site) -> None:
-    site.manual(
+    site.request_review(
         "the config of this Estimator must be an NPURunConfig, and the code does not show that it is one",
         zh="其 config 必须是 NPURunConfig,此处无法确认",
         risk="high",

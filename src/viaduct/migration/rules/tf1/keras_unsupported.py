@@ -11,7 +11,7 @@ from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, rules_md_rows="K9 K10", kind="report", last=True)
+rule = Rule(__name__, category="report", runs_last=True)
 
 ROOTS = ("tensorflow.keras", "keras")
 INSTEAD = {  # name in Keras -> what to do, in English and Chinese
@@ -35,14 +35,14 @@ def report_unsupported(site: Site) -> None:
     name = next(name for name in INSTEAD if site.name.endswith(f".{name}"))
     english, chinese = INSTEAD[name]
     short = name.rpartition(".")[2]
-    site.manual(
+    site.request_review(
         f"{short} has no counterpart on the accelerator: {english}", zh=f"昇腾不支持 {short}:{chinese}", risk="high"
     )
 
 
 @rule.call("tensorflow.keras.mixed_precision.*")
 def report_policy(site: Site) -> None:
-    site.manual(
+    site.request_review(
         "Keras' mixed precision policies have no effect on the accelerator: choose one with --precision",
         zh="Keras 混合精度策略在昇腾上不生效:请用 --precision 选择精度模式",
         risk="high",
@@ -53,7 +53,7 @@ def report_policy(site: Site) -> None:
 def report_eager(site: Site) -> None:
     """Report a call that switches eager execution on; advise on one that only asks whether it is on."""
     is_query = site.name.endswith("executing_eagerly")
-    report = site.advice if is_query else site.manual
+    report = site.advise if is_query else site.request_review
     report(
         "eager execution is not supported: only graphs are compiled for the accelerator",
         zh="不支持 Eager 模式:仅计算图可编译到昇腾执行",
@@ -65,7 +65,7 @@ def report_eager(site: Site) -> None:
 def report_eager_model(site: Site) -> None:
     keyword = site.keyword("run_eagerly")
     if keyword is not None and is_constant(keyword.value, True) and _keras.is_model(site, site.node.func.value):
-        site.manual(
+        site.request_review(
             "run_eagerly is not supported: only graphs are compiled for the accelerator",
             zh="不支持 run_eagerly:仅计算图可编译到昇腾执行",
             risk="high",

@@ -1,5 +1,7 @@
 """Start communication again after each training and each evaluation.
 
+With `--distributed`:
+
      import tensorflow as tf
      from hccl.manage.api import get_rank_size
      from npu_bridge.estimator import npu_ops
@@ -29,25 +31,22 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import mark_once
-from viaduct.migration.project_usage import estimator_cycle
+from viaduct.migration.project_usage import find_estimator_cycle
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
 
 rule = Rule(
     __name__,
-    rules_md_rows="C2 C4 C5",
-    kind="mandatory",
-    on=communication.needs_communication,
+    when=communication.needs_communication,
     after=("lifecycle_init",),
 )
-EXAMPLE_OPTIONS = {"distributed": True}
 
 
-@rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=(".train(", ".evaluate("))
+@rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_files_with=(".train(", ".evaluate("))
 def restart_in_cycles(site: Site) -> None:
     """Restart communication behind each train, evaluate and predict that another follows or that is in a loop."""
-    calls = [call for call in estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
+    calls = [call for call in find_estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
     # an input function that asks for ranks may be defined in any file of the project
     needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
     if not calls or not needs_ranks or handles_communication(site):
@@ -68,7 +67,7 @@ def restart(site: Site, call: ast.Call) -> None:
     """Insert a restart behind the statement of a call; report a call within a compound statement."""
     statement = site.source.statement(call)
     if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):
-        site.manual(
+        site.request_review(
             "communication must be started again after this training or evaluation: npu_ops.shutdown_system, then "
             "npu_ops.initialize_system",
             zh="此次训练或评估之后需重新初始化集合通信:先 npu_ops.shutdown_system,再 npu_ops.initialize_system",
@@ -76,7 +75,7 @@ def restart(site: Site, call: ast.Call) -> None:
         )
         return
     site.edit.insert_after(statement, restart_lines(site))
-    site.changed(
+    site.report_change(
         "communication is started again: the Estimator has released the device's resources",
         zh="Estimator 训练或评估结束后设备资源被释放,重新初始化集合通信",
         node=call,
@@ -86,10 +85,10 @@ def restart(site: Site, call: ast.Call) -> None:
 def restart_lines(site: Site) -> list[str]:
     """Return the statements that shut communication down and start it again."""
     if site.options.resources == "plugin":
-        plugin = site.need("npu_plugin")
+        plugin = site.import_name("npu_plugin")
         return [f"{plugin}.npu_resource_shutdown()", f"{plugin}.npu_resource_init()"]
     if site.options.style == "wrapper":
-        return [f"npu_sess, npu_shutdown = {site.need('init_resource')}()"]
+        return [f"npu_sess, npu_shutdown = {site.import_name('init_resource')}()"]
     return [*session_lines(site), "init_sess.run(npu_init)"]
 
 
@@ -98,7 +97,7 @@ def session_lines(site: Site) -> list[str]:
     if not any(mark[0] == "init_npu" for mark in site.work.seen):
         mark_once(site, "init_npu", communication.define_helper(site, site.node))  # read by defined_helper
     helper = communication.defined_helper(site)
-    ops = site.need("npu_ops")
+    ops = site.import_name("npu_ops")
     return [
         f"init_sess, npu_init = {helper}()",
         f"npu_shutdown = {ops}.shutdown_system()",

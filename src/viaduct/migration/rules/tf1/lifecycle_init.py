@@ -1,5 +1,7 @@
 """Start collective communication before a rank is asked for, and end it.
 
+With `--distributed`:
+
      import tensorflow as tf
      from hccl.manage.api import get_rank_size
     +from npu_bridge.estimator import npu_ops
@@ -44,15 +46,12 @@ from viaduct.migration.rules.tf1 import _exits
 
 rule = Rule(
     __name__,
-    rules_md_rows="C1 C3 C4 C5",
-    kind="mandatory",
-    on=communication.needs_communication,
+    when=communication.needs_communication,
     after=("tpu_spec", "distribute_broadcast", "session_close"),
 )
-EXAMPLE_OPTIONS = {"distributed": True}
 
 
-@rule.file(words=("__main__", "app.run", NPU.backend, "get_rank_", "get_local_rank_"))
+@rule.file(only_files_with=("__main__", "app.run", NPU.backend, "get_rank_", "get_local_rank_"))
 def start_communication(site: Site) -> None:
     if not communication.asks_for_ranks(site) or communication.is_started(site):
         return
@@ -62,7 +61,7 @@ def start_communication(site: Site) -> None:
     start_lines, end_lines = start_and_end_lines(site, location)
     site.edit.insert_before(location, start_lines)
     insert_shutdown(site, location, end_lines)
-    site.changed(
+    site.report_change(
         "collective communication is started before ranks are asked for",
         zh=f"在调用 {NPU.backend} 接口之前初始化集合通信",
         node=location,
@@ -111,12 +110,14 @@ def asking_modules(site: Site) -> set[str]:
 def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
     """Return the statements that start communication, and those that end it."""
     if site.options.resources == "plugin":
-        plugin = site.need("npu_plugin")
+        plugin = site.import_name("npu_plugin")
         return [f"{plugin}.npu_resource_init()"], [f"{plugin}.npu_resource_shutdown()"]
     if site.options.style == "wrapper":
-        shutdown, init, close = (site.need(name) for name in ("shutdown_resource", "init_resource", "close_session"))
+        shutdown, init, close = (
+            site.import_name(name) for name in ("shutdown_resource", "init_resource", "close_session")
+        )
         return [f"npu_sess, npu_shutdown = {init}()"], [f"{shutdown}(npu_sess, npu_shutdown)", f"{close}(npu_sess)"]
-    helper, ops = communication.define_helper(site, statement), site.need("npu_ops")
+    helper, ops = communication.define_helper(site, statement), site.import_name("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
     if site.work.project.cycle_files & site.work.project.reaches(site.work.path):
         # lifecycle_cycles shuts communication down behind the last training
@@ -128,7 +129,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
 def insert_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None:
     """Insert the statements that end communication at the exits and the end of the block that starts it."""
     if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
-        site.advice(
+        site.advise(
             f"the end of this module is not reached; {NPU_BRIDGE} cleans up when the interpreter ends",
             zh=f"本模块的末尾不会执行到;{NPU_BRIDGE} 会在解释器退出时清理资源",
         )

@@ -9,14 +9,14 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._communication import START_CALLS, STOP_CALLS
 
-rule = Rule(__name__, rules_md_rows="C6", kind="advice", after=("lifecycle_cycles",), last=True)
+rule = Rule(__name__, category="advice", after=("lifecycle_cycles",), runs_last=True)
 
 
 @rule.call(*START_CALLS)
 def advise_shutdown(site: Site) -> None:
     known = site.work.project.mentions
     if not any(name in site.work.index.calls or name in known for name in STOP_CALLS):
-        site.advice(
+        site.advise(
             "communication is started here and nowhere shut down; that happens when the interpreter ends",
             zh="此处初始化集合通信但未见 shutdown;资源将在解释器退出时清理",
         )

@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="L5 L7", kind="advice", last=True)
+rule = Rule(__name__, category="advice", runs_last=True)
 
 
 @rule.method("compute_gradients", "minimize")
@@ -20,7 +20,7 @@ def report_scaled_loss(site: Site) -> None:
     if isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Mult):
         factors = [ast.unparse(factor) for factor in (loss.left, loss.right)]
         if any("scale" in factor.lower() for factor in factors):
-            site.advice(
+            site.advise(
                 f"{site.text(loss)} is scaled by hand and stays so; NPULossScaleOptimizer would also detect overflow "
                 "(the vendor's ResNet uses 512)",
                 zh=f"{site.text(loss)} 为手工 loss scale,保持不变;NPULossScaleOptimizer 还能检测溢出"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="L1 L2", kind="mandatory")
+rule = Rule(__name__)
 
 DYNAMIC_PARAMETERS = ("initial_loss_scale", "increment_period", "multiplier")  # of DynamicLossScale, in order
 NEW_NAMES = {  # parameter -> parameter of the managers
@@ -34,23 +34,23 @@ DEFAULTS = {"init_loss_scale": "2**15", "incr_every_n_steps": "2000"}  # of Dyna
     "tensorflow.contrib.mixed_precision.FixedLossScaleManager",
 )
 def convert_fixed(site: Site) -> None:
-    if not site.editable:
+    if not site.is_editable:
         return
-    site.rename(site.need("FixedLossScaleManager"))
+    site.rename(site.import_name("FixedLossScaleManager"))
     rename_keywords(site)
-    site.changed("FixedLossScale becomes FixedLossScaleManager", zh="FixedLossScale 替换为 FixedLossScaleManager")
+    site.report_change("FixedLossScale becomes FixedLossScaleManager", zh="FixedLossScale 替换为 FixedLossScaleManager")
 
 
 @rule.call("tensorflow.train.experimental.DynamicLossScale", "tensorflow.mixed_precision.experimental.DynamicLossScale")
 def convert_dynamic(site: Site) -> None:
     """Replace DynamicLossScale, rename its arguments and write out the defaults that the manager does not have."""
-    if site.has_unpacked or not site.editable:
-        site.manual(
+    if site.has_unpacked_arguments or not site.is_editable:
+        site.request_review(
             "arguments are unpacked into DynamicLossScale; ExponentialUpdateLossScaleManager has other names for them",
             zh="DynamicLossScale 的参数以解包形式传入;ExponentialUpdateLossScaleManager 的参数名不同",
         )
         return
-    site.rename(site.need("ExponentialUpdateLossScaleManager"))
+    site.rename(site.import_name("ExponentialUpdateLossScaleManager"))
     site.name_positions(tuple(NEW_NAMES[name] for name in DYNAMIC_PARAMETERS))
     rename_keywords(site)
     present = {NEW_NAMES.get(keyword.arg or "", keyword.arg) for keyword in site.node.keywords}
@@ -58,7 +58,7 @@ def convert_dynamic(site: Site) -> None:
     missing = [f"{name}={value}" for name, value in DEFAULTS.items() if name not in present]
     if missing:
         site.edit.add_argument(site.node, ", ".join(missing))
-    site.changed(
+    site.report_change(
         "DynamicLossScale becomes ExponentialUpdateLossScaleManager, which multiplies the scale by 0.8 after two "
         "overflows in a row; TensorFlow halves it after one",
         zh="DynamicLossScale 替换为 ExponentialUpdateLossScaleManager;"
@@ -68,9 +68,9 @@ def convert_dynamic(site: Site) -> None:
 
 @rule.call("tensorflow.contrib.mixed_precision.ExponentialUpdateLossScaleManager")
 def convert_exponential(site: Site) -> None:
-    if site.editable:
-        site.rename(site.need("ExponentialUpdateLossScaleManager"))
-        site.changed("the contrib manager becomes the device's", zh="contrib 的管理器替换为昇腾实现")
+    if site.is_editable:
+        site.rename(site.import_name("ExponentialUpdateLossScaleManager"))
+        site.report_change("the contrib manager becomes the device's", zh="contrib 的管理器替换为昇腾实现")
 
 
 def rename_keywords(site: Site) -> None:

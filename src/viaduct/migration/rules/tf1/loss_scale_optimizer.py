@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="L3", kind="mandatory")
+rule = Rule(__name__)
 
 LOSS_SCALE_OPTIMIZERS = (
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer",
@@ -27,18 +27,18 @@ LOSS_SCALE_OPTIMIZERS = (
 @rule.call(*LOSS_SCALE_OPTIMIZERS)
 def convert(site: Site) -> None:
     """Replace the wrapper, and report a loss scale that is not shown to be one of the device's managers."""
-    if not site.editable:
+    if not site.is_editable:
         return
-    site.rename(site.need("NPULossScaleOptimizer"))
+    site.rename(site.import_name("NPULossScaleOptimizer"))
     if (keyword := site.keyword("loss_scale")) is not None:
         start = site.source.span(keyword)[0]
         site.edit.replace(start, start + len("loss_scale"), "loss_scale_manager")
     if site.options.distributed:
         site.edit.add_argument(site.node, "is_distributed=True")
-    site.changed("the loss is scaled by NPULossScaleOptimizer", zh="改用 NPULossScaleOptimizer 进行 loss scale")
+    site.report_change("the loss is scaled by NPULossScaleOptimizer", zh="改用 NPULossScaleOptimizer 进行 loss scale")
     scale = site.argument("loss_scale", 1) or site.argument("loss_scale_manager", 1)
     if scale is not None and not is_npu_manager(site, scale):
-        site.manual(
+        site.request_review(
             f"{site.text(scale)} must be an NPU loss scale manager: FixedLossScaleManager or "
             "ExponentialUpdateLossScaleManager",
             zh=f"{site.text(scale)} 须为 NPU 的 loss scale 管理器:"

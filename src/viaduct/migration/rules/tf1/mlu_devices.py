@@ -23,8 +23,7 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._optimizers import find_reads
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
-rule = Rule(__name__, rules_md_rows="6.1", kind="mandatory", targets=("mlu",))
-EXAMPLE_OPTIONS = {"to": "mlu"}
+rule = Rule(__name__, targets=("mlu",))
 
 GPU_DEVICE = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)
 SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
@@ -56,7 +55,7 @@ def rename_strings(site: Site, value: ast.expr) -> None:
     if not any(gpu_spans(site, text) for text in texts):
         return
     if any(isinstance(site.source.parents[use], ast.Compare) for use in find_reads(site, value)):
-        site.manual(
+        site.request_review(
             f"{value.id} names a GPU and is compared with something: name the MLU in both places",
             zh=f"{value.id} 指定 GPU 且参与比较:请在两处都改为 MLU",
         )
@@ -65,7 +64,7 @@ def rename_strings(site: Site, value: ast.expr) -> None:
         replace_gpu(site, text)
     if default is not None:
         message, zh = f"make sure that callers pass no GPU for {value.id}", f"请确认调用者传入的 {value.id} 不是 GPU"
-        site.advice(message, zh=zh, node=default)
+        site.advise(message, zh=zh, node=default)
 
 
 def gpu_spans(site: Site, value: ast.expr) -> list[tuple[int, int]]:
@@ -86,4 +85,4 @@ def replace_gpu(site: Site, value: ast.expr) -> None:
     for start, end in spans:
         site.edit.replace(start, end, "MLU" if site.source.text[start:end].isupper() else "mlu")
     if spans:
-        site.changed("the device is an MLU", zh="设备改为 MLU", node=value)
+        site.report_change("the device is an MLU", zh="设备改为 MLU", node=value)

@@ -18,8 +18,7 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._variables import ENVIRONMENT_FUNCTIONS
 
-rule = Rule(__name__, rules_md_rows="6.1", kind="mandatory", targets=("mlu",))
-EXAMPLE_OPTIONS = {"to": "mlu"}
+rule = Rule(__name__, targets=("mlu",))
 
 VARIABLES = {
     "TF_GPU_THREAD_MODE": "TF_MLU_THREAD_MODE",
@@ -28,10 +27,10 @@ VARIABLES = {
 }
 
 
-@rule.node(ast.Constant, words=tuple(VARIABLES))
+@rule.node(ast.Constant, only_files_with=tuple(VARIABLES))
 def rename(site: Site) -> None:
     """Rename a variable where the environment is read or set."""
-    if site.node.value not in VARIABLES or not is_variable(site) or not site.editable:
+    if site.node.value not in VARIABLES or not is_variable(site) or not site.is_editable:
         return
     old, new = site.node.value, VARIABLES[site.node.value]
     if old == "CUDA_VISIBLE_DEVICES" and is_in_torch_program(site):
@@ -40,7 +39,7 @@ def rename(site: Site) -> None:
     if old not in text:
         return  # a literal of several parts, or with escapes
     site.edit.node(site.node, text.replace(old, new))
-    site.changed(f"{old} becomes {new}", zh=f"{old} 改为 {new}")
+    site.report_change(f"{old} becomes {new}", zh=f"{old} 改为 {new}")
 
 
 def is_variable(site: Site) -> bool:

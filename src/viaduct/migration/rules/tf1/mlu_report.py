@@ -9,7 +9,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import counts_devices
 
-rule = Rule(__name__, rules_md_rows="6.1", kind="report", targets=("mlu",), last=True)
+rule = Rule(__name__, category="report", targets=("mlu",), runs_last=True)
 
 ONLY_NVIDIA = ("tensorflow.contrib.nccl.*", "tensorflow.contrib.tensorrt.*", "tensorflow.distribute.NcclAllReduce")
 QUESTIONS = (
@@ -23,7 +23,7 @@ QUESTIONS = (
 def report_nvidia(site: Site) -> None:
     """Report a function that works with NVIDIA cards alone."""
     short = site.name.removeprefix("tensorflow.")
-    site.manual(
+    site.request_review(
         f"tf.{short} works with NVIDIA cards alone: use Horovod, which Cambricon's TensorFlow supports, or take it out",
         zh=f"tf.{short} 仅支持 NVIDIA 设备:请使用寒武纪 TensorFlow 支持的 Horovod,或删除",
         risk="high",
@@ -34,7 +34,7 @@ def report_nvidia(site: Site) -> None:
 def report_question(site: Site) -> None:
     """Report a question about GPUs: for manual review if the script counts them, else as advice."""
     short = site.name.removeprefix("tensorflow.")
-    report = site.manual if counts_devices(site) else site.advice
+    report = site.request_review if counts_devices(site) else site.advise
     report(
         f"if tf.{short} looks for GPUs here, look for MLUs instead, or check the branches that depend on it",
         zh=f"若此处 tf.{short} 查询的是 GPU:请改为查询 MLU,或检查后续分支",

@@ -11,7 +11,7 @@ import ast
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="N8 N9 N10 N11", kind="advice", last=True)
+rule = Rule(__name__, category="advice", runs_last=True)
 
 FINITENESS_CHECKS = tuple(
     f"tensorflow.{home}{name}" for home in ("", "math.", "debugging.") for name in ("is_finite", "is_inf", "is_nan")
@@ -34,13 +34,13 @@ def report_finite_check(site: Site) -> None:
     """Report a test of gradients for overflow; advise on a test of other values."""
     name = site.name.rpartition(".")[2]
     if "grad" in ast.unparse(site.node).lower():
-        site.manual(
+        site.request_review(
             f"{name} on gradients does not see the device's overflow: use NPULossScaleOptimizer",
             zh=f"对梯度使用 {name} 无法感知设备溢出:请使用 NPULossScaleOptimizer",
             risk="high",
         )
     else:
-        site.advice(
+        site.advise(
             f"{name} is not a supported operator; on data it may run on the host",
             zh=f"{name} 不在支持列表;用于数据时可在 host 执行",
         )
@@ -74,18 +74,18 @@ def advise_summary(site: Site) -> None:
     """Advise on a summary in a model function: one with the parameters features, labels and mode."""
     function = site.source.function(site.node)
     if function is not None and {"features", "labels", "mode"} <= {argument.arg for argument in function.args.args}:
-        site.advice(
+        site.advise(
             "summaries in a model function need host_call of NPUEstimatorSpec, or save_summary_steps=0",
             zh="模型函数中的 summary 需通过 NPUEstimatorSpec 的 host_call,或设置 save_summary_steps=0",
         )
 
 
-@rule.node(ast.Assert, words=(".dtype",))
+@rule.node(ast.Assert, only_files_with=(".dtype",))
 def advise_dtype_assertion(site: Site) -> None:
     """Advise on `assert x.dtype == …`."""
     test = site.node.test
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute) and test.left.attr == "dtype":
-        site.advice(
+        site.advise(
             f"{ast.unparse(test)} may fail if the input function yields float16: cast instead of asserting",
             zh=f"输入为 float16 时 {ast.unparse(test)} 可能不成立:建议改为类型转换",
         )

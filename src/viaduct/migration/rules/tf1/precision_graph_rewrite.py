@@ -18,7 +18,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import unwrap
 
-rule = Rule(__name__, rules_md_rows="L4", kind="mandatory")
+rule = Rule(__name__)
 
 REWRITES = (
     "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite",
@@ -31,22 +31,22 @@ VARIABLES = ("TF_ENABLE_AUTO_MIXED_PRECISION", "TF_ENABLE_AUTO_MIXED_PRECISION_G
 @rule.call(*REWRITES)
 def remove(site: Site) -> None:
     optimizer = site.argument("opt", 0) or site.argument("optimizer", 0)
-    if optimizer is None or not site.editable:
-        site.manual(
+    if optimizer is None or not site.is_editable:
+        site.request_review(
             "mixed precision by graph rewrite: remove it and set precision_mode instead",
             zh="图改写方式的混合精度:请删除,并改用 precision_mode",
             risk="high",
         )
         return
     unwrap(site, optimizer)
-    site.changed(
+    site.report_change(
         "the graph rewrite is removed: set the device's precision_mode instead (--precision allow_mix_precision)",
         zh="已删除图改写混合精度;请使用设备的 precision_mode(--precision allow_mix_precision)",
     )
     scale = site.argument("loss_scale", 1)
     if scale is None or not is_none(scale):
         how = site.text(scale) if scale is not None else "dynamic"  # TensorFlow's default
-        site.manual(
+        site.request_review(
             f"the rewrite also scaled the loss ({how}): wrap the optimizer in NPULossScaleOptimizer with "
             "a FixedLossScaleManager or ExponentialUpdateLossScaleManager if fp16 needs it",
             zh=f"图改写同时做了 loss scale({how}):如 fp16 需要,请用 NPULossScaleOptimizer 配合 "
@@ -54,7 +54,7 @@ def remove(site: Site) -> None:
         )
 
 
-@rule.node(ast.Constant, words=("TF_ENABLE_AUTO_MIXED_PRECISION",))
+@rule.node(ast.Constant, only_files_with=("TF_ENABLE_AUTO_MIXED_PRECISION",))
 def remove_variable(site: Site) -> None:
     if site.node.value not in VARIABLES:
         return
@@ -62,7 +62,7 @@ def remove_variable(site: Site) -> None:
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ":
         site.edit.remove_statement(statement)
-        site.changed(
+        site.report_change(
             f"{site.node.value} means nothing to the device: removed; use --precision",
             zh=f"{site.node.value} 对昇腾设备无效:已删除;请使用 --precision",
             node=statement,

@@ -1,5 +1,7 @@
 """Set the options of the vendor's ResNet run.
 
+With `--preset resnet-seed`:
+
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_config import NPURunConfig
     -config = NPURunConfig(model_dir="out")
@@ -15,12 +17,10 @@ from __future__ import annotations
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Rule, Site
 
-EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
 rule = Rule(
     __name__,
-    rules_md_rows="2.11",
-    kind="advice",
-    on=lambda options: options.preset == "resnet-seed",
+    category="advice",
+    when=lambda options: options.preset == "resnet-seed",
     after=("estimator_run_options",),
 )
 
@@ -31,14 +31,14 @@ VALUES = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_p
 def add_values(site: Site) -> None:
     given = {keyword.arg for keyword in site.node.keywords}
     missing = [f"{name}={value}" for name, value in VALUES.items() if name not in given]
-    if not missing or not site.editable:
+    if not missing or not site.is_editable:
         return
     site.edit.add_argument(site.node, ", ".join(missing))
-    site.changed(
+    site.report_change(
         f"as in the ResNet run of the vendor's guide: {', '.join(missing)}",
         zh=f"按种子文档 ResNet 的设置:{', '.join(missing)}",
     )
-    site.advice(
+    site.advise(
         "that run also saves every 115,200 steps, sets loss_scale 512, feeds float16 and counts max_steps from the "
         "number of images",
         zh="种子文档还设置:每 115200 步保存、loss_scale 512、输入 float16、由图片数计算 max_steps",

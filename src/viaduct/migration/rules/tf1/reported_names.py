@@ -38,8 +38,7 @@ rules = (
             "`--dump DIR` writes the device's",
             "{last} 只能观察由 TensorFlow 自身执行的图,看不到设备上的张量:请删除;可用 --dump DIR 导出设备上的张量",
         ),
-        rules_md_rows="8",
-        kind="report",
+        category="report",
         targets=("npu", "mlu"),
     ),
     report_rule(
@@ -76,8 +75,7 @@ rules = (
             "a cluster of TensorFlow servers: ranks are started by the start script with a rank table instead",
             "TensorFlow 集群:请改由启动脚本配合 rank table 启动各 rank",
         ),
-        rules_md_rows="V1",
-        kind="report",
+        category="report",
     ),
     report_rule(
         __name__,
@@ -94,9 +92,8 @@ rules = (
             '{last} 对梯度取平均,而命令行要求求和:请将学习率乘以 rank 数,或自行使用 hccl_ops.allreduce(grad, "sum")',
             risk="high",
         ),
-        rules_md_rows="V2",
-        kind="report",
-        on=lambda options: options.distributed and options.reduction == "sum",
+        category="report",
+        when=lambda options: options.distributed and options.reduction == "sum",
         after=("keras_distributed_optimizer",),
     ),
 )

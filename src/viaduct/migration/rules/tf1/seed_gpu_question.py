@@ -1,5 +1,7 @@
 """Ask how TensorFlow was built instead of listing GPUs, as the vendor's ResNet does.
 
+With `--preset resnet-seed`:
+
      import tensorflow as tf
     -data_format = 'channels_first' if tf.config.list_physical_devices('GPU') else 'channels_last'
     +data_format = 'channels_first' if tf.test.is_built_with_cuda() else 'channels_last'
@@ -17,8 +19,7 @@ from viaduct.migration.lookups import argument_values
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 
-EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
-rule = Rule(__name__, rules_md_rows="2.11", kind="advice", on=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, category="advice", when=lambda options: options.preset == "resnet-seed")
 
 LISTING_FUNCTIONS = ("tensorflow.config.list_physical_devices", "tensorflow.config.experimental.list_physical_devices")
 
@@ -28,10 +29,10 @@ def ask_build(site: Site) -> None:
     kind = site.argument("device_type", 0)
     tf = site.work.names.local("tensorflow")
     asks_for_gpus = is_literal_in(kind, "GPU") and len(argument_values(site.node)) == 1
-    if tf is None or not asks_for_gpus or not site.editable or not is_question(site):
+    if tf is None or not asks_for_gpus or not site.is_editable or not is_question(site):
         return
     site.edit.node(site.node, f"{tf}.test.is_built_with_cuda()")
-    site.changed(
+    site.report_change(
         "the script asks how TensorFlow was built: that initialises no device",
         zh="改用 tf.test.is_built_with_cuda(),无需枚举设备",
     )

@@ -1,5 +1,7 @@
 """Log through TensorFlow's logger instead of absl's, as the vendor's ResNet does.
 
+With `--preset resnet-seed`:
+
      import tensorflow as tf
      from absl import logging
     -logging.set_verbosity(logging.INFO)
@@ -19,8 +21,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
-rule = Rule(__name__, rules_md_rows="2.11", kind="advice", on=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, category="advice", when=lambda options: options.preset == "resnet-seed")
 
 ABSL = "absl.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}
@@ -34,7 +35,7 @@ def log_by_tensorflow(site: Site) -> None:
     tensorflow, name = site.work.names.local("tensorflow"), site.name.rpartition(".")[2]
     module = f"{tensorflow}.compat.v1.logging"
     level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in WITH_LEVEL else None
-    if tensorflow is None or not site.editable:
+    if tensorflow is None or not site.is_editable:
         advise_left(site, "this file does not import TensorFlow", "此文件未导入 TensorFlow")
         return
     if name in WITH_LEVEL:
@@ -44,7 +45,7 @@ def log_by_tensorflow(site: Site) -> None:
             return
         site.edit.node(level, f"{module}.{known}")  # type: ignore[arg-type]
     site.rename(f"{module}.{name}")
-    site.changed(f"{name} is now called on TensorFlow's logger", zh=f"改用 TensorFlow 日志接口 {name}")
+    site.report_change(f"{name} is now called on TensorFlow's logger", zh=f"改用 TensorFlow 日志接口 {name}")
 
 
 def level_of(site: Site, level: ast.expr | None) -> str:
@@ -61,6 +62,6 @@ def advise_other(site: Site) -> None:
 
 
 def advise_left(site: Site, reason: str, zh: str) -> None:
-    site.advice(
+    site.advise(
         f"{site.text(site.node.func)} stays with absl: {reason}", zh=f"{site.text(site.node.func)} 保持不变:{zh}"
     )

@@ -1,5 +1,7 @@
 """Cast labels and the step counter as the vendor's ResNet does.
 
+With `--preset resnet-seed`:
+
      import tensorflow as tf
     -accuracy = tf.metrics.accuracy(labels, predictions)
     -learning_rate = tf.train.piecewise_constant(global_step, boundaries, values)
@@ -17,8 +19,7 @@ import ast
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
-EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
-rule = Rule(__name__, rules_md_rows="N5 N6 N7", kind="performance", on=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, category="performance", when=lambda options: options.preset == "resnet-seed")
 
 SCHEDULES = {  # schedule -> name and position of the argument that gets the step counter
     "tensorflow.train.piecewise_constant": ("x", 0),
@@ -43,12 +44,12 @@ def cast_step(site: Site) -> None:
 def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) -> None:
     """Cast an argument to a dtype, unless it is cast already."""
     tf = site.work.names.local("tensorflow")
-    if value is None or tf is None or not site.editable:
+    if value is None or tf is None or not site.is_editable:
         return
     if isinstance(value, ast.Call) and site.qualified(value.func) in ("tensorflow.cast", "tensorflow.to_float"):
         return
     site.edit.node(value, f"{tf}.cast({site.text(value)}, {tf}.{dtype})")
-    site.changed(message, zh=zh)
+    site.report_change(message, zh=zh)
 
 
 add_notices(

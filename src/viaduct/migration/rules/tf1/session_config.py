@@ -40,7 +40,7 @@ from viaduct.migration.rules.tf1._session_configs import (
 from viaduct.migration.rules.tf1._session_uses import stays_on_host
 from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_METHODS, SESSION_CLASSES
 
-rule = Rule(__name__, rules_md_rows="S1 S2 S3 S4 S6 K2", kind="mandatory", after=("horovod_devices",))
+rule = Rule(__name__, after=("horovod_devices",))
 
 
 @rule.call(*CONFIG_SLOTS)
@@ -55,7 +55,7 @@ def open_by_method(site: Site) -> None:
     if slot is not None:
         configure(site, *slot)
     elif kind is None and site.name in ("managed_session", "prepare_or_wait_for_session"):
-        site.manual(
+        site.request_review(
             f"if this is a Supervisor's `{site.name}`, its config needs NpuOptimizer and remapping OFF",
             zh=f"若此处是 Supervisor 的 `{site.name}`,其 config 需添加 NpuOptimizer 并关闭 remapping",
         )
@@ -67,8 +67,8 @@ def add_creator(site: Site) -> None:
     creator = site.argument("session_creator", 0)
     if not is_none_or_absent(creator):
         return  # a creator has its own config
-    if site.has_unpacked or not proto.tensorflow_prefix(site):
-        site.manual(
+    if site.has_unpacked_arguments or not proto.tensorflow_prefix(site):
+        site.request_review(
             "give MonitoredSession a ChiefSessionCreator whose config carries NpuOptimizer",
             zh="请为 MonitoredSession 传入 config 中带 NpuOptimizer 的 ChiefSessionCreator",
         )
@@ -78,7 +78,7 @@ def add_creator(site: Site) -> None:
     report_configured(site)
 
 
-@rule.node(ast.Call, words=("import *",))
+@rule.node(ast.Call, only_files_with=("import *",))
 def report_star_import(site: Site) -> None:
     """Report a `Session()` that may come from TensorFlow or from another star import."""
     called = plain_name(site.node.func)
@@ -86,7 +86,7 @@ def report_star_import(site: Site) -> None:
     if called not in ("Session", "InteractiveSession") or names.lookup(called, names.scope_of(site.node.func)):
         return
     if "tensorflow" in names.stars and site.qualified(site.node.func) not in CONFIG_SLOTS:
-        site.manual(
+        site.request_review(
             f"{called} may be TensorFlow's or another star import's: if it is TensorFlow's, its config needs "
             "NpuOptimizer and remapping OFF",
             zh=f"{called} 可能来自 TensorFlow 或其他 * 导入:若是前者,其 config 需带 NpuOptimizer 并关闭 remapping",
@@ -100,7 +100,7 @@ def report_session_class(site: Site) -> None:
     is_base = isinstance(parent, ast.ClassDef) and site.node in parent.bases
     is_partial = isinstance(parent, ast.Call) and site.qualified(parent.func) == "functools.partial"
     if is_base or is_partial or isinstance(parent, ast.arguments):
-        site.manual(
+        site.request_review(
             "sessions are made elsewhere through this class: each needs a config with NpuOptimizer and remapping OFF",
             zh="会话在别处由此创建:每个会话的 config 都需带 NpuOptimizer 并关闭 remapping",
             risk="high",
@@ -111,9 +111,9 @@ def configure(site: Site, keyword: str, position: int) -> None:
     """Give a session a config for the accelerator; `keyword` and `position` say where the call takes one."""
     value = site.argument(keyword, position)
     # position -1: by keyword only in practice, but many positional arguments may include it
-    is_hidden = value is None and (site.has_unpacked or (position < 0 and len(site.node.args) > 10))
-    if is_hidden or not site.editable:
-        site.manual(
+    is_hidden = value is None and (site.has_unpacked_arguments or (position < 0 and len(site.node.args) > 10))
+    if is_hidden or not site.is_editable:
+        site.request_review(
             f"the `{keyword}` of this session cannot be seen or edited here: it needs NpuOptimizer and remapping OFF",
             zh=f"此处无法看出或改写该会话的 `{keyword}`:需带 NpuOptimizer 并关闭 remapping",
             risk="high",
@@ -144,7 +144,7 @@ def switch_remapping_off(site: Site, value: ast.expr) -> None:
     last = last if proto.ends_line(site, last) else adding
     switch = f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config(site)}.OFF"
     site.edit.insert_after(last, [switch])
-    site.changed(
+    site.report_change(
         "remapping is switched off: it fuses operators into ones that the accelerator does not have",
         zh="关闭 remapping:它会融合出昇腾不支持的算子",
     )

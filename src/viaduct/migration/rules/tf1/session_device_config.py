@@ -21,7 +21,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.predicates import is_constant, is_none
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="S12", kind="mandatory")
+rule = Rule(__name__)
 
 REMOVED = tuple(
     f"tensorflow.config.{part}{name}"
@@ -37,10 +37,10 @@ def remove(site: Site) -> None:
     statement = site.source.parents[site.node]
     function = site.name.rpartition(".")[2]
     if not isinstance(statement, ast.Expr):
-        site.manual(f"{function} is for GPUs: remove it", zh=f"{function} 仅用于 GPU,请删除")
+        site.request_review(f"{function} is for GPUs: remove it", zh=f"{function} 仅用于 GPU,请删除")
         return
     site.edit.remove_statement(statement)
-    site.changed(f"{function} is for GPUs and is removed", zh=f"{function} 仅用于 GPU,已删除")
+    site.report_change(f"{function} is for GPUs and is removed", zh=f"{function} 仅用于 GPU,已删除")
 
 
 @rule.call(*LIMITS)
@@ -52,7 +52,7 @@ def remove_limit(site: Site) -> None:
         return
     if not is_none(limit):
         site.set_argument("memory_limit", "None", 0)
-        site.changed("memory limits are for GPUs: None", zh="显存限制仅用于 GPU,改为 None")
+        site.report_change("memory limits are for GPUs: None", zh="显存限制仅用于 GPU,改为 None")
 
 
 @rule.call("tensorflow.config.set_soft_device_placement")
@@ -60,7 +60,7 @@ def keep_soft_placement(site: Site) -> None:
     value = site.argument("enabled", 0)
     if value is not None and not is_constant(value, True):
         site.set_argument("enabled", "True", 0)
-        site.changed("soft placement stays on", zh="保持 soft placement 开启")
+        site.report_change("soft placement stays on", zh="保持 soft placement 开启")
 
 
 @rule.call("tensorflow.config.optimizer.set_experimental_options")
@@ -70,8 +70,8 @@ def replace_experimental_options(site: Site) -> None:
     if value is None or site.qualified(value) == full_name("experimental_options"):
         return
     dropped = site.text(value)
-    site.set_argument("options", site.need("experimental_options"), 0)
-    site.changed(
+    site.set_argument("options", site.import_name("experimental_options"), 0)
+    site.report_change(
         f"Grappler's options become the vendor's; dropped: {dropped}",
         zh=f"改用厂商提供的 experimental_options;原值 {dropped} 已去除",
         risk="medium",

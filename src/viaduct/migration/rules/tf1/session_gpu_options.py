@@ -14,7 +14,7 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-rule = Rule(__name__, rules_md_rows="S7", kind="advice", after=("horovod_devices",), last=True)
+rule = Rule(__name__, category="advice", after=("horovod_devices",), runs_last=True)
 
 INSTEAD = {  # variable, or its beginning -> what to do, in English and Chinese
     CUDA.visible: (f"choose the device with {NPU.device_choice}", f"用 {NPU.device_choice} 选择设备"),
@@ -23,7 +23,7 @@ INSTEAD = {  # variable, or its beginning -> what to do, in English and Chinese
 }
 
 
-@rule.node(ast.Assign, words=("gpu_options", "GPUOptions", *INSTEAD))
+@rule.node(ast.Assign, only_files_with=("gpu_options", "GPUOptions", *INSTEAD))
 def report_assignment(site: Site) -> None:
     """Advise on assignments to a field of gpu_options and to an environment variable."""
     for target in site.node.targets:
@@ -45,7 +45,7 @@ def report_variable_call(site: Site) -> None:
 
 
 def advise_field(site: Site, fields: str) -> None:
-    site.advice(f"gpu_options ({fields}) has no effect on the accelerator", zh=f"gpu_options({fields})在昇腾上不生效")
+    site.advise(f"gpu_options ({fields}) has no effect on the accelerator", zh=f"gpu_options({fields})在昇腾上不生效")
 
 
 def advise_variable(site: Site, key: ast.expr) -> None:
@@ -54,6 +54,6 @@ def advise_variable(site: Site, key: ast.expr) -> None:
     name = next((name for name in INSTEAD if variable.startswith(name)), None)
     if name is not None:
         english, chinese = INSTEAD[name]
-        site.advice(
+        site.advise(
             f"{variable} has no effect on the accelerator: {english}", zh=f"{variable} 在昇腾上不生效:{chinese}"
         )

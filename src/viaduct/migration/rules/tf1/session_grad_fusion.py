@@ -1,5 +1,7 @@
 """Let Grappler (TensorFlow's graph optimizer) fuse the gradients that ranks exchange.
 
+With `--distributed`:
+
      import tensorflow as tf
      from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
      config = tf.ConfigProto()
@@ -27,17 +29,14 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1._communication import starts_communication
 
-rule = Rule(
-    __name__, rules_md_rows="S8", kind="mandatory", on=lambda options: options.distributed, after=("keras_session",)
-)
-EXAMPLE_OPTIONS = {"distributed": True}
+rule = Rule(__name__, when=lambda options: options.distributed, after=("keras_session",))
 
 FIRST_LINE = '"pruning", "function", "constfold", "shape", "arithmetic",'
 SECOND_LINE = '"loop", "dependency", "layout", "GradFusionOptimizer",'
 HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config"))
 
 
-@rule.node(ast.Assign, words=("NpuOptimizer",))
+@rule.node(ast.Assign, only_files_with=("NpuOptimizer",))
 def extend_optimizers(site: Site) -> None:
     """Extend the list of optimizers of the config to which `custom_op.name = "NpuOptimizer"` belongs."""
     target, value = site.node.targets[0], site.node.value
@@ -52,7 +51,7 @@ def extend_optimizers(site: Site) -> None:
         return  # the session in a function that starts communication computes no gradients
     last = last_setting(site, rewrite)
     site.edit.insert_after(last, render_list(site, ".".join(rewrite), last))
-    site.changed(
+    site.report_change(
         "the gradients that ranks exchange are fused: GradFusionOptimizer joins Grappler's list",
         zh="分布式场景:在 rewrite_options.optimizers 中添加 GradFusionOptimizer",
     )
@@ -60,7 +59,7 @@ def extend_optimizers(site: Site) -> None:
 
 @rule.call(*HELPERS)
 def report_helper(site: Site) -> None:
-    site.manual(
+    site.request_review(
         f"{site.name.rpartition('.')[2]} does not add GradFusionOptimizer: extend rewrite_options.optimizers yourself",
         zh=f"{site.name.rpartition('.')[2]} 不会添加 GradFusionOptimizer,请自行扩展 rewrite_options.optimizers",
     )

@@ -1,5 +1,7 @@
 """Pass options objects through the vendor's helpers (with `--style wrapper`).
 
+With `--style wrapper`:
+
      import tensorflow as tf
     -options = tf.GraphOptions(infer_shapes=True)
     +from npu_bridge.npu_init import npu_graph_options
@@ -15,8 +17,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import receiving_call
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="S12", kind="mandatory", on=lambda options: options.style == "wrapper")
-EXAMPLE_OPTIONS = {"style": "wrapper"}
+rule = Rule(__name__, when=lambda options: options.style == "wrapper")
 
 HELPERS = {
     "tensorflow.GraphOptions": ("npu_graph_options", "graph_options"),
@@ -31,9 +32,9 @@ def wrap(site: Site) -> None:
     receiver = receiving_call(site, site.node)
     if receiver is not None and site.qualified(receiver.func) == full_name(helper):
         return
-    if site.options.style != "wrapper" or not site.editable:  # --only runs the rule with any style
+    if site.options.style != "wrapper" or not site.is_editable:  # --only runs the rule with any style
         return
     start, end = site.source.span(site.node)
-    site.edit.insert(start, f"{site.need(helper)}({keyword}=")
+    site.edit.insert(start, f"{site.import_name(helper)}({keyword}=")
     site.edit.insert(end, ")")
-    site.changed(f"{helper} switches XLA off", zh=f"{helper} 关闭 XLA")
+    site.report_change(f"{helper} switches XLA off", zh=f"{helper} 关闭 XLA")

@@ -1,5 +1,7 @@
 """Give the session the options of `viaduct migrate`: precision, fusion switches, profiling, dump.
 
+With `--precision allow_mix_precision --dump /tmp/dump --dump-step 0|5|10`:
+
      import tensorflow as tf
      config = tf.ConfigProto()
      custom_op = config.graph_options.rewrite_options.custom_optimizers.add()
@@ -31,14 +33,11 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 rule = Rule(
     __name__,
-    rules_md_rows="S13 L6",
-    kind="mandatory",
-    on=lambda options: bool(
+    when=lambda options: bool(
         options.precision or options.profile or options.dump or options.fusion_switch or options.loop > 1
     ),
     after=("lifecycle_cycles",),
 )
-EXAMPLE_OPTIONS = {"precision": "allow_mix_precision", "dump": "/tmp/dump", "dump_step": "0|5|10"}
 
 NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values that only precision_mode_v2 has
 PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
@@ -63,7 +62,7 @@ def required_options(site: Site, options: Options) -> dict[str, str]:
     return keys
 
 
-@rule.node(ast.Assign, words=("NpuOptimizer",))
+@rule.node(ast.Assign, only_files_with=("NpuOptimizer",))
 def add_keys(site: Site) -> None:
     """Add the missing keys behind `custom_op.name = "NpuOptimizer"`, or behind use_off_line where that is set."""
     target, value = site.node.targets[0], site.node.value
@@ -76,12 +75,12 @@ def add_keys(site: Site) -> None:
     if missing:
         location = present.get("use_off_line", site.node)
         site.edit.insert_after(location, [f'{custom}.parameter_map["{key}"]{text}' for key, text in missing.items()])
-        site.changed(
+        site.report_change(
             f"the session gets {', '.join(missing)}, as asked for on the command line",
             zh=f"按命令行要求为会话设置:{'、'.join(missing)}",
         )
     if site.options.loop > 1:
-        site.advice(
+        site.advise(
             f"to run {site.options.loop} steps per loop on the device, wrap the train op: "
             f"util.set_iteration_per_loop(sess, train_op, {site.options.loop})",
             zh=f"若每次下沉 {site.options.loop} 步,请用 "
@@ -93,7 +92,7 @@ def add_keys(site: Site) -> None:
 def report_helper(site: Site) -> None:
     keys = ", ".join(required_options(site, site.options))
     if keys:
-        site.manual(
+        site.request_review(
             f"{site.name.rpartition('.')[2]} takes no {keys}: set them on the config yourself",
             zh=f"{site.name.rpartition('.')[2]} 无法传入 {keys},请自行写入 config",
         )

@@ -1,15 +1,14 @@
-"""Switch TensorFlow's own compiler (XLA) off, and remapping wherever the script switches it on.
+"""Switch off XLA, TensorFlow's compiler, and remapping, a graph optimization.
 
      import tensorflow as tf
      config = tf.ConfigProto()
     -config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1
     +config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.OFF
 
-The graph is compiled for the accelerator by its own engine; XLA would take nodes away from it. The same goes for
-`tf.config.optimizer.set_jit` and for `jit_scope`. Remapping (a pass of Grappler, TensorFlow's graph optimizer) must be
-off, and the last statement that sets it decides: each that switches it on is changed, as an attribute of any variable
-or as a keyword of RewriterConfig. Other settings that disturb the device get advice: Grappler's passes stay at their
-defaults, model pruning is never disabled, soft placement stays on.
+The accelerator's own engine compiles the graph; XLA would take nodes away from it. The rule also edits
+`tf.config.optimizer.set_jit` and `jit_scope`. Remapping, a pass of TensorFlow's graph optimizer Grappler, is switched
+off in every statement that switches it on: an attribute of any variable, or a keyword of RewriterConfig. Other settings
+that disturb the device get advice: Grappler's passes should stay on, model pruning and soft placement too.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from viaduct.migration.predicates import is_constant, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-rule = Rule(__name__, rules_md_rows="S5 S12", kind="mandatory", after=("session_graph_options",))
+rule = Rule(__name__, after=("session_graph_options",))
 
-SCOPES = (
+JIT_SCOPES = (
     "tensorflow.xla.experimental.jit_scope",
     "tensorflow.contrib.compiler.jit.experimental_jit_scope",
 )
-STAY_ON = {
+NEEDED_PASSES = {
     *("function_optimization", "constant_folding", "shape_optimization", "arithmetic_optimization"),
     *("loop_optimization", "dependency_optimization", "layout_optimizer", "memory_optimization"),
 }
@@ -37,7 +36,9 @@ OFF = 2  # value of RewriterConfig.OFF
 REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")
 
 
-@rule.node(ast.Assign, words=("global_jit_level", "rewrite_options", "_placement", "_optimization", "remapping"))
+@rule.node(
+    ast.Assign, only_files_with=("global_jit_level", "rewrite_options", "_placement", "_optimization", "remapping")
+)
 def edit_assignment(site: Site) -> None:
     """Edit, or advise on, an assignment `config.….field = value`."""
     if any(is_remapping(site, target) for target in site.node.targets):
@@ -57,7 +58,7 @@ def edit_assignment(site: Site) -> None:
 
 @rule.call(REWRITER)
 def edit_rewriter_config(site: Site) -> None:
-    """Edit, or advise on, the same fields as keywords of RewriterConfig."""
+    """Edit, or advise on, keyword arguments of RewriterConfig."""
     for keyword in site.node.keywords:
         if keyword.arg == "remapping":
             switch_remapping_off(site, keyword.value)
@@ -65,7 +66,7 @@ def edit_rewriter_config(site: Site) -> None:
             advise_rewriting(site, keyword.arg or "", keyword.value)
 
 
-@rule.node(ast.Call, words=("remapping",))
+@rule.node(ast.Call, only_files_with=("remapping",))
 def report_setattr(site: Site) -> None:
     """Report `setattr(options, "remapping", value)`."""
     if plain_name(site.node.func) != "setattr" or len(site.node.args) != 3:
@@ -75,9 +76,9 @@ def report_setattr(site: Site) -> None:
         report_remapping(site)
 
 
-@rule.node(ast.Constant, words=("remapping",))
+@rule.node(ast.Constant, only_files_with=("remapping",))
 def report_text_options(site: Site) -> None:
-    """Report a config in protobuf's text form, as text_format.Parse reads it, that sets remapping."""
+    """Report a string with a config in protobuf's text format that sets remapping."""
     text, is_docstring = site.node.value, isinstance(site.source.parents[site.node], ast.Expr)
     if isinstance(text, str) and not is_docstring and "rewrite_options" in text and REMAPPING_TEXT.search(text):
         report_remapping(site)
@@ -104,9 +105,9 @@ def edit_set_jit(site: Site) -> None:
         report_xla_off(site)
 
 
-@rule.call(*SCOPES)
+@rule.call(*JIT_SCOPES)
 def edit_jit_scope(site: Site) -> None:
-    if not is_constant(site.argument("compile_ops", 0), False) and not site.has_unpacked:
+    if not is_constant(site.argument("compile_ops", 0), False) and not site.has_unpacked_arguments:
         site.set_argument("compile_ops", "False", 0)
         report_xla_off(site)
 
@@ -119,7 +120,7 @@ def is_jit_level(site: Site, target: ast.Attribute) -> bool:
 
 
 def switch_xla_off(site: Site, value: ast.expr) -> None:
-    """Replace a level by OFF, of the enumeration that the value names if it names one."""
+    """Replace a JIT level by OFF."""
     name = site.qualified(value) or ""
     is_minus_one = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) and is_literal_in(value.operand, 1)
     if name.endswith("OptimizerOptions.OFF") or is_minus_one:  # OFF is -1
@@ -132,7 +133,7 @@ def switch_xla_off(site: Site, value: ast.expr) -> None:
 
 
 def is_remapping(site: Site, target: ast.expr) -> bool:
-    """Return True for the field of rewrite options, if its path, its object or the value that it gets shows that."""
+    """Return True for the field `remapping` of rewrite options, known by its path, its object or the assigned value."""
     if not isinstance(target, ast.Attribute) or target.attr != "remapping":
         return False
     if proto.field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
@@ -145,7 +146,7 @@ def is_remapping(site: Site, target: ast.expr) -> bool:
 
 
 def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = True) -> None:
-    """Replace the value of remapping by OFF; report `a = b = value`, in which the other targets must keep it."""
+    """Replace the value of remapping by OFF; report `a = b = value`, since the other targets must keep the value."""
     if is_off(site, value):
         return
     if not is_only_target:
@@ -153,7 +154,7 @@ def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = Tru
         return
     enumeration = site.text(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
     site.edit.node(value, f"{enumeration or proto.rewriter_config(site)}.OFF")
-    site.changed(
+    site.report_change(
         "remapping is switched off here too: it fuses operators into ones that the accelerator does not have",
         zh="此处也关闭 remapping:它会融合出昇腾不支持的算子",
     )
@@ -173,7 +174,7 @@ def is_off(site: Site, value: ast.expr) -> bool:
 
 
 def report_remapping(site: Site) -> None:
-    site.manual(
+    site.request_review(
         "remapping must be off on the accelerator: set it to RewriterConfig.OFF here",
         zh="昇腾上必须关闭 remapping:请在此处改为 RewriterConfig.OFF",
         risk="high",
@@ -181,19 +182,21 @@ def report_remapping(site: Site) -> None:
 
 
 def report_xla_off(site: Site) -> None:
-    site.changed("XLA is switched off: the accelerator compiles the graph itself", zh="关闭 XLA:计算图由昇腾编译执行")
+    site.report_change(
+        "XLA is switched off: the accelerator compiles the graph itself", zh="关闭 XLA:计算图由昇腾编译执行"
+    )
 
 
 def advise_rewriting(site: Site, field: str, value: ast.expr) -> None:
     """Advise on a field of the rewrite options that disturbs the device."""
     if field == "disable_model_pruning" and not is_constant(value, False):
-        site.advice(
+        site.advise(
             "model pruning must not be disabled on the accelerator",
             zh="rewrite_options.disable_model_pruning 默认关闭,请勿开启",
             risk="high",
         )
-    elif field in STAY_ON and (site.qualified(value) or "").endswith(".OFF"):
-        site.advice(
+    elif field in NEEDED_PASSES and (site.qualified(value) or "").endswith(".OFF"):
+        site.advise(
             f"leave {field} at its default (on): the accelerator relies on it",
             zh=f"rewrite_options.{field} 默认开启,请勿关闭",
             risk="medium",
@@ -203,13 +206,13 @@ def advise_rewriting(site: Site, field: str, value: ast.expr) -> None:
 def advise_placement(site: Site, field: str, value: ast.expr) -> None:
     """Advise on a field of ConfigProto about the placement of operators."""
     if field == "allow_soft_placement" and is_constant(value, False):
-        site.advice(
+        site.advise(
             "keep allow_soft_placement=True: operators without a device kernel run on the host",
             zh="请保持 allow_soft_placement=True:无设备实现的算子在主机侧执行",
             risk="medium",
         )
     elif field == "log_device_placement" and is_constant(value, True):
-        site.advice(
+        site.advise(
             "log_device_placement does not show what runs on the accelerator; switch it off",
             zh="log_device_placement 对昇腾无意义,建议设为 False",
         )

@@ -15,18 +15,18 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="8", kind="report", last=True)
+rule = Rule(__name__, category="report", runs_last=True)
 
 SIGNS = ("tensorflow.function", "tensorflow.GradientTape")
 VERSION_2 = "tensorflow.compat.v2"
 
 
-@rule.file(words=("GradientTape", ".function", "compat.v2", "compat import v2"))
+@rule.file(only_files_with=("GradientTape", ".function", "compat.v2", "compat import v2"))
 def report_file(site: Site) -> None:
     first = first_sign(site)
     if first is not None:
         shown = site.text(first).splitlines()[0]
-        site.manual(
+        site.request_review(
             f"`{shown}` is TensorFlow 2: these rules are for the graphs of TensorFlow 1.15, and eager code does not "
             "reach the device by them; build a graph, or use the vendor's adapter for TensorFlow 2",
             zh=f"`{shown}` 属于 TensorFlow 2:本工具的规则面向 TensorFlow 1.15 的图模式,"

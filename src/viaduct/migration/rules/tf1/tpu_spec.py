@@ -20,7 +20,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import unwrap
 
-rule = Rule(__name__, rules_md_rows="E12 E13", kind="mandatory")
+rule = Rule(__name__)
 
 TPU = "tensorflow.estimator.tpu"
 
@@ -35,14 +35,14 @@ def convert(site: Site) -> None:
     if unconvertible:
         report_left(site, is_cause=site.node in unconvertible)
         return
-    site.rename(site.need("NPUEstimatorSpec"))
+    site.rename(site.import_name("NPUEstimatorSpec"))
     metrics = site.keyword("eval_metrics")
     if metrics is not None:
         site.edit.node(metrics, f"eval_metric_ops={render_call(site, metrics.value)}")
     scaffold = site.keyword("scaffold_fn")
     if scaffold is not None:
         site.edit.node(scaffold, f"scaffold={scaffold_text(site, scaffold.value)}")
-    site.changed("TPUEstimatorSpec becomes NPUEstimatorSpec", zh="TPUEstimatorSpec 替换为 NPUEstimatorSpec")
+    site.report_change("TPUEstimatorSpec becomes NPUEstimatorSpec", zh="TPUEstimatorSpec 替换为 NPUEstimatorSpec")
 
 
 def can_convert(site: Site, spec: ast.Call) -> bool:
@@ -66,14 +66,14 @@ def pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
 def report_left(site: Site, is_cause: bool) -> None:
     """Report a spec that stays: it cannot be converted itself, or another of its function cannot."""
     if is_cause:
-        site.manual(
+        site.request_review(
             "eval_metrics is given by position or is not a pair written out: NPUEstimatorSpec takes "
             "eval_metric_ops=function(*tensors)",
             zh="eval_metrics 以位置参数传入,或不是字面量二元组:NPUEstimatorSpec 需要 eval_metric_ops=函数(*张量)",
             risk="high",
         )
     else:
-        site.manual(
+        site.request_review(
             "another TPUEstimatorSpec of this function cannot be converted automatically: turn all of them into "
             "NPUEstimatorSpec together",
             zh="同一函数中有 TPUEstimatorSpec 无法自动转换:请一并替换为 NPUEstimatorSpec",
@@ -106,9 +106,9 @@ def scaffold_text(site: Site, value: ast.expr) -> str:
 @rule.call(f"{TPU}.CrossShardOptimizer")
 def remove_cross_shard(site: Site) -> None:
     optimizer = site.argument("opt", 0)
-    if optimizer is None or not site.editable:
+    if optimizer is None or not site.is_editable:
         return
     unwrap(site, optimizer)
-    site.changed(
+    site.report_change(
         "CrossShardOptimizer is for TPUs: the optimizer itself stays", zh="CrossShardOptimizer 仅用于 TPU:保留原优化器"
     )

@@ -12,7 +12,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import counts_devices
 from viaduct.migration.support_table import find_symbol, names_without_rule
 
-rule = Rule(__name__, rules_md_rows="8", kind="report", after=("seed_gpu_question",), last=True)
+rule = Rule(__name__, category="report", after=("seed_gpu_question",), runs_last=True)
 
 ZH = {"unsupported": "不支持", "under analysis": "分析中", "no effect": "不生效", "after migration": "迁移后支持"}
 
@@ -25,14 +25,14 @@ def report_symbol(site: Site) -> None:
         return
     written = site.text(named_node(site))
     if counts_devices(site) and symbol.standing == "no effect":
-        site.manual(
+        site.request_review(
             f"{written} finds no GPU, and the accelerator is not listed: work that is done once for each would not be "
             "done; one process drives one device, so count 1",
             zh=f"{written} 查询不到 GPU,也不会列出昇腾设备:按设备数执行的代码将不会执行;每个进程对应一个设备,请按 1 计",
             risk="high",
         )
         return
-    report = site.advice if symbol.standing == "no effect" else site.manual
+    report = site.advise if symbol.standing == "no effect" else site.request_review
     report(
         f"{written} ({symbol.standing}): {symbol.instead}",
         zh=f"{written}({ZH[symbol.standing]}):{symbol.instead_zh}",

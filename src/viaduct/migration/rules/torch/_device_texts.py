@@ -59,7 +59,7 @@ def rename_device(site: Site, literal: ast.expr, device: str) -> bool:
         return False
     opening = OPENING_QUOTE.match(site.text(literal)) if not site.source.in_f_string(literal) else None
     if opening is None:
-        site.manual(
+        site.request_review(
             f"this names a CUDA device and cannot be edited safely here: write {device} instead of cuda",
             zh=f"此处指定了 CUDA 设备但无法安全改写:请将 cuda 手工改为 {device}",
             node=literal,

@@ -30,7 +30,7 @@ def report_if_scripted(site: Site, node: ast.AST) -> bool:
     by_decorator = any((site.qualified(decorator) or "").startswith(SCRIPT) for decorator in decorators)
     if not by_decorator and not names & around:
         return False
-    site.manual(
+    site.request_review(
         "torch.jit.script compiles this and cannot use the helper: pass the device as an argument, or keep the "
         "function for CUDA",
         zh="此处由 torch.jit.script 编译,无法使用辅助模块:请把设备作为参数传入,或仅用于 CUDA",
@@ -46,9 +46,9 @@ def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
         return
     old, new = dotted_name(node), f"{helper(site, node)}.{name}"
     if replace_name(site, node, old, new):
-        site.changed(f"{old} becomes {new}, for the available card", zh=f"{old} 替换为 {new},适用于各种加速卡")
+        site.report_change(f"{old} becomes {new}, for the available card", zh=f"{old} 替换为 {new},适用于各种加速卡")
     else:
-        site.manual(
+        site.request_review(
             f"write {new} for {old}; this place cannot be edited safely", zh=f"请将 {old} 改为 {new};此处无法安全改写"
         )
 

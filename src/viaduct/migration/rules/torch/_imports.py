@@ -38,7 +38,7 @@ def move_names(site: Site, new_name: Callable[[str], str | None]) -> None:
         replace_statement(site, statement, lines)
     for alias, new in moved:
         old = f"{statement.module}.{alias.name}"
-        site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
+        site.report_change(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
 
 
 def render_imports(moved: list[tuple[ast.alias, str]]) -> list[str]:

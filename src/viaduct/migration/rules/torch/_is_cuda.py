@@ -34,7 +34,7 @@ def is_tensor_attribute(site: Site, instead: str) -> bool:
         return False
     if site.values.kind(site.node.value) in ("tensor", "module") or not is_defined_in_program(site):
         return True
-    site.unresolved(
+    site.report_unresolved(
         f"this program defines a field is_cuda, and this may be it: if it is the is_cuda of a tensor, write {instead}",
         zh=f"该程序自有 is_cuda 字段,此处可能是它:若判断的是张量,请改为 {instead}",
     )

@@ -7,14 +7,14 @@ from typing import Literal
 
 from viaduct.migration.flows import CALLED, CARD, HOST, MODULE, MOVED, STATE, Flow
 from viaduct.migration.predicates import is_string
-from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules.torch._places import is_in_dataset
 
 Destination = Literal["host", "card", "nothing", "unknown"]
 DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.get_default_device")
 
 
-@answer_once
+@cache_per_file
 def flow_of(site: Site) -> Flow:
     """Return the flow of values in the file of a site."""
     return Flow(site.work.names, site.work.project)

@@ -114,7 +114,7 @@ def place_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -
 def is_in_dataset(site: Site, node: ast.AST) -> bool:
     """Return True in a class that derives from torch's Dataset: samples are made on the CPU."""
     owner = enclosing_class(site, node)
-    bases = lineage(site.work.project, f"{site.work.names.own}.{owner.name}") if owner is not None else []
+    bases = lineage(site.work.project, f"{site.work.names.module}.{owner.name}") if owner is not None else []
     return any(base.startswith("torch.utils.data.") for base in bases)
 
 

@@ -18,15 +18,15 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P1 6", kind="advice", targets=("npu", "mlu"))
+rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 
-@rule.file(words=("cuda", "CUDA", "nccl", "NCCL"))
+@rule.file(only_files_with=("cuda", "CUDA", "nccl", "NCCL"))
 def report_served_code(site: Site) -> None:
     """Report each place with such code (see served.py)."""
     title = card(site.options).title
     for line in sorted(set(site.work.served.values())):
-        site.advice(
+        site.advise(
             f"this code serves the {title}, or any device, beside CUDA: left as it is",
             zh=f"此处除 CUDA 外已支持 {title} 或任意设备:保持不变",
             node=ast.Pass(lineno=line, end_lineno=line, col_offset=0),

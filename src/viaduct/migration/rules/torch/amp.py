@@ -20,7 +20,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P11 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 AUTOCAST_PARAMETERS = ("enabled", "dtype", "cache_enabled")
 NAMES = tuple(
@@ -32,13 +32,15 @@ NAMES = tuple(
 def name_arguments(site: Site) -> None:
     """Rename the card's autocast and give its positional arguments their names."""
     target = card(site.options)
-    if not site.editable or not site.name.startswith(("torch.cuda.", f"{target.root}.")):
+    if not site.is_editable or not site.name.startswith(("torch.cuda.", f"{target.root}.")):
         return
     new = site.name.replace("torch.cuda", target.root, 1)
     renamed = rename_to(site, site.node.func, site.name, new)
     needs_parentheses = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)
-    can_be_named = target.name == "npu" and bool(site.node.args) and not site.has_unpacked and not needs_parentheses
+    can_be_named = (
+        target.name == "npu" and bool(site.node.args) and not site.has_unpacked_arguments and not needs_parentheses
+    )
     if can_be_named:
         site.name_positions(AUTOCAST_PARAMETERS)
     if renamed or can_be_named:
-        site.changed(f"autocast of the {target.title}", zh=f"改用 {target.title} 的 autocast")
+        site.report_change(f"autocast of the {target.title}", zh=f"改用 {target.title} 的 autocast")

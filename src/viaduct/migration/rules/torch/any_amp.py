@@ -30,8 +30,7 @@ from viaduct.migration.rules.torch._mixed_precision import (
 )
 from viaduct.migration.targets import helper
 
-rule = Rule(__name__, rules_md_rows="P11", kind="mandatory", targets=("any",))
-EXAMPLE_OPTIONS = {"to": "any"}
+rule = Rule(__name__, targets=("any",))
 
 AUTOCAST_PARAMETERS = ("device_type", "dtype", "enabled", "cache_enabled")  # parameters of torch.autocast
 
@@ -48,7 +47,7 @@ def replace_reference(site: Site) -> None:
         return
     calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
     if any(site.text(call.func) == "isinstance" for call in calls):
-        site.manual(
+        site.request_review(
             "each card has a class of its own: check for their common base, torch.amp.GradScaler or torch.autocast",
             zh="各加速卡有各自的类:请改为判断公共基类 torch.amp.GradScaler 或 torch.autocast",
         )
@@ -60,12 +59,12 @@ def replace_reference(site: Site) -> None:
 def replace_named(site: Site) -> None:
     """Replace an autocast or GradScaler for the device "cuda", which a GradScaler without a device means too."""
     device = site.argument("device" if site.name in SCALER_NAMES else "device_type", 0)
-    is_cuda_scaler = device is None and site.name in SCALER_NAMES and not site.has_unpacked
+    is_cuda_scaler = device is None and site.name in SCALER_NAMES and not site.has_unpacked_arguments
     if not is_cuda_scaler and not is_literal_in(device, "cuda"):
         replace_branches(site, device)
         return
-    if not site.editable or site.has_unpacked:
-        site.manual(
+    if not site.is_editable or site.has_unpacked_arguments:
+        site.request_review(
             "this names CUDA: use accelerator.autocast or accelerator.GradScaler of the helper",
             zh="此处指定了 CUDA:请改用辅助模块的对应函数",
         )
@@ -74,7 +73,7 @@ def replace_named(site: Site) -> None:
     site.rename(new)
     if device is not None:
         drop_device(site, device)
-    site.changed(f"{site.name} becomes {new}, for the available card", zh=f"{site.name} 替换为 {new}")
+    site.report_change(f"{site.name} becomes {new}, for the available card", zh=f"{site.name} 替换为 {new}")
 
 
 @rule.call(*CUSTOM_DECORATORS)
@@ -89,7 +88,9 @@ def replace_branches(site: Site, device: ast.expr | None) -> None:
         if is_literal_in(text, "cuda") and not site.source.in_f_string(text):
             mark_once(site, "any", text)  # so that any_device_text leaves it alone
             site.edit.node(text, f"{helper(site)}.card()")
-            site.changed("mixed precision is that of the available card", zh="混合精度改用现有的加速卡", node=text)
+            site.report_change(
+                "mixed precision is that of the available card", zh="混合精度改用现有的加速卡", node=text
+            )
 
 
 def drop_device(site: Site, device: ast.expr) -> None:

@@ -21,14 +21,13 @@ from viaduct.migration.rules.torch._helper import report_if_scripted
 from viaduct.migration.rules.torch._numbers import is_number, is_number_or_other, may_be_torch_object
 from viaduct.migration.targets import helper
 
-rule = Rule(__name__, rules_md_rows="P8 P27", kind="mandatory", targets=("any",))
-EXAMPLE_OPTIONS = {"to": "any"}
+rule = Rule(__name__, targets=("any",))
 
 
 @rule.call("torch.device")
 def replace_torch_device(site: Site) -> None:
     """Replace `torch.device(number)` by the helper's device."""
-    if len(site.node.args) == 1 and not site.node.keywords and is_number(site, site.node.args[0]) and site.editable:
+    if len(site.node.args) == 1 and not site.node.keywords and is_number(site, site.node.args[0]) and site.is_editable:
         site.rename(f"{helper(site)}.device")
         report_number(site)
 
@@ -43,7 +42,7 @@ def replace_in_to(site: Site) -> None:
     if may_be_torch_object(site, receiver):
         wrap_number(site, value)
     elif is_number(site, value):
-        site.manual(
+        site.request_review(
             f"if this moves a tensor or a module, write .to(accelerator.device({site.text(value)}))",
             zh=f"若此处移动的是张量或模块,请改为 .to(accelerator.device({site.text(value)}))",
         )
@@ -73,11 +72,11 @@ def wrap_number(site: Site, value: ast.expr) -> None:
             report_number(site)
         elif is_number_or_other(site, node):
             name = plain_name(node)
-            site.manual(
+            site.request_review(
                 f"{name} is a number in one place and a device in another: give accelerator.device({name})",
                 zh=f"{name} 有时是编号,有时是设备:请改为 accelerator.device({name})",
             )
 
 
 def report_number(site: Site) -> None:
-    site.changed("the number now means the available card", zh="该编号指现有的加速卡")
+    site.report_change("the number now means the available card", zh="该编号指现有的加速卡")

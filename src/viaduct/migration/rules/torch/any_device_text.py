@@ -27,11 +27,10 @@ from viaduct.migration.rules.torch._helper import device_number_text, full_expre
 from viaduct.migration.rules.torch._options import option_names, option_values
 from viaduct.migration.targets import helper
 
-rule = Rule(__name__, rules_md_rows="P8 P9 P18 P25", kind="mandatory", targets=("any",), after=("rng_state", "any_amp"))
-EXAMPLE_OPTIONS = {"to": "any"}
+rule = Rule(__name__, targets=("any",), after=("rng_state", "any_amp"))
 
 
-@rule.file(words=("cuda",))
+@rule.file(only_files_with=("cuda",))
 def replace_texts(site: Site) -> None:
     """Replace every string that is used as a CUDA device, and report those that may be one.
 
@@ -40,7 +39,7 @@ def replace_texts(site: Site) -> None:
     if not is_in_torch_program(site):
         return
     devices, tables = find_devices(site), location_tables(site)
-    literals = dict.fromkeys([*devices.found, *option_devices(site, devices)])
+    literals = dict.fromkeys([*devices.cuda_literals, *option_devices(site, devices)])
     literals |= dict.fromkeys(
         item for table in tables for item in map(device_literal, table.values) if item is not None
     )
@@ -58,7 +57,7 @@ def replace_texts(site: Site) -> None:
 def option_devices(site: Site, devices: Devices) -> Iterator[ast.expr]:
     """Yield the devices of `add_argument("--device", default="cuda", choices=["cuda", "cpu"])`, click and absl."""
     for call in site.source.of_kind(ast.Call):
-        if any(is_device_name(name) or name in devices.attributes for name in option_names(site, call)):
+        if any(is_device_name(name) or name in devices.device_keys for name in option_names(site, call)):
             nodes = (node for value in option_values(site, call) for node in ast.walk(value))
             yield from filter(None, map(device_literal, nodes))
 
@@ -98,7 +97,7 @@ def add_keys(site: Site, table: ast.Dict) -> None:
         new_number = device_number_text(site, value) if device_literal(value) is not None else None
         new_value = f"{name}.name({new_number})" if new_number is not None else site.text(value)
         site.edit.insert(site.source.span(key)[0], f"{name}.name({number}): {new_value}, ")
-        site.changed(
+        site.report_change(
             "tensors that were saved on the available card have an entry too",
             zh="在现有加速卡上保存的张量也有对应条目",
             node=key,
@@ -112,7 +111,7 @@ def replace_text(site: Site, literal: ast.expr) -> None:
         return
     number = device_number_text(site, node)
     if number is None or site.source.in_f_string(node):
-        site.manual(
+        site.request_review(
             "this names a CUDA device and cannot be edited safely here: write accelerator.name(NUMBER)",
             zh="此处指定了 CUDA 设备但无法安全改写:请改为 accelerator.name(编号)",
             node=literal,
@@ -130,7 +129,7 @@ def replace_text(site: Site, literal: ast.expr) -> None:
     else:
         new = f"{helper(site, node)}.name({number})"
     site.edit.node(replaced, new)
-    site.changed(f"the device is the available card: {new}", zh=f"设备改为现有的加速卡:{new}", node=node)
+    site.report_change(f"the device is the available card: {new}", zh=f"设备改为现有的加速卡:{new}", node=node)
 
 
 def names_all_cards(site: Site, literal: ast.expr) -> bool:
@@ -145,7 +144,7 @@ def names_all_cards(site: Site, literal: ast.expr) -> bool:
     if any(is_literal_in(element, "npu") for element in elements(annotation.slice)):
         return True
     if not is_literal_in(literal, "cuda"):
-        site.manual(
+        site.request_review(
             "this annotation names a CUDA device: name those of the other cards beside it",
             zh="该类型注解指定了 CUDA 设备:请同时列出其他加速卡",
             node=literal,
@@ -153,5 +152,5 @@ def names_all_cards(site: Site, literal: ast.expr) -> bool:
         return True
     quote = site.text(literal)[-1]
     site.edit.node(literal, ", ".join(f"{quote}{name}{quote}" for name in ("cuda", "npu", "mlu")))
-    site.changed("the annotation names every card", zh="类型注解列出所有加速卡", node=literal)
+    site.report_change("the annotation names every card", zh="类型注解列出所有加速卡", node=literal)
     return True

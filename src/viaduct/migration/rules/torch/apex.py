@@ -16,7 +16,7 @@ from viaduct.migration.lookups import calls_to, imported_names
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._wrapped import DISTRIBUTED_DATA_PARALLEL
 
-rule = Rule(__name__, rules_md_rows="P12 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
 
 IN_TORCH = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
@@ -27,7 +27,7 @@ FUSED_OPTIMIZERS = ("Adam", "AdamW", "SGD", "RMSprop", "Adadelta", "Lamb")
 NPU_FUSED = f"{NPU.module}.optim.NpuFused"
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=("apex",))
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=("apex",))
 def report_import(site: Site) -> None:
     """Report an import of apex on the cards, unless a module of the project has that name."""
     names = imported_names(site.node)
@@ -35,9 +35,9 @@ def report_import(site: Site) -> None:
         return
     english, chinese = APEX[site.options.to]
     if site.options.to != "npu":
-        site.manual(english, zh=chinese, risk="high")
+        site.request_review(english, zh=chinese, risk="high")
     elif any(f"{name}.".startswith("apex.amp.") for name in names) or "apex" in names:
-        site.advice(english, zh=chinese)
+        site.advise(english, zh=chinese)
 
 
 @rule.call("apex.amp.initialize")
@@ -45,15 +45,15 @@ def check_initialize(site: Site) -> None:
     """Advise combine_grad=True, and report a DistributedDataParallel that comes before the call."""
     if site.options.to != "npu":
         return
-    if site.keyword("combine_grad") is None and not site.has_unpacked:
-        site.advice(
+    if site.keyword("combine_grad") is None and not site.has_unpacked_arguments:
+        site.advise(
             "combine_grad=True keeps the gradients in contiguous memory, which makes unscaling and updates faster",
             zh="combine_grad=True 将梯度合并为连续内存,加快反缩放与更新",
         )
     function = site.source.function(site.node)
     for call in calls_to(site, DISTRIBUTED_DATA_PARALLEL):
         if site.source.function(call) is function and call.lineno < site.node.lineno:
-            site.manual(
+            site.request_review(
                 "DistributedDataParallel must come after amp.initialize",
                 zh="DistributedDataParallel 必须在 amp.initialize 之后",
                 risk="high",
@@ -66,7 +66,7 @@ def advise_optimizer(site: Site) -> None:
     """Advise the fused optimizer in a file that calls amp.initialize, for which it is made."""
     if site.options.to == "npu" and "apex.amp.initialize" in site.work.index.calls:
         last = site.name.rpartition(".")[2]
-        site.advice(
+        site.advise(
             f"{NPU_FUSED}{last} updates all parameters at once",
             zh=f"{NPU_FUSED}{last} 可一次更新全部参数",
         )
@@ -78,7 +78,7 @@ def report_use(site: Site) -> None:
     """Report what PyTorch has itself, and on the NPU the CUDA kernels, with their counterpart if there is one."""
     in_torch = IN_TORCH.get(site.name)
     if in_torch is not None:
-        site.advice(f"PyTorch has this itself: {in_torch}", zh=f"PyTorch 自带:{in_torch}")
+        site.advise(f"PyTorch has this itself: {in_torch}", zh=f"PyTorch 自带:{in_torch}")
     elif site.options.to == "npu" and not site.name.startswith(("apex.amp", "apex.optimizers.NpuFused")):
         fused = site.name.removeprefix("apex.optimizers.Fused")
         known = (
@@ -86,7 +86,7 @@ def report_use(site: Site) -> None:
             if fused in (*FUSED_OPTIMIZERS, "LAMB")
             else ""
         )
-        site.manual(
+        site.request_review(
             f"{site.name} is a CUDA kernel{known or ': use the operator or optimizer of PyTorch'}",
             zh=f"{site.name} 是 CUDA 核函数{known or ':请使用 PyTorch 自带的算子或优化器'}",
             risk="high",

@@ -21,7 +21,7 @@ from viaduct.migration.rules.torch._device_texts import string_branches
 from viaduct.migration.rules.torch._mixed_precision import AUTOCAST_NAMES, CUSTOM_DECORATORS, SCALER_NAMES
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P11 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 
 @rule.call(*AUTOCAST_NAMES, *CUSTOM_DECORATORS)
@@ -34,12 +34,12 @@ def name_device_type(site: Site) -> None:
 def name_scaler_device(site: Site) -> None:
     """Name the card in a GradScaler; without a device it means CUDA."""
     device = site.argument("device", 0)
-    if device is not None or site.has_unpacked or not site.editable:
+    if device is not None or site.has_unpacked_arguments or not site.is_editable:
         name_device(site, device)
         return
     target = card(site.options)
     site.edit.add_argument(site.node, f'device="{target.device}"')
-    site.changed(
+    site.report_change(
         f"GradScaler means CUDA by default: device={target.device}", zh=f"GradScaler 默认为 CUDA,改为 {target.device}"
     )
 
@@ -54,4 +54,4 @@ def name_device(site: Site, device: ast.expr | None) -> None:
         quote = written[-1:]
         if kind == "cuda" and written == f"{quote}{value}{quote}":
             site.edit.node(text, f"{quote}{target.device}{colon}{index}{quote}")
-            site.changed(f"mixed precision now runs on the {target.title}", zh=f"混合精度改用 {target.title}")
+            site.report_change(f"mixed precision now runs on the {target.title}", zh=f"混合精度改用 {target.title}")

@@ -1,5 +1,7 @@
 """Read and set the card's autocast dtype and switch.
 
+With `--to mlu`:
+
      import torch
     +import torch_mlu
     -dtype = torch.get_autocast_gpu_dtype()
@@ -20,8 +22,7 @@ from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P11 6", kind="mandatory", targets=("npu", "mlu"))
-EXAMPLE_OPTIONS = {"to": "mlu"}
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 DTYPE_FUNCTIONS = {
     "torch.get_autocast_gpu_dtype": "get_autocast_dtype",
@@ -31,7 +32,7 @@ SWITCH_ARGUMENTS = {"torch.is_autocast_enabled": 0, "torch.set_autocast_enabled"
 """Function that reads or sets the switch -> number of its arguments in a call without a device type."""
 
 
-@rule.node(ast.ImportFrom, words=("autocast_gpu_dtype",))
+@rule.node(ast.ImportFrom, only_files_with=("autocast_gpu_dtype",))
 def move_imports(site: Site) -> None:
     """Import the dtype functions from the card's package."""
     if site.node.module == "torch" and not site.node.level:
@@ -48,7 +49,11 @@ def rename_dtype(site: Site) -> None:
 @rule.call(*SWITCH_ARGUMENTS)
 def rename_switch(site: Site) -> None:
     """Rename the switch; with a device type as first argument torch's own function serves every card."""
-    if len(site.node.args) == SWITCH_ARGUMENTS[site.name] and not site.node.keywords and not site.has_unpacked:
+    if (
+        len(site.node.args) == SWITCH_ARGUMENTS[site.name]
+        and not site.node.keywords
+        and not site.has_unpacked_arguments
+    ):
         rename(site, site.name.rpartition(".")[2])
 
 
@@ -56,6 +61,6 @@ def rename(site: Site, name: str) -> None:
     """Replace a function of torch by the card's; a name without a dot is changed in its import."""
     new, node = f"{card(site.options).root}.{name}", named_node(site)
     if isinstance(node, ast.Attribute) and rename_to(site, node, site.name, new):
-        site.changed(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
+        site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
     elif isinstance(node, ast.Attribute):
-        site.manual(f"write {new} for {site.name}", zh=f"请把 {site.name} 改为 {new}")
+        site.request_review(f"write {new} for {site.name}", zh=f"请把 {site.name} 改为 {new}")

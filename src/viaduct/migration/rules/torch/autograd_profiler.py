@@ -1,5 +1,7 @@
 """Profile the card with torch's older profiler.
 
+With `--to mlu`:
+
      import torch
     +import torch_mlu
     -with torch.autograd.profiler.emit_nvtx():
@@ -21,14 +23,13 @@ from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P10 6", kind="mandatory", targets=("npu", "mlu"))
-EXAMPLE_OPTIONS = {"to": "mlu"}
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 PROFILER = "torch.autograd.profiler"
 NVTX = f"{PROFILER}.emit_nvtx"
 
 
-@rule.node(ast.ImportFrom, words=("emit_nvtx",))
+@rule.node(ast.ImportFrom, only_files_with=("emit_nvtx",))
 def move_imports(site: Site) -> None:
     """Import emit_cnpx from torch_mlu."""
     if site.options.to == "mlu" and site.node.module == PROFILER:
@@ -43,7 +44,7 @@ def replace_nvtx(site: Site) -> None:
         report_by_hand(site, "emit_nvtx", site.node)
     elif rename_to(site, named_node(site), site.name, f"{PROFILER}.emit_{MLU.marks}"):
         site.work.effects.add(card(site.options).module)
-        site.changed(f"emit_nvtx becomes emit_{MLU.marks}", zh=f"emit_nvtx 替换为 emit_{MLU.marks}")
+        site.report_change(f"emit_nvtx becomes emit_{MLU.marks}", zh=f"emit_nvtx 替换为 emit_{MLU.marks}")
 
 
 @rule.call(f"{PROFILER}.profile")
@@ -54,11 +55,11 @@ def replace_use_cuda(site: Site) -> None:
         return
     if site.options.to == "npu":
         report_by_hand(site, "use_cuda", keyword.value)
-    elif isinstance(keyword.value, ast.Constant) and site.editable:
+    elif isinstance(keyword.value, ast.Constant) and site.is_editable:
         site.edit.node(keyword, f'use_device="{card(site.options).device}"')
-        site.changed("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
+        site.report_change("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
     else:
-        site.manual(
+        site.request_review(
             'use_cuda is decided at run time: write use_device="mlu" where it is true',
             zh='use_cuda 在运行时决定:为真时请改为 use_device="mlu"',
             node=keyword.value,
@@ -66,7 +67,7 @@ def replace_use_cuda(site: Site) -> None:
 
 
 def report_by_hand(site: Site, what: str, node: ast.AST) -> None:
-    site.manual(
+    site.request_review(
         f"{what}: this profiler does not see the NPU; use {NPU.module}.profiler.profile",
         zh=f"{what}:该性能分析器看不到 NPU,请使用 {NPU.module}.profiler.profile",
         node=node,

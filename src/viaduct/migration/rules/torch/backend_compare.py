@@ -20,12 +20,10 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._collectives import is_backend_expression, is_nccl, replace_backend
 from viaduct.migration.targets import card, helper
 
-rule = Rule(
-    __name__, rules_md_rows="P13", kind="mandatory", targets=("npu", "mlu", "any"), patch=True, former=("any_backend",)
-)
+rule = Rule(__name__, targets=("npu", "mlu", "any"), in_patch_mode=True, former_names=("any_backend",))
 
 
-@rule.node(ast.Compare, words=("nccl", "NCCL"))
+@rule.node(ast.Compare, only_files_with=("nccl", "NCCL"))
 def change_comparison(site: Site) -> None:
     """Change or report a comparison with "nccl", or with a collection that holds it."""
     if site.target.is_any:
@@ -39,13 +37,13 @@ def change_comparison(site: Site) -> None:
         replace_texts(site, texts)
         return
     new = card(site.options).backend
-    site.manual(
+    site.request_review(
         f"if this checks the collective backend, it must compare with {new}",
         zh=f"若此处判断的是通信后端,须改为 {new}",
     )
 
 
-@rule.node(ast.MatchValue, words=("nccl", "NCCL"))
+@rule.node(ast.MatchValue, only_files_with=("nccl", "NCCL"))
 def change_case(site: Site) -> None:
     """Change `case "nccl":` of a match over a backend."""
     if site.target.is_any:
@@ -65,7 +63,7 @@ def change_beginning(site: Site) -> None:
 
 def compare_with_any_backend(site: Site) -> None:
     """Make a comparison with NCCL ask for the backend of any card."""
-    if len(site.node.ops) != 1 or not isinstance(site.node.ops[0], ast.Eq | ast.NotEq) or not site.editable:
+    if len(site.node.ops) != 1 or not isinstance(site.node.ops[0], ast.Eq | ast.NotEq) or not site.is_editable:
         return
     left, right = site.node.left, site.node.comparators[0]
     text, other = (left, right) if names_nccl(site, left) else (right, left)
@@ -73,7 +71,7 @@ def compare_with_any_backend(site: Site) -> None:
         return
     negated = "not " if isinstance(site.node.ops[0], ast.NotEq) else ""
     site.edit.node(site.node, f"{site.text(other)} {negated}in {helper(site)}.BACKENDS")
-    site.changed("the branch for NCCL is now taken for any card", zh="针对 NCCL 的分支改为针对任意加速卡")
+    site.report_change("the branch for NCCL is now taken for any card", zh="针对 NCCL 的分支改为针对任意加速卡")
 
 
 def names_nccl(site: Site, node: ast.expr) -> bool:
@@ -85,7 +83,7 @@ def replace_texts(site: Site, texts: list[ast.expr]) -> None:
     """Write the card's backend for strings of a comparison; with `--mode patch` report the comparison."""
     if site.options.mode == "patch":
         new = card(site.options).backend
-        site.manual(
+        site.request_review(
             f"the patch turns the backend into {new}, but cannot change a comparison: write {new} here",
             zh=f"补丁会把后端换成 {new},但无法修改比较:请将此处改为 {new}",
             risk="high",

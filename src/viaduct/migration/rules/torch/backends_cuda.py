@@ -12,7 +12,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, rules_md_rows="P6 P19 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
 
 SETTINGS_PREFIX = "torch.backends.cuda."
 ANSWERS = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
@@ -24,14 +24,14 @@ REPORTED_ELSEWHERE = ("torch.backends.cuda.matmul.allow_tf32",)  # by the rule t
 def report_question(site: Site) -> None:
     """Report a question about CUDA with its answer on the card."""
     titles = " or ".join(target.title for target in cards(site.options))
-    site.manual(
+    site.request_review(
         f"{site.name} is {ANSWERS[site.name]} on the {titles}: check which branch is then taken",
         zh=f"{site.name} 在 {titles.replace(' or ', '、')} 上为 {ANSWERS[site.name]}:请检查随后执行的分支",
         risk="low",
     )
 
 
-@rule.node(ast.Attribute, words=("backends.cuda", "backends import cuda"))
+@rule.node(ast.Attribute, only_files_with=("backends.cuda", "backends import cuda"))
 def advise_setting(site: Site) -> None:
     """Advise on a setting of torch.backends.cuda, named in full."""
     name = site.qualified(site.node) or ""
@@ -39,7 +39,7 @@ def advise_setting(site: Site) -> None:
     if not name.startswith(SETTINGS_PREFIX) or is_part_of_name or name in (*ANSWERS, *REPORTED_ELSEWHERE):
         return
     titles = " or ".join(target.title for target in cards(site.options))
-    site.advice(
+    site.advise(
         f"{name} configures NVIDIA's libraries: no counterpart is known on the {titles}",
         zh=f"{name} 针对 NVIDIA 的库:在 {titles.replace(' or ', '、')} 上没有已知的对应设置",
     )

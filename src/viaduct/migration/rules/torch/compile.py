@@ -12,7 +12,7 @@ from viaduct.cards.advice import TORCH_COMPILE
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, rules_md_rows="P21 6", kind="advice", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
 
 
 @rule.call("torch.compile")
@@ -24,7 +24,7 @@ def report(site: Site) -> None:
         if backend is not None and is_made_for_card(site, backend):
             return
     english, chinese = zip(*(TORCH_COMPILE[target.name] for target in cards(site.options)), strict=True)
-    site.advice(
+    site.advise(
         f"torch.compile: {'; '.join(english)}; without it the results are the same",
         zh=f"torch.compile:{';'.join(chinese)};不编译时结果相同",
         risk="medium",

@@ -39,10 +39,8 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    rules_md_rows="P2 P11 6",
-    kind="mandatory",
     targets=("npu", "mlu", "any"),
-    former=("any_cuda_api",),
+    former_names=("any_cuda_api",),
     after=("rng_state", "amp"),
 )
 
@@ -53,7 +51,7 @@ REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"} 
 MODULES = ("memory", "random", "streams")
 
 
-@rule.node(ast.Attribute, words=("cuda",))
+@rule.node(ast.Attribute, only_files_with=("cuda",))
 def rename_assigned(site: Site) -> None:
     """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`, as tests do."""
     is_stored = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
@@ -76,9 +74,9 @@ def rename(site: Site) -> None:
     new = f"{target.root}.{known}"
     renamed = rename_to(site, named_node(site), site.name, new)
     if renamed:
-        site.changed(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
+        site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
     elif renamed is False:
-        site.manual(
+        site.request_review(
             f"write {new} for {site.name}; this place cannot be edited safely", zh=f"请改为 {new};此处无法安全改写"
         )
 
@@ -103,14 +101,14 @@ def replace_or_report(site: Site, node: ast.expr) -> None:
 def report_cuda_only(site: Site, name: str) -> None:
     """Report a name that only CUDA is known to have."""
     if name == "OutOfMemoryError":
-        site.advice(
+        site.advise(
             "torch.OutOfMemoryError, since torch 2.5, is the error of every card; this one may stay",
             zh="自 torch 2.5 起各加速卡共用 torch.OutOfMemoryError;此处可以保留",
         )
         return
     tests = [node.test for node in site.source.ancestors(site.node) if isinstance(node, ast.If | ast.IfExp)]
     is_under_cuda = any('.name() == "cuda"' in ast.unparse(test).replace("'", '"') for test in tests)
-    site.manual(
+    site.request_review(
         f"torch.cuda.{name} is available on CUDA only, or not known to exist on the other cards: put it under "
         '`if accelerator.name() == "cuda":`',
         zh=f'torch.cuda.{name} 仅 CUDA 可用,或不确定其他卡是否支持:请置于 if accelerator.name() == "cuda": 之下',
@@ -124,7 +122,7 @@ def report_module_value(site: Site) -> None:
     parent = site.source.parents.get(site.node)
     is_named = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
     if site.target.is_any and not is_named:
-        site.manual(
+        site.request_review(
             "torch.cuda is passed on as a module: pass the helper's accelerator, which has its names",
             zh="torch.cuda 作为模块被传递:请改为传递辅助模块的 accelerator,其名称相同",
         )

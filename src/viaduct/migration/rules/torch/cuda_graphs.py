@@ -11,7 +11,7 @@ from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P6 6", kind="report", targets=("npu", "mlu"), after=("cuda_api",), last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu"), after=("cuda_api",), runs_last=True)
 
 SHARED_NAMES = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
 CUDA_GRAPH_NAMES = tuple(f"torch.cuda.{text}" for text in (*SHARED_NAMES, "CUDAGraph", "graphs.*"))
@@ -24,7 +24,7 @@ def report_cuda_graph(site: Site) -> None:
     """Report what is left as written: everything on the NPU, and names that the MLU lacks."""
     target = card(site.options)
     last = site.name.rpartition(".")[2].replace("CUDAGraph", target.graph)
-    site.manual(
+    site.request_review(
         f"{site.name} captures a CUDA graph; the nearest is {target.root}.{last}, in new {target.module} releases",
         zh=f"{site.name} 用于捕获 CUDA 图;最接近的是 {target.root}.{last},仅新版 {target.module} 提供",
         risk="high",
@@ -35,7 +35,7 @@ def report_cuda_graph(site: Site) -> None:
 def advise_comparison(site: Site) -> None:
     """Advise on captured graphs on the MLU: what may be captured differs from card to card."""
     if site.options.to == "mlu":
-        site.advice(
+        site.advise(
             "what may be captured differs from card to card: compare one captured step with one that is not",
             zh="不同设备可捕获的操作不同:请对比捕获与不捕获的单步结果",
         )

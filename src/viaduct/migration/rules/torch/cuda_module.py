@@ -16,7 +16,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P2 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 
 @rule.reference("torch.cuda")
@@ -25,12 +25,12 @@ def rename(site: Site) -> None:
     target = card(site.options)
     renamed = rename_to(site, site.node, site.name, target.root)
     if renamed:
-        site.changed(f"the module torch.cuda becomes {target.root}", zh=f"模块 torch.cuda 替换为 {target.root}")
-        site.advice(
+        site.report_change(f"the module torch.cuda becomes {target.root}", zh=f"模块 torch.cuda 替换为 {target.root}")
+        site.advise(
             f"torch.cuda is used as a value here: make sure that every name used from it exists in {target.root}",
             zh=f"此处把 torch.cuda 当作值使用:请确认后续用到的名称在 {target.root} 中都存在",
         )
     elif renamed is False:
-        site.manual(
+        site.request_review(
             f"write {target.root} for torch.cuda; this place cannot be edited safely", zh=f"请改为 {target.root}"
         )

@@ -22,16 +22,16 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P2 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 FUNCTIONS_WITH_NAME = ("patch", "setattr", "delattr", "import_module")
 
 
-@rule.node(ast.Constant, words=("torch.cuda",))
+@rule.node(ast.Constant, only_files_with=("torch.cuda",))
 def rename(site: Site) -> None:
     """Replace a name of torch.cuda in a string that Python reads as a name."""
     match = CUDA_NAME.fullmatch(literal_text(site.node))
-    if match is None or not site.editable or not is_read_as_name(site, site.node):
+    if match is None or not site.is_editable or not is_read_as_name(site, site.node):
         return
     target = card(site.options)
     new_name = counterpart(match[1][1:], target) if match[1] else ""
@@ -41,7 +41,7 @@ def rename(site: Site) -> None:
     new = f"{target.root}.{new_name}".rstrip(".")
     site.work.effects.add(target.module)
     site.edit.node(site.node, f"{written[0]}{new}{written[-1]}")
-    site.changed(f"{site.node.value!r} becomes {new!r}", zh=f"{site.node.value!r} 替换为 {new!r}")
+    site.report_change(f"{site.node.value!r} becomes {new!r}", zh=f"{site.node.value!r} 替换为 {new!r}")
 
 
 def is_read_as_name(site: Site, node: ast.expr) -> bool:

@@ -11,7 +11,7 @@ from viaduct.cards.torch_api import CUDA_ONLY_NAMES, REPORTED_BY_OTHER_RULES, co
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P2 P6 6", kind="report", targets=("npu", "mlu"), last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 
 COLLECTIVES = ("collectives go through torch.distributed", "集合通信请使用 torch.distributed")
 KERNELS = ("it compiles or tunes CUDA kernels", "它用于编译或调优 CUDA 内核")
@@ -40,7 +40,7 @@ def report_unknown(site: Site) -> None:
     name = site.name[len("torch.cuda.") :]
     if name == "OutOfMemoryError" and site.options.to == "npu":
         # torch_npu raises torch's own class, and torch.cuda has it in builds without CUDA as well
-        site.advice(
+        site.advise(
             "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch "
             "2.5)",
             zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
@@ -68,7 +68,7 @@ def report_name(site: Site, name: str) -> None:
     """Report the name with a hint at what it was for."""
     target = card(site.options)
     hint, hint_zh = HINTS.get(name.partition(".")[0], ("check whether it is needed", "请确认是否需要"))
-    site.manual(
+    site.request_review(
         f"torch.cuda.{name} is not known to exist on the {target.title}: {hint}",
         zh=f"{target.title} 上未确认有 torch.cuda.{name} 的对应接口:{hint_zh}",
     )

@@ -1,5 +1,7 @@
 """Explain what cuDNN's flags do on the card.
 
+With `--to mlu`:
+
      import torch
     +import torch_mlu
     -torch.backends.cudnn.enabled = False
@@ -19,8 +21,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import replace_name, require_torch
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P19 6", kind="advice", targets=("npu", "mlu"))
-EXAMPLE_OPTIONS = {"to": "mlu"}
+rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 CUDNN = "torch.backends.cudnn"
 HARMLESS = ("it has no effect here and does no harm", "在此设备上无效,但无害")
@@ -30,7 +31,7 @@ DETERMINISM = (
 )
 
 
-@rule.node(ast.Attribute, words=("cudnn",))
+@rule.node(ast.Attribute, only_files_with=("cudnn",))
 def explain_flag(site: Site) -> None:
     """Explain what a flag of cuDNN does on the card; the rule tf32 deals with `allow_tf32`."""
     name = site.qualified(site.node) or ""
@@ -42,7 +43,7 @@ def explain_flag(site: Site) -> None:
     elif flag != "allow_tf32" and isinstance(site.node.ctx, ast.Store):
         english, chinese = DETERMINISM if flag == "deterministic" else HARMLESS
         title = card(site.options).title
-        site.advice(f"cudnn.{flag} on the {title}: {english}", zh=f"{title} 上的 cudnn.{flag}:{chinese}")
+        site.advise(f"cudnn.{flag} on the {title}: {english}", zh=f"{title} 上的 cudnn.{flag}:{chinese}")
 
 
 def replace_switch(site: Site) -> None:
@@ -50,4 +51,4 @@ def replace_switch(site: Site) -> None:
     root = site.work.names.local("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
-        site.changed("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")
+        site.report_change("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

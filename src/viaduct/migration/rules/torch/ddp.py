@@ -27,12 +27,11 @@ from viaduct.migration.targets import helper
 
 rule = Rule(
     __name__,
-    rules_md_rows="P15",
-    kind="advice",
+    category="advice",
     targets=("npu", "mlu", "any"),
-    kind_for_any="mandatory",
-    patch=True,
-    former=("any_ddp", "ddp_advice"),
+    category_for_any="mandatory",
+    in_patch_mode=True,
+    former_names=("any_ddp", "ddp_advice"),
     after=("int32_targets", "data_parallel_ddp"),
 )
 
@@ -42,30 +41,30 @@ def adapt(site: Site) -> None:
     """Adapt one DistributedDataParallel to the target."""
     if site.target.is_any:
         give_devices_only_to_a_card(site)
-    elif not site.has_unpacked:
+    elif not site.has_unpacked_arguments:
         advise_settings(site)
 
 
 def give_devices_only_to_a_card(site: Site) -> None:
     """Wrap device arguments so that they are None on the CPU."""
-    if is_under_card_test(site, site.node) or not site.editable:
+    if is_under_card_test(site, site.node) or not site.is_editable:
         return
     for name, position in (("device_ids", 1), ("output_device", 2)):
         value = site.argument(name, position)
         if value is not None and not is_none(value) and "unless_cpu" not in site.text(value):
             site.edit.node(value, f"{helper(site)}.unless_cpu({site.text(value)})")
-            site.changed(f"{name} is None where there is no card", zh=f"没有加速卡时 {name} 为 None", node=value)
+            site.report_change(f"{name} is None where there is no card", zh=f"没有加速卡时 {name} 为 None", node=value)
 
 
 def advise_settings(site: Site) -> None:
     """Advise settings that save time on the card."""
     if site.keyword("broadcast_buffers") is None:
-        site.advice(
+        site.advise(
             "broadcast_buffers=False saves a broadcast of the batch norm statistics in every step",
             zh="broadcast_buffers=False 可省去每步广播 BN 统计量的开销",
         )
     if site.target.card is NPU and site.keyword("bucket_cap_mb") is None:
-        site.advice(
+        site.advise(
             "larger gradient buckets suit HCCL: the vendor advises bucket_cap_mb=500",
             zh="HCCL 适合更大的梯度桶:厂商建议 bucket_cap_mb=500",
         )

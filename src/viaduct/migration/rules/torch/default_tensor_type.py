@@ -16,7 +16,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import SET_DEFAULT
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, rules_md_rows="P2 5 6", kind="report", targets=("npu", "mlu", "any"), patch=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True)
 
 ROOTS = ("torch.cuda.", "torch.npu.", "torch.mlu.")
 DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
@@ -29,7 +29,7 @@ def report(site: Site) -> None:
     for target in cards(site.options) if names else ():
         dtype = DTYPES.get(names[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
         instead = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
-        site.manual(
+        site.request_review(
             f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {instead}, and check what the data loader makes",
             zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {instead.replace(' and ', ' 与 ')},并检查数据加载部分",
             risk="high",

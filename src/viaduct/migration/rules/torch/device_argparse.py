@@ -24,10 +24,10 @@ from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.rules.torch._options import option_names, option_values
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P9", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 
-@rule.file(words=("add_argument", "click", "DEFINE_"))
+@rule.file(only_files_with=("add_argument", "click", "DEFINE_"))
 def replace_in_options(site: Site) -> None:
     """Change the device of command line options."""
     if "cuda" not in site.source.text or not is_in_torch_program(site):
@@ -37,7 +37,7 @@ def replace_in_options(site: Site) -> None:
         return  # saves find_devices, which takes long
     devices = find_devices(site)
     for call, names in options:
-        if any(is_device_name(name) or name in devices.attributes for name in names):
+        if any(is_device_name(name) or name in devices.device_keys for name in names):
             replace_values(site, call)
 
 
@@ -65,4 +65,4 @@ def replace_values(site: Site, call: ast.Call) -> None:
     for value in possible_values(site, call):
         literal = device_literal(value)
         if literal is not None and rename_device(site, literal, device):
-            site.changed(f"the option's device is {device}", zh=f"命令行选项的设备改为 {device}", node=literal)
+            site.report_change(f"the option's device is {device}", zh=f"命令行选项的设备改为 {device}", node=literal)

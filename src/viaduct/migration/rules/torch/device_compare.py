@@ -23,13 +23,13 @@ from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_
 from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P9", kind="mandatory", targets=("npu", "mlu"), after=("cuda_api",))
+rule = Rule(__name__, targets=("npu", "mlu"), after=("cuda_api",))
 
 TEXT_METHODS = ("startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip")
 OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 
 
-@rule.file(words=('"cuda', "'cuda"))
+@rule.file(only_files_with=('"cuda', "'cuda"))
 def replace_in_comparisons(site: Site) -> None:
     """Change every comparison of a device with CUDA."""
     if not is_in_torch_program(site):
@@ -73,7 +73,7 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
     name = card(site.options).device
     negated = "not in" if isinstance(node.ops[0], ast.NotEq) else "in"
     site.edit.node(node, f'{site.text(device)} {negated} ("cuda", "{name}")')
-    site.changed(f"the device is compared with {name} too", zh=f"设备同时与 {name} 比较", node=node)
+    site.report_change(f"the device is compared with {name} too", zh=f"设备同时与 {name} 比较", node=node)
     return True
 
 
@@ -96,7 +96,7 @@ def replace_texts(site: Site, value: ast.expr | None) -> None:
         return  # a script that knows the accelerator already
     for literal in filter(None, map(device_literal, elements(value))):
         if rename_device(site, literal, device):
-            site.changed(f"the device is compared with {device}", zh=f"设备改为与 {device} 比较", node=literal)
+            site.report_change(f"the device is compared with {device}", zh=f"设备改为与 {device} 比较", node=literal)
 
 
 def pattern_values(pattern: ast.pattern) -> Iterator[ast.expr]:
@@ -110,7 +110,7 @@ def pattern_values(pattern: ast.pattern) -> Iterator[ast.expr]:
 def report_undecided(site: Site, node: ast.Compare) -> None:
     """Report a comparison with 'cuda' whose other side is not known to be a device."""
     device = card(site.options).device
-    site.manual(
+    site.request_review(
         f"what is compared with 'cuda' here may be no device: unchanged; if it is one, write {device}",
         zh=f"与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请改为 {device}",
         risk="low",

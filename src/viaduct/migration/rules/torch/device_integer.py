@@ -25,10 +25,10 @@ from viaduct.migration.rules.torch._numbers import has_number_name, is_number, i
 from viaduct.migration.rules.torch._plugin_use import imported_elsewhere
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P8 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 
-@rule.node(ast.Call, words=(".to(", "device"))
+@rule.node(ast.Call, only_files_with=(".to(", "device"))
 def request_import(site: Site) -> None:
     """Request the plug-in's import if a device is a number and no other file of the project imports it."""
     target = card(site.options)

@@ -21,10 +21,10 @@ from viaduct.migration.rules.torch._device_texts import is_cuda_device
 from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, rules_md_rows="P9 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
 
 
-@rule.file(words=('"cuda', "'cuda"))
+@rule.file(only_files_with=('"cuda', "'cuda"))
 def report_lookups(site: Site) -> None:
     """Report tables that are looked up by the type of a device."""
     if is_in_torch_program(site):
@@ -51,7 +51,7 @@ def report_missing(site: Site, table: ast.expr) -> None:
     missing = [target.device for target in cards(site.options) if target.device not in texts]
     if missing and any(is_cuda_device(key) for key in keys):
         reported = " and ".join(map(repr, missing))
-        site.manual(
+        site.request_review(
             f"this dictionary is looked up by a device and has no entry for {reported}: add one beside 'cuda'",
             zh=f"此表按设备查询,但没有 {reported.replace(' and ', '、')} 的条目:请在 'cuda' 之外添加",
             risk="high",

@@ -20,37 +20,35 @@ from viaduct.migration.rules.torch._devices import KERNEL_APIS, is_of_other_libr
 from viaduct.migration.rules.torch._options import is_in_add_argument
 from viaduct.migration.targets import card
 
-rule = Rule(
-    __name__, rules_md_rows="P8 P9 6", kind="report", targets=("npu", "mlu", "any"), after=("device_string",), last=True
-)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), after=("device_string",), runs_last=True)
 
 TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")
 NOT_TAKING_DEVICES = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")
 
 
-@rule.node(ast.Constant, words=('"cuda', "'cuda"))
+@rule.node(ast.Constant, only_files_with=('"cuda', "'cuda"))
 def report_text(site: Site) -> None:
     """Report a string that looks like a CUDA device, unless the code around it explains it."""
     value = site.node.value
-    if not TEXT.fullmatch(literal_text(site.node)) or not site.editable or not is_in_torch_program(site):
+    if not TEXT.fullmatch(literal_text(site.node)) or not site.is_editable or not is_in_torch_program(site):
         return
     if is_explained(site) or is_in_add_argument(site, site.node) or is_reported(site):
         return
     new = "accelerator.name()" if site.target.is_any else card(site.options).device
-    site.manual(
+    site.request_review(
         f"{value!r} looks like a device, but is not known to be used as one: unchanged; if it is one, write {new}",
         zh=f"{value!r} 看似设备,但未能确认其用途:保持不变;若是设备,请改为 {new}",
         risk="low",
     )
 
 
-@rule.node(ast.Call, words=(".cuda if",))
+@rule.node(ast.Call, only_files_with=(".cuda if",))
 def report_chosen_method(site: Site) -> None:
     """Report `(x.cuda if use else x.cpu)()`."""
     methods = branches(site.node.func)
     if len(methods) > 1 and any(getattr(method, "attr", "") == "cuda" for method in methods):
         device = "accelerator.device()" if site.target.is_any else repr(card(site.options).device)
-        site.manual(
+        site.request_review(
             f"a method is chosen here, .cuda being one: write .to({device}) for it",
             zh=f"此处选择的方法之一是 .cuda:请改为 .to({device})",
         )

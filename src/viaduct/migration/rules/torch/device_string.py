@@ -26,23 +26,21 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    rules_md_rows="P8 P9 P18 P24 P25 6",
-    kind="mandatory",
     targets=("npu", "mlu"),
     after=("cuda_api", "autocast", "profiler"),
 )
 
 
-@rule.file(words=('"cuda', "'cuda"))
+@rule.file(only_files_with=('"cuda', "'cuda"))
 def name_devices(site: Site) -> None:
     """Replace every string that is used as a CUDA device, and report those that may be one."""
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
     device = card(site.options).device
-    for literal in devices.found:
+    for literal in devices.cuda_literals:
         if not is_in_add_argument(site, literal) and rename_device(site, literal, device):
-            site.changed(f"the device is {device}", zh=f"设备改为 {device}", node=literal)
+            site.report_change(f"the device is {device}", zh=f"设备改为 {device}", node=literal)
     for node in site.source.of_kind(ast.Constant):
-        if is_cuda_device(node) and node not in devices.found:
+        if is_cuda_device(node) and node not in devices.cuda_literals:
             report_possible_device(site, node, device, devices)

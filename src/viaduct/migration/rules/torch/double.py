@@ -15,7 +15,12 @@ from viaduct.migration.rules.torch._places import CARDS, is_cpu, is_move, place_
 from viaduct.migration.targets import cards
 
 rule = Rule(
-    __name__, rules_md_rows="P5 6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True
+    __name__,
+    category="report",
+    targets=("npu", "mlu", "any"),
+    in_patch_mode=True,
+    visits_target_code=True,
+    runs_last=True,
 )
 
 TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARDS for kind in ("Tensor", "Storage"))
@@ -99,7 +104,7 @@ def is_moved_next(site: Site) -> bool:
 def report_doubtful(site: Site) -> None:
     """Report a cast of a tensor, mostly a parameter, whose place is unknown."""
     titles = " or ".join(target.title for target in cards(site.options))
-    site.manual(
+    site.request_review(
         f"double precision: if this is on the {titles}, where it is unsupported or very limited, use float32, or move "
         "it to the CPU first",
         zh=f"双精度:若该张量位于 {titles.replace(' or ', ' 或 ')}(不支持或仅有限支持双精度),"
@@ -110,7 +115,7 @@ def report_doubtful(site: Site) -> None:
 
 def report(site: Site, risk: Risk) -> None:
     titles = " and ".join(target.title for target in cards(site.options))
-    site.manual(
+    site.request_review(
         f"double precision on the {titles} is unsupported or very limited: use float32, or keep this on the CPU",
         zh=f"{titles.replace(' and ', '、')} 不支持或仅有限支持双精度:请改用 float32,或在 CPU 上计算",
         risk=risk,

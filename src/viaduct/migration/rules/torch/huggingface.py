@@ -14,7 +14,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, rules_md_rows="P6 6", kind="report", targets=("npu", "mlu", "any"))
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
 
 ROOTS = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
 WORDS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")
@@ -22,7 +22,7 @@ FLAG_PACKAGES = {"tf32": "TF32", "load_in_8bit": "bitsandbytes", "load_in_4bit":
 OPTIMIZER_PACKAGES = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "paged": "bitsandbytes"}
 
 
-@rule.node(ast.Call, words=WORDS)
+@rule.node(ast.Call, only_files_with=WORDS)
 def check_options(site: Site) -> None:
     """Report an option that chooses a package for NVIDIA cards."""
     name = site.qualified(site.node.func) or ""
@@ -51,7 +51,7 @@ def package_of(site: Site, keyword: ast.keyword) -> str:
 def report_option(site: Site, package: str, node: ast.AST | None = None) -> None:
     names = " and ".join(card.title for card in cards(site.options))
     option = site.text(node if node is not None else site.node.func)
-    site.manual(
+    site.request_review(
         f"`{option}` chooses {package}, which is for NVIDIA cards: leave it out on the {names}, or use its "
         "counterpart there",
         zh=f"`{option}` 选用仅支持 NVIDIA 设备的 {package}:在 {names} 上请去掉,或改用其对应实现",

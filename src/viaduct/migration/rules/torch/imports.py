@@ -19,10 +19,10 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P2 P11 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 
-@rule.node(ast.ImportFrom, words=("cuda",))
+@rule.node(ast.ImportFrom, only_files_with=("cuda",))
 def move_names(site: Site) -> None:
     """Import names from the card's package that were imported from torch.cuda."""
     module = site.node.module or ""
@@ -35,14 +35,14 @@ def move_names(site: Site) -> None:
     _imports.move_names(site, lambda name: name_in_package(site, name))
 
 
-@rule.node(ast.Import, words=("cuda",))
+@rule.node(ast.Import, only_files_with=("cuda",))
 def move_modules(site: Site) -> None:
     """Import the card's modules for those of torch.cuda."""
     for alias in site.node.names:
         new = name_in_package(site, alias.name)
         if new and alias.asname:
             site.edit.node(alias, f"{new} as {alias.asname}")
-            site.changed(f"{alias.name} is imported as {new}", zh=f"{alias.name} 改为从 {new} 导入")
+            site.report_change(f"{alias.name} is imported as {new}", zh=f"{alias.name} 改为从 {new} 导入")
         elif new:
             reduce_to_torch(site, alias)
 
@@ -66,12 +66,12 @@ def reduce_to_torch(site: Site, alias: ast.alias) -> None:
         _imports.drop_alias(site, statement, alias)
     else:
         site.edit.remove_statement(statement)
-    site.changed(f"nothing is left to import from {alias.name}", zh=f"不再需要导入 {alias.name}")
+    site.report_change(f"nothing is left to import from {alias.name}", zh=f"不再需要导入 {alias.name}")
 
 
 def report_star_import(site: Site) -> None:
     title, package = card(site.options).title, card(site.options).package
-    site.manual(
+    site.request_review(
         f"a star import of {site.node.module}: name what is used and import it from {package}",
         zh=f"{site.node.module} 的星号导入:请写明所用名称,并改为从 {package} 导入({title})",
     )

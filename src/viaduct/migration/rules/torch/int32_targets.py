@@ -1,5 +1,7 @@
 """Cast class indices to int32 before they go to the NPU.
 
+With `--int32-targets`:
+
      import torch
      import torch_npu
      criterion = torch.nn.CrossEntropyLoss()
@@ -22,14 +24,13 @@ from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._indexing import Body, is_index
 
-rule = Rule(__name__, rules_md_rows="P17", kind="advice", targets=("npu",))
-EXAMPLE_OPTIONS = {"int32_targets": True}
+rule = Rule(__name__, category="advice", targets=("npu",))
 
 MOVES = ("npu", "cuda", "to")
 LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
 
 
-@rule.node(ast.Call, words=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss", "criterion", "loss"))
+@rule.node(ast.Call, only_files_with=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss", "criterion", "loss"))
 def cast(site: Site) -> None:
     """Cast targets to int32 where they are moved, or advise it."""
     target = find_target(site)
@@ -45,7 +46,7 @@ def cast(site: Site) -> None:
         return
     for move in moves:
         site.edit.insert(site.source.span(move.func.value)[1], f".to({torch}.int32)")  # type: ignore[attr-defined]
-        site.changed(
+        site.report_change(
             f"the classes in {target.id} are cast to int32 before the move",
             zh=f"{target.id} 中的类别编号在搬移前转为 int32",
             risk="medium",
@@ -72,7 +73,7 @@ def is_move_of(site: Site, node: ast.AST, name: str) -> bool:
 
 def advise(site: Site, move: ast.AST, name: str) -> None:
     """Advise the cast without making it."""
-    site.advice(
+    site.advise(
         f"if an int64 operator has no kernel on your release, cast {name} to torch.int32 before the move: "
         "--int32-targets does",
         zh=f"若所用版本缺少 int64 算子,可在搬移前将 {name} 转为 torch.int32:使用 --int32-targets",

@@ -20,10 +20,10 @@ from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.rules.torch._is_cuda import is_tensor_attribute
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P10 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, targets=("npu", "mlu"))
 
 
-@rule.node(ast.Attribute, words=("is_cuda",))
+@rule.node(ast.Attribute, only_files_with=("is_cuda",))
 def rename_attribute(site: Site) -> None:
     """Replace `is_cuda` of a tensor by the card's attribute."""
     target = card(site.options)
@@ -34,6 +34,6 @@ def rename_attribute(site: Site) -> None:
         end = site.source.span(site.node)[1]
         site.edit.replace(end - len("is_cuda"), end, target.is_attr)
     elif not written or not replace_name(site, site.node, written, written.replace(".is_cuda", f".{target.is_attr}")):
-        site.manual(f"write {target.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {target.is_attr}")
+        site.request_review(f"write {target.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {target.is_attr}")
         return
-    site.changed(f"is_cuda becomes {target.is_attr}", zh=f"is_cuda 替换为 {target.is_attr}")
+    site.report_change(f"is_cuda becomes {target.is_attr}", zh=f"is_cuda 替换为 {target.is_attr}")

@@ -18,7 +18,12 @@ from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(
-    __name__, rules_md_rows="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True
+    __name__,
+    category="report",
+    targets=("npu", "mlu", "any"),
+    in_patch_mode=True,
+    visits_target_code=True,
+    runs_last=True,
 )
 
 CPP_EXTENSION = "torch.utils.cpp_extension"
@@ -46,7 +51,7 @@ def advise_extension(site: Site) -> None:
     advise_rebuild(site)
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=("_cuda",))
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=("_cuda",))
 def report_compiled(site: Site) -> None:
     """Report `import correlation_cuda`, unless the project has the module in Python or the import stands in a `try`."""
     names = [
@@ -70,12 +75,12 @@ def cuda_sources(call: ast.Call) -> list[str]:
 
 def report_kernel(site: Site, what: str) -> None:
     english, chinese = CUDA_KERNELS[site.options.to]
-    site.manual(f"{what} is compiled for CUDA: {english}", zh=f"{what} 为 CUDA 编译:{chinese}", risk="high")
+    site.request_review(f"{what} is compiled for CUDA: {english}", zh=f"{what} 为 CUDA 编译:{chinese}", risk="high")
 
 
 def advise_rebuild(site: Site) -> None:
     """Advise to build a C++ extension again on the target."""
-    site.advice(
+    site.advise(
         "an extension in C++ only: build it again on the target; it works there if it calls PyTorch's operators only",
         zh="纯 C++ 扩展:请在目标机器上重新编译;仅调用 PyTorch 算子时可直接工作",
     )

@@ -19,14 +19,14 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import Texts
 
-rule = Rule(__name__, rules_md_rows="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
+rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), runs_last=True)
 
 MONITOR = CUDA.tool
 MONITORS = {name: card.tool for name, card in CARDS.items()}
 RUNNERS = ("os.", "subprocess.", "shutil.which")
 
 
-@rule.node(ast.Constant, ast.JoinedStr, words=(MONITOR,))
+@rule.node(ast.Constant, ast.JoinedStr, only_files_with=(MONITOR,))
 def advise_monitor(site: Site) -> None:
     """Advise on a command that calls nvidia-smi."""
     text = site.text(site.node) if isinstance(site.node, ast.JoinedStr) else literal_text(site.node)
@@ -35,7 +35,7 @@ def advise_monitor(site: Site) -> None:
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
     is_run = any((site.qualified(call.func) or "").startswith(RUNNERS) for call in calls)
     if is_run or is_stored_command(site, text):
-        site.advice(*monitor_advice(site.options.to))
+        site.advise(*monitor_advice(site.options.to))
 
 
 def is_stored_command(site: Site, text: str) -> bool:

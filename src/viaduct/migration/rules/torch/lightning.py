@@ -15,7 +15,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, rules_md_rows="6", kind="report", targets=("npu", "mlu", "any"))
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
 
 LIGHTNING_NAMES = ("pytorch_lightning.*", "lightning.*", "lightning_fabric.*")
 TRAINERS = ("Trainer", "Fabric", "LightningCLI", "from_argparse_args", "LightningLite")
@@ -31,7 +31,7 @@ def report_trainer(site: Site) -> None:
         return
     names = " and ".join(card.title for card in cards(site.options))
     present = f"accelerator={site.text(accelerator)}" if accelerator is not None else "the accelerator that it finds"
-    site.manual(
+    site.request_review(
         f"Lightning has no accelerator for the {names}, and {present} would be CUDA or the CPU: pass a subclass of "
         "lightning's Accelerator for the device, and a strategy whose process_group_backend is the card's",
         zh=f"Lightning 没有 {names} 的加速器,此处会选用 CUDA 或 CPU:请传入为该设备派生的 Accelerator,"

@@ -19,7 +19,7 @@ import ast
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
+rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), runs_last=True)
 
 RANK_TEXTS = ("LOCAL_RANK", "--local_rank", "--local-rank")
 SETTERS = ("set_device", "set_device_index", "device_index")
@@ -32,7 +32,7 @@ def advise_setting_device(site: Site) -> None:
         return
     function = "torch.accelerator.set_device_index" if site.target.is_any else f"{site.target.card.root}.set_device"
     setter = f"{function}(local_rank)"
-    site.advice(
+    site.advise(
         f"no device is set in this file: {setter} before the first tensor, else every rank begins on device 0",
         zh=f"本文件未设置设备:请在创建张量之前调用 {setter},否则所有进程都会使用 0 号设备",
     )

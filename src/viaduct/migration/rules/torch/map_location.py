@@ -39,9 +39,7 @@ from viaduct.migration.rules.torch._device_texts import OPENING_QUOTE, device_li
 from viaduct.migration.rules.torch._loaded import device_in_scope, load_destination
 from viaduct.migration.targets import Texts, card
 
-rule = Rule(
-    __name__, rules_md_rows="P18", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_map_location",)
-)
+rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_map_location",))
 
 LOADED_ON_HOST: tuple[Texts, Texts] = (
     ("the checkpoint is loaded on the host first", "检查点先加载到主机内存"),
@@ -81,11 +79,11 @@ def add_location(site: Site, present: ast.expr | None) -> None:
     wanted = load_destination(site)
     if wanted == "nothing" or not (site.node.args or site.node.keywords):
         return
-    if wanted == "unknown" or not site.editable or (site.has_unpacked and present is None):
-        site.unresolved(*site.target.select(*UNKNOWN_USE))
+    if wanted == "unknown" or not site.is_editable or (site.has_unpacked_arguments and present is None):
+        site.report_unresolved(*site.target.select(*UNKNOWN_USE))
     elif wanted == "host":
         site.set_argument("map_location", site.target.render_host_location(site), 1)
-        site.changed(*site.target.select(*LOADED_ON_HOST))
+        site.report_change(*site.target.select(*LOADED_ON_HOST))
     else:
         load_on_card(site)
 
@@ -94,12 +92,14 @@ def load_on_card(site: Site) -> None:
     """Load on the device that the script has a name for, else on the card."""
     if site.target.is_any:
         site.set_argument("map_location", site.target.render_device(site), 1)
-        site.changed("what was saved on another card is loaded on this one", zh="其他加速卡保存的内容加载到当前加速卡")
+        site.report_change(
+            "what was saved on another card is loaded on this one", zh="其他加速卡保存的内容加载到当前加速卡"
+        )
         return
     known, device = device_in_scope(site), card(site.options).device
     site.set_argument("map_location", known or site.target.render_device(site), 1)
     site.target.require_plugin(site)
-    site.changed(f"what the file holds is loaded on {known or device}", zh=f"文件内容加载到 {known or device}")
+    site.report_change(f"what the file holds is loaded on {known or device}", zh=f"文件内容加载到 {known or device}")
 
 
 def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr) -> None:
@@ -115,7 +115,7 @@ def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr
     added = "" if has_entry else f", {new_key}: {new_value}"
     if added or new_value != site.text(value):
         site.edit.replace(*site.source.span(value), f"{new_value}{added}")
-        site.changed(
+        site.report_change(
             f"what was on CUDA goes to {device}, and so does what {device} itself has saved",
             zh=f"在 CUDA 上保存的张量加载到 {device};在 {device} 上保存的同样处理",
             node=key,

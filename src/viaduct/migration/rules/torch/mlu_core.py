@@ -20,8 +20,7 @@ from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import drop_alias
 
-rule = Rule(__name__, rules_md_rows="6", kind="mandatory", targets=("mlu",))
-EXAMPLE_OPTIONS = {"to": "mlu"}
+rule = Rule(__name__, targets=("mlu",))
 
 FORMER_PACKAGE = f"{MLU.module}.core"
 FORMER_MODULE = f"{FORMER_PACKAGE}.mlu_model"
@@ -32,18 +31,18 @@ REPLACED = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_device")}
 @rule.call(*(f"{FORMER_MODULE}.{name}" for name in SAME_NAMES))
 def rename(site: Site) -> None:
     """Replace a function of the former package by that of torch.mlu."""
-    if site.editable and (root := site.work.names.local("torch")):
+    if site.is_editable and (root := site.work.names.local("torch")):
         name = site.name.rpartition(".")[2]
         site.rename(f"{root}.mlu.{name}")
-        site.changed(f"{name} is now that of torch.mlu", zh=f"{name} 改用 torch.mlu")
+        site.report_change(f"{name} is now that of torch.mlu", zh=f"{name} 改用 torch.mlu")
 
 
 @rule.call(f"{FORMER_MODULE}.mlu_device")
 def device(site: Site) -> None:
     """Replace `mlu_device()` by the device's name."""
-    if site.editable:
+    if site.is_editable:
         site.edit.node(site.node, "'mlu'")
-        site.changed("mlu_device() becomes 'mlu'", zh="mlu_device() 替换为 'mlu'")
+        site.report_change("mlu_device() becomes 'mlu'", zh="mlu_device() 替换为 'mlu'")
 
 
 @rule.call(f"{FORMER_PACKAGE}.*")
@@ -51,13 +50,13 @@ def device(site: Site) -> None:
 def report_removed(site: Site) -> None:
     """Report a name of the former package that has no counterpart."""
     if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.work.names.local("torch"):
-        site.manual(
+        site.request_review(
             f"current releases of {MLU.module} have no {site.name}: check whether it is needed",
             zh=f"当前版本的 {MLU.module} 已没有 {site.name}:请确认是否需要",
         )
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=(FORMER_MODULE, FORMER_PACKAGE))
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=(FORMER_MODULE, FORMER_PACKAGE))
 def drop_import(site: Site) -> None:
     """Remove the import of the former module if none of its names is left."""
     base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
@@ -68,7 +67,7 @@ def drop_import(site: Site) -> None:
         site.edit.remove_statement(site.node)
     else:
         drop_alias(site, site.node, aliases[0])
-    site.changed(f"nothing is left to import from {FORMER_PACKAGE}", zh=f"不再需要导入 {FORMER_PACKAGE}")
+    site.report_change(f"nothing is left to import from {FORMER_PACKAGE}", zh=f"不再需要导入 {FORMER_PACKAGE}")
 
 
 def is_still_used(site: Site) -> bool:

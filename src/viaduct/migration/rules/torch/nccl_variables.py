@@ -24,10 +24,10 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
 from viaduct.migration.targets import card, cards
 
-rule = Rule(__name__, rules_md_rows="P20 6", kind="report", targets=("npu", "mlu", "any"))
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
 
 
-@rule.node(ast.Constant, words=("NCCL_", *OTHER_CUDA_VARIABLES))
+@rule.node(ast.Constant, only_files_with=("NCCL_", *OTHER_CUDA_VARIABLES))
 def report_variable(site: Site) -> None:
     name = site.node.value
     if not isinstance(name, str) or not (name in OTHER_CUDA_VARIABLES or NCCL_VARIABLE.fullmatch(name)):
@@ -36,8 +36,8 @@ def report_variable(site: Site) -> None:
         return
     if name in OTHER_CUDA_VARIABLES:
         for target in cards(site.options):
-            site.advice(*describe_cuda_variable(name, target))
+            site.advise(*describe_cuda_variable(name, target))
     elif site.target.is_any:
-        site.advice(*describe_nccl_variable_for_all(name))
+        site.advise(*describe_nccl_variable_for_all(name))
     else:
-        site.manual(*describe_nccl_variable(name, card(site.options)))
+        site.request_review(*describe_nccl_variable(name, card(site.options)))

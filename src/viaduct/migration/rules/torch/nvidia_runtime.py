@@ -18,14 +18,14 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, rules_md_rows="P6", kind="report", targets=("npu", "mlu", "any"), everywhere=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), visits_target_code=True)
 
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")
 ENGINES = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
 QUESTIONS = ("torch.cuda.is_available", "torch.cuda.device_count")
 
 
-@rule.file(words=PROVIDERS)
+@rule.file(only_files_with=PROVIDERS)
 def leave_provider_choice(site: Site) -> None:
     """Report the first text that names NVIDIA's provider; leave the questions that decide on any such text."""
     names = [node for node in site.source.of_kind(ast.Constant) if literal_text(node).startswith(PROVIDERS)]
@@ -34,7 +34,7 @@ def leave_provider_choice(site: Site) -> None:
             mark_lines_unchanged(site, question, question.end_lineno or question.lineno, node)
     if names:
         titles = " or the ".join(target.title for target in cards(site.options))
-        site.manual(
+        site.request_review(
             f"NVIDIA's runtime for ONNX is chosen here, and the {titles} has none of that name: the question about "
             "CUDA that chooses it stays, so the CPU's is used; install the vendor's runtime and name its provider",
             zh="此处选择 NVIDIA 的 ONNX 运行时,目标设备没有同名运行时:对 CUDA 的判断保持不变,因此会使用 CPU;"
@@ -54,7 +54,7 @@ def deciding_questions(site: Site, node: ast.AST) -> Iterator[ast.expr]:
         child = parent
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=ENGINES)
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=ENGINES)
 def leave_engine(site: Site) -> None:
     """Leave the statements behind the import in its block of a function; `packages` reports the import itself."""
     names = [alias.name for alias in site.node.names] if isinstance(site.node, ast.Import) else [site.node.module or ""]

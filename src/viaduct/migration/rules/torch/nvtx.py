@@ -12,7 +12,7 @@ from viaduct.cards.torch_api import NVTX_FUNCTIONS
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P6 6", kind="report", targets=("npu", "mlu"), last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 
 MLU_MARKS = f"{MLU.root}.{MLU.marks}"
 NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")
@@ -32,7 +32,7 @@ def report(site: Site) -> None:
     last = site.name.rpartition(".")[2]
     if site.name.startswith(MLU_MARKS) and last in NVTX_FUNCTIONS:
         return
-    site.manual(
+    site.request_review(
         f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: "
         f"{INSTEAD_OF.get(last, 'range_start, range_end, mark')}",
         zh=f"{site.name} 为 NVIDIA 性能工具打标记;最接近的是 {target.root}.{target.marks} 的 range_start、range_end",

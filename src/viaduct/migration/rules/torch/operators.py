@@ -17,7 +17,12 @@ from viaduct.migration.rules.torch._places import is_in_dataset, place_of
 from viaduct.migration.targets import cards
 
 rule = Rule(
-    __name__, rules_md_rows="5 6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True
+    __name__,
+    category="report",
+    targets=("npu", "mlu", "any"),
+    in_patch_mode=True,
+    visits_target_code=True,
+    runs_last=True,
 )
 
 HOST_FILE = re.compile(r"(?:^|/)(?:tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$|setup\.py$)")
@@ -55,7 +60,7 @@ def report_limits(site: Site, name: str) -> None:
         limit = OPERATORS[target.name].get(name)
         if limit is not None and applies(site, limit):
             table, table_zh = SOURCES[target.name]
-            site.manual(
+            site.request_review(
                 f"{name} on the {target.title}: {limit.english} ({table}); check your release, or run it on the CPU",
                 zh=f"{target.title} 上的 {name}:{limit.chinese}({table_zh});请核对所用版本,或放在 CPU 上计算",
                 risk=limit.risk,

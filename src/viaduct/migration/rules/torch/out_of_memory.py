@@ -19,19 +19,19 @@ import re
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="P6", kind="advice", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
 
 MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
 SEARCHES = ("startswith", "find", "count", "search", "match")
 
 
-@rule.node(ast.Constant, words=("out of memory",))
+@rule.node(ast.Constant, only_files_with=("out of memory",))
 def advise(site: Site) -> None:
     """Advise on a comparison of an error's text with CUDA's message."""
     parent = site.source.parents[site.node]
     is_search = isinstance(parent, ast.Call) and getattr(parent.func, "attr", "") in SEARCHES
     if MESSAGE.match(literal_text(site.node)) and (is_search or isinstance(parent, ast.Compare)):
-        site.advice(
+        site.advise(
             "another card's message does not say CUDA: catch torch.OutOfMemoryError (since torch 2.5; "
             "torch.cuda.OutOfMemoryError before), or search for 'out of memory' only",
             zh="其他加速卡的报错不含 CUDA:请捕获 torch.OutOfMemoryError(torch 2.5 起;之前为 "

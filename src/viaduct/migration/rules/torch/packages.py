@@ -17,7 +17,12 @@ from viaduct.migration.lookups import imported_names, literal_text
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(
-    __name__, rules_md_rows="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True
+    __name__,
+    category="report",
+    targets=("npu", "mlu", "any"),
+    in_patch_mode=True,
+    visits_target_code=True,
+    runs_last=True,
 )
 
 WORDS = tuple(
@@ -26,7 +31,7 @@ WORDS = tuple(
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=WORDS)
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=WORDS)
 def report_import(site: Site) -> None:
     """Report the first package for NVIDIA cards that a statement imports.
 
@@ -58,6 +63,6 @@ def report_package(site: Site, package: Package, name: str, node: ast.AST | None
     shown = name if package.name.partition(" ")[0] not in name else package.name
     english, chinese = describe_package(package, site.options.to, shown)
     if package.risk == "low":
-        site.advice(english, zh=chinese, node=node)
+        site.advise(english, zh=chinese, node=node)
     else:
-        site.manual(english, zh=chinese, risk=package.risk, node=node)
+        site.request_review(english, zh=chinese, risk=package.risk, node=node)

@@ -17,12 +17,11 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    rules_md_rows="P9 P18 P20 P21",
-    kind="report",
+    category="report",
     targets=("npu", "mlu"),
-    on=lambda options: options.mode == "patch",
-    patch=True,
-    last=True,
+    when=lambda options: options.mode == "patch",
+    in_patch_mode=True,
+    runs_last=True,
 )
 WITHOUT_COUNTERPART = {  # name -> the card that lacks it, "" if both do
     "torch.cuda.get_device_capability": "",
@@ -37,7 +36,7 @@ WITHOUT_COUNTERPART = {  # name -> the card that lacks it, "" if both do
 }
 
 
-@rule.node(ast.Compare, words=("cuda",))
+@rule.node(ast.Compare, only_files_with=("cuda",))
 def report_comparison(site: Site) -> None:
     """Report a comparison with CUDA that the patch cannot change."""
     sides = [site.node.left, *site.node.comparators]
@@ -68,7 +67,7 @@ def is_cuda(node: ast.AST) -> bool:
 def report_string(site: Site) -> None:
     """Report a comparison with a device name, which differs under the patch and which the patch cannot change."""
     device = card(site.options).device
-    site.manual(
+    site.request_review(
         f"devices are called {device} under the patch, and a comparison cannot be patched: write {device} here",
         zh=f"使用补丁后设备名为 {device},比较无法被替换:请在此处改为 {device}",
         risk="high",
@@ -80,7 +79,7 @@ def report_map_location(site: Site) -> None:
     """Report a map_location that is a dict: the patch does not change its keys."""
     value = site.argument("map_location", 1)
     if value is not None and isinstance(site.values.origin(value), ast.Dict):
-        site.manual(
+        site.request_review(
             "the patch does not change the keys of a dict: if the keys of this map_location name CUDA devices, use "
             "map_location='cpu'",
             zh="补丁不会处理字典:若此 map_location 的键为 CUDA 设备,请改用 map_location='cpu'",
@@ -88,12 +87,12 @@ def report_map_location(site: Site) -> None:
         )
 
 
-@rule.node(ast.Constant, words=("CUDA_VISIBLE_DEVICES",))
+@rule.node(ast.Constant, only_files_with=("CUDA_VISIBLE_DEVICES",))
 def report_variable(site: Site) -> None:
     """Report the variable of visible devices, which the patch does not rename."""
     if site.node.value == "CUDA_VISIBLE_DEVICES":
         visible = card(site.options).visible
-        site.manual(
+        site.request_review(
             f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {visible}",
             zh=f"加速卡不读取 CUDA_VISIBLE_DEVICES:请设置 {visible}",
         )
@@ -103,7 +102,7 @@ def report_variable(site: Site) -> None:
 def report_layout(site: Site) -> None:
     """Report a memory format that the NPU's patch does not support."""
     if site.options.to == "npu":
-        site.manual(
+        site.request_review(
             "the patch does not support channels_last: use contiguous()",
             zh="补丁暂不支持 channels_last:请使用 contiguous()",
         )
@@ -117,7 +116,7 @@ def report_missing(site: Site) -> None:
     lacking = next(lacking for pattern, lacking in patterns if site.name.startswith(pattern.removesuffix("*")))
     if lacking in ("", site.options.to):
         module = card(site.options).module
-        site.manual(
+        site.request_review(
             f"{site.name} has no counterpart that the patch could put in its place: see {module}'s own functions",
             zh=f"{site.name} 没有可替换的对应接口:请参考 {module} 自有接口",
             risk="high",

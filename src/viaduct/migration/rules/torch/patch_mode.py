@@ -1,5 +1,7 @@
 """Import the vendor's run-time patch in the scripts that are started, and nothing else (`--mode patch`).
 
+With `--mode patch`:
+
      import torch
     +import torch_npu
     +from torch_npu.contrib import transfer_to_npu
@@ -26,14 +28,11 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    rules_md_rows="P1 6",
-    kind="mandatory",
     targets=("npu", "mlu"),
-    on=lambda options: options.mode == "patch",
-    patch=True,
-    last=True,
+    when=lambda options: options.mode == "patch",
+    in_patch_mode=True,
+    runs_last=True,
 )
-EXAMPLE_OPTIONS = {"mode": "patch"}
 
 # Target -> the import of the plug-in and that of its patch.
 IMPORT_LINES = {
@@ -44,7 +43,7 @@ MAIN_GUARD = re.compile(r"^if\s+__name__\s*==|^if\s+.__main__.\s*==", re.MULTILI
 NOT_STARTED = ("setup.py", "conftest.py", "__init__.py")
 
 
-@rule.file(words=("torch", "__main__"))
+@rule.file(only_files_with=("torch", "__main__"))
 def import_patch(site: Site) -> None:
     """Import the patch behind the plug-in or torch; at the top of a script that leaves torch's import to others."""
     is_patched = any(name in site.source.text.replace(" import ", ".") for name in RUN_TIME_PATCHES)
@@ -61,7 +60,7 @@ def import_patch(site: Site) -> None:
         start = site.source.starts[min(header_end(site.work), len(site.source.starts)) - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
     title = card(site.options).title
-    site.changed(
+    site.report_change(
         f"the patch turns CUDA's names into the {title}'s while the script runs",
         zh=f"补丁在运行时把 CUDA 接口替换为 {title}",
         risk="medium",

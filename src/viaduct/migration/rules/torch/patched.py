@@ -14,14 +14,14 @@ from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
-rule = Rule(__name__, rules_md_rows="P1 6", kind="advice", targets=("npu", "mlu"), last=True)
+rule = Rule(__name__, category="advice", targets=("npu", "mlu"), runs_last=True)
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=("transfer_to_npu", "gpu_migration", "model_transfer"))
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=("transfer_to_npu", "gpu_migration", "model_transfer"))
 def advise_removal(site: Site) -> None:
     patch = next((name for name in imported_names(site.node) if name in RUN_TIME_PATCHES), None)
     if patch is not None:
-        site.advice(
+        site.advise(
             f"the run-time patch {patch} can be removed once the project is rewritten, unless a "
             "library that it uses needs it",
             zh=f"项目改写后可去掉运行时补丁 {patch},除非所用的第三方库仍依赖它",

@@ -14,8 +14,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._helper import is_under_card_test
 
-rule = Rule(__name__, rules_md_rows="P16", kind="advice", targets=("any",), former=("any_pinned_memory",))
-EXAMPLE_OPTIONS = {"to": "any"}
+rule = Rule(__name__, category="advice", targets=("any",), former_names=("any_pinned_memory",))
 
 
 @rule.method("pin_memory")
@@ -27,7 +26,7 @@ def advise(site: Site) -> None:
         and not is_under_card_test(site, site.node)
         and not is_for_card(site)
     ):
-        site.advice(
+        site.advise(
             "without a card torch may refuse to pin memory: test accelerator.is_available() first",
             zh="没有加速卡时 torch 可能拒绝锁页:请先判断 accelerator.is_available()",
         )

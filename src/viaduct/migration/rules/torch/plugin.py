@@ -24,13 +24,11 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    rules_md_rows="P1 6",
-    kind="mandatory",
     targets=("npu", "mlu"),
-    always=True,
-    everywhere=True,
+    ignores_only=True,
+    visits_target_code=True,
     after=("data_parallel_ddp",),
-    last=True,
+    runs_last=True,
 )
 
 Import = ast.Import | ast.ImportFrom
@@ -38,7 +36,18 @@ ROOTS = ("torch", "torchvision", "torchaudio")
 IMPORT_NODES = (ast.Import, ast.ImportFrom)
 
 
-@rule.file(words=("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), MLU.marks, ".to(", "device"))
+@rule.file(
+    only_files_with=(
+        "npu",
+        "NPU",
+        "mlu",
+        "MLU",
+        *(card.backend for card in CARDS.values()),
+        MLU.marks,
+        ".to(",
+        "device",
+    )
+)
 def add_import(site: Site) -> None:
     """Import the plug-in behind the imports of torch, in the functions that use the card or at top level."""
     target = card(site.options)
@@ -52,7 +61,9 @@ def add_import(site: Site) -> None:
     for anchor in [anchor for anchor in used if anchor not in inner] or anchors[:1]:
         if not is_plugin_imported(site, target, statements, anchor):
             site.edit.insert_after(anchor, [f"import {target.module}"])
-            site.changed(f"import {target.module} behind torch", zh=f"在 torch 之后导入 {target.module}", node=anchor)
+            site.report_change(
+                f"import {target.module} behind torch", zh=f"在 torch 之后导入 {target.module}", node=anchor
+            )
 
 
 def is_plugin_imported(site: Site, target: Card, statements: list[Import], anchor: ast.stmt) -> bool:

@@ -31,7 +31,7 @@ from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card, helper
 
-rule = Rule(__name__, rules_md_rows="P10 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_profiler",))
+rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_profiler",))
 
 TORCH_PROFILER, NPU_PROFILER = "torch.profiler", f"{NPU.module}.profiler"
 # Names of torch.profiler that torch_npu.profiler has too.
@@ -44,7 +44,7 @@ COLUMNS = {f"{prefix}cuda_{name}" for prefix in ("", "self_") for name in ("time
 """Columns of the tables of torch's profiler, by which scripts sort them."""
 
 
-@rule.node(ast.ImportFrom, words=("profiler",))
+@rule.node(ast.ImportFrom, only_files_with=("profiler",))
 def move_imports(site: Site) -> None:
     """Import from torch_npu.profiler what is imported from torch.profiler."""
     if site.options.to == "npu" and site.node.module == TORCH_PROFILER and profiles_a_card(site):
@@ -69,7 +69,7 @@ def rename_profiler(site: Site) -> None:
     written = dotted_name(node)
     new = respell_profiler(site, written)
     if new != written and replace_name(site, node, written, new):
-        site.changed(f"{written} becomes {new}", zh=f"{written} 替换为 {new}")
+        site.report_change(f"{written} becomes {new}", zh=f"{written} 替换为 {new}")
 
 
 @rule.reference("torch.autograd.ProfilerActivity.CUDA")
@@ -82,17 +82,17 @@ def replace_older_activity(site: Site) -> None:
 def replace_by_helper(site: Site) -> None:
     """Take the activity from the helper; one that is compared stays."""
     parent = site.source.parents.get(site.node)
-    if isinstance(site.node, ast.Call) or not site.editable or isinstance(parent, ast.Compare):
+    if isinstance(site.node, ast.Call) or not site.is_editable or isinstance(parent, ast.Compare):
         return
     site.rename(f"{helper(site)}.activity()")
-    site.changed("the activity is that of the available card", zh="性能分析活动取决于现有的加速卡")
+    site.report_change("the activity is that of the available card", zh="性能分析活动取决于现有的加速卡")
 
 
 @rule.call("torch.autograd.profiler.profile")
 def report_older_switch(site: Site) -> None:
     """Report use_cuda of torch's older profiler in a source for every card."""
     if site.target.is_any and site.keyword("use_cuda") is not None:
-        site.manual(
+        site.request_review(
             "use_cuda supports CUDA only: write use_device=accelerator.name(), and None on the CPU",
             zh="use_cuda 仅支持 CUDA:请改为 use_device=accelerator.name(),CPU 上为 None",
         )
@@ -134,19 +134,19 @@ def report_switch(site: Site) -> None:
     keyword = site.keyword("use_cuda")
     if keyword is not None and not site.target.is_any:
         title = card(site.options).title  # the activity's name as well
-        site.manual(
+        site.request_review(
             f"use_cuda has no effect on the {title}: write activities=[…, ProfilerActivity.{title}]",
             zh=f"use_cuda 在 {title} 上无效:请写明 activities=[…, ProfilerActivity.{title}]",
             node=keyword.value,
         )
 
 
-@rule.node(ast.Constant, words=("cuda_time", "cuda_memory_usage"))
+@rule.node(ast.Constant, only_files_with=("cuda_time", "cuda_memory_usage"))
 def advise_column(site: Site) -> None:
     """Advise on `sort_by="cuda_time_total"` on the MLU; the NPU's profiler has no tables at all."""
     if site.node.value in COLUMNS and site.options.to == "mlu":
         new = site.node.value.replace("cuda", "device")
-        site.advice(
+        site.advise(
             f"{site.node.value} is CUDA's column; in current releases of torch {new} is that of any device",
             zh=f"{site.node.value} 是 CUDA 的列;在较新的 torch 中,{new} 适用于任何设备",
         )
@@ -158,7 +158,7 @@ def report_tables(site: Site) -> None:
     if site.options.to != "npu" or not (profiles_a_card(site) or NPU_PROFILER in site.source.text):
         return
     if not comes_from_autograd(site, site.node.func.value):
-        site.manual(
+        site.request_review(
             f"{NPU.module}'s profiler writes files and has no key_averages(): give it on_trace_ready="
             f"{NPU_PROFILER}.tensorboard_trace_handler(folder), and read op_statistic.csv there",
             zh=f"{NPU.module} 的性能分析结果写入文件,没有 key_averages():请设置 on_trace_ready="

@@ -12,7 +12,7 @@ from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, rules_md_rows="P4 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
 GENERATION_NUMBERS = {"major", "minor"}
@@ -23,7 +23,7 @@ PROCESSOR_PROPERTIES = {
 }
 
 
-@rule.node(ast.Attribute, words=("get_device_properties",))
+@rule.node(ast.Attribute, only_files_with=("get_device_properties",))
 def report(site: Site) -> None:
     """Report an attribute of device properties that the card lacks or means differently."""
     if site.node.attr not in GENERATION_NUMBERS | PROCESSOR_PROPERTIES or not is_properties(site, site.node.value):
@@ -35,7 +35,7 @@ def report(site: Site) -> None:
     else:
         english = "it describes NVIDIA's hardware; older plug-ins lack it, in newer ones it means something else"
         chinese = "它描述 NVIDIA 的处理器;旧版插件没有该属性,新版含义不同"
-    site.manual(f"{site.node.attr}: {english}", zh=f"{site.node.attr}:{chinese}", risk="high")
+    site.request_review(f"{site.node.attr}: {english}", zh=f"{site.node.attr}:{chinese}", risk="high")
 
 
 def is_properties(site: Site, value: ast.expr) -> bool:

@@ -20,8 +20,7 @@ rules = (
             remarks=DEVICE_CAPABILITY,
             uses=("call", "reference"),
         ),
-        rules_md_rows="P3 6",
-        kind="report",
+        category="report",
         targets=("npu", "mlu", "any"),
     ),
     report_rule(
@@ -39,10 +38,9 @@ rules = (
             status="advice",
             uses=("reference",),
         ),
-        rules_md_rows="P22",
-        kind="advice",
+        category="advice",
         targets=("npu",),
-        everywhere=True,
+        visits_target_code=True,
     ),
     report_rule(
         __name__,
@@ -60,8 +58,7 @@ rules = (
             remarks=TORCHSCRIPT,
             uses=("call", "reference"),
         ),
-        rules_md_rows="P21 6",
-        kind="advice",
+        category="advice",
         targets=("npu", "mlu", "any"),
     ),
 )

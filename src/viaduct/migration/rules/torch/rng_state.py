@@ -18,11 +18,9 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    rules_md_rows="P2",
-    kind="mandatory",
     targets=("npu", "mlu", "any"),
-    kind_for_any="advice",
-    former=("any_rng_state",),
+    category_for_any="advice",
+    former_names=("any_rng_state",),
 )
 
 SETTERS = tuple(
@@ -36,17 +34,22 @@ SETTERS = tuple(
 def fork_generators(site: Site) -> None:
     """Name the card's device type in fork_rng, or advise it with `--to any`."""
     if site.target.is_any:
-        if site.keyword("device_type") is None and not site.has_unpacked:
-            site.advice(
+        if site.keyword("device_type") is None and not site.has_unpacked_arguments:
+            site.advise(
                 "fork_rng saves CUDA's generators only: with another card give device_type=accelerator.name()",
                 zh="fork_rng 默认只保存 CUDA 的随机数状态:使用其他加速卡时请传入 device_type=accelerator.name()",
             )
         return
-    if len(site.node.args) > 4 or site.has_unpacked or site.keyword("device_type") is not None or not site.editable:
+    if (
+        len(site.node.args) > 4
+        or site.has_unpacked_arguments
+        or site.keyword("device_type") is not None
+        or not site.is_editable
+    ):
         return
     device = card(site.options).device
     site.set_argument("device_type", f'"{device}"')
-    site.changed(f"the random states of {device} are saved and restored", zh=f"保存并恢复 {device} 的随机数状态")
+    site.report_change(f"the random states of {device} are saved and restored", zh=f"保存并恢复 {device} 的随机数状态")
 
 
 @rule.call(*SETTERS)
@@ -60,4 +63,4 @@ def advise_state(site: Site) -> None:
         "a generator's state fits the kind of card on which it was saved: make sure that no other is set here",
         "随机数状态只适用于保存它的那类加速卡:请确认此处不会恢复其他卡的状态",
     )
-    site.advice(*site.target.select(for_card, for_any))
+    site.advise(*site.target.select(for_card, for_any))

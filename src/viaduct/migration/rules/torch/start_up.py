@@ -1,5 +1,7 @@
 """Set the compile mode and tensor formats of the NPU before anything runs on it.
 
+With `--start-up`:
+
      import torch
     +import torch_npu
      def main():
@@ -23,14 +25,13 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._plugin_use import uses_the_card
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P26", kind="performance", targets=("npu",), after=("data_parallel_ddp",))
-EXAMPLE_OPTIONS = {"start_up": True}
+rule = Rule(__name__, category="performance", targets=("npu",), after=("data_parallel_ddp",))
 
 SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")
 LINES = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.config.allow_internal_format = False")
 
 
-@rule.file(words=("npu",))
+@rule.file(only_files_with=("npu",))
 def set_up(site: Site) -> None:
     """Write or advise the settings before the first statement of the worker or of the main guard."""
     root = site.work.names.local("torch")
@@ -42,13 +43,13 @@ def set_up(site: Site) -> None:
     lines = [line.format(torch=root) for line in LINES]
     if site.options.start_up:
         site.edit.insert_before(location, lines)
-        site.changed(
+        site.report_change(
             "compile mode and tensor formats of the NPU are set before it is used",
             zh="在使用 NPU 之前设置编译模式与内部格式",
             node=location,
         )
     else:
-        site.advice(
+        site.advise(
             f"for speed, write here: {'; '.join(lines)} (--start-up writes it)",
             zh=f"为提升性能,请在此加入:{';'.join(lines)}(--start-up 可自动写入)",
             node=location,

@@ -29,20 +29,20 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
 from viaduct.migration.targets import card, helper
 
-rule = Rule(__name__, rules_md_rows="P2 P9", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_type_text",))
+rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_type_text",))
 
 CUDA_TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char|Byte|Bool)Tensor")
 
 
-@rule.node(ast.Constant, words=("torch.cuda.",))
+@rule.node(ast.Constant, only_files_with=("torch.cuda.",))
 def name_type(site: Site) -> None:
     """Write the card's module in the text of a type."""
     if site.target.is_any or not CUDA_TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
         return
     text, root = site.text(site.node), card(site.options).root
-    if site.editable and "torch.cuda." in text:
+    if site.is_editable and "torch.cuda." in text:
         site.edit.node(site.node, text.replace("torch.cuda.", f"{root}."))
-        site.changed(f"the tensor type is one of {root}", zh=f"张量类型改为 {root} 的类型")
+        site.report_change(f"the tensor type is one of {root}", zh=f"张量类型改为 {root} 的类型")
 
 
 def is_used_as_type(site: Site) -> bool:
@@ -61,17 +61,17 @@ def take_from_helper(site: Site) -> None:
     """Replace the text in `x.type("torch.cuda.HalfTensor")` by the helper's type."""
     first = site.node.args[0] if site.node.args and site.target.is_any else None
     match = CUDA_NAME.fullmatch(literal_text(first))
-    if first is not None and match and match[1][1:] in NPU_AND_MLU_NAMES and site.editable:
+    if first is not None and match and match[1][1:] in NPU_AND_MLU_NAMES and site.is_editable:
         site.edit.node(first, f"{helper(site)}{match[1]}")
-        site.changed("the tensor type is that of the available card", zh="张量类型取决于现有的加速卡")
+        site.report_change("the tensor type is that of the available card", zh="张量类型取决于现有的加速卡")
 
 
-@rule.node(ast.Compare, words=("torch.cuda.",))
+@rule.node(ast.Compare, only_files_with=("torch.cuda.",))
 def report_comparison(site: Site) -> None:
     """Report a comparison of `x.type()` with the text of a type in a source for every card."""
     sides = [site.node.left, *site.node.comparators] if site.target.is_any else []
     if any(map(is_type_call, sides)) and any(CUDA_NAME.fullmatch(literal_text(side)) for side in sides):
-        site.manual(
+        site.request_review(
             "the name of a tensor's type is compared: compare its dtype, and check device.type in accelerator.TYPES",
             zh="此处比较张量类型名:请改为判断 dtype,并判断 device.type in accelerator.TYPES",
         )

@@ -14,7 +14,7 @@ from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="6", kind="advice", targets=("npu", "mlu", "any"), everywhere=True, last=True)
+rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), visits_target_code=True, runs_last=True)
 
 SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.python.client.session.Session")
 
@@ -23,7 +23,7 @@ SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.p
 def advise(site: Site) -> None:
     """Report the first session of a file to which the rules of TensorFlow do not apply."""
     if not site.work.project.is_for(TENSORFLOW, site.work.path) and mark_once(site, "beside"):
-        site.advice(
+        site.advise(
             "TensorFlow in a PyTorch file: this part stays as it is and runs on the host",
             zh="PyTorch 文件中的 TensorFlow 代码:保持不变,在主机上运行",
         )

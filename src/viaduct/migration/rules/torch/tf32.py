@@ -22,10 +22,10 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import replace_name, require_torch
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, rules_md_rows="P19 6", kind="advice", targets=("npu", "mlu"))
+rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 
-@rule.node(ast.Attribute, words=("allow_tf32",))
+@rule.node(ast.Attribute, only_files_with=("allow_tf32",))
 def replace_switch(site: Site) -> None:
     """Replace the switch, set or read; a file with only `import torch.backends.cudnn as cudnn` gets `import torch`."""
     name = site.qualified(site.node) or ""
@@ -35,4 +35,4 @@ def replace_switch(site: Site) -> None:
     root = site.work.names.local("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
-        site.changed(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")
+        site.report_change(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

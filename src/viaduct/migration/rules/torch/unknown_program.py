@@ -14,10 +14,10 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root
 
-rule = Rule(__name__, rules_md_rows="P7 P8", kind="report", targets=("npu", "mlu", "any"), last=True)
+rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), runs_last=True)
 
 
-@rule.file(words=('"cuda', "'cuda", ".cuda("))
+@rule.file(only_files_with=('"cuda', "'cuda", ".cuda("))
 def report_file(site: Site) -> None:
     """Report the first CUDA code of a file in a project without PyTorch."""
     project = site.work.project
@@ -25,7 +25,7 @@ def report_file(site: Site) -> None:
         return
     first = next(cuda_code(site), None)
     if first is not None:
-        site.unresolved(
+        site.report_unresolved(
             "this is CUDA code, and neither this file nor another that was given imports PyTorch: migrate the whole "
             "project, or change this by hand",
             zh="此处是 CUDA 代码,但此文件及所给的其他文件均未导入 PyTorch:请迁移整个项目,或手工修改",

@@ -20,18 +20,15 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(
     __name__,
-    rules_md_rows="P2",
-    kind="mandatory",
     targets=("any",),
-    always=True,
-    former=("any_unused_imports",),
+    ignores_only=True,
+    former_names=("any_unused_imports",),
     after=("cuda_api",),
-    last=True,
+    runs_last=True,
 )
-EXAMPLE_OPTIONS = {"to": "any"}
 
 
-@rule.node(ast.ImportFrom, words=("cuda",))
+@rule.node(ast.ImportFrom, only_files_with=("cuda",))
 def remove_unused(site: Site) -> None:
     """Remove the unused names of an import from torch or torch.cuda."""
     module = site.node.module or ""
@@ -47,7 +44,7 @@ def remove_unused(site: Site) -> None:
     else:
         site.edit.remove_statement(site.node)
     names = ", ".join(alias.name for alias in unused)
-    site.changed(f"nothing uses {names} of {module} any more", zh=f"不再使用 {module} 的 {names}")
+    site.report_change(f"nothing uses {names} of {module} any more", zh=f"不再使用 {module} 的 {names}")
 
 
 def is_unused(site: Site, alias: ast.alias) -> bool:

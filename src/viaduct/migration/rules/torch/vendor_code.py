@@ -19,27 +19,27 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
-rule = Rule(__name__, rules_md_rows="P1 6", kind="report", targets=("any",), former=("any_vendor_code",), last=True)
+rule = Rule(__name__, category="report", targets=("any",), former_names=("any_vendor_code",), runs_last=True)
 
 PLUGINS = tuple(card.module for card in CARDS.values())
 VENDOR_NAMES = tuple(f"{card.root}.*" for card in CARDS.values())
 VENDOR_METHODS = tuple(card.method for card in CARDS.values())
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=PLUGINS)
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=PLUGINS)
 def report_import(site: Site) -> None:
     """Report an import of a plug-in or of a vendor's run-time patch."""
     names = [name for name in imported_names(site.node) if name.partition(".")[0] in PLUGINS]
     if not names or is_conditional(site):
         return
     if names[0] in RUN_TIME_PATCHES:
-        site.manual(
+        site.request_review(
             f"{names[0]} redirects CUDA to one vendor's card: remove it, the source supports every card now",
             zh=f"{names[0]} 会把 CUDA 替换为某一厂商的设备:源码现已适用于各种加速卡,请去掉",
             risk="high",
         )
         return
-    site.manual(
+    site.request_review(
         f"{names[0]} is not on every machine: the helper imports the plug-in where it is, so remove "
         "this line or wrap it in try",
         zh=f"并非每台机器都有 {names[0]}:辅助模块会在有插件时导入,请去掉此行或用 try 保护",
@@ -52,7 +52,7 @@ def report_import(site: Site) -> None:
 def report_vendor_name(site: Site) -> None:
     if not is_conditional(site):
         instead = f"accelerator.{site.name.split('.', 2)[2]}"  # without torch.npu
-        site.manual(
+        site.request_review(
             f"{site.name} is for one vendor's card: write {instead}",
             zh=f"{site.name} 仅适用于某一厂商的设备:请改为 {instead}",
             risk="high",
@@ -62,7 +62,7 @@ def report_vendor_name(site: Site) -> None:
 @rule.method(*VENDOR_METHODS)
 def report_move(site: Site) -> None:
     if is_in_torch_program(site) and not is_conditional(site):
-        site.manual(
+        site.request_review(
             f".{site.name}() moves to one vendor's card: write .to(accelerator.device())",
             zh=f".{site.name}() 只移动到某一厂商的设备:请改为 .to(accelerator.device())",
         )

@@ -31,15 +31,13 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
 from viaduct.migration.targets import card
 
-rule = Rule(
-    __name__, rules_md_rows="P20 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_visible_devices",)
-)
+rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_visible_devices",))
 
 RUNNERS = ("os.system", "os.popen", "subprocess.")
 ASSIGNMENT = re.compile(rf"\b{CUDA_VISIBLE_DEVICES}=([\w,-]*)")
 
 
-@rule.node(ast.Constant, words=(CUDA_VISIBLE_DEVICES,))
+@rule.node(ast.Constant, only_files_with=(CUDA_VISIBLE_DEVICES,))
 def replace_variable(site: Site) -> None:
     """Rename the variable in Python code that reads or sets it; with `--to any` set those of all cards."""
     if site.node.value != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
@@ -49,7 +47,7 @@ def replace_variable(site: Site) -> None:
         return
     if (
         not variables.is_variable(site, site.node)
-        or not site.editable
+        or not site.is_editable
         or CUDA_VISIBLE_DEVICES not in site.text(site.node)
     ):
         return
@@ -60,13 +58,13 @@ def replace_variable(site: Site) -> None:
     site.edit.node(site.node, site.text(site.node).replace(CUDA_VISIBLE_DEVICES, target.visible))
     report_renamed(site)
     if target is NPU and value is not None and not isinstance(value, ast.Constant):
-        site.advice(
+        site.advise(
             "make sure that the numbers ascend strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
             zh="请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
         )
 
 
-@rule.node(ast.keyword, words=(CUDA_VISIBLE_DEVICES,))
+@rule.node(ast.keyword, only_files_with=(CUDA_VISIBLE_DEVICES,))
 def replace_keyword(site: Site) -> None:
     """Rename the variable in `dict(os.environ, CUDA_VISIBLE_DEVICES="0")` and `os.environ.update(…)`."""
     if site.node.arg != CUDA_VISIBLE_DEVICES or site.target.is_any or not is_in_torch_program(site):
@@ -83,10 +81,10 @@ def replace_keyword(site: Site) -> None:
     report_renamed(site)
 
 
-@rule.node(ast.Constant, ast.JoinedStr, words=(CUDA_VISIBLE_DEVICES,))
+@rule.node(ast.Constant, ast.JoinedStr, only_files_with=(CUDA_VISIBLE_DEVICES,))
 def replace_in_command(site: Site) -> None:
     """Rename the variable in `os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
-    if site.target.is_any or not site.editable or not is_in_torch_program(site) or not is_command(site):
+    if site.target.is_any or not site.is_editable or not is_in_torch_program(site) or not is_command(site):
         return
     start, end = site.source.span(site.node)
     target = card(site.options)
@@ -108,11 +106,11 @@ def replace_by_every_variable(site: Site) -> None:
     statement = site.source.parents.get(target) if target is not None else None
     if isinstance(statement, ast.Assign) and isinstance(target, ast.Subscript) and target in statement.targets:
         assign_every_variable(site, statement, target)
-    elif site.editable and "VISIBLE_DEVICES" not in site.text(site.source.statement(site.node)).replace(
+    elif site.is_editable and "VISIBLE_DEVICES" not in site.text(site.source.statement(site.node)).replace(
         CUDA_VISIBLE_DEVICES, ""
     ):
         names = ", ".join(card.visible for card in CARDS.values())
-        site.advice(f"other cards have variables of their own: {names}", zh=f"其他加速卡使用各自的变量:{names}")
+        site.advise(f"other cards have variables of their own: {names}", zh=f"其他加速卡使用各自的变量:{names}")
 
 
 def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscript) -> None:
@@ -122,13 +120,13 @@ def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscri
         return
     value = statement.value
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), NPU):
-        site.manual(*explain_refused_devices(str(value.value), NPU))
+        site.request_review(*explain_refused_devices(str(value.value), NPU))
         return
     names = [site.text(site.node).replace(CUDA_VISIBLE_DEVICES, card.visible) for card in CARDS.values()]
     others = [f"{site.text(target.value)}[{name}] = " for name in names]
     equals = next(site.source.tokens_from(site.source.span(target)[1]))
     site.edit.insert(equals.end, f" {''.join(others).rstrip()}")
-    site.changed(
+    site.report_change(
         "the visible devices are set for every kind of card; an NPU requires them in ascending order",
         zh="同时设置各类加速卡的可见设备变量;NPU 要求编号升序",
         risk="medium",
@@ -145,9 +143,9 @@ def is_command(site: Site) -> bool:
 
 def report_renamed(site: Site) -> None:
     new = card(site.options).visible
-    site.changed(f"{CUDA_VISIBLE_DEVICES} becomes {new}", zh=f"{CUDA_VISIBLE_DEVICES} 改为 {new}")
+    site.report_change(f"{CUDA_VISIBLE_DEVICES} becomes {new}", zh=f"{CUDA_VISIBLE_DEVICES} 改为 {new}")
 
 
 def report_list(site: Site, value: str) -> None:
     """Report a list of devices that the card does not take."""
-    site.manual(*explain_refused_devices(value, card(site.options)), risk="high")
+    site.request_review(*explain_refused_devices(value, card(site.options)), risk="high")
