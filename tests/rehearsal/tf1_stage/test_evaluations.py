@@ -103,7 +103,9 @@ def test_evaluations_end_in_every_style_and_the_script_goes_on_behind_them(tmp_p
 
 def run(graph: Any, *types: str, training: bool = False, data: bool = False, by_keras: bool = False) -> Any:
     reach = SimpleNamespace(ops=[SimpleNamespace(type=kind) for kind in types], reads_data=data)
-    return SimpleNamespace(opened=graph, graph=graph, reach=reach, training=training, feeds={"x": 1}, by_keras=by_keras)
+    return SimpleNamespace(
+        session_record=graph, graph=graph, reach=reach, training=training, feeds={"x": 1}, by_keras=by_keras
+    )
 
 
 def evaluate(loops: evaluations.PlainLoops, graph: Any, times: int) -> None:

@@ -55,9 +55,9 @@ def set_graph_exec_config(
 
 def npu_compile(sess: Any, *fetches: Any) -> None:
     """Look the fetches up, so that a wrong one raises an error; the NPU compiles them before their first run."""
-    from viaduct.rehearsal.tf1_stage.sessions import make_pass
+    from viaduct.rehearsal.tf1_stage.sessions import describe_run
 
-    make_pass(sess, list(fetches), None)
+    describe_run(sess, list(fetches), None)
 
 
 def keep_tensors_dtypes(graph: Any, tensors: Any) -> None:
