@@ -66,7 +66,7 @@ def archive_of(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_
 
 
 def tensor_pickle(*, shape: str = "(3,)", strides: str = "(1,)", values: int = 3) -> bytes:
-    """What torch.save writes of a tensor, with other numbers."""
+    """Pickle of a tensor as torch.save writes it, with other numbers."""
     saved = io.BytesIO()
     torch.save(torch.zeros(3), saved)
     with zipfile.ZipFile(saved) as archive:
@@ -362,7 +362,7 @@ def use(path: Path) -> None:
 
 
 def fuzz(folder: Path, seed: int, times: int) -> None:
-    """In a process of its own: damage files, and read them within bounds of memory and time."""
+    """Damage files, and read them within bounds of memory and time; run in its own process."""
     files = samples(folder)
     for name in files:  # imports, and whatever is kept for ever
         use(folder / name)

@@ -167,7 +167,7 @@ def find_python(version: str) -> str | None:
 
 
 def computed_here(image: Path) -> tuple[str, str]:
-    """What this installation's own extensions compute of the same."""
+    """Return the same results from this installation's own extensions."""
     rows, columns = geometry.stretch_axis(3, 40, 32), geometry.stretch_axis(5, 50, 32)
     crop = np.empty((32, 32, 3), np.float32)
     if not region.decode_view(image.read_bytes(), rows, columns, crop):

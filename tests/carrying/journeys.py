@@ -191,7 +191,7 @@ def hits(journey: Journey) -> list[dict[str, Any]]:
 
 
 def migrated_text(source: str, folder: Path, distributed: bool = True) -> str:
-    """What the rules make of it, for several devices."""
+    """Return the script after the rules, for several devices."""
     script = folder / "before" / "train.py"
     script.parent.mkdir()
     script.write_text(source)

@@ -36,7 +36,7 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Answer:
-    """What a carrying ended with."""
+    """Result of one `viaduct carry`."""
 
     record: dict[str, Any]
     said: str

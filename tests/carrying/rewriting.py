@@ -49,7 +49,7 @@ def indent_of(source: Source, node: ast.stmt) -> str:
 
 
 def rename_locals(source: Source) -> Iterator[Rewrite]:
-    """In one function, everywhere; where the text can be told from attributes and keywords."""
+    """Rename the locals of one function; attributes and keywords stay."""
     for function in ast.walk(source.tree):
         if not isinstance(function, ast.FunctionDef):
             continue

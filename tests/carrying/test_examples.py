@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def carried_example(folder: Path, name: str, *words: str) -> Journey:
-    """In a folder of its own, from a copy of the examples."""
+    """Carry a copy of an example in a folder of its own."""
     shutil.copytree(EXAMPLES, folder / "examples")
     answer = viaduct("carry", f"examples/{name}.py", "--out", "carried", "--steps", "8", *words, cwd=folder)
     return Journey(answer, folder / "carried")

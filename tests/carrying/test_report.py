@@ -24,7 +24,7 @@ EQUAL = [
 
 
 def carried(pairs: list[Pair], limits: str = "error", finished: bool = True, **more: Any) -> Any:
-    """As much of a carrying as its words are made of."""
+    """Journey with only the fields that the report's sentences use."""
     agreement = judge(pairs)
     run = SimpleNamespace(
         is_finished=finished,

@@ -36,7 +36,7 @@ LOOK = """
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a script that was migrated with a wrong epsilon."""
+    """Report of a script that was migrated with a wrong epsilon."""
     wrong = once(ON_THE_NPU, "eps=1e-5", "eps=1e-2")
     journey = with_copy(tmp_path_factory.mktemp("carry"), TORCH, wrong, "--steps", "4")
     assert journey.code == 1, journey.talk

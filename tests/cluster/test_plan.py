@@ -42,7 +42,7 @@ def acknowledged() -> int:
 
 
 def sent_by_a_rank() -> tuple[float, int]:
-    """What one step of a network of known size sends under DDP, and the number of its parameters."""
+    """Return the bytes that one DDP step sends, and the network's number of parameters."""
     distributed.init_process_group("gloo")
     layers = (nn.Linear(1000, 1000) for _ in range(4))
     network = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=5)

@@ -254,7 +254,7 @@ def test_the_script_of_a_cluster_hands_its_secret_on(tmp_path: Path) -> None:
 
 
 def echoed(tmp_path: Path, script: Path, *words: str) -> list[str]:
-    """What python would be started with."""
+    """Return the command lines with which a script would start python."""
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     python.chmod(0o755)
@@ -321,7 +321,7 @@ esac
 
 
 def dockers(tmp_path: Path, script: Path, *words: str, **more: str) -> list[str]:
-    """What docker was asked for."""
+    """Return the arguments of every docker call."""
     (tmp_path / "bin").mkdir(exist_ok=True)
     (tmp_path / "bin" / "docker").write_text(DOCKER)
     (tmp_path / "bin" / "docker").chmod(0o755)

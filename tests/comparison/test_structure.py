@@ -88,7 +88,7 @@ def renamed(dump: Side, forget_types: bool = False, without: float = 0.0, seed: 
 
 
 def precision(ours: Side, theirs: Side, truth: dict[str, str]) -> tuple[float, float]:
-    """Of the pairs made the share that is right; of those that could be made the share that was."""
+    """Return precision and recall of the pairs."""
     alignment = align(ours, theirs)
     nothing_lost(ours, theirs, alignment)
     pairs = [p for p in alignment.pairs if p.left and p.right]

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def noise(rng: np.random.Generator, subsampling: str = "420") -> bytes:
-    """Of a random size, from tiny to twice as long as it is wide."""
+    """Random image, from tiny to twice as long as it is wide."""
     height, width = (int(rng.choice([1, 2, 7, 16, 40, 63, 90, 131])) + int(rng.integers(4)) for _ in range(2))
     pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
     return simplejpeg.encode_jpeg(pixels, quality=90, colorsubsampling=subsampling)
@@ -108,7 +108,7 @@ def test_crops_agree_over_thousands_of_draws(tmp_path: Path, network: str) -> No
 
 
 def boxed(**changes: Any) -> bytes:
-    """With a box like a point in the middle, but for the changes."""
+    """Example with a point-like box in the middle, after `changes`."""
     return example(encoded("small"), **(dict.fromkeys(SIDES, 0.5) | changes))
 
 

@@ -14,7 +14,7 @@ from viaduct.devices import plugin
 
 
 class Graph:
-    """What torch.npu.NPUGraph and torch.mlu.MLUGraph are: a class."""
+    """Class in place of torch.npu.NPUGraph and torch.mlu.MLUGraph."""
 
 
 @dataclass

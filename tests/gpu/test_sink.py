@@ -182,7 +182,7 @@ def prepared(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
 
 
 def milliseconds(made: Training, steps: int) -> float:
-    """Of one step, after as many for warming up."""
+    """Return the time of one step after as many warm-up steps."""
     batches = made.iterate_batches()
     for begun in (False, True):
         torch.cuda.synchronize()

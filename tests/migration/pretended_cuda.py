@@ -130,7 +130,7 @@ class PretendedEvent:
 
 
 class Wrapped(torch.nn.Module):
-    """For both kinds of parallel: what they are given."""
+    """Base of both parallel wrappers; keeps the arguments."""
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
         super().__init__()

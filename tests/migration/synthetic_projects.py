@@ -337,7 +337,7 @@ def batch_right(words: Words, tf: str) -> Piece:
 
 
 def batch_of_class(words: Words, tf: str) -> Piece:
-    """In the methods of a class, through an attribute."""
+    """Move a batch in a method of a class, through an attribute."""
     name, attribute = words.name("Pipeline", "Reader"), words.chance.choice(["ds", "data", "source"])
     before = (
         f"class {name}:",
@@ -457,7 +457,7 @@ def batch_kept(words: Words, tf: str) -> Piece:
 
 
 def converted(words: Words, tf: str) -> Piece:
-    """What the vendor's converter makes of a run configuration."""
+    """Convert a run configuration as the vendor's converter does."""
     config, estimator = words.name("config"), words.name("estimator")
     lines = (
         f"{config} = {tf}.estimator.RunConfig(model_dir='m')",

@@ -78,7 +78,7 @@ def text(name: str, which: str) -> str:
 
 
 def rows() -> dict[str, str]:
-    """Of each listing: what the page says of it."""
+    """Return "same" or "differs" for each listing on the page."""
     found = re.findall(r"^\| `(\w+)` \|[^|]*\|(?:[^|\\]|\\.)*\| (same|differs) \|", PAGE.read_text(), re.MULTILINE)
     return dict(found)
 

@@ -17,7 +17,7 @@ def names_of(text: str, module: str = "", package: bool = False) -> tuple[Names,
 
 
 def called(text: str, module: str = "", package: bool = False) -> list[str | None]:
-    """What each call calls, in the order of the text; calls of `mark` left out."""
+    """Return the qualified name of every call but `mark`, in the order of the text."""
     names, tree = names_of(text, module, package)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     calls.sort(key=lambda node: (node.lineno, node.col_offset))

@@ -239,7 +239,7 @@ def test_seeds_for_both_cards_stay() -> None:
 
 
 def test_a_branch_that_is_migrated_is_not_asked_for_by_cuda_too() -> None:
-    """In a file that serves both cards elsewhere: on CUDA the card's call would fail."""
+    """The file serves both cards elsewhere; on CUDA the card's call would fail."""
     source = """
         import torch
         device = torch.accelerator.current_accelerator()

@@ -117,7 +117,7 @@ for name, script, words in scripts:
 
 
 def in_turn(scripts: list[tuple[str, str, str]], to: str, where: Path) -> dict[str, list[str]]:
-    """What each script prints, all of them in one process and one folder; times are left out."""
+    """Return the output of each script, all run in one process and folder; times are left out."""
     where.mkdir()
     arguments = (str(where), str(Path(__file__).parent), to, scripts)
     answer = python(RUNNER.replace("ARGUMENTS", repr(arguments)))
@@ -153,7 +153,7 @@ def carried_by_the_command(name: str, to: str, scratch: Path) -> Path:
 
 @functools.cache
 def printed(to: str) -> dict[str, list[str]]:
-    """Of each example, what it prints before (``) or after its migration, on a machine without a card."""
+    """Return each example's output before (`to` is "") or after its migration, on a machine without a card."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         folders = {name: carried_by_the_command(name, to, scratch / str(n)) for n, name in enumerate(SCRIPTS)}
@@ -178,7 +178,7 @@ def test_an_example_trains_on_the_cpu(name: str) -> None:
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_migrated_script_trains_on_the_cpu_to_the_same_digits(name: str, to: Target) -> None:
-    """For npu and mlu beside a plug-in that finds no card (absent_card.py)."""
+    """Both npu and mlu, with a plug-in that finds no card (absent_card.py)."""
     said = (SAID_WITHOUT_A_CARD,) if to == "any" else ()
     assert printed(to)[name] == [line for line in printed("")[name] if line not in said]
 

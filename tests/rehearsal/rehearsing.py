@@ -54,6 +54,6 @@ def rehearsed(folder: Path, source: str, *words: str, **environment: str) -> Reh
 
 
 def planted(source: str) -> set[tuple[str, int]]:
-    """Where a script says `# planted: NAME`."""
+    """Return name and line number of each `# planted: NAME`."""
     lines = enumerate(source.splitlines(), start=1)
     return {(line.partition("# planted: ")[2].strip(), number) for number, line in lines if "# planted: " in line}

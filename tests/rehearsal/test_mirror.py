@@ -119,7 +119,7 @@ def test_files_that_go_while_they_are_mirrored_are_left_out(
     plain = Mirror.is_included
 
     def wanted(mirror: Mirror, entry: os.DirEntry[str]) -> bool:
-        """As another process does that cleans up its files."""
+        """Clean up files as another process does."""
         if entry.name == "small.cfg":
             os.unlink(entry.path)
         elif entry.name == "deep":

@@ -25,7 +25,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 @dataclass
 class Answer:
-    """What came of a script: its own words, and what the stage saw."""
+    """Output of a script, and what the stage recorded."""
 
     out: str
     talk: str

@@ -40,7 +40,7 @@ def reap(number: int, frame: Any) -> None:
 
 
 def begin(asked: dict[str, Any]) -> None:
-    """In the new process; does not return."""
+    """Run in the new process; does not return."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(asked["environment"])

@@ -57,7 +57,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Visit:
-    """What one look at a page left behind."""
+    """Findings of one visit to a page."""
 
     dom: str
     console: list[str]

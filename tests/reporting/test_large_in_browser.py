@@ -37,7 +37,7 @@ def large(tmp_path_factory) -> Path:
 
 
 def seen(path: Path, script: str):
-    """What the script answers; the page must have stayed silent and offline."""
+    """Return the script's answer; the page must stay silent and offline."""
     visit = open_page(path, width=1280, script=f"(async () => {{ {HELPERS} {script} }})()")
     assert visit.console == []
     assert visit.requests == []

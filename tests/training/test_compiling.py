@@ -368,7 +368,7 @@ print(torch.allclose(Compilation(net, net, "whole", False).run(x), net(x), atol=
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.lengthy
 def test_code_compiled_for_another_cpu_is_not_taken_from_the_cache(tmp_path: Path) -> None:
-    """As on machines with different CPUs that share a home folder."""
+    """Machines with different CPUs may share a home folder."""
     plain = {name: value for name, value in os.environ.items() if name != "ATEN_CPU_CAPABILITY"}
     narrower = "avx2" if torch.backends.cpu.get_cpu_capability() == "AVX512" else "default"
     for capability in (None, narrower):

@@ -357,7 +357,7 @@ def test_saving_by_the_clock_is_agreed_on(tmp_path: Path) -> None:
 
 
 def bad_on_rank_1(logits: Tensor, labels: Tensor) -> Tensor:
-    """From the third step on (its graph is made five times an epoch) rank 1 has a loss that is not a number."""
+    """Give rank 1 a NaN loss from the third step on (its graph is made five times an epoch)."""
     loss = nn.functional.cross_entropy(logits, labels)
     bad_on_rank_1.calls += logits.requires_grad  # type: ignore[attr-defined]
     wrong = os.environ.get("RANK") == "1" and bad_on_rank_1.calls >= 3  # type: ignore[attr-defined]
@@ -377,7 +377,7 @@ def test_a_loss_that_is_bad_on_one_rank_stops_all_and_one_says_so(tmp_path: Path
 
 
 class Overflow(Callback):
-    """In its third step rank 1 multiplies its loss beyond fp32."""
+    """Rank 1 multiplies its loss beyond fp32 in its third step."""
 
     every_rank = True
 

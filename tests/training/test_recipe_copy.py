@@ -44,7 +44,7 @@ def forget() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a user keeps a recipe and its modules."""
+    """Folder with a user's recipe and its modules."""
     folder = tmp_path / "mine"
     (folder / "package").mkdir(parents=True)
     (folder / "own.py").write_text(OWN)

@@ -82,7 +82,7 @@ def test_another_seed_orders_the_epochs_that_have_not_begun(run: RunDir, step: i
 
 
 class TwoHeaded(nn.Module):
-    """With an auxiliary head in training."""
+    """Network with an auxiliary head in training."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()

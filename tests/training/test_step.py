@@ -17,7 +17,7 @@ from viaduct.training.rundir import RunDir
 
 
 class TwoHeads(nn.Module):
-    """In training mode (logits, auxiliary logits), otherwise logits alone."""
+    """Network that returns (logits, auxiliary logits) in training, logits otherwise."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def test_a_resumed_run_drops_what_it_would_have_dropped(run: RunDir) -> None:
 
 
 class Growing(Dropping):
-    """What it says counts for more as the run goes on."""
+    """Loss whose weight grows as the run goes on."""
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
         logits: Tensor = self.head(x_NCHW.mean((2, 3))) * self.progress

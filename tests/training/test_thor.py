@@ -545,7 +545,7 @@ SPLITS: tuple[tuple[int, ...], ...] = ((), (0, 3))
 
 
 def inverses_of(number: int, split: tuple[int, ...]) -> dict[str, list[np.ndarray]]:
-    """What a rank holds after one step on its own batch."""
+    """Return the inverses that a rank holds after one step on its own batch."""
     model = network()
     optimizer = build(model, split_indices=split)
     take_step(optimizer, model, step=100 + number)

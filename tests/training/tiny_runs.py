@@ -50,7 +50,7 @@ def normed(classes: int) -> nn.Module:
 
 
 def forgetful(classes: int) -> nn.Module:
-    """With dropout: every step draws random numbers."""
+    """Recipe with dropout: every step draws random numbers."""
     return nn.Sequential(*normed(classes).children(), nn.Dropout(0.3))
 
 

@@ -215,7 +215,7 @@ def name_of_first(shard: Path) -> str:
 
 
 def test_a_bad_record_is_named_by_its_image_file(records: Path, tmp_path: Path) -> None:
-    """Whether its bytes have changed since (the check and training), or the image was no good to begin with."""
+    """The bytes changed since (the check and training), or the image was bad from the start."""
     shard = next(records.glob("train-*"))
     name = name_of_first(shard)
     assert name.endswith(".jpg")

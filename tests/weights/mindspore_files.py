@@ -56,5 +56,5 @@ def checkpoint(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def with_checksum(content: bytes) -> bytes:
-    """What save_checkpoint(crc_check=True) writes."""
+    """Bytes that save_checkpoint(crc_check=True) writes."""
     return content + b"crc_num" + binascii.crc32(content).to_bytes(10, "big")

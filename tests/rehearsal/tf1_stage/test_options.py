@@ -52,7 +52,7 @@ def test_visible_devices_must_ascend() -> None:
 
 
 def test_reads_that_have_no_order_with_a_write_are_the_same_in_every_run(tmp_path: Path) -> None:
-    """As a learning rate that reads the global step while it is counted up, in BERT's optimizer."""
+    """A learning rate reads the global step while it is counted up, in BERT's optimizer."""
     script = tmp_path / "race.py"
     script.write_text(
         "import json\nimport tensorflow as tf\n"

@@ -18,7 +18,7 @@ BACKENDS = {"npu": "hccl", "mlu": "cncl", "cuda": "nccl", "cpu": "gloo"}
 
 
 def ranks(stage: str, work: str, folder: Path, backend: str = "") -> list[dict[str, Any]]:
-    """What `work` answers on each of two ranks."""
+    """Return the results of `work` on two ranks."""
     backend = backend or BACKENDS[stage]
     with (
         started(rank, stage, work, folder, 0, backend) as first,

@@ -209,7 +209,7 @@ class Scope:
 
 
 def run_program(text: str, n: int) -> tuple[Any, list[int], list[CountedSession]]:
-    """What f gives for n, what it has written, which sessions it opened."""
+    """Return f(n), the program's output and the sessions it opened."""
     CountedSession.opened = []
     names: dict[str, Any] = {"tf": SimpleNamespace(Session=CountedSession)}
     exec(text.partition("\n")[2], names)

@@ -56,7 +56,7 @@ class Session:
 
 
 def wrap(config_proto: Any = None) -> Any:
-    """As the vendor's helper: adds what is not there yet."""
+    """Add the settings that are missing, like the vendor's helper."""
     config = config_proto if config_proto is not None else Proto()
     options = config.graph_options.rewrite_options
     if not options.custom_optimizers:
