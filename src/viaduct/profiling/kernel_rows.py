@@ -4,7 +4,7 @@
 
 On an accelerator these are kernels, copies and fills on the device. The CPU has none: there an operator counts as a
 kernel if it calls only HELPERS, has a formula of its work (flop_formulas.py), or is compiled code; its time is that
-outside of the operators that it calls. Importing this module does not import torch.
+outside the operators that it calls. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -110,13 +110,13 @@ def list_launches(trace: Trace) -> list[Launch]:
 
 
 def find_dtype(event: Event) -> str:
-    """Return the dtype of the first floating-point input, else of the first tensor; "" where there is none."""
+    """Return the dtype of the first floating-point input, else of the first tensor; "" if there is none."""
     dtypes = [dtype for dtype in read_call(event).dtypes if dtype in DTYPE_BYTES]
     return next((dtype for dtype in dtypes if "float" in dtype), dtypes[0] if dtypes else "")
 
 
 def find_kind(trace: Trace, event: Event) -> str:
-    """Return the kind of an operator; whatever runs inside of an optimizer's step is the optimizer's."""
+    """Return the kind of an operator; whatever runs inside an optimizer's step is the optimizer's."""
     context = trace.contexts.get(id(event))
     outer = event.find_around(ANNOTATION)
     inside_step = outer is not None and outer.name.startswith("Optimizer.")
@@ -126,7 +126,7 @@ def find_kind(trace: Trace, event: Event) -> str:
 
 
 def find_kernel_kind(trace: Trace, kernel: Event, operator: Event | None) -> str:
-    """Return the kind of a kernel by its own name, or by its operator where that says more.
+    """Return the kind of a kernel by its own name, or by its operator if that says more.
 
     An operator says more if it is an optimizer's, or if the kernel's name shows only a product, an elementwise kernel
     or nothing.

@@ -1,7 +1,7 @@
 """Lines of the user's script that called an operator, from the Python functions in a trace.
 
 A trace names a Python function by file and *first* line. The line at which a function was called is only in
-torch.profiler's tree of events, from which `read_call_lines` takes it where this torch has the tree. Without it, and
+torch.profiler's tree of events, from which `read_call_lines` takes it if this torch has the tree. Without it, and
 for operators such as `x * 2` that Python calls without a function call, a location is "train.py in forward()".
 """
 
@@ -76,7 +76,7 @@ def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, 
 def read_call_lines(profiler: Any, starts: set[int]) -> CallLines:
     """Return the lines at which Python functions that started at these nanoseconds were called.
 
-    They come from the profiler's tree of events; {} where this torch has no such tree.
+    They come from the profiler's tree of events; {} if this torch has no such tree.
     """
     try:
         pending = list(profiler.profiler.kineto_results.experimental_event_tree())

@@ -48,7 +48,7 @@ class RankFigures:
     rank: int
     steps: int
     iteration: PhaseFigure
-    phases: tuple[PhaseFigure, ...]  # in the order of PHASE_NAMES; empty where only iterations were measured
+    phases: tuple[PhaseFigure, ...]  # in the order of PHASE_NAMES; empty if only iterations were measured
     collective_us: float | None  # mean over the steps that show collectives; None without such steps
     exposed_us: float | None  # mean exposed time of these steps; None unless it is known of every collective
 
@@ -149,7 +149,7 @@ def count_steps(count: int) -> str:
 
 
 def measure_throughput(profile: Profile) -> float | None:
-    """Return samples per second of all ranks together, from the mean iteration; None where the batch is not known."""
+    """Return samples per second of all ranks together, from the mean iteration; None if the batch is not known."""
     steps = profile.regular_steps
     if profile.facts.batch is None or not steps:
         return None
@@ -182,7 +182,7 @@ def judge(profile: Profile) -> Verdict:
 def judge_beyond_advice(profile: Profile) -> str:
     """Return the sentence after the advice: what was not judged, or, after mere remarks, that nothing stands out.
 
-    "" where the advice needs no addition, or where there is none.
+    "" if the advice needs no addition, or if there is none.
     """
     if not profile.advice:
         return ""
@@ -198,7 +198,7 @@ def is_remark(advice: Advice, profile: Profile) -> bool:
 
 
 def describe_uncovered(profile: Profile) -> str:
-    """Return how much of forward and backward pass lies in no operator, where that is too much to judge; else ""."""
+    """Return how much of forward and backward pass lies in no operator, if that is too much to judge; else ""."""
     uncovered = measure_uncovered(profile)
     if uncovered is None:
         return ""
@@ -209,7 +209,7 @@ def describe_uncovered(profile: Profile) -> str:
 
 
 def measure_uncovered(profile: Profile) -> float | None:
-    """Return the time of forward and backward pass outside of operators and collectives; None where that is little.
+    """Return the time of forward and backward pass outside operators and collectives; None if that is little.
 
     Recording makes a step longer, so of timed and recorded steps the shorter count. On an accelerator operators return
     before they have run, so that their times on the host say nothing: None.

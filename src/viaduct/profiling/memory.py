@@ -96,7 +96,7 @@ def filter_storages(by_kind: dict[str, Storages], is_kept: Callable[[int], bool]
 def describe_memory(
     raw: Iterable[dict[str, Any]], trace: Trace, before: dict[str, Storages], rank: int = 0
 ) -> tuple[list[MemoryPoint], list[MemoryOwner]]:
-    """Return the timeline of the recorded steps and the owners of its peak; empty lists where nothing was allocated."""
+    """Return the timeline of the recorded steps and the owners of its peak; empty lists if nothing was allocated."""
     allocations = list_allocations(raw, trace.device)
     if not allocations:
         return [], []
@@ -214,7 +214,7 @@ class BlockNamer:
     def find_temporary_end(self, block: Block, phase: str) -> float:
         """Return by when a temporary block is released: the end of the backward pass, or for an update of the step.
 
-        -inf for a block that was allocated outside of the recorded steps.
+        -inf for a block that was allocated outside the recorded steps.
         """
         for (start, stop), backward_end in zip(self.trace.windows, self.backward_ends, strict=True):
             if start <= block.start < stop:

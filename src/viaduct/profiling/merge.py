@@ -47,7 +47,7 @@ def find_ranks(profile: Profile) -> set[int]:
 
 
 def check_ranks(profiles: Sequence[Profile], names: Sequence[str]) -> None:
-    """Raise BadData where two profiles hold the same rank."""
+    """Raise BadData if two profiles hold the same rank."""
     owners: dict[int, str] = {}
     for profile, name in zip(profiles, names, strict=True):
         for rank in find_ranks(profile):
@@ -57,7 +57,7 @@ def check_ranks(profiles: Sequence[Profile], names: Sequence[str]) -> None:
 
 
 def find_offsets(profiles: Sequence[Profile]) -> list[float]:
-    """Return what to add to the times of each profile; zeros where a rank does not know its clock's origin."""
+    """Return what to add to the times of each profile; zeros if a rank does not know its clock's origin."""
     zeros = [profile.facts.zero_unix_us for profile in profiles]
     known = [zero for zero in zeros if zero is not None]
     if len(known) < len(zeros):

@@ -5,7 +5,7 @@
     hooks.attach(); …; hooks.detach()
 
 The name of an annotation is MODULE_ANNOTATION and the module's name; `trace_context.py` reads it. A module that
-torch.compile compiled is annotated as a whole: hooks inside of it would be compiled, too.
+torch.compile compiled is annotated as a whole: hooks inside it would be compiled, too.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ModuleHooks:
         self.open_annotations.append((id(module), annotation))
 
     def close_annotation(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        """Close the annotation of a module, and those that an error left open inside of it."""
+        """Close the annotation of a module, and those that an error left open inside it."""
         if torch.compiler.is_compiling():
             return
         if all(owner != id(module) for owner, _ in self.open_annotations):
@@ -86,7 +86,7 @@ class ModuleHooks:
 
 
 def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield a module and those inside of it that can be annotated, with their names.
+    """Yield a module and those inside it that can be annotated, with their names.
 
     A name is that of `named_modules`; the network itself has the name of its class. A module after module.compile()
     takes no hooks of its own.

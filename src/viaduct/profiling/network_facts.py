@@ -18,7 +18,7 @@ class NetworkFacts:
     device: str
     batch: int | None  # samples of a pass
     precision: str
-    passes: int = 1  # of a step: more than one where gradients are accumulated
+    passes: int = 1  # of a step: more than one if gradients are accumulated
 
     @property
     def samples(self) -> int | None:
@@ -60,7 +60,7 @@ def find_tensor(values: Any, depth: int = 3) -> torch.Tensor | None:
 
 
 def describe_precision(weight: torch.Tensor) -> str:
-    """Return the dtype of autocast where it is on, else that of the weights."""
+    """Return the dtype of autocast if it is on, else that of the weights."""
     import torch
 
     kind = weight.device.type

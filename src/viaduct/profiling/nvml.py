@@ -47,7 +47,7 @@ class GpuReader:
 
     @classmethod
     def open(cls) -> GpuReader:
-        """Return a reader of this machine's GPUs; where there are none, `read` raises ValueError with the reason."""
+        """Return a reader of this machine's GPUs; if there are none, `read` raises ValueError with the reason."""
         for name in LIBRARIES:
             try:
                 return cls(ctypes.CDLL(name))
@@ -93,7 +93,7 @@ class GpuReader:
         return values
 
     def read_number(self, name: str, scale: float, function: str, *arguments: Any) -> dict[str, float]:
-        """Return the number that a function of NVML writes, as {name: number}; {} where GPU or driver lack it."""
+        """Return the number that a function of NVML writes, as {name: number}; {} if GPU or driver lack it."""
         number = ctypes.c_uint()
         call = getattr(self.library, function, None)
         if call is None or call(*arguments, ctypes.byref(number)):
@@ -102,7 +102,7 @@ class GpuReader:
 
 
 def list_visible(count: int) -> list[int]:
-    """Return the numbers of the GPUs in CUDA_VISIBLE_DEVICES; all GPUs where it is not set or holds UUIDs."""
+    """Return the numbers of the GPUs in CUDA_VISIBLE_DEVICES; all GPUs if it is not set or holds UUIDs."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     numbers = [number.strip() for number in visible.split(",") if number.strip()] if visible is not None else []
     if visible is None or not all(number.isdigit() for number in numbers):

@@ -91,7 +91,7 @@ class RowMaker:
 def describe_signature(trace: Trace, event: Event) -> Signature:
     """Return the properties by which calls are grouped into rows."""
     context = trace.contexts.get(id(event))
-    if context is None:  # a call of the device's runtime outside of operators
+    if context is None:  # a call of the device's runtime outside operators
         python = event.find_around(PYTHON)
         context = Context(location=trace.lines.get(id(python), "") if python is not None else "")
     call = read_call(event)
@@ -128,7 +128,7 @@ def read_call(event: Event) -> Call:
 
 
 def describe_layout(event: Event) -> str:
-    """Return the memory layout of the first input with four dimensions; "" where the trace does not show it."""
+    """Return the memory layout of the first input with four dimensions; "" if the trace does not show it."""
     pairs = zip(event.args.get("Input Dims") or [], event.args.get("Input Strides") or [], strict=False)
     for shape, strides in pairs:
         if isinstance(shape, list) and len(shape) == 4 and all(isinstance(side, int) for side in shape):
@@ -167,7 +167,7 @@ def find_works(operators: Sequence[Event]) -> dict[int, Work]:
 def find_waits(trace: Trace) -> list[Event]:
     """Return where the host waits for the device, or would wait on an accelerator.
 
-    With calls of the runtime in the trace (CUDA) these are the operators, or the calls outside of operators, in which
+    With calls of the runtime in the trace (CUDA) these are the operators, or the calls outside operators, in which
     the runtime waited. Without them these are the operators that read a value; values of the loader and the optimizer's
     counters are on the host and do not count.
     """
@@ -180,7 +180,7 @@ def find_waits(trace: Trace) -> list[Event]:
 
 
 def is_host_copy(event: Event) -> bool:
-    """Return True inside of `.cpu()`, `.numpy()` or `.tolist()` of a tensor, which on the CPU copy nothing."""
+    """Return True inside `.cpu()`, `.numpy()` or `.tolist()` of a tensor, which on the CPU copy nothing."""
     call = event.find_around(PYTHON)
     return call is not None and HOST_COPY.match(call.name) is not None
 

@@ -1,4 +1,4 @@
-"""Report the calls of a script's networks: modules that are called from outside of any other module.
+"""Report the calls of a script's networks: modules that are called from outside any other module.
 
     with OuterCalls(on_call, on_return) as calls:
         …                         # first there are hooks on all modules (scripts/roots.py), to find the networks
@@ -31,13 +31,13 @@ OnReturn = Callable[["nn.Module", Any, Any, Any], None]  # module, positional an
 class OuterCalls:
     """While entered, `on_call` and `on_return` are called around outermost calls of modules with parameters.
 
-    The output is None where the call raised an exception.
+    The output is None if the call raised an exception.
     """
 
     def __init__(self, on_call: OnCall, on_return: OnReturn) -> None:
         self._on_call, self._on_return = on_call, on_return
         self._roots: Roots | None = Roots(self._on_begin, self._on_end)
-        self._replaced: dict[type, Any] = {}  # class -> its own __call__, None where it inherits it
+        self._replaced: dict[type, Any] = {}  # class -> its own __call__, None if it inherits it
         self._called_classes: dict[type, None] = {}  # an ordered set
         self._networks: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with parameters
         self._is_inside = False

@@ -28,7 +28,7 @@ RankFiles = tuple[int, Profile, Sequence[dict[str, Any]]]  # rank, its profile, 
 
 
 def check_folder(out: Path, force: bool) -> None:
-    """Make the folder and try to write there: raise BadRun, or OSError where that fails.
+    """Make the folder and try to write there: raise BadRun, or OSError if that fails.
 
     BadRun is for a file and, without `force`, for a folder that is not empty.
     """
@@ -92,7 +92,7 @@ def complete_folder(
 
 
 def measure_ceilings(profile: Profile, tell: Callable[[str], None]) -> Ceilings | None:
-    """Return the ceilings of the device for the dtypes that were used; None where they cannot be measured."""
+    """Return the ceilings of the device for the dtypes that were used; None if they cannot be measured."""
     dtypes = sorted({kernel.dtype for kernel in profile.kernels if kernel.dtype})
     if not dtypes:
         return None

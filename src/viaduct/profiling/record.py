@@ -106,11 +106,11 @@ class Operator:
     self_us: float  # on the host, without them
     device_us: float | None = None  # kernels that it launched itself; None on the CPU
     phase: Phase = "other"
-    module: str = ""  # "layer1.0.conv1"; empty where no module is known
+    module: str = ""  # "layer1.0.conv1"; empty if no module is known
     shapes: str = ""  # "[32, 64, 56, 56], [64, 64, 3, 3]"
     dtypes: str = ""  # "float32, float32"
     layout: str = ""  # of the first input with four dimensions: "contiguous", "channels_last", "other"
-    location: str = ""  # "train.py:41", the innermost line of the script; "" where it was not recorded
+    location: str = ""  # "train.py:41", the innermost line of the script; "" if it was not recorded
     flops: float | None = None  # per recorded step, as calls and times are
     bytes: float | None = None
     synchronises: bool = False  # the host waits for the device here: .item(), .cpu(), nonzero
@@ -118,7 +118,7 @@ class Operator:
 
     @property
     def cost_us(self) -> float:
-        """Time that the operator takes itself: of its kernels where they were measured, else on the host."""
+        """Time that the operator takes itself: of its kernels if they were measured, else on the host."""
         return self.self_us if self.device_us is None else self.device_us
 
 
@@ -196,7 +196,7 @@ class Facts:
     description: str = ""  # "AMD EPYC, 2 cores, avx512_bf16"
     ranks: int = 1
     command: str = ""
-    batch: int | None = None  # samples of one rank's step, where it is known
+    batch: int | None = None  # samples of one rank's step, if it is known
     precision: str = ""
     mode: str = ""  # "eager", "graph", or "sink 20": the device takes 20 steps by itself from a captured graph
     warmup_steps: int = 0
@@ -208,7 +208,7 @@ class Facts:
     ended: str = ""  # why a script ended before all steps were taken: "exit code 1 after 7 steps"
     versions: dict[str, str] = field(default_factory=dict)
     date: str = ""
-    workers: int | None = None  # of the DataLoader, where there is one
+    workers: int | None = None  # of the DataLoader, if there is one
     cores: int | None = None
     phases_measured: bool = True  # False: only iterations were; all of their time is in forward + backward
     zero_unix_us: float | None = None  # Unix time of this profile's zero: puts the ranks' profiles on one clock
@@ -251,7 +251,7 @@ class Profile:
 
     @property
     def start_us(self) -> float:
-        """Time of the earliest step, memory point or sample; 0 where there is none."""
+        """Time of the earliest step, memory point or sample; 0 if there is none."""
         starts = [step.start_us for step in self.steps] + [point.time_us for point in self.memory]
         return min([*starts, *(sample.time_us for sample in self.samples)], default=0.0)
 

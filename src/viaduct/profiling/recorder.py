@@ -98,7 +98,7 @@ class OperatorRecorder:
         self.mark_time()
 
     def list_activities(self) -> list[ProfilerActivity]:
-        """Return the activities of torch.profiler on this device; add a note where it sees no kernels."""
+        """Return the activities of torch.profiler on this device; add a note if it sees no kernels."""
         activities = [ProfilerActivity.CPU]
         if self.device == "cuda":
             os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or device graphs replay at a crawl under it
@@ -211,7 +211,7 @@ def disable_garbage_collector() -> Iterator[None]:
 
 
 def export_events(profiler: profile) -> tuple[list[dict[str, Any]], int]:
-    """Return the trace's events, and the zero of their clock in nanoseconds; 0 where the trace does not have it."""
+    """Return the trace's events, and the zero of their clock in nanoseconds; 0 if the trace does not have it."""
     with tempfile.TemporaryDirectory(prefix="viaduct-trace-") as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))

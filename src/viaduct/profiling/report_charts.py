@@ -83,7 +83,7 @@ def draw_ranks(ranks: Sequence[RankFigures]) -> StackedBars:
 
 @dataclass
 class ModuleTimes:
-    """Time of a module or operator, with the modules and operators inside of it."""
+    """Time of a module or operator, with the modules and operators inside it."""
 
     time_us: float = 0.0
     calls: float = 0.0
@@ -143,7 +143,7 @@ def explain_modules(profile: Profile, operators: Sequence[Operator]) -> str:
 
 
 def draw_roofline(profile: Profile) -> ScatterChart | None:
-    """Return operators between the roofs of the device; None where there are no roofs or no points."""
+    """Return operators between the roofs of the device; None if there are no roofs or no points."""
     ceilings = profile.ceilings
     if ceilings is None or ceilings.bandwidth <= 0:
         return None
@@ -177,7 +177,7 @@ LEGEND: list[tuple[Tone, str]] = [
 
 
 def place_operator(row: int | None, operator: Operator, total: float, ceilings: Ceilings) -> Point | None:
-    """Return the point of an operator; None where its work was not counted or took no time."""
+    """Return the point of an operator; None if its work was not counted or took no time."""
     time = operator.cost_us
     if not operator.flops or not operator.bytes or time <= 0 or total <= 0:
         return None

@@ -36,7 +36,7 @@ def compute_roofline_share(
 ) -> float | None:
     """Return the least time that the operations or the bytes need on this device, divided by the time taken.
 
-    None if work, time or ceiling is not known; more than 1 where caches save memory traffic. Of `dtypes`
+    None if work, time or ceiling is not known; more than 1 if caches save memory traffic. Of `dtypes`
     ("int64, float32") the first that has a ceiling counts.
     """
     if ceilings is None or flops is None or bytes is None or time_us <= 0 or ceilings.bandwidth <= 0:
@@ -126,7 +126,7 @@ def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
 
 
 def read_cache(path: Path, key: Key) -> CachedCeilings | None:
-    """Return cached ceilings; None where there are none, they are damaged, or they are those of another device."""
+    """Return cached ceilings; None if there are none, they are damaged, or they are those of another device."""
     try:
         content = json.loads(path.read_text())
         flops = {str(name): float(rate) for name, rate in content["flops"].items()}
@@ -140,7 +140,7 @@ def read_cache(path: Path, key: Key) -> CachedCeilings | None:
 
 
 def write_cache(path: Path, key: Key, known: CachedCeilings) -> None:
-    """Write ceilings to the cache; where the folder cannot be written they are measured again next time."""
+    """Write ceilings to the cache; if the folder cannot be written they are measured again next time."""
     from viaduct.atomic_files import replace_file
 
     content = {"schema": SCHEMA, "key": key, **asdict(known)}

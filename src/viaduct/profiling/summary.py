@@ -187,7 +187,7 @@ def write_operator_lines(operators: Sequence[Operator], total: float, profile: P
 
 
 def name_operator(operator: Operator) -> str:
-    """Return the operator with its module, or where that is not known with its line in the script."""
+    """Return the operator with its module, or if that is not known with its line in the script."""
     where = operator.module or operator.location
     return escape_controls(f"{operator.name}  {where}" if where else operator.name)
 

@@ -28,7 +28,7 @@ from viaduct.profiling.events import (
     Event,
     Span,
     nest_events,
-    sum_inside,
+    sum_children,
 )
 from viaduct.profiling.record import Phase
 
@@ -66,7 +66,7 @@ class Trace:
     @cached_property
     def inside_us(self) -> dict[int, float]:
         """Time of other operators inside an operator, by id."""
-        return sum_inside(self.operators)
+        return sum_children(self.operators)
 
     @cached_property
     def contexts(self) -> dict[int, Context]:
@@ -76,7 +76,7 @@ class Trace:
     def find_typical(self, times: Iterable[tuple[float, float]]) -> float:
         """Return the sum of times in a typical step, given (moment, time) of each event.
 
-        That is the median over the steps, so that one step on a busy machine has no effect; the mean where some step
+        That is the median over the steps, so that one step on a busy machine has no effect; the mean if some step
         has no such event.
         """
         starts = [start for start, _ in self.windows]
@@ -96,7 +96,7 @@ class Context:
     phase: Phase = "other"
     module: str = ""
     location: str = ""
-    on_host: bool = False  # inside of the loader or the optimizer, whose values are on the host
+    on_host: bool = False  # inside the loader or the optimizer, whose values are on the host
 
 
 @dataclass
@@ -153,7 +153,7 @@ def mark_events(trace: Trace) -> dict[int, Mark]:
 
 
 def mark_annotation(mark: Mark, event: Event) -> None:
-    """Set module or phase by the name of an annotation; the events inside of it inherit them."""
+    """Set module or phase by the name of an annotation; the events inside it inherit them."""
     if event.name.startswith(MODULE_ANNOTATION):
         mark.module = event.name.removeprefix(MODULE_ANNOTATION)
     elif event.name.startswith(OPTIMIZER):

@@ -16,12 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.cluster.layout import Classifier, compare_layouts
-from viaduct.cluster.plan import Cluster
+from viaduct.cluster.plan import OPTIMIZER_SLOTS, Cluster
 from viaduct.errors import BadValue
 from viaduct.recipes import CrossEntropy, Recipe, Thor
 from viaduct.training.distributed import Group
 
-FLOATS_PER_PARAMETER = {"AdamW": 2, "RmsProp": 2}  # that an optimizer keeps as its state; 1 for all others
 CONSIDERED = (
     "considered were the whole network on each rank, and its classifier cut by classes; "
     "convolutions are not cut, nor are layers spread over ranks"
@@ -88,7 +87,7 @@ def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
 
 def measure_classifier(recipe: Recipe, layer: nn.Linear) -> Classifier:
     """Return the sizes that decide what the classifier costs in memory and messages."""
-    slots = FLOATS_PER_PARAMETER.get(type(recipe.optimizer).__name__, 1)
+    slots = OPTIMIZER_SLOTS.get(type(recipe.optimizer).__name__, 1)
     return Classifier(
         classes=layer.out_features,
         features=layer.in_features,

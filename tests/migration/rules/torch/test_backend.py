@@ -45,7 +45,7 @@ def test_a_backend_from_elsewhere_is_named_and_not_changed() -> None:
 
 def test_another_librarys_backend_is_named_and_not_changed() -> None:
     source = "import torch\nimport ignite.distributed as idist\nidist.Parallel(backend='nccl')\n"
-    check_says("backend", source, "manual", "hccl, if it takes that")
+    check_says("backend", source, "manual", "hccl, if ignite.distributed.Parallel accepts that")
 
 
 def test_alias_keyword_quotes_and_comments() -> None:

@@ -61,4 +61,4 @@ def test_files_that_every_rank_writes_are_named() -> None:
     said = [finding.message for finding in result.findings if finding.status == "manual"]
     assert len(said) == 1
     assert "open('log.txt', 'a')" in said[0]
-    assert any("divides by the number of ranks" in finding.message for finding in result.findings)
+    assert any("if the number of ranks divides it" in finding.message for finding in result.findings)

@@ -59,7 +59,7 @@ def is_ready(site: Site, value: ast.expr) -> bool:
         return False
     if config.values and all(is_from_helper(site, assigned) for assigned in config.values):
         return True
-    return proto.carries_npu_optimizer(site, config, value) or is_passed_to_npu_helper(site, config, value)
+    return proto.has_custom_optimizer(site, config, value) or is_passed_to_npu_helper(site, config, value)
 
 
 def is_from_helper(site: Site, value: ast.expr) -> bool:
@@ -123,7 +123,7 @@ def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
 def can_compute_before(site: Site, value: ast.expr) -> bool:
     """Return True if the value may be computed in front of the statement that holds it."""
     location = proto.hoisting_place(site, value)
-    return location is not None and not proto.binds_what_it_uses(location, value)
+    return location is not None and not proto.reads_bound_name(location, value)
 
 
 def fill_behind(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:

@@ -39,7 +39,7 @@ def replace_texts(site: Site) -> None:
     if not is_in_torch_program(site):
         return
     devices, tables = find_devices(site), location_tables(site)
-    literals = dict.fromkeys([*devices.found, *option_devices(site, devices)])
+    literals = dict.fromkeys([*devices.cuda_literals, *option_devices(site, devices)])
     literals |= dict.fromkeys(
         item for table in tables for item in map(device_literal, table.values) if item is not None
     )
@@ -57,7 +57,7 @@ def replace_texts(site: Site) -> None:
 def option_devices(site: Site, devices: Devices) -> Iterator[ast.expr]:
     """Yield the devices of `add_argument("--device", default="cuda", choices=["cuda", "cpu"])`, click and absl."""
     for call in site.source.of_kind(ast.Call):
-        if any(is_device_name(name) or name in devices.attributes for name in option_names(site, call)):
+        if any(is_device_name(name) or name in devices.device_keys for name in option_names(site, call)):
             nodes = (node for value in option_values(site, call) for node in ast.walk(value))
             yield from filter(None, map(device_literal, nodes))
 
