@@ -25,7 +25,7 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from command import execute, started
+from command import execute, start_command
 from data.mutations import mutate
 from viaduct.comparison.formats import npy, npz, pt, safetensors
 from viaduct.data import jpeg, origins, png
@@ -386,6 +386,6 @@ def test_damaged_files_are_read_within_bounds(tmp_path: Path, times: int) -> Non
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         f"from pathlib import Path\nfrom test_hostile_files import fuzz\nfuzz(Path({str(tmp_path)!r}), 7, {times})"
     )
-    with started(execute, code) as child:
+    with start_command(execute, code) as child:
         _, errors = child.communicate(timeout=900)
     assert child.returncode == 0, errors[-3000:]

@@ -26,7 +26,7 @@ ONE = Cluster(1, 1, step_ms=100)
 TCP_INFO, ACKED = 11, 120  # linux/tcp.h: tcpi_bytes_acked
 
 
-def acknowledged() -> int:
+def count_acknowledged_bytes() -> int:
     """How many bytes of this process's own TCP connections have arrived."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
@@ -52,11 +52,11 @@ def sent_by_a_rank() -> tuple[float, int]:
 
     step()
     distributed.barrier()
-    before = acknowledged()
+    before = count_acknowledged_bytes()
     for _ in range(5):
         step()
     distributed.barrier()
-    sent = (acknowledged() - before) / 5
+    sent = (count_acknowledged_bytes() - before) / 5
     leave_ranks()
     return sent, sum(parameter.numel() for parameter in network.parameters())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -66,5 +66,5 @@ def test_reads_that_have_no_order_with_a_write_are_the_same_in_every_run(tmp_pat
         "        seen.append([session.run([up, *late])[1:] for _ in range(3)])\n"
         "print(json.dumps({'same': all(repr(one) == repr(seen[0]) for one in seen)}))\n"
     )
-    answer = rehearsed("original", script)
+    answer = rehearse_script("original", script)
     assert answer.said() == {"same": True}, "sessions that did the same read different values"
