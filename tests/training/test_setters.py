@@ -27,7 +27,7 @@ from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Cosine, Recipe
 from viaduct.training.callbacks import Callback, Checkpointing
-from viaduct.training.checkpoint import checkpoints
+from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import Capture
@@ -91,7 +91,7 @@ def test_another_seed_orders_the_epochs_that_have_not_begun(run: RunDir, step: i
 
 
 class TwoHeaded(nn.Module):
-    """Network with an auxiliary head in training."""
+    """With an auxiliary head in training."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
     first = training(recipe, run, change, Checkpointing(), interrupted=lambda: first.step >= 8)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    again = weights(resume_training(recipe, run, checkpoints(run.checkpoints)[-1]))
+    again = weights(resume_training(recipe, run, list_checkpoints(run.checkpoints)[-1]))
     plain = weights(train_recipe(recipe, RunDir(tmp_path / "plain")))
     assert all(torch.equal(again[key], tensor) for key, tensor in weights(uninterrupted).items())
     assert not all(torch.equal(again[key], tensor) for key, tensor in plain.items())

@@ -23,7 +23,7 @@ def write_cell(uses: set[str], local: str) -> str:
 
     The comment FIRST_LINE replaces the helper's docstring.
     """
-    text = DOCSTRING.sub("", helper_text.write(uses)).rstrip("\n")
+    text = DOCSTRING.sub("", helper_text.render(uses)).rstrip("\n")
     return (
         f"{FIRST_LINE}\n{text.removesuffix(f'{HELPER_OBJECT} = {helper_text.CLASS}()')}{local} = {helper_text.CLASS}()"
     )

@@ -102,12 +102,12 @@ def evaluate(
             results.add(judged, batch.labels[:real], batch.index[:real], logits[:real])
         if not after_batch(done, batches.steps_per_epoch):
             return None
-    counts = merge_counts(group.gather(results.count()))
-    measured = measure_own(own or {}, counts)
+    counts = merge_results(group.gather(results.to_host()))
+    measured = compute_own_metrics(own or {}, counts)
     return replace(compute_score(counts, classes), seconds=time.monotonic() - start, own=measured)
 
 
-def measure_own(metrics: Mapping[str, Metric], counts: Counted) -> dict[str, float]:
+def compute_own_metrics(metrics: Mapping[str, Metric], counts: ImageResults) -> dict[str, float]:
     """Return the values of the recipe's own metrics; raise MetricFails if one fails or returns no number."""
     values = {}
     for name, metric in metrics.items():
@@ -127,7 +127,7 @@ def measure_own(metrics: Mapping[str, Metric], counts: Counted) -> dict[str, flo
 
 
 @sendable
-class Counted(NamedTuple):
+class ImageResults(NamedTuple):
     """Results of some images on the host: one entry for each image, or sums over them."""
 
     images: Numbers  # their positions in the set
@@ -155,28 +155,28 @@ class RankResults:
         self.hits.append(judged.hits)
         self.rows.append(torch.stack([images, truth, judged.predicted]))
 
-    def count(self) -> Counted:
+    def to_host(self) -> ImageResults:
         """Return the collected results as counts on the host."""
         if not self.rows:  # fewer images than ranks
             none = np.empty(0, np.int64)
-            return Counted(none, none, none, 0.0, 0, NO_LOGITS)
+            return ImageResults(none, none, none, 0.0, 0, NO_LOGITS)
         loss, hits = float(torch.stack(self.losses).cpu().double().sum()), int(torch.stack(self.hits).sum())
         images, true, predicted = torch.cat(self.rows, 1).cpu().numpy()
         logits = torch.cat(self.logits).numpy() if self.logits else NO_LOGITS
-        return Counted(images, true, predicted, loss, hits, logits)
+        return ImageResults(images, true, predicted, loss, hits, logits)
 
 
-def merge_counts(parts: list[Counted]) -> Counted:
+def merge_results(parts: list[ImageResults]) -> ImageResults:
     """Return the counts of all ranks, in the order of the images."""
     images, true, predicted = (np.concatenate([part[row] for part in parts]) for row in range(3))
     order = np.argsort(images, kind="stable")
     loss, hits = sum(part.loss for part in parts), sum(part.hits for part in parts)
     logits_of_ranks = [part.logits for part in parts if len(part.logits)]
     logits = np.concatenate(logits_of_ranks)[order] if logits_of_ranks else NO_LOGITS
-    return Counted(images[order], true[order], predicted[order], loss, hits, logits)
+    return ImageResults(images[order], true[order], predicted[order], loss, hits, logits)
 
 
-def compute_score(counts: Counted, classes: int) -> Score:
+def compute_score(counts: ImageResults, classes: int) -> Score:
     """Return the score of counted images.
 
     Precision, recall and F1 are means over the classes that occur among labels or predictions. Of a class that occurs

@@ -24,12 +24,12 @@ from viaduct.training.recipe_code import call_recipe_part
 def build_model(recipe: Recipe) -> nn.Module:
     """Return a recipe's network with initial weights: by its name in `models.build`, or by the user's function."""
     if isinstance(recipe.model, str):
-        return models.build(recipe.model, classes=recipe.data.classes, **network_options(recipe))
+        return models.build(recipe.model, classes=recipe.data.classes, **collect_network_options(recipe))
     built: nn.Module = call_recipe_part("model", recipe.model, recipe.data.classes)
     return built
 
 
-def network_options(recipe: Recipe) -> dict[str, Any]:
+def collect_network_options(recipe: Recipe) -> dict[str, Any]:
     """Return the keyword arguments that a named network is built with, besides its classes."""
     if str(recipe.model).startswith("amoebanet"):  # its auxiliary head is made for one image size
         return {**vars(recipe.network or Amoebanet()), "image": recipe.data.size}
@@ -67,7 +67,7 @@ def describe_model_file(recipe: Recipe) -> dict[str, str] | None:
     return {"file": str(Path(file).resolve()), "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
 
 
-def changed_model_file(record: Mapping[str, Any], recipe: Recipe) -> Path | None:
+def find_changed_model_file(record: Mapping[str, Any], recipe: Recipe) -> Path | None:
     """Return the file of the network's function if its bytes are not those that a run's recipe.json records."""
     before, now = record.get("model_file"), describe_model_file(recipe)
     if not isinstance(before, dict) or now is None or before.get("sha256") == now["sha256"]:

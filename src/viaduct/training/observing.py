@@ -34,7 +34,7 @@ Pixels = npt.NDArray[np.uint8]
 Histogram = dict[str, Any]
 
 
-def build_board(recipe: Recipe) -> TensorBoard:
+def build_tensorboard(recipe: Recipe) -> TensorBoard:
     """Return the callback that writes TensorBoard's events, as the recipe asks for them."""
     return Observer(recipe.log.tensorboard_names) if recipe.log.tensorboard_names else TensorBoard()
 
@@ -55,18 +55,18 @@ class Observer(TensorBoard):
             replace_contents(self.histograms, "".join(f"{line}\n" for line in kept).encode())
         if "graph" in self.wanted and training.step == 0:
             try:
-                self.file.graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
+                self.file.write_graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
             except Exception as error:  # a network of the user's own may do anything while it is traced
                 training.print_note(f"--tensorboard graph: the network cannot be traced ({first_line(error)}).")
 
     def gradients(self, training: Training, images: Tensor, labels: Tensor) -> None:
         step = training.step + 1
         if "images" in self.wanted:
-            sheet = make_sheet(to_pixels(images[:SHEET_IMAGES], training.recipe))
+            sheet = build_sheet(to_pixels(images[:SHEET_IMAGES], training.recipe))
             encoded = encode_png(sheet)
             self.images.mkdir(exist_ok=True)
             replace_contents(self.images / f"step-{step:08d}.png", encoded)
-            self.file.image(step, "input", sheet.shape[0], sheet.shape[1], encoded)
+            self.file.write_image(step, "input", sheet.shape[0], sheet.shape[1], encoded)
         if "histograms" in self.wanted:
             named = dict(training.model.named_parameters())
             histograms_by_kind = {
@@ -74,7 +74,7 @@ class Observer(TensorBoard):
                 "gradients": measure_histograms({name: p.grad for name, p in named.items() if p.grad is not None}),
             }
             for kind, histograms in histograms_by_kind.items():
-                self.file.histograms(step, {f"{kind}/{name}": values for name, values in histograms.items()})
+                self.file.write_histograms(step, {f"{kind}/{name}": values for name, values in histograms.items()})
             with self.histograms.open("a") as file:
                 file.write(json.dumps({"step": step, **histograms_by_kind}) + "\n")
 
@@ -133,7 +133,7 @@ def to_pixels(images: Tensor, recipe: Recipe) -> Pixels:
     return pixels
 
 
-def make_sheet(pixels: Pixels) -> Pixels:
+def build_sheet(pixels: Pixels) -> Pixels:
     """Return one image with all images in rows of SHEET_COLUMNS."""
     count, height, width, _ = pixels.shape
     columns = min(SHEET_COLUMNS, count)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from viaduct.training.lars import FullNorms
+    from viaduct.training.lars import NormCompletion
     from viaduct.training.precision import Computation
 
 
@@ -60,7 +60,7 @@ class OptimizerSupport:
         """Observe the forward pass of the last part of a step, where the optimizer needs to."""
         return nullcontext()
 
-    def use_full_norms(self, full_norms: FullNorms) -> None:
+    def set_norm_completion(self, complete_norms: NormCompletion) -> None:
         """Take norms of layers that are split over the ranks from this function."""
 
 
@@ -118,17 +118,17 @@ def step_sgd(group: dict[str, Any], state: dict[Any, Any]) -> None:
     parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
     if not parameters:
         return
-    updates = decayed_gradients(parameters, group["weight_decay"])
+    updates = compute_decayed_gradients(parameters, group["weight_decay"])
     if group["momentum"]:
         momenta = [state[parameter]["momentum_buffer"] for parameter in parameters]
         torch._foreach_mul_(momenta, group["momentum"])
         torch._foreach_add_(momenta, updates)
         lookahead = torch._foreach_add(updates, momenta, alpha=group["momentum"]) if group["nesterov"] else momenta
         updates = list(lookahead)
-    descend(parameters, updates, group["lr"])
+    subtract_updates(parameters, updates, group["lr"])
 
 
-def decayed_gradients(parameters: list[Tensor], weight_decay: float) -> list[Tensor]:
+def compute_decayed_gradients(parameters: list[Tensor], weight_decay: float) -> list[Tensor]:
     """Return the gradients of the loss and its L2 term together."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if not weight_decay:
@@ -136,7 +136,9 @@ def decayed_gradients(parameters: list[Tensor], weight_decay: float) -> list[Ten
     return list(torch._foreach_add(gradients, parameters, alpha=weight_decay))
 
 
-def descend(parameters: list[Tensor], updates: list[Tensor] | tuple[Tensor, ...], rate: float | Tensor) -> None:
+def subtract_updates(
+    parameters: list[Tensor], updates: list[Tensor] | tuple[Tensor, ...], rate: float | Tensor
+) -> None:
     """Subtract the updates times the learning rate; a rate that only the device knows is a tensor."""
     if isinstance(rate, Tensor):
         torch._foreach_sub_(parameters, torch._foreach_mul(updates, rate))

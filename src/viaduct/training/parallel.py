@@ -21,7 +21,7 @@ from viaduct.training.hybrid import Shards, SplitClassifier, SplitLinear, SplitL
 from viaduct.training.hybrid import count_correct as count_correct_of_shards
 from viaduct.training.metrics import Judge
 from viaduct.training.mixup import find_label_weights, mix, mix_images
-from viaduct.training.optim import build_loss, smoothing_of
+from viaduct.training.optim import build_loss, compute_smoothing
 from viaduct.training.optimizer_support import OptimizerSupport
 
 # In the methods for checkpoints, `model` and `averages` (averaged weights) map names to tensors. `state` is what
@@ -88,7 +88,7 @@ class SingleRank:
         """Return the mean of each loss and the sum of the hits (counts of correct images) over all ranks."""
         return losses, hits
 
-    def full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+    def complete_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
         """Return the 2-norms of full layers from those of what this rank has."""
         return norms
 
@@ -97,7 +97,7 @@ class SingleRank:
 
     # In checkpoints, which hold full tensors whatever the strategy
 
-    def full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
+    def list_full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the tensors that a checkpoint holds."""
         return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
@@ -105,7 +105,7 @@ class SingleRank:
         """Return how many parameters only other ranks have."""
         return 0
 
-    def gather_full(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
+    def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
         """Return model and state with full tensors on rank 0; `averages` gets its own in place. All ranks call it."""
         return model, state
 
@@ -117,7 +117,7 @@ class SingleRank:
         """Replace full tensors by this rank's rows, in `model` and `averages` in place; return the changed state."""
         return state
 
-    def take_rows_of(self, key: tuple[Any, ...], value: Any) -> Any:
+    def take_tensor_rows(self, key: tuple[Any, ...], value: Any) -> Any:
         """Return this rank's rows of one full tensor; `key` is a `hybrid.Key`."""
         return value
 
@@ -162,10 +162,10 @@ class HybridParallel(DataParallel):
         counts = tuple(size // recipe.accumulate for size in sizes)  # each rank's images in one forward pass
         self.shards = Shards(recipe.data.classes, group.rank, group.ranks, counts)
         self.classifier = SplitClassifier(model, classifier, self.shards)
-        self.judge = SplitLoss(self.shards, smoothing_of(recipe, training=False), training=False).judge
+        self.judge = SplitLoss(self.shards, compute_smoothing(recipe, training=False), training=False).judge
 
     def build_loss(self) -> Callable[[Tensor, Any], Tensor]:
-        return SplitLoss(self.shards, smoothing_of(self.recipe, training=True))
+        return SplitLoss(self.shards, compute_smoothing(self.recipe, training=True))
 
     @property
     def loss_weight(self) -> float:
@@ -183,21 +183,21 @@ class HybridParallel(DataParallel):
     def agree_on_finite(self, finite: bool) -> bool:
         return self.classifier.agree_on_finite(finite)
 
-    def full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        return self.classifier.full_norms(parameters, norms)
+    def complete_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+        return self.classifier.complete_norms(parameters, norms)
 
     def attach_optimizer(self, support: OptimizerSupport) -> None:
         self.classifier.find_indices(support.optimizer)
-        support.use_full_norms(self.full_norms)
+        support.set_norm_completion(self.complete_norms)
 
-    def full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
-        shapes = super().full_shapes(model)
+    def list_full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
+        shapes = super().list_full_shapes(model)
         return shapes | {name: (self.recipe.data.classes, *shapes[name][1:]) for name in self.classifier.names}
 
     def count_missing_parameters(self) -> int:
         return self.classifier.count_missing_parameters()
 
-    def gather_full(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
+    def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
         model, state = dict(model), copy_optimizer_state(state)
         self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.gather_to_first)
         return model, state
@@ -214,7 +214,7 @@ class HybridParallel(DataParallel):
         self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.take_rows)
         return state
 
-    def take_rows_of(self, key: tuple[Any, ...], value: Any) -> Any:
+    def take_tensor_rows(self, key: tuple[Any, ...], value: Any) -> Any:
         is_split = key[1] in self.classifier.names or key[1] in self.classifier.indices
         return self.classifier.take_rows(key, value) if is_split and value.ndim else value
 

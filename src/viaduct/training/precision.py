@@ -36,11 +36,11 @@ class Plan:
         return DTYPES[self.compute]
 
 
-def plan_for(precision: Precision, device: Device) -> Plan:
+def plan_precision(precision: Precision, device: Device) -> Plan:
     """Resolve a recipe's precision on a device.
 
     `auto` is bf16 if the hardware computes in it, else fp16 with the recipe's loss scale (Ascend 910, MLU370, NVIDIA
-    Volta and Turing), else fp32. The levels O1 to O3 take what `reduced_dtype` returns.
+    Volta and Turing), else fp32. The levels O1 to O3 take what `choose_reduced_dtype` returns.
     """
     level = precision.compute
     if level == "auto":
@@ -49,12 +49,12 @@ def plan_for(precision: Precision, device: Device) -> Plan:
     if level in ("fp32", "O0"):
         return Plan("fp32")
     if level in ("bf16", "fp16", "O1"):
-        return Plan(level if level != "O1" else reduced_dtype(device))
+        return Plan(level if level != "O1" else choose_reduced_dtype(device))
     keep = precision.keep_batchnorm_fp32
-    return Plan(reduced_dtype(device), cast_network=True, cast_norms=level == "O3" if keep is None else not keep)
+    return Plan(choose_reduced_dtype(device), cast_network=True, cast_norms=level == "O3" if keep is None else not keep)
 
 
-def reduced_dtype(device: Device) -> str:
+def choose_reduced_dtype(device: Device) -> str:
     """Return the dtype of the levels O1 to O3: fp16 if the hardware has it, then bf16, then what software computes.
 
     Raise BadValue if the device computes in neither.
@@ -68,7 +68,7 @@ def reduced_dtype(device: Device) -> str:
     return usable[0]
 
 
-def software_note(plan: Plan, device: Device) -> str | None:
+def describe_emulation(plan: Plan, device: Device) -> str | None:
     """Return a line for the user where the device computes the plan's precision in software; None where it does not."""
     if plan.compute == "fp32" or plan.compute not in device.list_emulated_dtypes():
         return None
@@ -149,7 +149,7 @@ class Computation:
         """
         self.plan = plan
         self.master = model
-        self.network = cast_copy(model, plan) if plan.cast_network else model
+        self.network = copy_cast(model, plan) if plan.cast_network else model
         self.device = device
         if device.type == "cpu" and plan.compute != "fp32":
             guard_single_pixels(self.network)  # works around a bug of oneDNN
@@ -228,7 +228,7 @@ class Computation:
                 master.copy_(working)
 
 
-def cast_copy(model: nn.Module, plan: Plan) -> nn.Module:
+def copy_cast(model: nn.Module, plan: Plan) -> nn.Module:
     """Return a copy of the model cast to the plan's type, with its norms where the plan says so."""
     network = copy.deepcopy(model).to(plan.dtype)
     if not plan.cast_norms:
@@ -238,14 +238,14 @@ def cast_copy(model: nn.Module, plan: Plan) -> nn.Module:
     return network
 
 
-def unscale(parameters: list[nn.Parameter], scale: float) -> None:
+def unscale_gradients(parameters: list[nn.Parameter], scale: float) -> None:
     """Divide the gradients by the loss scale, in place."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if scale != 1.0 and gradients:
         torch._foreach_mul_(gradients, 1.0 / scale)
 
 
-def all_finite(parameters: list[nn.Parameter]) -> bool:
+def has_finite_gradients(parameters: list[nn.Parameter]) -> bool:
     """Return True if no gradient holds NaN or infinity. Waits for the device."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     # The largest magnitude is infinite or NaN exactly if some element is; a 2-norm could overflow by itself.

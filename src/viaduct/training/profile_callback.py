@@ -32,7 +32,7 @@ from viaduct.profiling.record import Facts, Profile
 from viaduct.profiling.trace_file import read_events
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Callback
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.metrics import Score
 from viaduct.training.profile_marks import Points, ProfileMarks, check_point
 
@@ -52,12 +52,12 @@ class ProfileRequest:
     command: str = ""
     notes: tuple[str, ...] = ()
 
-    def refuse(self, recipe: Recipe) -> None:
+    def check_recipe(self, recipe: Recipe) -> None:
         """Raise BadValue for a run without steps, before anything is read."""
         if recipe.evaluation.eval_only and self.window is not None:
             raise BadValue(f"--profile {self.window} and --eval-only: an evaluation takes no steps.", "Leave one out.")
 
-    def refuse_training(self, training: Training) -> None:
+    def check_training(self, training: Training) -> None:
         """Raise an error if the run does not have these steps, or the network these modules."""
         window, steps = self.window, training.steps
         if window is not None and window.last >= steps:
@@ -142,7 +142,7 @@ class Profiling(Callback):
     def evaluation(self, training: Training, score: Score) -> None:
         self.note_interruption("evaluation")
 
-    def checkpoint(self, training: Training, saved: Saved) -> None:
+    def checkpoint(self, training: Training, saved: SavedCheckpoint) -> None:
         self.note_interruption("checkpoint")
 
     def note_interruption(self, kind: str) -> None:

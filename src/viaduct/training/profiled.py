@@ -146,7 +146,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
         batches = training.prepare()
         while not profiling.written and not training.progress.stop_reason and not training.interrupted():
             training.advance(batches)
-        training.agreement.settle()
+        training.agreement.finish_exchange()
         if profiling.collector is None:
             raise BadRun("interrupted before the first step: there is nothing to profile.")
         if not profiling.written:
