@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.example import field as encode_message
+from viaduct.data.example import encode_field as encode_message
 from viaduct.data.example import pack_varint
 from viaduct.data.tfrecord import frame
 

@@ -20,14 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from viaduct.data.order import Purpose, raw_draws
+from viaduct.data.order import Purpose, draw_words
 
 Uniform = npt.NDArray[np.float64]
 
 
 def draw_uniform(seed: int, step: int, purpose: Purpose, rows: int, count: int) -> Uniform:
     """Return rows of uniform numbers strictly between 0 and 1, from the upper 53 of 64 random bits each."""
-    bits = raw_draws(seed, step, purpose, rows * count).reshape(rows, count) >> np.uint64(11)
+    bits = draw_words(seed, step, purpose, rows * count).reshape(rows, count) >> np.uint64(11)
     return (bits.astype(np.float64) + 0.5) * 2.0**-53
 
 

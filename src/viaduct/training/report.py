@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.data.balance import class_quotas
+from viaduct.data.balance import compute_quotas
 from viaduct.data.synthetic import SyntheticSet
 from viaduct.profiling.outputs import REPORT_FILE
 from viaduct.recipes import Loaded, Top1
@@ -158,7 +158,7 @@ def build_top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
 def build_balance(training: Training) -> Section:
     """Return a table of how often images of each class are seen in an epoch."""
     strength = training.recipe.data.balance
-    classes, counts, quotas = class_quotas(training.images.train.labels, strength)
+    classes, counts, quotas = compute_quotas(training.images.train.labels, strength)
     listed = [find_class_name(training, label) for label in classes.tolist()]
     per_class = zip(listed, counts, quotas, strict=True)
     rows = [[name, int(count), round(float(quota), 1), float(quota / count)] for name, count, quota in per_class]
