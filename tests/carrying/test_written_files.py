@@ -115,7 +115,7 @@ def test_scalars_of_tensorboard_are_compared_at_the_steps_that_both_have(tmp_pat
         def write(path: Path) -> None:
             file = EventFile(path.parent, 0)
             for step, loss in by_step.items():
-                file.scalars(int(step[1:]), {"loss": loss})
+                file.write_scalars(int(step[1:]), {"loss": loss})
             made = next(path.parent.glob("events.out.tfevents.*"))
             made.rename(path)
 

@@ -47,7 +47,7 @@ def test_a_hostfile_alone_has_no_addresses_for_a_table_but_is_a_hostfile(tmp_pat
     path = hostfile(tmp_path, "10.0.0.10 slots=8 max_slots=8\n")
     with pytest.raises(BadValue, match="the devices' addresses are not given"):
         read_any(path, [])
-    assert render_hostfile(read_any(path, [], addressed=False)) == "10.0.0.10 slots=8\n"
+    assert render_hostfile(read_any(path, [], needs_addresses=False)) == "10.0.0.10 slots=8\n"
 
 
 @pytest.mark.parametrize(

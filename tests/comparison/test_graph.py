@@ -36,7 +36,7 @@ def written(path: Path, text: str | bytes) -> Path:
         ("graph { op: ] }", "value was expected"),
         (" " * 5000 + "@", "line 1"),
         ("# # # # # # # # # # # # # # # # # # # # # # # # # # # # # #\n@", "line"),
-        ("{", "not whole JSON"),
+        ("{", "not complete JSON"),
         ("[1, 2]", "not a graph"),
         ('{"graph": 3}', "no operators"),
         ('{"graph": [{"op": [7, null, "x"]}]}', "no operators"),

@@ -182,7 +182,7 @@ def test_a_batch_that_ranks_cannot_share_is_refused(split: Split, device: torch.
         Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 9))
     with pytest.raises(BadValue, match="got rank 2 of 2"):
         Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(2, 2))
-    with pytest.raises(BadValue, match=r"with mixup a global batch of 8 cannot be shared by 3 ranks.*\n  .* 12"):
+    with pytest.raises(BadValue, match=r"with mixup a global batch of 8 cannot be divided among 3 ranks.*\n  .* 12"):
         Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 3, mirrored=True))
 
 

@@ -14,7 +14,7 @@ from training.test_loop import resumed
 from training.tiny_runs import RECIPE, forgetful, normed, trained, training, weights
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Checkpointing
-from viaduct.training.checkpoint import checkpoints
+from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.rundir import RunDir
 
 pytestmark = [
@@ -44,6 +44,6 @@ def test_a_deterministic_run_that_was_interrupted_ends_with_the_same_bits(
     first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= STOP)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    again = weights(resumed(recipe, run, checkpoints(run.checkpoints)[-1]))
+    again = weights(resumed(recipe, run, list_checkpoints(run.checkpoints)[-1]))
     for name, tensor in weights(uninterrupted).items():
         assert torch.equal(again[name], tensor), name

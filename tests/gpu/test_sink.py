@@ -21,7 +21,7 @@ from training.tiny_runs import RECIPE, Recorder, forgetful, trained, training, w
 from viaduct import devices
 from viaduct.recipes import Amoebanet, Arrays, Ema, ImageSet, Log, Precision, Recipe, RmsProp, Sgd, Split
 from viaduct.training.callbacks import Checkpointing
-from viaduct.training.checkpoint import checkpoints
+from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 
@@ -105,7 +105,7 @@ def test_a_run_resumed_within_a_sink_ends_where_it_would_have(tmp_path: Path, na
     first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= stop)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    saved = checkpoints(run.checkpoints)[-1]
+    saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
     again = resumed(recipe, run, saved)
     allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY

@@ -28,7 +28,7 @@ def carried(folder: Path) -> Path:
 
 
 def test_a_changed_helper_stays_and_what_it_lacks_is_said(tmp_path: Path) -> None:
-    mine = helper_text.write(["device"]) + "# mine\n"
+    mine = helper_text.render(["device"]) + "# mine\n"
     project(tmp_path, {"train.py": FIRST, "second.py": SECOND, HELPER: mine})
     outcome = neutral_of(tmp_path)
     write_in_place(outcome)
@@ -46,7 +46,7 @@ def test_a_changed_helper_stays_and_what_it_lacks_is_said(tmp_path: Path) -> Non
 
 
 def test_beside_a_single_script_too(tmp_path: Path) -> None:
-    mine = helper_text.write([]) + "# mine\n"
+    mine = helper_text.render([]) + "# mine\n"
     project(tmp_path, {"second.py": SECOND, HELPER: mine})
     done = viaduct("migrate", tmp_path / "second.py", "--to", "any", "--out", tmp_path / "out")
     assert f"{HELPER} has been changed since it was written, and has no autocast" in done.stdout
@@ -65,7 +65,7 @@ def test_an_owner_who_wrote_it_otherwise_is_not_told_what_he_has(tmp_path: Path)
 def test_it_grows_with_the_project_and_keeps_what_it_has(tmp_path: Path) -> None:
     write_in_place(neutral_of(carried(tmp_path)))
     text = (tmp_path / HELPER).read_text()
-    assert text == helper_text.write(["device", "autocast", "empty_cache"])
+    assert text == helper_text.render(["device", "autocast", "empty_cache"])
     done = python(f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); runpy.run_path('{tmp_path}/second.py')")
     assert done.stdout == "done\n", done.stderr
     before = contents(tmp_path)

@@ -153,10 +153,10 @@ def test_a_file_that_cannot_be_read_to_its_end_is_left_out_of_the_copy(
     def failing(file: object) -> bytes:
         if getattr(file, "name", 0) and os.readlink(f"/proc/self/fd/{file.fileno()}").endswith("data.bin"):  # type: ignore[attr-defined]
             raise writing.SourceError("Input/output error")
-        return read_piece(file)  # type: ignore[arg-type]
+        return read_chunk(file)  # type: ignore[arg-type]
 
-    read_piece = writing.read_piece
-    monkeypatch.setattr(writing, "read_piece", failing)
+    read_chunk = writing.read_chunk
+    monkeypatch.setattr(writing, "read_chunk", failing)
     writing.write_out(outcome, project.parent / "out", {})
     assert sorted(os.listdir(project.parent / "out")) == ["fine.bin", "train.py"]
     assert [(file.path, file.why("en")) for file in outcome.unread] == [

@@ -200,7 +200,7 @@ def test_reports_show_it(tmp_path: Path) -> None:
     assert [(addition["path"], addition["state"]) for addition in record["added"]] == [(HELPER, "added")]
     assert "class AnyAccelerator" in record["added"][0]["text"]
     assert "AnyAccelerator" in (tmp_path / "page.html").read_text()
-    assert (tmp_path / "project" / HELPER).read_text() == helper_text.write({"device", "synchronize"})
+    assert (tmp_path / "project" / HELPER).read_text() == helper_text.render({"device", "synchronize"})
 
 
 def test_a_project_of_tensorflow_alone_is_refused(tmp_path: Path) -> None:

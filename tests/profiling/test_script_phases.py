@@ -298,7 +298,7 @@ def test_what_interrupts_every_step_is_part_of_it() -> None:
     body = TRAIN + "        with torch.no_grad():\n            net(x)\n"
     profile = clear_constant_interruptions(Watched(body, Plan(1, 4, 0)).profile)
     assert [step.interrupted_by for step in profile.steps] == [""] * 4
-    assert profile.facts.notes == ("evaluation comes in most steps and is counted as part of them.",)
+    assert profile.facts.notes == ("evaluation occurs in most steps and is counted as part of them.",)
 
 
 def test_updates_by_hand_end_where_the_next_batch_is_asked_for() -> None:

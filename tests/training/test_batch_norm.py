@@ -14,7 +14,7 @@ from training.unsettled_run import SLOW, conducted
 from viaduct import devices
 from viaduct.training import batch_norm
 from viaduct.training.batch_norm import Averages, check_averages, looks_unsettled
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.rundir import RunDir
 
 
@@ -55,14 +55,14 @@ def test_a_network_without_batch_norm_has_nothing_to_recompute(tmp_path: Path) -
     run = RunDir(tmp_path / "run")
     conducted(run, replace(RECIPE, model=plain))
     device, device_name = devices.pick("cpu")
-    saved = Saved(run.checkpoints / "step-10")
+    saved = SavedCheckpoint(run.checkpoints / "step-10")
     assert check_averages(replace(RECIPE, model=plain), saved, make(None), device, device_name) is None
 
 
 def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
     unsettled_run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds, measured, measure = [0.0], list[Any](), batch_norm.measure
+    seconds, measured, measure = [0.0], list[Any](), batch_norm.score_batches
 
     def slow_down(*args: Any) -> Any:
         measured.append(measure(*args))
@@ -75,9 +75,11 @@ def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
 
     now = [0.0]
     monkeypatch.setattr(batch_norm.time, "monotonic", read_clock)
-    monkeypatch.setattr(batch_norm, "measure", slow_down)
+    monkeypatch.setattr(batch_norm, "score_batches", slow_down)
     images = make(None)
-    averages = check_averages(SLOW, Saved(unsettled_run.checkpoints / "step-30"), images, *devices.pick("cpu"))
+    averages = check_averages(
+        SLOW, SavedCheckpoint(unsettled_run.checkpoints / "step-30"), images, *devices.pick("cpu")
+    )
     assert averages is not None
     assert averages.images == len(images.validation)
     assert [result.images for result in measured] == [averages.images] * 2

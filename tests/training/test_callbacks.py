@@ -26,14 +26,14 @@ from viaduct.training.callbacks import (
     StopAtThreshold,
     TensorBoard,
 )
-from viaduct.training.checkpoint import checkpoints, newest_whole
+from viaduct.training.checkpoint import find_newest_intact, list_checkpoints
 from viaduct.training.logs import FORMATS, create_log_lines
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 
 
 def steps_saved(run: RunDir) -> list[int]:
-    return [saved.step for saved in checkpoints(run.checkpoints)]
+    return [saved.step for saved in list_checkpoints(run.checkpoints)]
 
 
 def fill(value: float) -> Callable[[Training], None]:
@@ -120,7 +120,7 @@ def test_nothing_is_saved_after_a_loss_that_is_no_number(run: RunDir, every: int
     assert f"The last good checkpoint is {run.checkpoints / 'step-2'}." in str(caught.value)
     assert steps_saved(run) == [2]
     assert all(math.isfinite(record.loss) for record in recorder.logs)
-    assert newest_whole(run.checkpoints)[0] is not None
+    assert find_newest_intact(run.checkpoints)[0] is not None
 
 
 def test_a_run_that_diverges_before_its_first_checkpoint_says_so(run: RunDir) -> None:
@@ -217,7 +217,7 @@ def test_the_best_checkpoint_stays(run: RunDir, keep_best: bool, left: list[int]
     assert steps_saved(run) == left
     if keep_best:
         assert done.progress.best == {"step": 5, "top1": recorder.scores[0].top1}
-        assert checkpoints(run.checkpoints)[0].manifest()["evaluation"]["top1"] == recorder.scores[0].top1
+        assert list_checkpoints(run.checkpoints)[0].read_manifest()["evaluation"]["top1"] == recorder.scores[0].top1
 
 
 def test_a_new_best_replaces_the_old_one(run: RunDir) -> None:
@@ -237,7 +237,7 @@ def test_a_damaged_checkpoint_of_the_same_step_does_not_count_as_saved(run: RunD
     (run.checkpoints / "step-10" / "state.pt").write_bytes(b"damaged")
     stop = After(3, lambda training: training.request_stop("enough"))
     trained(replace(RECIPE, checkpoint=Checkpoint(every_minutes=0)), run, stop, Checkpointing())
-    assert newest_whole(run.checkpoints)[0] == checkpoints(run.checkpoints)[1]
+    assert find_newest_intact(run.checkpoints)[0] == list_checkpoints(run.checkpoints)[1]
     assert steps_saved(run) == [3, 5, 10]
 
 
@@ -302,7 +302,7 @@ def test_an_interrupt_between_log_lines_loses_neither_lines_nor_checkpoint(run: 
     watchers = NanStop(), MetricsFile(), TensorBoard(), create_log_lines(name), recorder, After(3, raised.append)
     trained(recipe, run, *watchers, Checkpointing(), interrupted=lambda: bool(raised))
     assert recorder.events[-3:] == [("log", 3), ("checkpoint", 3), ("end: interrupted", 3)]
-    assert [record["step"] for record in run.records("log")] == [3]
+    assert [record["step"] for record in run.read_records("log")] == [3]
     assert steps_saved(run) == [3]
 
 

@@ -284,9 +284,9 @@ def test_who_looks_closely_has_a_network_compiled_whole(run: RunDir, traced: Non
 
 def test_a_dump_of_blocks_is_refused_with_the_way_out() -> None:
     with pytest.raises(BadValue, match="block by block cannot be dumped") as refused:
-        DumpOptions("0").refuse(replace(TOWER, compile="regional"), 1)
+        DumpOptions("0").check_recipe(replace(TOWER, compile="regional"), 1)
     with pytest.raises(BadValue, match="block by block cannot be dumped"):
-        DumpOptions("0").refuse(replace(TOWER, compile_parts="last"), 1)
+        DumpOptions("0").check_recipe(replace(TOWER, compile_parts="last"), 1)
     assert "--compile whole" in str(refused.value)
 
 

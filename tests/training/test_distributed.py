@@ -37,7 +37,7 @@ from viaduct.recipes import (
 )
 from viaduct.training import distributed
 from viaduct.training.callbacks import Callback
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.distributed import ALONE, Agreement, Group, join_ranks, read_group
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
@@ -111,7 +111,7 @@ def trained(ranks: int, run: Path, recipe: Recipe) -> list[Ended]:
 
 
 def records(run: Path, kind: str) -> list[dict[str, Any]]:
-    return RunDir(run).records(kind)
+    return RunDir(run).read_records(kind)
 
 
 def losses(run: Path) -> list[float]:
@@ -163,7 +163,7 @@ def test_fifty_losses_samples_and_scores_are_those_of_one_rank(ranks: int, alone
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
     assert [process.output for process in ended[1:]] == [""] * (ranks - 1), "only rank 0 speaks"
     assert f"on {ranks} ranks of" in ended[0].output
-    summary = RunDir(run).summary()
+    summary = RunDir(run).read_summary()
     assert summary is not None
     assert summary["ranks"] == ranks
 
@@ -327,7 +327,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(tmp_path: Path) -> N
     assert "Stopped after step 5 of 100" in ended[0].output
     assert f"viaduct train --run {run} --ranks 3" in ended[0].output
     assert [process.output for process in ended[1:]] == ["", ""]
-    assert Saved(run / "checkpoints" / "step-5").damage() is None
+    assert SavedCheckpoint(run / "checkpoints" / "step-5").find_damage() is None
     assert [record["step"] for record in records(run, "checkpoint")] == [2, 4, 5]
 
 
@@ -342,7 +342,7 @@ class StopFirst(Callback):
 def test_a_stop_that_rank_0_asks_for_ends_all(tmp_path: Path) -> None:
     ended = trained(2, tmp_path / "run", replace(TINY, epochs=20, callbacks=(StopFirst(),)))
     assert [process.value.finished for process in ended] == [True, True]
-    summary = RunDir(tmp_path / "run").summary()
+    summary = RunDir(tmp_path / "run").read_summary()
     assert summary is not None
     assert (summary["stopped"], summary["steps"]) == ("enough", 4)
 
@@ -477,7 +477,7 @@ def test_a_meeting_place_that_nobody_answers_at_is_named(monkeypatch: pytest.Mon
 
 def test_alone_a_wish_holds_at_once() -> None:
     agreement = Agreement(ALONE, lambda: 15)
-    assert agreement.signal() == 15
+    assert agreement.get_signal() == 15
     assert agreement.is_save_due(True)
     assert not agreement.is_save_due(False)
 

@@ -62,9 +62,9 @@ def test_a_resumed_run_dumps_the_steps_that_it_takes(tmp_path: Path) -> None:
     first = training(CHANCE, RunDir(parts), After(2, lambda run: run.save() and run.request_stop("enough")))
     with first.train_batches, first.validation:
         first.fit()
-    from viaduct.training.checkpoint import newest_whole
+    from viaduct.training.checkpoint import find_newest_intact
 
-    saved, _ = newest_whole(RunDir(parts).checkpoints)
+    saved, _ = find_newest_intact(RunDir(parts).checkpoints)
     assert saved is not None
     dumping = Dumping(DumpOptions("0,3"))
     second = training(CHANCE, RunDir(parts), dumping)
@@ -94,9 +94,9 @@ def test_nothing_dumped_is_said(tmp_path: Path) -> None:
 )
 def test_what_graph_mode_cannot_show_is_refused(level: str, ranks: int, optimizer: Any) -> None:
     options = DumpOptions("0", level=level)
-    options.refuse(replace(RECIPE, optimizer=optimizer), ranks)
+    options.check_recipe(replace(RECIPE, optimizer=optimizer), ranks)
     with pytest.raises(BadValue, match="graph mode"):
-        options.refuse(replace(RECIPE, mode="graph", optimizer=optimizer), ranks)
+        options.check_recipe(replace(RECIPE, mode="graph", optimizer=optimizer), ranks)
 
 
 @pytest.mark.slow

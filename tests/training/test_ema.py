@@ -18,7 +18,7 @@ from viaduct.data.batches import Stream
 from viaduct.errors import BadValue
 from viaduct.recipes import Ema, Evaluation, Precision
 from viaduct.training import checkpoint
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.ema import AveragedWeights
 from viaduct.training.loop import Training
 from viaduct.training.metrics import evaluate
@@ -121,7 +121,9 @@ def test_a_run_evaluates_the_shadow_and_trains_on_with_its_weights(run: RunDir) 
         assert torch.equal(weights(averaged)[name], tensor)
     assert averaged.ema is not None
     assert averaged.ema.updates == averaged.steps
-    assert loss_of(averaged.ema.tensors(averaged.model), averaged) == pytest.approx(averaged.score.loss, rel=1e-5)
+    assert loss_of(averaged.ema.build_state_dict(averaged.model), averaged) == pytest.approx(
+        averaged.score.loss, rel=1e-5
+    )
     assert loss_of(weights(plain), plain) == pytest.approx(plain.score.loss, rel=1e-5)
     assert averaged.score.loss != pytest.approx(plain.score.loss, rel=1e-3)
 
@@ -150,8 +152,8 @@ def test_the_first_average_begins_with_weights_that_were_loaded_meanwhile(run: R
     assert float(seen[0].mean()) == pytest.approx(7.0, abs=0.2)
 
 
-def saved_tensors(saved: Saved) -> dict[str, dict[str, Tensor]]:
-    return {"model": saved.model(), "ema": saved.ema()}
+def saved_tensors(saved: SavedCheckpoint) -> dict[str, dict[str, Tensor]]:
+    return {"model": saved.read_model(), "ema": saved.read_averages()}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "O2", "O3"])
@@ -165,7 +167,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     broken = RunDir(tmp_path / "broken")
     trained(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
     resumed = training(recipe, broken)
-    resumed.restore(Saved(broken.checkpoints / "step-4"))
+    resumed.restore(SavedCheckpoint(broken.checkpoints / "step-4"))
     with resumed.train_batches, resumed.validation:
         resumed.fit()
     ours, theirs = saved_tensors(straight.save()), saved_tensors(resumed.save())
@@ -178,12 +180,12 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
 
 def test_a_damaged_shadow_is_a_damaged_checkpoint(run: RunDir) -> None:
     saved = trained(AVERAGED, run).save()
-    assert saved.damage() is None
+    assert saved.find_damage() is None
     file = saved.path / checkpoint.EMA_FILE
     file.write_bytes(file.read_bytes()[:-2] + b"\xff\xff")
-    assert "ema.safetensors has the right size but not the bytes" in str(saved.damage())
+    assert "ema.safetensors has the right size but not the bytes" in str(saved.find_damage())
     file.unlink()
-    assert "ema.safetensors is missing" in str(saved.damage())
+    assert "ema.safetensors is missing" in str(saved.find_damage())
 
 
 def test_without_averages_no_file_is_written_for_them(run: RunDir) -> None:

@@ -30,7 +30,7 @@ def masked(data: bytes) -> int:
 
 def written(folder: Path, step: int, **scalars: float) -> Path:
     file = EventFile(folder, step)
-    file.scalars(step + 1, scalars)
+    file.write_scalars(step + 1, scalars)
     [path] = folder.iterdir()
     return path
 
@@ -69,7 +69,7 @@ def test_the_name_is_one_that_tensorboard_looks_for(tmp_path: Path) -> None:
 
 def test_what_was_written_is_on_disk_at_once(tmp_path: Path) -> None:
     file = EventFile(tmp_path, 0)
-    file.scalars(5, {"loss": 1.0})
+    file.write_scalars(5, {"loss": 1.0})
     [path] = tmp_path.iterdir()
     assert len(records(path)) == 3
 
@@ -92,8 +92,8 @@ def reader() -> Any:
 
 def test_tensorboard_reads_tags_steps_and_values(tmp_path: Path, reader: Any) -> None:
     file = EventFile(tmp_path, 0)
-    file.scalars(100, {"train/loss": 2.5, "train/lr": 0.1})
-    file.scalars(700_665, {"train/loss": -1e-20, "validation/top1": 0.75})
+    file.write_scalars(100, {"train/loss": 2.5, "train/lr": 0.1})
+    file.write_scalars(700_665, {"train/loss": -1e-20, "validation/top1": 0.75})
     found = reader(tmp_path)
     assert set(found.Tags()["scalars"]) == {"train/loss", "train/lr", "validation/top1"}
     assert [(event.step, event.value) for event in found.Scalars("train/loss")] == [
@@ -114,10 +114,10 @@ def test_tensorboard_reads_losses_that_are_no_numbers(tmp_path: Path, reader: An
 def test_a_resumed_run_shows_no_step_twice(tmp_path: Path, reader: Any) -> None:
     first = EventFile(tmp_path, 0)
     for step in (10, 20, 30, 40):
-        first.scalars(step, {"loss": float(step)})
+        first.write_scalars(step, {"loss": float(step)})
     second = EventFile(tmp_path, 20)  # the checkpoint it continues from
     for step in (30, 40, 50):
-        second.scalars(step, {"loss": 100.0 + step})
+        second.write_scalars(step, {"loss": 100.0 + step})
     assert [(event.step, event.value) for event in reader(tmp_path).Scalars("loss")] == [
         (10, 10.0),
         (20, 20.0),

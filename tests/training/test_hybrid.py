@@ -33,7 +33,7 @@ from viaduct.recipes import (
     load,
 )
 from viaduct.training.callbacks import Callback
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.distributed import join_ranks
 from viaduct.training.hybrid import MixedLabels, Shards, SplitLoss, count_correct, find_best_classes, mix_labels
 from viaduct.training.loop import Training
@@ -60,7 +60,7 @@ def assert_same(run: Path, other: Path, weights: float = 1e-5) -> None:
         if (run / name).is_file():
             same_tensors(load_file(run / name), load_file(other / name), weights)
     last = max((run / "checkpoints").iterdir()).name
-    ours, theirs = (Saved(folder / "checkpoints" / last).state()["optimizer"] for folder in (run, other))
+    ours, theirs = (SavedCheckpoint(folder / "checkpoints" / last).read_state()["optimizer"] for folder in (run, other))
     assert ours.keys() == theirs.keys()
     assert ours["param_groups"] == theirs["param_groups"]
     assert ours["state"].keys() == theirs["state"].keys()
@@ -99,7 +99,7 @@ def test_a_hybrid_run_is_the_run_of_one_rank(ranks: int, changes: dict[str, Any]
     ended = trained(ranks, tmp_path / "run", recipe)
     assert "Parallel hybrid (head is shared out over the ranks): the classifier takes" in ended[0].output
     assert_same(tmp_path / "run", tmp_path / "alone")
-    summary, alone = RunDir(tmp_path / "run").summary(), RunDir(tmp_path / "alone").summary()
+    summary, alone = RunDir(tmp_path / "run").read_summary(), RunDir(tmp_path / "alone").read_summary()
     assert summary is not None
     assert alone is not None
     assert (summary["parallel"], alone["parallel"]) == ("hybrid", "data")

@@ -15,7 +15,7 @@ from torch import nn
 from training.tiny_runs import RECIPE, normed
 from viaduct.errors import BadValue
 from viaduct.recipes import Lars
-from viaduct.training.optim import build_optimizer, l2_loss
+from viaduct.training.optim import build_optimizer, compute_l2_loss
 
 RATE, MOMENTUM, DECAY, TRUST = 0.1, 0.9, 0.01, 0.1
 # The names of `normed`: a kernel, a batch norm, a dense layer.
@@ -101,8 +101,8 @@ def test_tensorflows_l2_term_is_in_the_loss_and_resnexts_is_not() -> None:
     model = network()
     decaying = [parameter for name, parameter in model.named_parameters() if name not in NORMS]
     expected = 0.5 * DECAY * sum(float(parameter.detach().square().sum()) for parameter in decaying)
-    assert float(l2_loss(build(model, "contrib"))) == pytest.approx(expected, rel=1e-5)
-    assert float(l2_loss(build(model, "resnext"))) == 0
+    assert float(compute_l2_loss(build(model, "contrib"))) == pytest.approx(expected, rel=1e-5)
+    assert float(compute_l2_loss(build(model, "resnext"))) == 0
 
 
 def test_what_decays_can_be_chosen_apart_from_what_is_adapted() -> None:

@@ -29,7 +29,7 @@ from training.tiny_runs import (
 from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Checkpoint, Cosine, Evaluation, Log, Precision, Recipe, Sgd
 from viaduct.training.callbacks import Checkpointing, StopAtThreshold
-from viaduct.training.checkpoint import Saved, checkpoints
+from viaduct.training.checkpoint import SavedCheckpoint, list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 
@@ -68,14 +68,14 @@ class Flag:
         self.raised = True
 
 
-def interrupted_at(step: int, recipe: Recipe, run: RunDir, *others: Recorder) -> Saved:
+def interrupted_at(step: int, recipe: Recipe, run: RunDir, *others: Recorder) -> SavedCheckpoint:
     """Train until Ctrl-C comes after that step; the checkpoint it leaves."""
     flag = Flag()
     trained(recipe, run, *others, After(step, flag.now), Checkpointing(), interrupted=flag)
-    return checkpoints(run.checkpoints)[-1]
+    return list_checkpoints(run.checkpoints)[-1]
 
 
-def resumed(recipe: Recipe, run: RunDir, saved: Saved, *others: Recorder) -> Training:
+def resumed(recipe: Recipe, run: RunDir, saved: SavedCheckpoint, *others: Recorder) -> Training:
     again = training(recipe, run, *others, Checkpointing())
     torch.manual_seed(123)  # a new process does not know the old one's random numbers
     np.random.seed(5)
@@ -105,7 +105,7 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_never_stopped(run: RunDir, na
     recipe, uninterrupted, first, after = RESUMABLE[name], Recorder(), Recorder(), Recorder()
     expected = trained(recipe, run, uninterrupted)
     saved = interrupted_at(step, recipe, run, first)
-    assert (saved.step, saved.damage()) == (step, None)
+    assert (saved.step, saved.find_damage()) == (step, None)
     assert first.events[-1] == ("end: interrupted", step)
     again = resumed(recipe, run, saved, after)
     assert after.events[0] == ("start", step)
@@ -156,7 +156,7 @@ def test_an_interrupted_evaluation_leaves_no_trace_and_is_made_up_for(run: RunDi
     done = trained(RECIPE, run, first, Checkpointing(), interrupted=flag)
     assert first.at("evaluation") == []
     assert (done.score, done.progress.is_complete, first.events[-1]) == (None, False, ("end: interrupted", 5))
-    again = resumed(RECIPE, run, checkpoints(run.checkpoints)[-1], after)
+    again = resumed(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
     assert after.at("evaluation") == [5, 10]
     assert same(weights(again), weights(trained(RECIPE, run)))
 
@@ -169,7 +169,7 @@ def test_a_run_interrupted_after_its_last_step_still_owes_its_evaluation(run: Ru
     flag, after = Flag(), Recorder()
     done = trained(RECIPE, run, AtTheEnd(), Checkpointing(), interrupted=flag)
     assert (done.step, done.progress.is_complete) == (10, False)
-    again = resumed(RECIPE, run, checkpoints(run.checkpoints)[-1], after)
+    again = resumed(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
     assert after.at("step") == []
     assert after.at("evaluation") == [10]
     assert again.score is not None
@@ -179,7 +179,7 @@ def test_a_run_that_was_killed_after_it_reached_its_threshold_does_not_train_on(
     recipe = replace(RECIPE, evaluation=Evaluation(stop_threshold=0.01), checkpoint=Checkpoint(every_steps=1))
     trained(recipe, run, StopAtThreshold(), Checkpointing())
     again = training(recipe, run, StopAtThreshold(), Checkpointing())
-    again.restore(checkpoints(run.checkpoints)[-1])
+    again.restore(list_checkpoints(run.checkpoints)[-1])
     with again.train_batches, again.validation:
         assert again.fit() == "finished"
     assert again.step == 5
@@ -189,7 +189,7 @@ def test_a_run_that_was_killed_after_it_reached_its_threshold_does_not_train_on(
 def test_a_longer_run_continues_a_shorter_one(run: RunDir) -> None:
     short = trained(replace(RECIPE, steps=4), run, Checkpointing())
     assert short.step == 4
-    again = resumed(RECIPE, run, checkpoints(run.checkpoints)[-1])
+    again = resumed(RECIPE, run, list_checkpoints(run.checkpoints)[-1])
     assert again.step == 10
     assert same(weights(again), weights(trained(RECIPE, run)))
 
@@ -357,7 +357,7 @@ def test_a_named_network_is_built_with_the_classes_of_the_data(run: RunDir) -> N
 
 def test_a_checkpoint_says_what_it_is_of(run: RunDir) -> None:
     trained(RECIPE, run, Checkpointing())
-    manifest = checkpoints(run.checkpoints)[-1].manifest()
+    manifest = list_checkpoints(run.checkpoints)[-1].read_manifest()
     assert (manifest["model"], manifest["classes"], manifest["epoch"], manifest["step"]) == ("plain", 4, 2.0, 10)
     assert manifest["evaluation"]["count"] == 18
 

@@ -18,7 +18,7 @@ from viaduct.data.batches import Batches
 from viaduct.errors import BadValue
 from viaduct.recipes import Arrays, CrossEntropy, ImageSet, Recipe, Split
 from viaduct.training.callbacks import MetricsFile, TensorBoard
-from viaduct.training.metrics import MAX_CONFUSION_CLASSES, Counted, Score, compute_score, evaluate
+from viaduct.training.metrics import MAX_CONFUSION_CLASSES, ImageResults, Score, compute_score, evaluate
 from viaduct.training.rundir import RunDir
 
 
@@ -122,20 +122,20 @@ def scored(confusion: list[list[int]]) -> Score:
         for _ in range(count)
     ]
     true, predicted = np.array(pairs, np.int64).T
-    found = compute_score(Counted(np.arange(len(pairs)), true, predicted, 0.0, 0), len(confusion))
+    found = compute_score(ImageResults(np.arange(len(pairs)), true, predicted, 0.0, 0), len(confusion))
     assert found.confusion == confusion
     return found
 
 
 def test_very_many_classes_have_figures_but_no_matrix() -> None:
     true, predicted = np.array([0, 99_999, 7, 7]), np.array([0, 99_999, 7, 8])
-    found = compute_score(Counted(np.arange(4), true, predicted, 2.0, 3), 100_000)
+    found = compute_score(ImageResults(np.arange(4), true, predicted, 2.0, 3), 100_000)
     assert found.confusion is None
     assert (found.count, found.loss, found.top1, found.top5) == (4, 0.5, 0.75, 0.75)
     assert found.recall == pytest.approx((1 + 1 + 1 / 2 + 0) / 4)
     assert found.precision == pytest.approx((1 + 1 + 1 + 0) / 4)
     assert (
-        compute_score(Counted(np.arange(4), true % 9, predicted % 9, 2.0, 3), MAX_CONFUSION_CLASSES).confusion
+        compute_score(ImageResults(np.arange(4), true % 9, predicted % 9, 2.0, 3), MAX_CONFUSION_CLASSES).confusion
         is not None
     )
 
@@ -228,7 +228,7 @@ def test_a_metric_sees_the_logits_and_labels_of_all_images_in_their_order(run: R
 
 def test_it_is_written_down_beside_the_others(run: RunDir) -> None:
     trained(replace(RECIPE, metrics={"kappa": kappa}), run, MetricsFile(), TensorBoard())
-    assert all(-1 <= record["kappa"] <= 1 for record in run.records("evaluation"))
+    assert all(-1 <= record["kappa"] <= 1 for record in run.read_records("evaluation"))
     events = b"".join(path.read_bytes() for path in run.path.glob("events.*"))
     assert b"validation/kappa" in events
 

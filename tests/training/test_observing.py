@@ -18,7 +18,7 @@ from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Log, Recipe
 from viaduct.training.callbacks import Callback, MetricsFile
-from viaduct.training.observing import BINS, Observer, build_board, describe_graph, measure_histograms, to_pixels
+from viaduct.training.observing import BINS, Observer, build_tensorboard, describe_graph, measure_histograms, to_pixels
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import Capture
 
@@ -27,7 +27,7 @@ BASE = replace(RECIPE, model=normed, epochs=3, log=Log(every_steps=4, tensorboar
 
 def observed(recipe: Recipe, run: RunDir, *others: Callback, **more: Any) -> Any:
     run.path.mkdir(exist_ok=True)
-    return trained(recipe, run, build_board(recipe), MetricsFile(), *others, **more)
+    return trained(recipe, run, build_tensorboard(recipe), MetricsFile(), *others, **more)
 
 
 def read_events(run: RunDir) -> Any:
@@ -64,7 +64,7 @@ def test_histograms_and_images_lie_in_the_run_and_none_of_a_step_taken_again(run
     assert sorted(path.name for path in (run.path / "images").iterdir()) == [
         f"step-{step:08d}.png" for step in (5, 10, 15)
     ]
-    again = training(BASE, run, build_board(BASE))
+    again = training(BASE, run, build_tensorboard(BASE))
     again.progress.step = 10
     again.callbacks[0].start(again)
     assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [5, 10]
@@ -147,7 +147,7 @@ def test_top5_of_training_is_counted_over_all_ranks(tmp_path: Path) -> None:
         run = tmp_path / f"ranks{ranks}"
         answer = viaduct("train", "shapes_taster", *words, "--device", "cpu", "--run", run)
         assert answer.returncode == 0, answer.stderr
-    records = [RunDir(tmp_path / f"ranks{ranks}").records("log") for ranks in (1, 2)]
+    records = [RunDir(tmp_path / f"ranks{ranks}").read_records("log") for ranks in (1, 2)]
     assert [record["top5"] for record in records[0]] == [record["top5"] for record in records[1]]
     assert all(0 < record["top5"] <= 1 and record["top5"] >= record["top1"] for record in records[0])
 
@@ -155,5 +155,5 @@ def test_top5_of_training_is_counted_over_all_ranks(tmp_path: Path) -> None:
 def test_an_unknown_word_is_refused_and_nothing_is_observed_unasked() -> None:
     with pytest.raises(BadValue, match=r"log.tensorboard is 'pictures'; it must be some of images, histograms"):
         Log(tensorboard="pictures")
-    assert not isinstance(build_board(RECIPE), Observer)
+    assert not isinstance(build_tensorboard(RECIPE), Observer)
     assert Log(tensorboard="images, graph").tensorboard_names == {"images", "graph"}

@@ -18,7 +18,14 @@ from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe
 from viaduct.training.loop import Training
-from viaduct.training.precision import Computation, LossScale, Plan, all_finite, plan_for, unscale
+from viaduct.training.precision import (
+    Computation,
+    LossScale,
+    Plan,
+    has_finite_gradients,
+    plan_precision,
+    unscale_gradients,
+)
 from viaduct.training.rundir import RunDir
 
 CPU = torch.device("cpu")
@@ -30,14 +37,14 @@ def device(*able: str, software: tuple[str, ...] = ()) -> Any:
 
 @pytest.mark.parametrize("word", ["auto", "fp32", "O0"])
 def test_nothing_is_reduced_where_the_hardware_cannot_or_nobody_asked(word: str) -> None:
-    assert plan_for(Precision(word), device()) == Plan("fp32", False, False)
+    assert plan_precision(Precision(word), device()) == Plan("fp32", False, False)
 
 
 def test_auto_takes_what_the_hardware_computes_in_and_nothing_that_is_done_in_software() -> None:
-    assert plan_for(Precision("auto"), device("fp16")).compute == "fp16"
-    assert plan_for(Precision("auto"), device()).compute == "fp32"
-    assert plan_for(Precision("auto"), device(software=("bf16", "fp16"))).compute == "fp32"
-    assert plan_for(Precision("auto"), device("fp16", "bf16")).compute == "bf16"
+    assert plan_precision(Precision("auto"), device("fp16")).compute == "fp16"
+    assert plan_precision(Precision("auto"), device()).compute == "fp32"
+    assert plan_precision(Precision("auto"), device(software=("bf16", "fp16"))).compute == "fp32"
+    assert plan_precision(Precision("auto"), device("fp16", "bf16")).compute == "bf16"
 
 
 @pytest.mark.parametrize(
@@ -55,13 +62,13 @@ def test_auto_takes_what_the_hardware_computes_in_and_nothing_that_is_done_in_so
     ],
 )
 def test_the_levels_mean_what_they_mean_elsewhere(word: str, able: tuple[str, ...], expected: Plan) -> None:
-    assert plan_for(Precision(word), device(*able)) == expected
+    assert plan_precision(Precision(word), device(*able)) == expected
 
 
 @pytest.mark.parametrize("word", ["O1", "O2", "O3"])
 def test_a_level_is_refused_where_there_is_nothing_to_reduce_to(word: str) -> None:
     with pytest.raises(BadValue, match=r"card computes in neither fp16 nor bf16.\n  Use --precision fp32"):
-        plan_for(Precision(word), device())
+        plan_precision(Precision(word), device())
 
 
 @pytest.mark.parametrize("word", ["auto", "fp32", "O0", "bf16", "fp16", "O1", "O2", "O3"])
@@ -82,7 +89,7 @@ def test_every_precision_trains_on_every_processor(
 
 @pytest.mark.parametrize(("word", "keep"), [("O2", False), ("O3", True), ("O2", True), ("O3", False)])
 def test_keep_batchnorm_fp32_overrules_the_level(word: str, keep: bool) -> None:
-    plan = plan_for(Precision(word, keep_batchnorm_fp32=keep), device("fp16"))
+    plan = plan_precision(Precision(word, keep_batchnorm_fp32=keep), device("fp16"))
     assert plan == Plan("fp16", True, cast_norms=not keep)
 
 
@@ -266,17 +273,17 @@ def test_a_scale_continues_from_its_state() -> None:
 def test_unscaling_takes_the_scale_out_and_passes_over_missing_gradients() -> None:
     first, second = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(2))
     first.grad = torch.tensor([8.0, 16.0, -4.0])
-    unscale([first, second], 4.0)
+    unscale_gradients([first, second], 4.0)
     assert first.grad.tolist() == [2.0, 4.0, -1.0]
     assert second.grad is None
-    unscale([second], 4.0)
+    unscale_gradients([second], 4.0)
 
 
 @pytest.mark.parametrize(("worst", "finite"), [(3e38, True), (float("inf"), False), (float("nan"), False)])
 def test_one_bad_element_is_found_and_a_large_one_is_not_bad(worst: float, finite: bool) -> None:
     parameters = [nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(4))]
     parameters[0].grad, parameters[1].grad = torch.full((4,), 3e38), torch.tensor([0.0, worst, 1.0, 0.0])
-    assert all_finite(parameters) is finite
+    assert has_finite_gradients(parameters) is finite
 
 
 def test_an_overflow_leaves_weights_and_momentum_as_they_were(run: RunDir) -> None:

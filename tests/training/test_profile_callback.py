@@ -18,7 +18,7 @@ from viaduct.profiling.options import ProfilingOptions, Window
 from viaduct.profiling.record import Facts, Kernel, Profile, Step
 from viaduct.recipes import Ema, Loaded, Recipe
 from viaduct.training.callbacks import Callback, Checkpointing
-from viaduct.training.checkpoint import checkpoints
+from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.profile_callback import ProfileRequest, Profiling, fit_storage, keep_profiles, split_replays
 from viaduct.training.rundir import RunDir
@@ -112,7 +112,7 @@ def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> 
     early = read_profile(run.path / "profile")
     assert [step.number for step in early.steps] == [3, 4]
     assert early.facts.ended == "interrupted after step 5"
-    again = resumed(BASE, run, checkpoints(run.checkpoints)[-1], profiling())  # type: ignore[arg-type]
+    again = resumed(BASE, run, list_checkpoints(run.checkpoints)[-1], profiling())  # type: ignore[arg-type]
     assert [step.number for step in read_profile(run.path / "profile").steps] == [5, 6, 7]
     assert all(torch.equal(tensor, weights(uninterrupted)[name]) for name, tensor in weights(again).items())
 
@@ -120,7 +120,7 @@ def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> 
 def test_a_run_that_is_past_the_range_goes_on_and_says_so(run: RunDir) -> None:
     trained(replace(BASE, epochs=1), run, Checkpointing())
     late = Profiling(ProfileRequest(Window(1, 3)))
-    resumed(BASE, run, checkpoints(run.checkpoints)[-1], late)  # type: ignore[arg-type]
+    resumed(BASE, run, list_checkpoints(run.checkpoints)[-1], late)  # type: ignore[arg-type]
     assert not (run.path / "profile").exists()
     assert late.describe_outcome()[-1].startswith("--profile 1-3: nothing was profiled")
 
@@ -149,12 +149,12 @@ def test_a_profile_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -
 @pytest.mark.parametrize("window", [Window(5, 10), Window(100, 120)])
 def test_steps_that_the_run_does_not_have_are_refused(run: RunDir, window: Window) -> None:
     with pytest.raises(BadValue, match=f"--profile {window}: the run has 10 steps, 0 to 9"):
-        ProfileRequest(window).refuse_training(training(BASE, run))
+        ProfileRequest(window).check_training(training(BASE, run))
 
 
 def test_an_evaluation_alone_has_no_steps_to_profile() -> None:
     with pytest.raises(BadValue, match="an evaluation takes no steps"):
-        ProfileRequest(Window(0, 3)).refuse(within(BASE, "evaluation", eval_only=True))
+        ProfileRequest(Window(0, 3)).check_recipe(within(BASE, "evaluation", eval_only=True))
 
 
 def conducted(run: RunDir, request: ProfileRequest | None) -> None:

@@ -54,7 +54,7 @@ class Order(nn.Module):
 def test_a_point_that_is_no_module_is_refused_with_the_closest(run: RunDir) -> None:
     request = ProfileRequest(None, ProfilingOptions(bp_point="hea"))
     with pytest.raises(UnknownName, match="Closest is 'head'"):
-        request.refuse_training(training(replace(BASE, model=Order), run))
+        request.check_training(training(replace(BASE, model=Order), run))
 
 
 def test_the_points_move_the_marks_into_the_network(tmp_path: Path) -> None:

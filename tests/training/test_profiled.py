@@ -115,7 +115,7 @@ def test_the_environment_and_the_flag_reach_the_run(tmp_path: Path, monkeypatch:
     words = ["train", file, "--run", tmp_path / "run", "--device", "cpu", "--steps", "6", "--profile", "2-4"]
     answer = viaduct(*words)
     assert answer.returncode == 0, answer.stderr
-    assert "aicpu has no meaning here" in answer.stderr
+    assert "aicpu has no effect here" in answer.stderr
     assert f"Profile of steps 2-4: {tmp_path}/prof/report.html" in answer.stderr
     found = read_profile(tmp_path / "prof")
     assert [step.number for step in found.steps] == [2, 3, 4]

@@ -87,7 +87,7 @@ def trap(tmp_path: Path) -> Path:
 
 def refused(run: RunDir, words: str, trap: Path) -> None:
     with pytest.raises(BadRun, match=words):
-        run.recipe()
+        run.load_recipe()
     assert not (trap.parent / "sprung").exists()
 
 
@@ -133,13 +133,13 @@ def test_links_out_of_the_run_are_refused(run: RunDir, folder: Path, trap: Path)
 def test_a_run_that_is_reached_through_a_link_is_a_run(run: RunDir) -> None:
     link = run.path.with_name("link")
     link.symlink_to(run.path)
-    assert RunDir(link).recipe().recipe.model == "resnet50"
+    assert RunDir(link).load_recipe().recipe.model == "resnet50"
 
 
 def test_a_compiled_file_in_the_run_is_not_executed(run: RunDir, trap: Path) -> None:
     cached = importlib.util.cache_from_source(str(run.path / "recipe.py"))
     py_compile.compile(str(trap), cached, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    assert run.recipe().recipe.model == "resnet50"
+    assert run.load_recipe().recipe.model == "resnet50"
     assert not (trap.parent / "sprung").exists()
 
 
@@ -149,7 +149,7 @@ def test_modules_beside_the_recipe_are_kept_with_it(
     run = begin(tmp_path / "run", folder / "own.py")
     shutil.rmtree(folder)
     forget()
-    model = run.recipe().recipe.model
+    model = run.load_recipe().recipe.model
     assert callable(model)
     assert model(4) == "neighbour package late"
     kept = {str(path.relative_to(run.path)) for path in run.path.rglob("*.py")}
@@ -169,7 +169,7 @@ def test_a_module_that_somebody_put_beside_the_copies_is_not_imported(folder: Pa
     record = json.loads((run.path / "recipe.json").read_text())
     del record["files"]["recipe_modules/late.py"]
     rewrite(run, files=record["files"])
-    model = run.recipe().recipe.model
+    model = run.load_recipe().recipe.model
     assert callable(model)
     sys.path[:] = [entry for entry in sys.path if entry != str(folder)]
     with pytest.raises(ModuleNotFoundError):
@@ -183,7 +183,7 @@ def test_a_changed_neighbour_does_not_continue_the_run(folder: Path, tmp_path: P
     run = begin(tmp_path / "run", folder / "own.py")
     (folder / "beside.py").write_text("word = 'other'\n")
     with pytest.raises(BadRun, match=r"beside\.py has changed since"):
-        run.refuse_another(load(str(folder / "own.py")))
+        run.refuse_other_recipe(load(str(folder / "own.py")))
 
 
 def test_two_runs_keep_their_modules_apart(folder: Path, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_two_runs_keep_their_modules_apart(folder: Path, tmp_path: Path) -> None
     forget()
     words = []
     for run in (first, second, first):
-        model = run.recipe().recipe.model
+        model = run.load_recipe().recipe.model
         assert callable(model)
         words.append(model(4).split()[0])
     assert words == ["neighbour", "other", "neighbour"]
@@ -203,12 +203,12 @@ def test_two_runs_keep_their_modules_apart(folder: Path, tmp_path: Path) -> None
 def test_the_file_that_the_user_names_is_executed_instead(run: RunDir, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text(ALONE.replace("resnet50", "resnet18"))
-    assert run.recipe(other).recipe.data == run.recipe().recipe.data
-    assert run.recipe(other).file == other
+    assert run.load_recipe(other).recipe.data == run.load_recipe().recipe.data
+    assert run.load_recipe(other).file == other
 
 
 def test_a_run_of_an_earlier_viaduct_has_a_copy_and_no_checksum(run: RunDir) -> None:
     record = json.loads((run.path / "recipe.json").read_text())
     del record["files"]
     (run.path / "recipe.json").write_text(json.dumps(record))
-    assert run.recipe().recipe.model == "resnet50"
+    assert run.load_recipe().recipe.model == "resnet50"

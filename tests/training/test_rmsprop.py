@@ -15,7 +15,7 @@ from torch import nn
 from training.tiny_runs import RECIPE, normed, trained, weights
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, RmsProp
-from viaduct.training.optim import build_optimizer, l2_loss
+from viaduct.training.optim import build_optimizer, compute_l2_loss
 from viaduct.training.rundir import RunDir
 
 RATES = (0.05, 0.05, 0.02, 0.02, 0.01, 0.01)
@@ -82,7 +82,7 @@ def test_the_decay_is_reported_as_the_l2_term_of_the_loss() -> None:
     model = network()
     optimizer = build(model, weight_decay=2e-3, decay="weights")
     expected = 1e-3 * sum(float(parameter.detach().square().sum()) for parameter in (model[0].weight, model[5].weight))
-    assert float(l2_loss(optimizer)) == pytest.approx(expected, rel=1e-5)
+    assert float(compute_l2_loss(optimizer)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_its_state_survives_a_file_to_the_last_bit() -> None:

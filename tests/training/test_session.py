@@ -21,7 +21,7 @@ from viaduct.data.batches import Batch
 from viaduct.errors import BadData, BadRun, BadValue, DiskFull, Diverged, OutOfMemory
 from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe
 from viaduct.training.callbacks import Callback, MetricsFile
-from viaduct.training.checkpoint import checkpoints
+from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, load_images, run_training
@@ -45,7 +45,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def steps_of(run: RunDir) -> int:
-    summary = run.summary()
+    summary = run.read_summary()
     assert summary is not None
     return int(summary["steps"])
 
@@ -77,7 +77,7 @@ class Close(Callback):
 
 def test_the_summary_says_how_the_steps_were_run(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
     conducted(run, replace(TINY, sink=4, mode="eager", compile="regional", kernels="off"))
-    summary = run.summary()
+    summary = run.read_summary()
     assert summary is not None
     assert (summary["mode"], summary["compile"], summary["compiled"]) == ("eager", "regional", "off")
     assert (summary["kernels"], summary["own_kernels"]) == ("off", 0)
@@ -89,14 +89,14 @@ def test_the_summary_says_how_the_steps_were_run(run: RunDir, capsys: pytest.Cap
 
 def test_a_callback_that_looks_closely_is_the_summarys_reason_for_no_sinks(run: RunDir) -> None:
     conducted(run, replace(TINY, sink=4, callbacks=(Close(),)))
-    summary = run.summary()
+    summary = run.read_summary()
     assert summary is not None
     assert summary["sink_obstacle"] == "a callback looks at every step"
 
 
 def test_a_run_without_sinks_has_no_obstacle_to_them(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
     conducted(run, replace(TINY, sink=0, callbacks=(Close(),)))
-    summary = run.summary()
+    summary = run.read_summary()
     assert summary is not None
     assert summary["sink_obstacle"] is None
     assert "--compile" not in said(capsys)
@@ -145,7 +145,7 @@ def test_an_unfinished_run_is_not_finished_by_asking_for_less(run: RunDir) -> No
     before = (run.path / "recipe.json").read_bytes()
     with pytest.raises(BadRun, match=r"6 steps are done already in .*, more than the 4 now asked for"):
         conducted(run, replace(TINY, steps=4))
-    assert run.summary() is None
+    assert run.read_summary() is None
     assert (run.path / "recipe.json").read_bytes() == before
     assert conducted(run, replace(TINY, steps=6)) == "finished"
 
@@ -191,7 +191,7 @@ def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(
     printed = said(capsys)
     assert "Stopped after step 3 of" in printed
     assert f"  viaduct train --run {run.path}" in printed
-    assert checkpoints(run.checkpoints)[-1].step == 3
+    assert list_checkpoints(run.checkpoints)[-1].step == 3
     assert conducted(run) == "finished"
 
 
@@ -201,7 +201,7 @@ def test_evaluating_only_leaves_the_run_as_it_was(run: RunDir, capsys: pytest.Ca
     recipe = (run.path / "recipe.json").read_text()
     conducted(run, replace(TINY, evaluation=Evaluation(eval_only=True)))
     assert (run.path / "recipe.json").read_text() == recipe
-    assert run.summary() is None
+    assert run.read_summary() is None
     assert "Evaluating" in capsys.readouterr().out
     assert conducted(run) == "finished"
     assert steps_of(run) == 10
@@ -213,7 +213,7 @@ def test_a_full_disk_is_said_whoever_finds_it_first(run: RunDir, monkeypatch: py
 
     monkeypatch.setattr(MetricsFile, "write", no_room)
     with pytest.raises(
-        DiskFull, match=r"run' cannot be written: No space left on device.\n  The checkpoints are whole"
+        DiskFull, match=r"run' cannot be written: No space left on device.\n  The checkpoints are intact"
     ):
         conducted(run)
 
@@ -251,29 +251,29 @@ def test_the_page_says_how_often_each_class_is_seen_when_they_are_balanced(run: 
 
 def test_a_run_does_not_continue_on_other_images(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     conducted(run, replace(TINY, steps=4))
-    before, after = run.read_recipe(), make(None)
+    before, after = run.read_recipe_json(), make(None)
     relabelled = replace(after.train, labels=after.train.labels[::-1].copy())
     for train, words in ((images(32, seed=1), "32 now"), (relabelled, "40 now, with other labels")):
         changed = replace(after, train=train)
         monkeypatch.setattr("viaduct.training.session.load_images", lambda data, path, changed=changed: changed)
         with pytest.raises(BadRun, match=f"training: 40 images then, {words}"):
             conducted(run, replace(TINY, steps=6))
-    assert run.read_recipe() == before
+    assert run.read_recipe_json() == before
 
 
 def test_a_run_without_a_checkpoint_begins_anew_with_other_values(run: RunDir) -> None:
     with pytest.raises(Diverged):
         conducted(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
-    assert run.begun
+    assert run.is_begun
     assert conducted(run, within(TINY, "optimizer", lr=0.05)) == "finished"
-    assert run.read_recipe()["recipe"]["optimizer"]["lr"] == 0.05
+    assert run.read_recipe_json()["recipe"]["optimizer"]["lr"] == 0.05
 
 
 def test_a_run_that_diverges_leaves_its_page(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Diverged):
         conducted(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
     assert "the loss became" in run.report.read_text()
-    assert run.summary() is None
+    assert run.read_summary() is None
     assert f"Report so far: {run.report}" in said(capsys)
 
 

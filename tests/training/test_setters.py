@@ -18,7 +18,7 @@ from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Cosine, Recipe
 from viaduct.training.callbacks import Callback, Checkpointing
-from viaduct.training.checkpoint import checkpoints
+from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import Capture
@@ -135,7 +135,7 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
     first = training(recipe, run, change, Checkpointing(), interrupted=lambda: first.step >= 8)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    again = weights(resumed(recipe, run, checkpoints(run.checkpoints)[-1]))
+    again = weights(resumed(recipe, run, list_checkpoints(run.checkpoints)[-1]))
     plain = weights(trained(recipe, RunDir(tmp_path / "plain")))
     assert all(torch.equal(again[key], tensor) for key, tensor in weights(uninterrupted).items())
     assert not all(torch.equal(again[key], tensor) for key, tensor in plain.items())

@@ -39,7 +39,7 @@ from viaduct.training.callbacks import (
     StopAtThreshold,
     TensorBoard,
 )
-from viaduct.training.checkpoint import checkpoints
+from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import Capture, Feed, Work, describe_sink
@@ -47,7 +47,7 @@ from viaduct.training.sink import Capture, Feed, Work, describe_sink
 
 def saved_bytes(run: RunDir) -> dict[str, bytes]:
     """The weights of every checkpoint."""
-    files = [path for saved in checkpoints(run.checkpoints) for path in sorted(saved.path.glob("*.safetensors"))]
+    files = [path for saved in list_checkpoints(run.checkpoints) for path in sorted(saved.path.glob("*.safetensors"))]
     return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in files}
 
 
@@ -123,7 +123,7 @@ def test_a_run_resumed_between_and_within_sinks_is_bitwise_the_same(tmp_path: An
     first = training(recipe, run, Checkpointing(), interrupted=interrupted)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    saved = checkpoints(run.checkpoints)[-1]
+    saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
     for sink in (4, 0, 3):  # how a run is sunk may change
         again = resumed(replace(recipe, sink=sink), run, saved)
@@ -141,7 +141,7 @@ def test_a_bad_loss_in_a_sink_is_named_with_its_step_and_not_saved(run: RunDir) 
     calls: list[int] = []
     with pytest.raises(Diverged, match="became nan at step 3"):
         trained(replace(BASE, loss=spoiled, sink=5), run, NanStop(), Checkpointing())
-    assert not checkpoints(run.checkpoints)
+    assert not list_checkpoints(run.checkpoints)
 
 
 def test_a_sink_below_zero_is_refused() -> None:
@@ -445,7 +445,7 @@ def test_an_interrupted_run_with_captured_steps_ends_with_the_same_bits(tmp_path
     first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= stop)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    saved = checkpoints(run.checkpoints)[-1]
+    saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
     again = resumed(recipe, run, saved)
     assert all(torch.equal(tensor, weights(uninterrupted)[key]) for key, tensor in weights(again).items())

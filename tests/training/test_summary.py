@@ -33,11 +33,11 @@ def test_the_speed_leaves_the_first_window_out_and_everything_is_json(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = trained(replace(RECIPE, epochs=1), run, MetricsFile())
-    records = run.records("log")
+    records = run.read_records("log")
     for record, speed in zip(records, (1.0, 30.0, 50.0, 40.0, 10.0), strict=True):
         record["images_per_s"] = speed
-    others = {kind: run.records(kind) for kind in ("evaluation", "restart")}
-    monkeypatch.setattr(RunDir, "records", lambda self, kind: records if kind == "log" else others[kind])
+    others = {kind: run.read_records(kind) for kind in ("evaluation", "restart")}
+    monkeypatch.setattr(RunDir, "read_records", lambda self, kind: records if kind == "log" else others[kind])
     result = summarise(Loaded("tiny", RECIPE, "Tiny.", None), done, "viaduct train tiny")
     assert json.loads(json.dumps(result)) == result
     assert result["images_per_s"] == 35.0

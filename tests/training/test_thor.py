@@ -24,9 +24,9 @@ from viaduct.errors import BadValue
 from viaduct.models.padding import SameConv2d
 from viaduct.recipes import Parallel, Precision, Sgd, Thor
 from viaduct.training import curvature
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.distributed import join_ranks
-from viaduct.training.optim import build_optimizer, l2_loss
+from viaduct.training.optim import build_optimizer, compute_l2_loss
 from viaduct.training.parallel import SingleRank
 from viaduct.training.rundir import RunDir
 from viaduct.training.thor import ThorOptimizer, damping_at
@@ -248,7 +248,7 @@ def test_norms_and_biases_take_the_plain_step() -> None:
 def test_the_decay_comes_after_the_preconditioning_and_not_into_the_loss(decay: Any) -> None:
     model = network()
     optimizer = build(model, decay=decay)
-    assert float(l2_loss(optimizer)) == 0
+    assert float(compute_l2_loss(optimizer)) == 0
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     take_step(optimizer, model, 0)
     for parameter in model.parameters():
@@ -414,7 +414,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     broken = RunDir(tmp_path / "broken")
     trained(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
     resumed = training(recipe, broken)
-    resumed.restore(Saved(broken.checkpoints / "step-4"))
+    resumed.restore(SavedCheckpoint(broken.checkpoints / "step-4"))
     with resumed.train_batches, resumed.validation:
         resumed.fit()
     straight.computation.gather_statistics()

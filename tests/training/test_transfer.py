@@ -46,7 +46,7 @@ def keep(run: RunDir, recipe: Recipe) -> RunDir:
 @pytest.fixture
 def recipes_are_mine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run's recipe is loaded by name; these tests have none to load."""
-    monkeypatch.setattr(RunDir, "recipe", lambda run: Loaded("mine", STATEFUL, "", None))
+    monkeypatch.setattr(RunDir, "load_recipe", lambda run: Loaded("mine", STATEFUL, "", None))
 
 
 @pytest.fixture
@@ -65,11 +65,11 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def donated(run: RunDir) -> dict[str, Tensor]:
-    from viaduct.training.checkpoint import newest_whole
+    from viaduct.training.checkpoint import find_newest_intact
 
-    saved, _ = newest_whole(run.checkpoints)
+    saved, _ = find_newest_intact(run.checkpoints)
     assert saved is not None
-    return saved.model()
+    return saved.read_model()
 
 
 def tf_checkpoint(folder: Path, model: nn.Module, step: int = 7, **slots: float) -> Path:

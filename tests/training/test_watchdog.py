@@ -92,7 +92,7 @@ def test_who_is_behind() -> None:
 
 def test_a_pulse_counts_places() -> None:
     pulse = Pulse()
-    pulse.at("forward", 1)
-    pulse.at("backward", 1)
+    pulse.enter("forward", 1)
+    pulse.enter("backward", 1)
     assert (pulse.count, pulse.point, pulse.step) == (2, "backward", 1)
-    assert time.monotonic() - pulse.since == pytest.approx(0, abs=60)
+    assert time.monotonic() - pulse.entered_at == pytest.approx(0, abs=60)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from viaduct import devices
 from viaduct.recipes import Arrays, Checkpoint, ImageSet, Log, Precision, Recipe, Sgd, Split
 from viaduct.training.callbacks import Callback, LogRecord
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.loop import Training
 from viaduct.training.metrics import Score
 from viaduct.training.rundir import RunDir
@@ -113,7 +113,7 @@ class Recorder(Callback):
     def step(self, training: Training) -> None:
         self.events.append(("step", training.step))
 
-    def checkpoint(self, training: Training, saved: Saved) -> None:
+    def checkpoint(self, training: Training, saved: SavedCheckpoint) -> None:
         self.events.append(("checkpoint", training.step))
 
     def end(self, training: Training, outcome: str) -> None:

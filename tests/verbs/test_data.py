@@ -16,7 +16,7 @@ import simplejpeg
 
 from command import viaduct
 from viaduct.data import png
-from viaduct.data.example import image_filename
+from viaduct.data.example import decode_filename
 from viaduct.data.tfrecord import read_records
 
 CLASSES = ("ant", "bee")
@@ -211,7 +211,7 @@ def test_a_flipped_byte_is_found_and_its_file_named(records: Path) -> None:
 
 def name_of_first(shard: Path) -> str:
     """The image file that a shard's first record was made from."""
-    return image_filename(next(iter(read_records(shard))))
+    return decode_filename(next(iter(read_records(shard))))
 
 
 def test_a_bad_record_is_named_by_its_image_file(records: Path, tmp_path: Path) -> None:

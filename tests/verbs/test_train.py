@@ -177,7 +177,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_again_in_silence(finished
     metrics = (run / "metrics.jsonl").read_bytes()
     answer = viaduct("train", "--run", run)
     assert answer.returncode == 2
-    assert "no whole checkpoint is left" in answer.stderr
+    assert "no intact checkpoint is left" in answer.stderr
     assert (run / "metrics.jsonl").read_bytes() == metrics
 
 

@@ -1,7 +1,7 @@
-"""Layout of a classifier of many classes: complete on every rank (`data`), or its classes split over them (`hybrid`).
+"""Layout of a classifier with many classes: complete on every rank (`data`), or with its classes split (`hybrid`).
 
-Like `plan`, this is arithmetic: nothing is run and torch is not imported. With C classes, F features, B images in a
-global batch accumulated in k parts, R ranks, and s fp32 numbers for each weight besides itself and its gradient:
+Nothing is run and torch is not imported. With C classes, F features, B images in a global batch accumulated in k parts,
+R ranks, and s fp32 numbers for each weight besides itself and its gradient:
 
     memory      of the classifier: C (F+1) x 4 x (2 + s) bytes with data; with hybrid that of C/R classes
     logits      of a part: B/(kR) x C x 4 bytes with data, B/k x C/R x 4 with hybrid: the same
@@ -9,7 +9,7 @@ global batch accumulated in k parts, R ranks, and s fp32 numbers for each weight
     hybrid      in each part an all-gather of the features and a reduce-scatter of their gradients (together the volume
                 of an all-reduce of B/k x F numbers) and, for each image, six numbers in five small messages
 
-Hybrid is chosen where it sends for less time and the classifier is large enough to be worth it.
+Hybrid is chosen if it sends for less time and the classifier takes at least `MIN_SPLIT_BYTES`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ NUMBERS = 6  # numbers for each image in these messages together
 
 @dataclass(frozen=True)
 class Classifier:
-    """Sizes of a classifier and its training, which decide the layout."""
+    """Sizes of a classifier and of its training."""
 
     classes: int
     features: int
     global_batch: int
     accumulate: int = 1
     gradient_bytes: int = 4  # bytes of one number of a gradient when it is sent: 2 with compression
-    numbers_per_weight: int = (
-        3  # fp32 numbers in memory for each weight: itself, its gradient, the optimizer's, averages
-    )
+    numbers_per_weight: int = 3  # fp32 numbers in memory: the weight, its gradient, the optimizer's, an average
 
     @property
     def weights(self) -> int:
@@ -87,11 +85,10 @@ def estimate_part_seconds(work: Classifier, images: int, cluster: Cluster) -> fl
     features = estimate_all_reduce_seconds(images * work.features * MASTER_BYTES, cluster)
     sums = estimate_all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)
     latency = 2 * (cluster.devices - 1) * INNER_LATENCY_S + 2 * (cluster.servers - 1) * LATENCY_S
-    return features + sums + (MESSAGES - 1) * latency  # `sums` has the latency of one message
+    return features + sums + (MESSAGES - 1) * latency  # `sums` includes the latency of one message
 
 
 def format_bytes(count: float) -> str:
-    """Format a number of bytes."""
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

@@ -1,8 +1,8 @@
-"""Prediction of a step's time on a number of devices, from layer sizes, the bucket schedule and link speeds.
+"""Prediction of a step's time on several devices from layer sizes, gradient buckets and link speeds.
 
-Nothing is run and torch is not imported; a `Workload` is a handful of numbers. The formulas are in docs/launch.md:
+Nothing is run and torch is not imported. The formulas are in docs/launch.md:
 
-    compute      as measured (step_ms), or 6 x multiplications x images of a device / TFLOPs: a third of it forward
+    compute      as measured (step_ms), or 6 x multiplications x images of a device / FLOP/s: a third of it forward
     gradient     of a layer is ready when the backward pass, from the last layer on, has done its multiplications
     bucket       closed once it has bucket_mb; its all-reduce begins when it is full and the one before has ended
     all-reduce   2 (n-1)/n x bytes over a ring of the n devices of a server, then of each device's piece between servers
@@ -26,6 +26,8 @@ MIB = 2**20
 MASTER_BYTES = 4  # bytes of an fp32 number: weights, gradients and the optimizer's state are kept in fp32
 BACKWARD_SHARE = 2 / 3  # share of the compute time that is the backward pass
 FLOPS_A_MULTIPLICATION = 6  # multiply and add, once forward and twice backward
+OPTIMIZER_SLOTS = {"AdamW": 2, "RmsProp": 2}
+"""fp32 numbers that an optimizer keeps for each parameter; 1 for all others. THOR's factors come on top."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ class Layer:
 
     parameters: int
     multiplications: int
-    outputs: int  # numbers that it outputs for one image; kept for the backward pass
+    outputs: int  # numbers in the output for one image, which is stored for the backward pass
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Costs of what is trained."""
+    """Costs of a training step."""
 
     layers: Sequence[Layer]  # in the order of the forward pass
     global_batch: int
@@ -47,8 +49,8 @@ class Workload:
     gradient_bytes: int = 4  # bytes of one number of a gradient when it is sent: 2 with compression
     compute_bytes: int = 4  # bytes of one number in computing: 2 with bf16 and fp16
     optimizer_slots: int = 1  # fp32 numbers that the optimizer keeps for each parameter
-    half_copy: bool = False  # whether a copy of the weights in half precision stands beside them (O2, O3)
-    average: bool = False  # whether averaged weights stand beside them (ema)
+    half_copy: bool = False  # True if a half-precision copy of the weights is stored too (O2, O3)
+    average: bool = False  # True if averaged weights are stored too (ema)
     bucket_mb: float = 25.0
 
     @property
@@ -79,18 +81,18 @@ class Cluster:
         for flag, value in (("--servers", self.servers), ("--devices", self.devices)):
             if value < 1:
                 raise BadValue(f"{flag} is {value}; it must be 1 or more.")
-        given = {"--link": self.link, "--inner-link": self.inner_link, "--tflops": self.tflops}
-        for flag, speed in {**given, "--step-ms": 1.0 if self.step_ms is None else self.step_ms}.items():
-            if not 0 < speed < float("inf"):
-                raise BadValue(f"{flag} is {speed:g}; it must be above 0 and finite.")
+        numbers = {"--link": self.link, "--inner-link": self.inner_link, "--tflops": self.tflops}
+        for flag, number in {**numbers, "--step-ms": 1.0 if self.step_ms is None else self.step_ms}.items():
+            if not 0 < number < float("inf"):
+                raise BadValue(f"{flag} is {number:g}; it must be above 0 and finite.")
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """One all-reduce of gradients: its bytes; when it is full, begins and ends, in ms after the step's begin."""
+    """One all-reduce of gradients. Times are in ms from the beginning of the step."""
 
     bytes: int
-    ready_ms: float
+    ready_ms: float  # all its gradients are computed
     begin_ms: float
     end_ms: float
 
@@ -105,11 +107,10 @@ class Plan:
     batch_per_device: int
     compute_ms: float
     communication_ms: float  # sum of the times of all all-reduces
-    exposed_ms: float
-    """Time of the step after computing has ended: the communication that the backward pass does not hide."""
+    exposed_ms: float  # communication after the computation has ended
     step_ms: float
     images_per_second: float
-    efficiency: float  # the share of a step in which the devices compute
+    efficiency: float  # share of a step in which the devices compute
     gradient_bytes: int
     sent_inner_bytes: float  # by each device in each step, to devices of its server
     sent_outer_bytes: float  # by each device in each step, to other servers
@@ -152,7 +153,7 @@ def predict_step(workload: Workload, cluster: Cluster) -> Plan:
 
 
 def count_device_images(workload: Workload, ranks: int) -> int:
-    """Return the images of one device, rounded up; raise BadValue if some devices would have none."""
+    """Return the number of images of one device, rounded up; raise BadValue if some devices would have none."""
     if ranks > workload.global_batch:
         raise BadValue(
             f"{ranks} devices for a global batch of {workload.global_batch}: some would have no image.",
@@ -162,7 +163,7 @@ def count_device_images(workload: Workload, ranks: int) -> int:
 
 
 def estimate_compute_seconds(workload: Workload, cluster: Cluster, share: int) -> float:
-    """Return the compute time of a step with `share` images a device: as measured, or from the device's speed."""
+    """Return the compute time of a step with `share` images on each device: as measured, or from the device's speed."""
     if cluster.step_ms is not None:
         return cluster.step_ms / 1000
     return FLOPS_A_MULTIPLICATION * workload.multiplications * share / (cluster.tflops * 1e12)
@@ -177,7 +178,7 @@ def count_inner_bytes(size: float, cluster: Cluster) -> float:
 
 
 def count_outer_bytes(size: float, cluster: Cluster) -> float:
-    """Return the bytes that a device sends to other servers: in the all-reduce of its piece, 1/devices of the whole."""
+    """Return the bytes that a device sends to other servers: in the all-reduce of its share, 1/devices of `size`."""
     return 2 * (cluster.servers - 1) / cluster.servers * size / cluster.devices
 
 
@@ -223,7 +224,7 @@ def fill_buckets(workload: Workload, compute: float) -> Iterator[tuple[int, floa
 
 
 def count_sent_bytes(bucket_bytes: int, workload: Workload) -> int:
-    """Return the bytes that are sent for gradients of so many bytes in fp32."""
+    """Convert the fp32 bytes of a bucket to the bytes that are sent, which compression halves."""
     return bucket_bytes // MASTER_BYTES * workload.gradient_bytes
 
 
@@ -231,7 +232,7 @@ def count_sent_bytes(bucket_bytes: int, workload: Workload) -> int:
 
 
 def estimate_memory(workload: Workload, share: int) -> dict[str, int]:
-    """Return the memory of one device by purpose; vendor libraries and the allocator's fragmentation come on top."""
+    """Return the memory of one device by purpose, without vendor libraries and the allocator's fragmentation."""
     parameters = workload.parameters
     images = -(-share // workload.accumulate)
     return {

@@ -53,19 +53,19 @@ class Server:
 
 
 class RankPosition(NamedTuple):
-    """Position of a rank: its server and device, the server's number and the rank's number within it."""
+    """Position of a rank in the table."""
 
     server: Server
     device: Device
-    node: int
-    local: int
+    node: int  # number of the server
+    local: int  # number of the rank on its server
 
 
 @dataclass(frozen=True)
 class RankTable:
     """Rank table of a job: servers, devices, ranks."""
 
-    servers: tuple[Server, ...]  # in the order of their smallest ranks, which is the order of torchrun's nodes
+    servers: tuple[Server, ...]  # in the order of their smallest ranks, as torchrun numbers nodes
     template: Template = 1
     super_pod: bool = False
     path: Path | None = field(default=None, compare=False)
@@ -141,11 +141,11 @@ def read_table(path: str | os.PathLike[str], card: Card = DEFAULT_CARD) -> RankT
 
 
 def parse_table(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | None = None) -> RankTable:
-    """Parse a rank table; refuse one with errors."""
+    """Parse a rank table; raise BadData if it has errors."""
     examination = examine(source, card)
     if examination.errors or examination.draft is None:
-        hints = f"`viaduct ranktable check {path or 'FILE'}` shows all, with where and how to mend it."
-        raise BadData(f"{path or 'the rank table'} cannot be used: {summarize_errors(examination)}", hints)
+        hint = f"`viaduct ranktable check {path or 'FILE'}` shows all, with where and how to mend it."
+        raise BadData(f"{path or 'the rank table'} cannot be used: {summarize_errors(examination)}", hint)
     servers = build_servers(examination.draft)
     return RankTable(
         servers,
@@ -156,13 +156,13 @@ def parse_table(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | Non
     )
 
 
-def read_bytes(path: Path, otherwise: str = "`viaduct ranktable make` writes a rank table.") -> bytes:
-    """Return a file's content; raise BadData if it cannot be read. `otherwise` is the advice if there is no file."""
+def read_bytes(path: Path, hint: str = "`viaduct ranktable make` writes a rank table.") -> bytes:
+    """Return a file's content; raise BadData if it cannot be read, with the hint if it is missing."""
     try:
         refuse_special_file(path)
         return path.read_bytes()
     except FileNotFoundError:
-        raise BadData(f"there is no file {path}.", otherwise) from None
+        raise BadData(f"there is no file {path}.", hint) from None
     except OSError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from error
 
@@ -171,8 +171,8 @@ def summarize_errors(examination: Examination) -> str:
     """Return the number of errors and the first few of them."""
     errors = examination.errors
     shown = "\n  ".join(map(str, errors[:MAX_SHOWN_ERRORS]))
-    more = f"\n  … and {len(errors) - MAX_SHOWN_ERRORS} more." if len(errors) > MAX_SHOWN_ERRORS else ""
-    return f"{format_count(len(errors), 'violation')}.\n  {shown}{more}"
+    hidden = f"\n  … and {len(errors) - MAX_SHOWN_ERRORS} more." if len(errors) > MAX_SHOWN_ERRORS else ""
+    return f"{format_count(len(errors), 'violation')}.\n  {shown}{hidden}"
 
 
 def build_servers(draft: Draft) -> tuple[Server, ...]:
@@ -185,11 +185,11 @@ def build_servers(draft: Draft) -> tuple[Server, ...]:
     position = 0
     for server in draft.servers:
         for entry in server.devices:
-            device_id, device_ip = (found.text if found else "" for found in (entry.device_id, entry.device_ip))
+            device_id, device_ip = (field.text if field else "" for field in (entry.device_id, entry.device_ip))
             rank = int(entry.rank_id.text) if entry.rank_id else position
             devices[get_server_name(server)].append(Device(int(device_id), device_ip, rank))
             position += 1
-    return sort_servers(Server(name, tuple(found), host_ips.get(name)) for name, found in devices.items())
+    return sort_servers(Server(name, tuple(entries), host_ips.get(name)) for name, entries in devices.items())
 
 
 def sort_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
@@ -232,9 +232,9 @@ def build_server_entry(server: Server) -> dict[str, Any]:
 
 
 def build_template_2(table: RankTable) -> dict[str, Any]:
-    """Return the JSON document of template 2.
+    """Return the JSON document of template 2, with several instances for a server whose ranks are not consecutive.
 
-    Ranks follow the order of its lists, so a server whose ranks are not consecutive is listed in several instances.
+    Template 2 has no ranks: they follow the order of its lists.
     """
     instances: list[dict[str, Any]] = []
     for server, device, node, _ in table.positions:
@@ -253,5 +253,4 @@ def build_template_2(table: RankTable) -> dict[str, Any]:
 
 
 def build_device_entry(device: Device) -> dict[str, str]:
-    """Return a device in the form of both templates."""
     return {"device_id": str(device.device_id), "device_ip": device.device_ip}

@@ -15,7 +15,7 @@ from viaduct.errors import BadData
 
 def test_python_objects_within_an_archive_leave_their_neighbours_readable(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", bad=np.array([Bomb()], dtype=object), good=VALUES)
-    assert "never unpickled" in str(read_headers(tmp_path / "a.npz")["bad"])
+    assert "not unpickled" in str(read_headers(tmp_path / "a.npz")["bad"])
     assert np.array_equal(open_tensor(stored(tmp_path / "a.npz", "good")), VALUES)
 
 

@@ -17,7 +17,7 @@ from viaduct.comparison.drift import Options, compare
 from viaduct.comparison.index import INDEX_FILE, Entry, Index, write_index
 from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measuring import open_checked
-from viaduct.comparison.readers.viaduct import read, recognise
+from viaduct.comparison.readers.viaduct import can_read, read
 from viaduct.errors import BadData
 
 
@@ -63,14 +63,14 @@ def test_a_run_a_dump_and_one_step_are_all_understood(whole: Path) -> None:
 
 
 def test_the_room_takes_it_for_ours(whole: Path) -> None:
-    assert recognise(whole)
+    assert can_read(whole)
     assert readers.read(whole).kind == "viaduct"
 
 
 def test_other_folders_are_not_taken_for_ours(tmp_path: Path) -> None:
-    assert not recognise(tmp_path)
+    assert not can_read(tmp_path)
     (tmp_path / INDEX_FILE).write_text('{"pages": []}')
-    assert not recognise(tmp_path)
+    assert not can_read(tmp_path)
     with pytest.raises(BadData, match="holds no dump"):
         read(tmp_path / "nothing")
 
