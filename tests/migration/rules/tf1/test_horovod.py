@@ -63,7 +63,7 @@ def test_findings_speak_of_the_original_lines_behind_what_is_gone() -> None:
     source = again + "hvd.init(  # why\n)\n" + again + "import tensorflow as tf\n"
     result = migrate_source(source, distributed=True)
     assert result.after.decode() == "# why\nimport tensorflow as tf\n"
-    assert [finding.line for finding in result.findings if "import is gone" in finding.message] == [1, 4]
+    assert [finding.line for finding in result.findings if "import is removed" in finding.message] == [1, 4]
     assert result.lines == (2, 5, 6)
 
 

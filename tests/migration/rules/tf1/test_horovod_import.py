@@ -5,7 +5,7 @@ import pytest
 from migration.checking import check_rewrite, check_says, migrate_source
 
 GUARDED = "import tensorflow as tf\ntry:\n    import horovod.tensorflow as hvd\nexcept ImportError:\n    hvd = None\n"
-THERE = "import tensorflow as tf\nhvd = True  # hccl does Horovod's part, and is always there\n"
+THERE = "import tensorflow as tf\nhvd = True  # hccl replaces Horovod, and is always installed\n"
 
 
 @pytest.mark.parametrize(
@@ -116,5 +116,5 @@ def test_a_flag_that_says_whether_it_is_there_stays_true(before: str, later: str
     ],
 )
 def test_what_is_asked_for_is_true_wherever_it_was_imported(before: str, later: str) -> None:
-    why = "  # hccl does Horovod's part, and is always there"
+    why = "  # hccl replaces Horovod, and is always installed"
     check_rewrite("horovod_import", before + "if hvd: go()\n", later.format(why) + "if hvd: go()\n")

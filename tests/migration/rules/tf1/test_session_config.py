@@ -49,9 +49,9 @@ def test_arguments_that_are_not_seen_are_for_a_person(call: str) -> None:
 
 
 def test_sessions_made_elsewhere_are_for_a_person() -> None:
-    check_says(RULE, "import tensorflow as tf\nclass Mine(tf.Session):\n    pass\n", "manual", "elsewhere")
+    check_says(RULE, "import tensorflow as tf\nclass Mine(tf.Session):\n    pass\n", "manual", "other code creates")
     text = "import functools\nimport tensorflow as tf\nmake = functools.partial(tf.Session, '')\n"
-    check_says(RULE, text, "manual", "elsewhere")
+    check_says(RULE, text, "manual", "other code creates")
 
 
 def test_an_unknown_receiver_is_for_a_person() -> None:
@@ -254,7 +254,7 @@ def test_a_helper_and_statements_in_one_file() -> None:
     ],
 )
 def test_a_session_that_was_kept_off_the_gpu_stays_on_the_host(source: str) -> None:
-    check_says("session_config", "import tensorflow as tf\n" + source, "manual", "left on the host")
+    check_says("session_config", "import tensorflow as tf\n" + source, "manual", "stays on the host")
 
 
 def test_one_gpu_is_no_reason_to_stay_on_the_host() -> None:
@@ -276,12 +276,12 @@ def test_a_session_that_may_be_another_module_s_is_left_to_a_person() -> None:
 
 def test_a_session_class_as_a_default_is_left_to_a_person() -> None:
     source = "import tensorflow as tf\ndef f(factory=tf.Session):\n    factory().run(x)\n"
-    check_says("session_config", source, "manual", "made elsewhere through this class")
+    check_says("session_config", source, "manual", "other code creates sessions of this class")
 
 
 def test_a_class_that_derives_from_a_session_is_left_to_a_person() -> None:
     source = "import tensorflow as tf\nclass S(tf.Session):\n    pass\ns = S()\n"
-    check_says("session_config", source, "manual", "made elsewhere through this class")
+    check_says("session_config", source, "manual", "other code creates sessions of this class")
 
 
 HELPERS = {
