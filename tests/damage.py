@@ -94,11 +94,11 @@ def scramble(file: Path, chance: random.Random) -> str:
         file.write_bytes(content[: chance.randrange(len(content) + 1)])
         return "cut off"
     for _ in range(chance.choice((1, 1, 4, 40))):
-        place = chance.randrange(len(content))
+        offset = chance.randrange(len(content))
         if chance.random() < 0.7:
-            content[place] = chance.randrange(256)
+            content[offset] = chance.randrange(256)
         else:
-            content[place:place] = chance.randbytes(chance.randrange(1, 9))
+            content[offset:offset] = chance.randbytes(chance.randrange(1, 9))
     file.write_bytes(content)
     return "other bytes"
 

@@ -24,7 +24,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from cluster.rank_tables import GUIDE_1
-from command import started, viaduct
+from command import start_command, viaduct
 from data.record_files import png, write_split
 from unprivileged import drop_file_privileges
 from viaduct.cli import VERBS, load_verb
@@ -279,8 +279,8 @@ def path_parameters(verb: str) -> list[Any]:
     hints = typing.get_type_hints(function)
     names = {name for name in inspect.signature(function).parameters if "Path" in str(hints[name])}
     command = load_verb(verb.split()[0])
-    for word in verb.split()[1:]:
-        command = command.commands[word]
+    for argument in verb.split()[1:]:
+        command = command.commands[argument]
     return [parameter for parameter in command.params if parameter.name in names | set(TEXT.get(verb, ()))]
 
 
@@ -289,7 +289,7 @@ def words_with(verb: str, parameter: Any, path: str, kit: Path) -> list[str]:
     beside = BESIDE[verb]
     others = beside.get(parameter.name, beside.get("", []))
     inputs = {entry.name for entry in kit.iterdir()}
-    sound = [str(kit / word) if word.split("/")[0] in inputs else word for word in others]
+    sound = [str(kit / argument) if argument.split("/")[0] in inputs else argument for argument in others]
     given = [path] * max(1, getattr(parameter, "nargs", 1))
     if parameter.param_type_name == "option":
         given = [parameter.opts[0], *given]
@@ -310,7 +310,7 @@ def run_cases(verb: str, cases: list[tuple[str, str]], kit: Path, work: Path) ->
     parameters = {parameter.name: parameter for parameter in path_parameters(verb)}
     answers = (work / "answers.jsonl").open("w")
 
-    def end(number: int, frame: Any) -> None:
+    def raise_time_up(number: int, frame: Any) -> None:
         raise TimeUp
 
     for number, (name, wrong) in enumerate(cases):
@@ -323,7 +323,7 @@ def run_cases(verb: str, cases: list[tuple[str, str]], kit: Path, work: Path) ->
         sys.argv = ["viaduct", *words_with(verb, parameters[name], path, kit)]
         code: object = None
         began = time.monotonic()
-        signal.signal(signal.SIGALRM, end)
+        signal.signal(signal.SIGALRM, raise_time_up)
         signal.alarm(SECONDS)
         try:
             cli.main()
@@ -350,7 +350,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_cases(verb: str, cases: list[tuple[str, str]], kit: Path, folder: Path) -> None:
-    with started(run_cases, verb, cases, kit, folder) as child:
+    with start_command(run_cases, verb, cases, kit, folder) as child:
         child.communicate(SECONDS * len(cases))
     answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     failures = []

@@ -124,8 +124,8 @@ def test_every_field_on_the_page_is_one_of_a_recipe() -> None:
         kind for kind in vars(recipes).values() if "global_batch" in getattr(kind, "__dataclass_fields__", ())
     ):
         fields |= {f"data.{field.name}" for field in dataclasses.fields(data)}
-    places = {"data", *(part.path for part in all_parts(Part) if part.path)}
+    sections = {"data", *(part.path for part in all_parts(Part) if part.path)}
     assert {"optimizer.lr", "data.global_batch"} <= fields
     for name in set(re.findall(r"`([a-z]+\.[a-z_0-9]+)`", PAGE)):
-        if name.partition(".")[0] in places:
+        if name.partition(".")[0] in sections:
             assert name in fields, name

@@ -57,10 +57,10 @@ def test_a_summary_that_cannot_be_used_is_none(tmp_path: Path) -> None:
 
 
 def test_lines_that_are_cut_off_are_left_out_of_the_metrics(tmp_path: Path) -> None:
-    whole = {"kind": "restart", "step": 1, "first": 2, "last": 3, "ranks": 2}
-    lines = [json.dumps(whole).encode(), b'{"kind": "restart", "st', b"\xff", b"[]", b'{"kind": "restart", "step": []}']
+    entry = {"kind": "restart", "step": 1, "first": 2, "last": 3, "ranks": 2}
+    lines = [json.dumps(entry).encode(), b'{"kind": "restart", "st', b"\xff", b"[]", b'{"kind": "restart", "step": []}']
     (tmp_path / "metrics.jsonl").write_bytes(b"\n".join(lines))
-    assert read_metrics(tmp_path, "restart") == [whole]
+    assert read_metrics(tmp_path, "restart") == [entry]
 
 
 def test_a_manifest_without_checksums_is_refused(tmp_path: Path) -> None:

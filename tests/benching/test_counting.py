@@ -42,11 +42,11 @@ def test_bytes_follow_the_precision_and_the_least_are_fewer_than_unfused_ones() 
     def build() -> nn.Module:
         return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
 
-    half, whole = (count_step_work(build, 2, 16, dtype) for dtype in (torch.bfloat16, torch.float32))
+    half, single_precision = (count_step_work(build, 2, 16, dtype) for dtype in (torch.bfloat16, torch.float32))
     assert half.bytes_least is not None
-    assert whole.bytes_least is not None
-    assert whole.bytes_unfused is not None
-    assert half.bytes_least < whole.bytes_least < whole.bytes_unfused
+    assert single_precision.bytes_least is not None
+    assert single_precision.bytes_unfused is not None
+    assert half.bytes_least < single_precision.bytes_least < single_precision.bytes_unfused
 
 
 def test_resnet_50_multiplies_as_often_as_papers_say() -> None:

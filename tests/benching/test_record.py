@@ -53,12 +53,12 @@ def test_one_measurement_is_told_as_it_was_made() -> None:
 def test_more_than_the_best_is_no_share_and_is_explained() -> None:
     assert record.compute_share(50, seconds=1.0, best=100.0) == 0.5
     assert record.compute_share(150, seconds=1.0, best=100.0) is None
-    one = {"matrix_share": None, "bandwidth_share": 0.5, "counted": {"flop": 150}}
-    assert record.describe_exceeded_ceilings([one], "fp16") == [
+    figures = {"matrix_share": None, "bandwidth_share": 0.5, "counted": {"flop": 150}}
+    assert record.describe_exceeded_ceilings([figures], "fp16") == [
         "No matrix share is given: a step multiplies faster than the large fp16 product did."
     ]
-    assert record.describe_exceeded_ceilings([{**one, "matrix_share": 0.9}], "fp16") == []
-    assert record.describe_exceeded_ceilings([{**one, "counted": {"why_not": "it needs values"}}], "fp16") == []
+    assert record.describe_exceeded_ceilings([{**figures, "matrix_share": 0.9}], "fp16") == []
+    assert record.describe_exceeded_ceilings([{**figures, "counted": {"why_not": "it needs values"}}], "fp16") == []
 
 
 def test_a_ratio_of_unlike_work_is_called_so() -> None:

@@ -11,6 +11,6 @@ def test_every_name_in_the_table_is_one_of_torch() -> None:
     torch = pytest.importorskip("torch")
     for table in OPERATORS.values():
         for name in table:
-            place = torch
+            module = torch
             for part in name.split("."):
-                place = getattr(place, part)
+                module = getattr(module, part)

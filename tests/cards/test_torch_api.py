@@ -49,5 +49,5 @@ def test_every_name_in_the_tables_is_one_of_torch_cuda() -> None:
     }
     assert missing <= {"comm", "cutlass"}, "comm is imported when asked for; cutlass is a package beside torch"
     for module, names in SUBMODULES.items():
-        place = importlib.import_module(f"torch.cuda.{module}")
-        assert [name for name in names if not hasattr(place, name)] == []
+        cuda_module = importlib.import_module(f"torch.cuda.{module}")
+        assert [name for name in names if not hasattr(cuda_module, name)] == []

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from command import be_viaduct, started
+from command import be_viaduct, start_command
 from viaduct.rehearsal.overlay import OVERLAY_VARIABLE
 
 
@@ -30,11 +30,11 @@ def carry_with_forks(
     cwd: Path, *words: str | Path, recorded: Path | None = None, framework: str = "torch", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """`viaduct carry` with these words, to its end."""
-    whole = ["carry", *map(str, words)]
-    with started(be_viaduct_with_forks, whole, cwd, environment, recorded, framework) as command:
+    full_command = ["carry", *map(str, words)]
+    with start_command(be_viaduct_with_forks, full_command, cwd, environment, recorded, framework) as command:
         said, talk = command.communicate()
         assert command.returncode is not None
-        return subprocess.CompletedProcess(["viaduct", *whole], command.returncode, said, talk)
+        return subprocess.CompletedProcess(["viaduct", *full_command], command.returncode, said, talk)
 
 
 def be_viaduct_with_forks(

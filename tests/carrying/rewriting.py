@@ -49,28 +49,28 @@ def indent_of(source: Source, node: ast.stmt) -> str:
 
 
 def rename_locals(source: Source) -> Iterator[Rewrite]:
-    """In one function, everywhere; where the text can be told from attributes and keywords."""
+    """Rename the locals of one function; attributes and keywords stay."""
     for function in ast.walk(source.tree):
         if not isinstance(function, ast.FunctionDef):
             continue
         stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for name in sorted(stored):
-            yield from renamed(source, "rename a variable", name, f"{name}_value", function)
+            yield from rename_operator(source, "rename a variable", name, f"{name}_value", function)
 
 
 def rename_functions(source: Source, exported: set[str]) -> Iterator[Rewrite]:
     for node in source.tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name not in exported:
             new = f"{node.name}_renamed" if isinstance(node, ast.FunctionDef) else f"{node.name}Renamed"
-            yield from renamed(source, "rename a function", node.name, new, source.tree)
+            yield from rename_operator(source, "rename a function", node.name, new, source.tree)
 
 
-def renamed(source: Source, operator: str, old: str, new: str, scope: ast.AST) -> Iterator[Rewrite]:
+def rename_operator(source: Source, operator: str, old: str, new: str, scope: ast.AST) -> Iterator[Rewrite]:
     start, end = source.span(scope) if not isinstance(scope, ast.Module) else (0, len(source.text))
     text = re.sub(rf"\b{old}\b", new, source.text[start:end])
-    whole = source.replace(start, end, text)
-    if is_python(whole) and is_renamed(source, whole, old, new, scope):
-        yield operator, old, new, whole, source.line_at(start)
+    rewritten = source.replace(start, end, text)
+    if is_python(rewritten) and is_renamed(source, rewritten, old, new, scope):
+        yield operator, old, new, rewritten, source.line_at(start)
 
 
 def is_renamed(source: Source, text: str, old: str, new: str, scope: ast.AST) -> bool:
@@ -106,9 +106,9 @@ def reorder_lines(source: Source) -> Iterator[Rewrite]:
 
 
 def are_independent(first: ast.stmt, second: ast.stmt) -> bool:
-    if all(isinstance(one, ast.FunctionDef) and not one.decorator_list for one in (first, second)):
+    if all(isinstance(example, ast.FunctionDef) and not example.decorator_list for example in (first, second)):
         return True
-    if not all(isinstance(one, (ast.Assign, ast.AugAssign)) for one in (first, second)):
+    if not all(isinstance(example, (ast.Assign, ast.AugAssign)) for example in (first, second)):
         return False
     if any(isinstance(n, ast.Call) and ast.unparse(n.func) not in PURE for s in (first, second) for n in ast.walk(s)):
         return False
@@ -325,7 +325,7 @@ def find_rewrites(tree: Path) -> list[Mutation]:
         exported = set(re.findall(r"\w+", others))
         rewrites = [rewrite for kind in KINDS for rewrite in kind(source)]
         rewrites += rename_functions(source, exported)
-        for operator, old, new, whole, line in rewrites:
-            if is_python(whole):
-                found.append(Mutation(operator, file, line, old, new, whole))
+        for operator, old, new, context, line in rewrites:
+            if is_python(context):
+                found.append(Mutation(operator, file, line, old, new, context))
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import ON_THE_NPU, TORCH, carried, with_copy
+from carrying.journeys import ON_THE_NPU, TORCH, carry_script, with_copy
 from command import begun, viaduct
 
 
@@ -18,7 +18,7 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     (tmp_path / "carried").mkdir()
     (tmp_path / "carried" / "mine.txt").write_text("mine")
     (tmp_path / "model.pth").write_bytes(b"x" * 100)
-    refused = carried(tmp_path, TORCH)
+    refused = carry_script(tmp_path, TORCH)
     assert (refused.code, refused.record) == (2, {})
     assert "is there already" in refused.talk
     assert "Traceback" not in refused.talk
@@ -95,8 +95,8 @@ def test_a_script_that_is_excluded_does_not_keep_another_from_being_proved(tmp_p
     for name in ("train.py", "other.py"):
         (tmp_path / name).write_text(TORCH)
     words = ("carry", ".", "--entry", "train.py", "--steps", "2")
-    whole = viaduct(*words, "--out", "../whole", cwd=tmp_path)
-    assert "1 file that the migration rewrote was never executed: other.py" in whole.stdout
+    complete = viaduct(*words, "--out", "../whole", cwd=tmp_path)
+    assert "1 file that the migration rewrote was never executed: other.py" in complete.stdout
     alone = viaduct(*words, "--out", "../alone", "--exclude", "other.py", cwd=tmp_path)
     assert alone.returncode == 0, alone.stdout
     assert (tmp_path.parent / "alone" / "migrated" / "other.py").read_text() == TORCH

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from carrying.made_up_observations import observed
+from carrying.made_up_observations import make_observation
 from viaduct.carrying.agreement import measure
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import (
@@ -26,18 +26,18 @@ def carrying(left: Observed, right: Observed, ranks: int = 2) -> Any:
 
 
 def test_ranks_that_train_together_on_one_side_only_hide_differences() -> None:
-    alone, joined = (observed(facts=[describe_ranks(together)]) for together in (False, True))
+    alone, joined = (make_observation(facts=[describe_ranks(together)]) for together in (False, True))
     (doubt,) = find_joined_ranks(carrying(alone, joined))
     assert doubt.hides_differences
     assert not list(find_joined_ranks(carrying(alone, alone))) + list(find_joined_ranks(carrying(joined, joined)))
 
 
 def test_a_rank_that_neither_side_saw_is_named_and_one_of_a_single_side_differs() -> None:
-    one, both = observed(), Observed([*observed().ranks, Rank(1, [[1.0]])])
-    (doubt,) = find_unseen_ranks(carrying(one, one))
+    single, both = make_observation(), Observed([*make_observation().ranks, Rank(1, [[1.0]])])
+    (doubt,) = find_unseen_ranks(carrying(single, single))
     assert doubt.items == ["rank 1"]
-    assert not list(find_unseen_ranks(carrying(one, both)))
-    assert [pair.why for pair in measure(one, both) if pair.bad] == ["only the migrated script has a rank 1"]
+    assert not list(find_unseen_ranks(carrying(single, both)))
+    assert [pair.why for pair in measure(single, both) if pair.bad] == ["only the migrated script has a rank 1"]
 
 
 def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Pat
     two: Any = SimpleNamespace(request=SimpleNamespace(ranks=2), stage="tf1", sides=sides)
     (text,) = describe_shared_model_dir(two, run)
     assert text.startswith("the ranks share the model_dir model:")
-    one: Any = SimpleNamespace(request=SimpleNamespace(ranks=1), stage="tf1", sides=sides)
-    assert not list(describe_shared_model_dir(one, run))
+    journey: Any = SimpleNamespace(request=SimpleNamespace(ranks=1), stage="tf1", sides=sides)
+    assert not list(describe_shared_model_dir(journey, run))
     run.summary.wrote = ["a.txt"]
     assert not list(describe_shared_model_dir(two, run))
 

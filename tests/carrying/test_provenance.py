@@ -48,8 +48,8 @@ def carry_trees(
     return Journey(answer, folder / "carried")
 
 
-def executed(journey: Journey, side: str) -> dict[str, str]:
-    return {one["position"]: one["file"] for one in journey.record["runs"][side]["modules"]}
+def executed_files(journey: Journey, side: str) -> dict[str, str]:
+    return {module["position"]: module["file"] for module in journey.record["runs"][side]["modules"]}
 
 
 WAYS = """\
@@ -110,17 +110,17 @@ def test_every_way_of_finding_a_module_leads_into_the_own_tree(tmp_path: Path) -
     journey = carry_trees(tmp_path, files, {}, ".", *options, PYTHONPATH="lib" + ":" + root)
     assert journey.code == 0, journey.said + journey.talk
     for side, folder in (("original", "project"), ("migrated", "copy")):
-        found = executed(journey, side)
+        found = executed_files(journey, side)
         mirrored = {"as_text.py"}  # read from the working folder, where the mirror has this side's file
         assert set(found) == set(files), side
         for position, file in found.items():
             assert file == str(tmp_path / folder / position) or position in mirrored, (side, position)
         assert journey.record["runs"][side]["outside"] == []
-        assert not [one for one in journey.record["runs"][side]["modules"] if one["problem"]]
+        assert not [module for module in journey.record["runs"][side]["modules"] if module["problem"]]
 
 
 @pytest.mark.parametrize(
-    "way", ["PYTHONPATH", *(pytest.param(way, marks=pytest.mark.slow) for way in ("full path", "bytecode"))]
+    "way", ["PYTHONPATH", *(pytest.param(method, marks=pytest.mark.slow) for method in ("full path", "bytecode"))]
 )
 def test_a_changed_number_in_a_module_is_found_whichever_tree_is_named(way: str, tmp_path: Path) -> None:
     """Seen: with PYTHONPATH=. the migrated script imported the original's module, and was said to be equal."""

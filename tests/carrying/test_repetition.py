@@ -36,7 +36,7 @@ def test_both_sides_are_run_twice_and_a_sound_pair_agrees(tmp_path: Path) -> Non
     journey = carry(tmp_path, SOURCE, COPY)
     assert (journey.code, journey.record["verdict"]) == (0, "agrees"), journey.said + journey.talk
     assert journey.record["not_proved"] == []
-    assert {side: one["equal"] for side, one in journey.record["repeated"].items()} == {
+    assert {side: repetition["equal"] for side, repetition in journey.record["repeated"].items()} == {
         "original": True,
         "migrated": True,
     }

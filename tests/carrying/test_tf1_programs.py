@@ -35,11 +35,11 @@ def test_a_program_agrees_in_every_bit(name: str, to: str, tmp_path: Path) -> No
 
 
 def test_a_strategy_of_two_cards_and_the_branch_for_one_agree_by_two_commands(tmp_path: Path) -> None:
-    one = carry_program(tmp_path, "resnet_mirrored.py", "--to", "mlu", "--", "--num_gpus", "1", out="one")
-    assert one.record["verdict"] == "not proved", one.said + one.talk[-3000:]
-    assert one.record["bitwise"]
-    assert "1 edit was never executed" in one.said
-    assert "MirroredStrategy(devices=" in one.said
+    journey = carry_program(tmp_path, "resnet_mirrored.py", "--to", "mlu", "--", "--num_gpus", "1", out="one")
+    assert journey.record["verdict"] == "not proved", journey.said + journey.talk[-3000:]
+    assert journey.record["bitwise"]
+    assert "1 edit was never executed" in journey.said
+    assert "MirroredStrategy(devices=" in journey.said
     check_agrees(carry_program(tmp_path, "resnet_mirrored.py", "--to", "mlu", "--earlier", "one"))
 
 

@@ -80,9 +80,9 @@ def table_1(servers: int = 2, devices: Sequence[int] = range(8)) -> Json:
                 {
                     "device_id": str(device),
                     "device_ip": ip(server, device),
-                    "rank_id": str(server * len(devices) + place),
+                    "rank_id": str(server * len(devices) + index),
                 }
-                for place, device in enumerate(devices)
+                for index, device in enumerate(devices)
             ],
         }
         for server in range(servers)
@@ -115,12 +115,12 @@ def ip(server: int, device: int) -> str:
 def edit(table: Json, changes: dict[str, Any]) -> Json:
     """Set what stands at each JSON path; `...` removes it."""
     for path, value in changes.items():
-        *way, last = [int(step) if step.isdigit() else step for step in re.findall(r"\w+", path)]
-        place: Any = table
-        for step in way:
-            place = place[step]
+        *parents, last = [int(step) if step.isdigit() else step for step in re.findall(r"\w+", path)]
+        node: Any = table
+        for step in parents:
+            node = node[step]
         if value is ...:
-            del place[last]
+            del node[last]
         else:
-            place[last] = value
+            node[last] = value
     return table

@@ -22,11 +22,11 @@ def hostfile(folder: Path, text: str) -> Path:
 
 
 def test_one_template_becomes_the_other_and_back() -> None:
-    one, two = parse_table(GUIDE_1), parse_table(GUIDE_2)
-    assert parse_table(render_template(one, 2)).servers == two.servers
-    assert parse_table(render_template(two, 1)).servers == one.servers
-    assert render_template(parse_table(render_template(one, 2)), 1) == render_template(one, 1)
-    assert "//" not in render_template(two, 2)
+    first, second = parse_table(GUIDE_1), parse_table(GUIDE_2)
+    assert parse_table(render_template(first, 2)).servers == second.servers
+    assert parse_table(render_template(second, 1)).servers == first.servers
+    assert render_template(parse_table(render_template(first, 2)), 1) == render_template(first, 1)
+    assert "//" not in render_template(second, 2)
 
 
 def test_a_table_becomes_a_hostfile_in_the_order_of_ranks() -> None:
@@ -47,7 +47,7 @@ def test_a_hostfile_alone_has_no_addresses_for_a_table_but_is_a_hostfile(tmp_pat
     path = hostfile(tmp_path, "10.0.0.10 slots=8 max_slots=8\n")
     with pytest.raises(BadValue, match="the devices' addresses are not given"):
         read_any(path, [])
-    assert render_hostfile(read_any(path, [], addressed=False)) == "10.0.0.10 slots=8\n"
+    assert render_hostfile(read_any(path, [], needs_addresses=False)) == "10.0.0.10 slots=8\n"
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def test_servers_stand_beside_each_other_with_all_their_ranks() -> None:
     assert lines[0] == "the rank table: template 1, 2 servers, 16 devices; rank 0 is on 10.0.0.10"
     assert "10.0.0.10 · node 0" in lines[1]
     assert "10.0.1.10 · node 1" in lines[1]
-    ranks = [word for line in lines[1:] for word in line.split("│") if "rank " in word]
-    assert sorted(int(word.split()[1]) for word in ranks) == list(range(16))
+    ranks = [cell for line in lines[1:] for cell in line.split("│") if "rank " in cell]
+    assert sorted(int(rank.split()[1]) for rank in ranks) == list(range(16))
 
 
 def test_a_device_that_is_not_used_is_a_dot() -> None:

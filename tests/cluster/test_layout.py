@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from viaduct.cluster.layout import MESSAGES, NUMBERS, WORTH_BYTES, Classifier, compare_layouts, format_bytes
-from viaduct.cluster.plan import INNER_LATENCY_S, Cluster, all_reduce_seconds
+from viaduct.cluster.layout import MESSAGES, MIN_SPLIT_BYTES, NUMBERS, Classifier, compare_layouts, format_bytes
+from viaduct.cluster.plan import INNER_LATENCY_S, Cluster, estimate_all_reduce_seconds
 
 MANY = Classifier(classes=100_000, features=2048, global_batch=2048)
 
@@ -40,12 +40,12 @@ def test_few_classes_stay_whole_and_many_are_shared_out(changes: dict[str, int],
 
 
 def test_more_servers_and_compression_count() -> None:
-    one, two = compare_layouts(MANY, Cluster(1, 8)), compare_layouts(MANY, Cluster(2, 8))
-    assert two.data_seconds > one.data_seconds
-    assert two.hybrid_bytes == one.hybrid_bytes / 2
+    first, second = compare_layouts(MANY, Cluster(1, 8)), compare_layouts(MANY, Cluster(2, 8))
+    assert second.data_seconds > first.data_seconds
+    assert second.hybrid_bytes == first.hybrid_bytes / 2
     half = compare_layouts(replace(MANY, gradient_bytes=2), Cluster(2, 8))
-    assert half.data_seconds == all_reduce_seconds(MANY.weights * 2, Cluster(2, 8))
-    assert half.hybrid_seconds == two.hybrid_seconds
+    assert half.data_seconds == estimate_all_reduce_seconds(MANY.weights * 2, Cluster(2, 8))
+    assert half.hybrid_seconds == second.hybrid_seconds
 
 
 def test_reasons_have_the_figures() -> None:
@@ -54,4 +54,8 @@ def test_reasons_have_the_figures() -> None:
     many = compare_layouts(MANY, Cluster(1, 8)).reasons()
     assert many[0].startswith("the classifier takes 2.3 GiB of each rank with data, 293.1 MiB with hybrid")
     assert "47.95 ms with data (gradients), 1.82 ms with hybrid (features and sums)" in many[1]
-    assert [format_bytes(100), format_bytes(2048), format_bytes(WORTH_BYTES)] == ["100 bytes", "2.0 KiB", "64.0 MiB"]
+    assert [format_bytes(100), format_bytes(2048), format_bytes(MIN_SPLIT_BYTES)] == [
+        "100 bytes",
+        "2.0 KiB",
+        "64.0 MiB",
+    ]

@@ -14,7 +14,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from training.ranks import together
-from viaduct.cluster.plan import Cluster, Layer, Workload, all_reduce_seconds, predict_step
+from viaduct.cluster.plan import Cluster, Layer, Workload, estimate_all_reduce_seconds, predict_step
 from viaduct.errors import BadValue
 from viaduct.training.distributed import leave_ranks
 
@@ -26,7 +26,7 @@ ONE = Cluster(1, 1, step_ms=100)
 TCP_INFO, ACKED = 11, 120  # linux/tcp.h: tcpi_bytes_acked
 
 
-def acknowledged() -> int:
+def count_acknowledged_bytes() -> int:
     """How many bytes of this process's own TCP connections have arrived."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
@@ -42,7 +42,7 @@ def acknowledged() -> int:
 
 
 def sent_by_a_rank() -> tuple[float, int]:
-    """What one step of a network of known size sends under DDP, and the number of its parameters."""
+    """Return the bytes that one DDP step sends, and the network's number of parameters."""
     distributed.init_process_group("gloo")
     layers = (nn.Linear(1000, 1000) for _ in range(4))
     network = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=5)
@@ -52,11 +52,11 @@ def sent_by_a_rank() -> tuple[float, int]:
 
     step()
     distributed.barrier()
-    before = acknowledged()
+    before = count_acknowledged_bytes()
     for _ in range(5):
         step()
     distributed.barrier()
-    sent = (acknowledged() - before) / 5
+    sent = (count_acknowledged_bytes() - before) / 5
     leave_ranks()
     return sent, sum(parameter.numel() for parameter in network.parameters())
 
@@ -83,10 +83,12 @@ def test_two_levels_send_as_much_as_one_ring_but_little_of_it_outside() -> None:
 
 
 def test_the_time_of_an_all_reduce_is_volume_by_speed_and_latency() -> None:
-    assert all_reduce_seconds(8e9, Cluster(1, 8, inner_link=7)) == pytest.approx(2 + 14 * 10e-6)
-    assert all_reduce_seconds(8e9, Cluster(2, 1, link=4)) == pytest.approx(2 + 2 * 30e-6)
+    assert estimate_all_reduce_seconds(8e9, Cluster(1, 8, inner_link=7)) == pytest.approx(2 + 14 * 10e-6)
+    assert estimate_all_reduce_seconds(8e9, Cluster(2, 1, link=4)) == pytest.approx(2 + 2 * 30e-6)
     within, between = 2 * 7 / 8 * 8e9 / 7e9, 2 * 1 / 2 * 8e9 / 4e9
-    assert all_reduce_seconds(8e9, Cluster(2, 8, 4, 7)) == pytest.approx(within + between + 14 * 10e-6 + 2 * 30e-6)
+    assert estimate_all_reduce_seconds(8e9, Cluster(2, 8, 4, 7)) == pytest.approx(
+        within + between + 14 * 10e-6 + 2 * 30e-6
+    )
 
 
 def test_buckets_are_filled_from_the_last_layer_on_and_sent_in_turn() -> None:
@@ -145,8 +147,8 @@ def test_speeds_are_above_nothing(wrong: dict[str, float]) -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_the_volume_is_what_gloo_really_sends(ranks: int) -> None:
     ended = together(ranks, sent_by_a_rank)
-    assert [one.error for one in ended] == [None] * ranks, [one.output for one in ended]
-    measured = [one.value for one in ended]
+    assert [result.error for result in ended] == [None] * ranks, [result.output for result in ended]
+    measured = [result.value for result in ended]
     layers = (Layer(measured[0][1], 1, 1),)
     expected = predict_step(Workload(layers, global_batch=ranks), Cluster(1, ranks, step_ms=1)).sent_bytes
     mean = sum(sent for sent, _ in measured) / ranks

@@ -21,16 +21,16 @@ def load(table: dict[str, Any], **changes: Any) -> Any:
 def test_both_templates_of_the_guide_mean_the_same_cluster(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(GUIDE_1)
     (tmp_path / "two.json").write_text(GUIDE_2)
-    one, two = read(tmp_path / "one.json"), read(str(tmp_path / "two.json"))
-    assert one.servers == two.servers
-    assert (one.template, two.template) == (1, 2)
-    assert one.size == 2
-    assert one.master == "10.0.0.10"
-    assert [(device.device_id, device.device_ip, device.rank) for device in one.devices] == [
+    first, second = read(tmp_path / "one.json"), read(str(tmp_path / "two.json"))
+    assert first.servers == second.servers
+    assert (first.template, second.template) == (1, 2)
+    assert first.size == 2
+    assert first.master == "10.0.0.10"
+    assert [(device.device_id, device.device_ip, device.rank) for device in first.devices] == [
         (0, "192.168.0.2", 0),
         (1, "192.168.1.2", 1),
     ]
-    assert [finding.rule for finding in one.warnings] == ["json-comments"]
+    assert [finding.rule for finding in first.warnings] == ["json-comments"]
 
 
 def test_servers_stand_in_the_order_of_their_ranks_not_of_the_file() -> None:
@@ -41,7 +41,7 @@ def test_servers_stand_in_the_order_of_their_ranks_not_of_the_file() -> None:
     assert [server.server_id for server in read_back.servers] == ["10.0.0.10", "10.0.1.10"]
     assert read_back.servers[0].ranks == list(range(8))
     assert read_back.master == "10.0.0.10"
-    assert read_back.seat(9).local == 1
+    assert read_back.find_position(9).local == 1
 
 
 @pytest.mark.parametrize("template", [1, 2])
@@ -97,9 +97,9 @@ def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path: Path) -> None
 def test_a_rank_and_a_server_that_are_not_there_are_named() -> None:
     table = load(table_1())
     with pytest.raises(BadValue, match=r"no rank 16 .*\n.*0 to 15"):
-        table.seat(16)
+        table.find_position(16)
     with pytest.raises(BadValue, match="no rank -1"):
-        table.seat(-1)
+        table.find_position(-1)
     with pytest.raises(UnknownName, match=r"no server in the rank table called '10.0.0.1'"):
         table.server("10.0.0.1")
 

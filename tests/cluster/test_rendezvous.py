@@ -23,10 +23,10 @@ from viaduct.errors import BadValue
 def test_a_number_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "BEAT_S", 0.2)
     rdzv = f"127.0.0.1:{free_port()}"
-    place = share_from_nodes(2, 1, rdzv, node=0)
-    first = ServerRendezvous(place, 10, print)
+    share = share_from_nodes(2, 1, rdzv, node=0)
+    first = ServerRendezvous(share, 10, print)
     with pytest.raises(BadValue, match="is there already") as caught:
-        ServerRendezvous(place, 10, print)  # both had found the port free
+        ServerRendezvous(share, 10, print)  # both had found the port free
     assert "Is --node-rank 0 given twice" in str(caught.value)
     first.shutdown()
 
@@ -87,11 +87,11 @@ def test_a_machine_that_falls_silent_is_named_unless_it_has_finished(
     for name, seconds in (("BEAT_S", 0.1), ("SILENCE_S", 3.0), ("LINGER_S", 0.1)):
         monkeypatch.setattr(rendezvous, name, seconds)
     table, port = table_of(["127.0.0.1", "127.0.0.2"]), free_port()
-    places = [
+    shares = [
         share_from_table(table, server="127.0.0.1", port=port),
         share_from_table(table, server="127.0.0.2", port=port),
     ]
-    first, second = (ServerRendezvous(place, 10, print) for place in places)
+    first, second = (ServerRendezvous(share, 10, print) for share in shares)
     other = threading.Thread(target=second.next_rendezvous)
     other.start()
     assert first.next_rendezvous().rank == 0
@@ -118,13 +118,13 @@ def meet(*calls: ServerRendezvous) -> list[int]:
 def test_a_server_that_comes_back_brings_all_together_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "BEAT_S", 0.1)
     table, port = table_of(["127.0.0.2", "127.0.0.1"]), free_port()
-    places = [share_from_table(table, server=name, port=port) for name in ("127.0.0.2", "127.0.0.1")]
-    first, second = (ServerRendezvous(place, 10, print) for place in places)
+    shares = [share_from_table(table, server=name, port=port) for name in ("127.0.0.2", "127.0.0.1")]
+    first, second = (ServerRendezvous(share, 10, print) for share in shares)
     assert meet(first, second) == [0, 1]
     assert meet(first, second) == [0, 1]  # a rank has failed on both
     again = first.round
     second.shutdown()
-    back = ServerRendezvous(places[1], 10, print)
+    back = ServerRendezvous(shares[1], 10, print)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(back.next_rendezvous)
         end = time.monotonic() + 300

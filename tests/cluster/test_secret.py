@@ -45,7 +45,7 @@ def test_what_is_shown_of_a_secret_tells_two_apart_and_does_not_contain_them() -
     assert names[0] == names[2]
     assert len(set(names)) == 3
     assert names[3] == "no secret"
-    assert not any(word in "".join(names) for word in (*first.split(), *second.split()))
+    assert not any(argument in "".join(names) for argument in (*first.split(), *second.split()))
 
 
 def test_keys_of_another_job_or_secret_have_another_prefix_which_the_name_does_not_tell() -> None:

@@ -87,12 +87,12 @@ def _json_op(number: int, op: GeOp) -> dict[str, Any]:
 
 def _json_output(output: Mapping[str, Any]) -> dict[str, Any]:
     attributes: list[dict[str, Any]] = []
-    for key, word, kind in [
+    for key, option, kind in [
         ("origin", "_datadump_origin_name", "s"),
         ("index", "_datadump_origin_output_index", "i"),
         ("format", "_datadump_origin_format", "s"),
     ]:
-        attributes += [{"key": word, "value": {kind: output[key]}}] if key in output else []
+        attributes += [{"key": option, "value": {kind: output[key]}}] if key in output else []
     if "origin_shape" in output:
         held = {"val_type": 2, "i": list(output["origin_shape"])}
         attributes.append({"key": "origin_shape", "value": {"list": held}})

@@ -54,14 +54,14 @@ class Story:
         dtypes: tuple[str, str] = ("", ""),
     ) -> Row:
         """One more pair; None: that side has no such tensor."""
-        place = len(self.rows) if order is None else order
+        position = len(self.rows) if order is None else order
         sides = [
             None
             if array is None
-            else self._stored(array, dtype, op, op_type, role, index, place, step, rank, parameter)
+            else self._stored(array, dtype, op, op_type, role, index, position, step, rank, parameter)
             for array, dtype in ((left, dtypes[0]), (right, dtypes[1]))
         ]
-        pair = Pair(place, sides[0], sides[1], op, op, "name")
+        pair = Pair(position, sides[0], sides[1], op, op, "name")
         answer: object
         try:
             answer = Refusal("missing") if left is None or right is None else measure(left, right, *dtypes)
@@ -75,8 +75,8 @@ class Story:
         member = str(len(self.arrays))
         self.arrays[member] = array
         kind, shape = dtype or str(array.dtype), array.shape
-        place = order, step, rank, kind, shape, Path("memory"), member
-        return Stored(op, op_type, role, index, *place, parameter=parameter)
+        key = order, step, rank, kind, shape, Path("memory"), member
+        return Stored(op, op_type, role, index, *key, parameter=parameter)
 
     def open(self, stored: Stored) -> Array:
         return self.arrays[stored.member]
@@ -88,7 +88,7 @@ class Story:
         return explain(self.judged(edges), dict(edges or {}), self.open)
 
     def causes(self, place: int = -1, kind: str = "operator") -> tuple[Cause, ...]:
-        """What is suspected of one row, the last one told."""
+        """Return the causes suspected of one row, by default the last."""
         place %= len(self.rows)
         stored = self.rows[place].stored
         origin = Origin(stored.op, kind, stored.step, stored.rank, place, "")  # type: ignore[arg-type]

@@ -41,20 +41,20 @@ def whole(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def damaged(data: bytes, chance: random.Random) -> bytes:
+def damage_bytes(data: bytes, chance: random.Random) -> bytes:
     made = bytearray(data)
     for _ in range(chance.randrange(1, 6)):
-        place = chance.randrange(len(made) + 1)
+        offset = chance.randrange(len(made) + 1)
         match chance.randrange(4):
             case 0:
-                made[place : place + 1] = bytes([chance.randrange(256)])
+                made[offset : offset + 1] = bytes([chance.randrange(256)])
             case 1:
-                del made[place : place + chance.randrange(1, 40)]
+                del made[offset : offset + chance.randrange(1, 40)]
             case 2:
                 start = chance.randrange(len(made) + 1)
-                made[place:place] = made[start : start + chance.randrange(1, 60)]
+                made[offset:offset] = made[start : start + chance.randrange(1, 60)]
             case _:
-                made[place : place + 1] = chance.choice(NASTY)
+                made[offset : offset + 1] = chance.choice(NASTY)
     return bytes(made)
 
 
@@ -86,6 +86,6 @@ def test_no_damage_ends_in_a_traceback(tmp_path: Path, name: str) -> None:
     for number in range(TIMES):
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / name).write_bytes(damaged(data, chance))
+        (folder / name).write_bytes(damage_bytes(data, chance))
         with suppress(ViaductError):
             USES.get(name, use_dump)(folder / name)

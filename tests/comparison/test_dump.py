@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from comparison.networks import Awkward, check_checksums, dumped, train, values
+from comparison.networks import Awkward, check_checksums, dump_training, train, values
 from viaduct.comparison import Dump
 from viaduct.comparison.dump import describe_tf32
 from viaduct.comparison.readers.viaduct import read
@@ -118,7 +118,7 @@ def test_a_step_dumped_again_replaces_the_first(tmp_path: Path) -> None:
     with pytest.raises(BadRun, match=r"holds a dump already: step_000000[\s\S]*force=True"):
         train(tmp_path, only="conv")
     assert {tensor.op for tensor in read(tmp_path).tensors} == {"head"}
-    side = dumped(tmp_path, only="conv", force=True)
+    side = dump_training(tmp_path, only="conv", force=True)
     assert {tensor.op for tensor in side.tensors} == {"conv"}
     assert [path.name for path in tmp_path.iterdir()] == ["step_000000"]
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, wrong: dict[str, Any]) 
 def test_of_two_optimizers_both_take_part_in_the_step(tmp_path: Path, level: str, steps: str) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
-    optimizers = [torch.optim.SGD(model[place].parameters(), 0.1) for place in (0, 2)]
+    optimizers = [torch.optim.SGD(model[index].parameters(), 0.1) for index in (0, 2)]
     with Dump(model, tmp_path, steps=steps, level=level) as dump:
         for _ in range(3):
             model.zero_grad()

@@ -51,5 +51,5 @@ def test_the_neighbourhood_follows_the_edges_two_hops_far() -> None:
     story = Story()
     chain(story, 0, 0, 0.2, 0.2, 0.2, 0.2)
     edges = {f"op{number}": [f"op{number - 1}"] for number in range(1, 6)}
-    around = {one.op: one.hops for one in story.explained(edges).neighbours}
+    around = {neighbour.op: neighbour.hops for neighbour in story.explained(edges).neighbours}
     assert around == {"op0": -2, "op1": -1, "op2": 0, "op3": 1, "op4": 2}

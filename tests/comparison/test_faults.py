@@ -44,8 +44,8 @@ def planted() -> Iterator[ModuleType]:
 @pytest.fixture(scope="module")
 def short(planted: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A ResNet of four bottlenecks, a quarter as wide, on images of 32x32."""
-    place = tmp_path_factory.mktemp("short")
-    return planted.make_bench("resnet50_v1", place, 32, blocks=(1, 1, 1, 1), filters=(16, 32, 64, 128))
+    folder = tmp_path_factory.mktemp("short")
+    return planted.make_bench("resnet50_v1", folder, 32, blocks=(1, 1, 1, 1), filters=(16, 32, 64, 128))
 
 
 def test_these_are_the_ten_faults(planted: ModuleType) -> None:

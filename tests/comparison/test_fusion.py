@@ -116,12 +116,12 @@ def test_of_an_l1_group_the_ends_count(tmp_path: Path) -> None:
 
 
 def test_the_named_output_counts_not_the_first_original(tmp_path: Path) -> None:
-    one, two = numbers(2, 4), numbers(2, 4, seed=1)
+    first, second = numbers(2, 4), numbers(2, 4, seed=1)
     ops = [
         GeOp("fused", "Fused", [], ["a", "b"], [{"origin": "b", "index": 1}, {"origin": "a", "index": 0}],
-             dump={"output:0": two, "output:1": one}),
+             dump={"output:0": second, "output:1": first}),
     ]  # fmt: skip
-    left, right, graph = world(tmp_path, ops, {"a:0": one, "b:1": two, "b:0": numbers(2, 4, seed=9)})
+    left, right, graph = world(tmp_path, ops, {"a:0": first, "b:1": second, "b:0": numbers(2, 4, seed=9)})
     pairs = [p for p in align(left, right, graph=graph).pairs if p.left]
     assert [(p.right.op, p.right.index) for p in pairs if p.right] == [("b", 1), ("a", 0)]
     assert all(map(values_agree, pairs))

@@ -186,11 +186,11 @@ def test_a_divergence_of_almost_nothing_is_zero_and_never_negative() -> None:
 
 def test_nan_in_the_same_places_is_taken_out() -> None:
     left, right = near(normal(100)), normal(100)
-    rest = measure(np.delete(left, [3, 50]), np.delete(right, [3, 50]))
+    remaining = measure(np.delete(left, [3, 50]), np.delete(right, [3, 50]))
     left[[3, 50]] = right[[3, 50]] = np.nan
     found = measure(left, right)
     assert (found.nonfinite_pairs, found.mismatched, found.compared, found.count) == (2, 0, 98, 100)
-    assert [getattr(found, name) for name in NUMBERS] == [getattr(rest, name) for name in NUMBERS]
+    assert [getattr(found, name) for name in NUMBERS] == [getattr(remaining, name) for name in NUMBERS]
 
 
 def test_infinities_of_one_sign_in_the_same_places_are_taken_out() -> None:
@@ -211,7 +211,7 @@ def test_nan_on_one_side_makes_every_measure_nan_and_is_located() -> None:
     assert (found.mismatched, found.left.nan, found.right.nan) == (2, 2, 0)
     assert found.first_mismatch is not None
     assert (found.first_mismatch.flat, found.first_mismatch.index) == (107, (2, 7))
-    assert [place.index for place in found.left.nonfinite] == [(2, 7), (3, 1)]
+    assert [position.index for position in found.left.nonfinite] == [(2, 7), (3, 1)]
     assert found.top  # the finite rest is still described
 
 
@@ -303,7 +303,7 @@ def test_complex_numbers_are_compared_part_by_part() -> None:
     right = normal(6, 5) + 1j * normal(6, 5, seed=1)
     found = measure(right + 0.5j, right)
     assert found.max_absolute == pytest.approx(0.5)
-    assert max(place.element.index for place in found.top)[0] < 6
+    assert max(position.element.index for position in found.top)[0] < 6
     assert "imaginary" in found.notes[0]
 
 

@@ -20,13 +20,13 @@ def near(values: np.ndarray, by: float = 1e-3) -> np.ndarray:
 
 def test_the_number_of_pieces_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     right = normal(5000).astype(np.float32)
-    whole = measure(near(right), right)
+    single_pass = measure(near(right), right)
     for module in ("chunks", "passes"):
         monkeypatch.setattr(f"viaduct.comparison.{module}.CHUNK", 64)
     pieces = measure(near(right), right)
     for name in (*NUMBERS, "within"):
-        assert getattr(pieces, name) == pytest.approx(getattr(whole, name), rel=1e-13)
-    assert (pieces.ulps, pieces.top, pieces.histogram) == (whole.ulps, whole.top, whole.histogram)
+        assert getattr(pieces, name) == pytest.approx(getattr(single_pass, name), rel=1e-13)
+    assert (pieces.ulps, pieces.top, pieces.histogram) == (single_pass.ulps, single_pass.top, single_pass.histogram)
 
 
 def test_the_largest_errors_come_with_their_places() -> None:

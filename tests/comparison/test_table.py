@@ -26,10 +26,10 @@ def rows_of(text: bytes) -> list[dict[str, str]]:
 
 
 def story() -> Story:
-    told = Story()
-    values = told.normal(2, 3)
-    told.tell("conv1", values, values, op_type="Conv2d")
-    return told
+    seen = Story()
+    values = seen.normal(2, 3)
+    seen.tell("conv1", values, values, op_type="Conv2d")
+    return seen
 
 
 def test_the_columns_are_the_specified_ones_in_their_order() -> None:
@@ -48,23 +48,23 @@ def test_a_good_row_has_every_measure_with_six_decimals() -> None:
 
 
 def test_a_row_without_measures_says_nan_and_why() -> None:
-    told = Story()
-    told.tell("conv1", None, told.normal(2, 3))
-    (row,) = rows_of(make_csv(told.rows))
+    seen = Story()
+    seen.tell("conv1", None, seen.normal(2, 3))
+    (row,) = rows_of(make_csv(seen.rows))
     assert row["CosineSimilarity"] == row["MeanRelativeError"] == row["OverFlow"] == "NaN"
     assert row["Result"] == "refused"
     assert row["CompareFailReason"]
 
 
 def test_several_steps_are_told_apart_by_columns_at_the_end() -> None:
-    told = story()
-    told.tell("conv1", told.normal(2), told.normal(2), step=5, rank=1)
-    text = make_csv(told.rows)
+    seen = story()
+    seen.tell("conv1", seen.normal(2), seen.normal(2), step=5, rank=1)
+    text = make_csv(seen.rows)
     assert text.split(b"\r\n")[0].decode().split(",") == [*SPECIFIED, "Step", "Rank"]
     assert [(row["Step"], row["Rank"]) for row in rows_of(text)] == [("0", "0"), ("5", "1")]
 
 
-def renamed(row: Row, name: str) -> Row:
+def rename_row(row: Row, name: str) -> Row:
     left = row.pair.left
     assert left is not None
     return replace(row, pair=replace(row.pair, left=replace(left, op=name), left_op=name))
@@ -72,21 +72,21 @@ def renamed(row: Row, name: str) -> Row:
 
 @pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "+cmd|'/c calc'!A0", "-2+3", "\tx", "\rx"])
 def test_no_name_becomes_a_formula(name: str) -> None:
-    (row,) = rows_of(make_csv([renamed(story().rows[0], name)]))
+    (row,) = rows_of(make_csv([rename_row(story().rows[0], name)]))
     assert row["LeftOp"] == f"'{name}"
     assert row["TensorIndex"].startswith("'")
 
 
 @pytest.mark.parametrize("name", ['a"b', "a,b", "a\nb", "层.卷积", "a;b"])
 def test_any_other_name_survives_the_round_trip(name: str) -> None:
-    (row,) = rows_of(make_csv([renamed(story().rows[0], name)]))
+    (row,) = rows_of(make_csv([rename_row(story().rows[0], name)]))
     assert row["LeftOp"] == name
 
 
 def test_what_a_bad_row_follows_from_is_in_its_reason() -> None:
-    told = Story()
-    told.tell("a", np.ones(4, np.float32), np.arange(4, dtype=np.float32))
-    row = replace(told.rows[0], follows_from="conv1")
+    seen = Story()
+    seen.tell("a", np.ones(4, np.float32), np.arange(4, dtype=np.float32))
+    row = replace(seen.rows[0], follows_from="conv1")
     assert rows_of(make_csv([row]))[0]["CompareFailReason"].endswith("; follows from conv1")
 
 

@@ -36,8 +36,8 @@ def test_the_units_agree_with_counting_one_by_one(dtype: str, bits: type) -> Non
     left = near(right, 0.1)
 
     def number(value: np.ndarray) -> int:
-        word = int(value.view(bits))
-        return word if word >= 0 else -(word & int(np.iinfo(bits).max))
+        bits_value = int(value.view(bits))
+        return bits_value if bits_value >= 0 else -(bits_value & int(np.iinfo(bits).max))
 
     expected = [abs(number(a) - number(b)).bit_length() for a, b in zip(left, right, strict=True)]
     found = measure(left, right).ulps

@@ -289,9 +289,9 @@ def test_places_that_will_not_do(photos: Path, tmp_path: Path) -> None:
 
 
 def test_a_jpeg_that_is_cut_short_is_named_or_ends_the_build(tmp_path: Path) -> None:
-    whole = simplejpeg.encode_jpeg(np.zeros((16, 16, 3), np.uint8))
+    encoded = simplejpeg.encode_jpeg(np.zeros((16, 16, 3), np.uint8))
     (tmp_path / "photos/ant").mkdir(parents=True)
-    for name, content in {"1": whole, "2": whole[:-2], "3": whole + b"more", "4": whole[:-9]}.items():
+    for name, content in {"1": encoded, "2": encoded[:-2], "3": encoded + b"more", "4": encoded[:-9]}.items():
         (tmp_path / f"photos/ant/{name}.jpg").write_bytes(content)
     built = build_records(tmp_path / "photos", tmp_path / "records")
     assert built.cut_short == ["ant/2.jpg", "ant/4.jpg"]
@@ -328,10 +328,10 @@ def test_idx_files_become_grey_pngs(tmp_path: Path, pack) -> None:
     for example in contents(tmp_path / "records", "train"):
         position = int(example["image/filename"][0][2:])
         assert example["image/class/label"].tolist() == [position % 4 + 1]
-        assert decoded(example["image/encoded"][0]).tolist() == pixels[position].tolist()
+        assert decode_grey_png(example["image/encoded"][0]).tolist() == pixels[position].tolist()
 
 
-def decoded(content: bytes) -> np.ndarray:
+def decode_grey_png(content: bytes) -> np.ndarray:
     with Image.open(io.BytesIO(content)) as image:
         assert (image.format, image.mode) == ("PNG", "L")
         return np.array(image)

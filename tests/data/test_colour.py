@@ -15,19 +15,19 @@ def test_saturation_is_the_same_compiled_or_not(factor: float) -> None:
     image[:3] = 7  # grey
     image[3:6] -= 200  # contrast may have taken a channel, or all, below zero
     image[6] = 0
-    one, other = image.copy(), image.copy()
-    scale_saturation(one, factor)
-    scale_saturation_in_numpy(other, factor)
-    assert np.array_equal(one, other)
-    assert factor == 1.0 or not np.array_equal(one, image)
+    first, second = image.copy(), image.copy()
+    scale_saturation(first, factor)
+    scale_saturation_in_numpy(second, factor)
+    assert np.array_equal(first, second)
+    assert factor == 1.0 or not np.array_equal(first, image)
 
 
 def test_a_view_is_changed_in_place() -> None:
-    whole = np.random.default_rng(0).uniform(0, 255, (8, 12, 3)).astype(np.float32)
-    expected = whole[:, ::2].copy()
+    image = np.random.default_rng(0).uniform(0, 255, (8, 12, 3)).astype(np.float32)
+    expected = image[:, ::2].copy()
     scale_saturation_in_numpy(expected, 1.3)
-    scale_saturation(whole[:, ::2], 1.3)
-    assert np.array_equal(whole[:, ::2], expected)
+    scale_saturation(image[:, ::2], 1.3)
+    assert np.array_equal(image[:, ::2], expected)
 
 
 @pytest.mark.skipif(find_compiled("_lerp", "saturate") is None, reason="the extension was not built")

@@ -11,7 +11,7 @@ import simplejpeg
 import torch
 
 from viaduct.data.build import build_records
-from viaduct.data.folder import holds_images, image_folders
+from viaduct.data.folder import holds_images, open_image_splits
 from viaduct.data.records import Records
 from viaduct.errors import BadData
 
@@ -33,13 +33,13 @@ def photos(tmp_path: Path) -> Path:
 def test_a_folder_gives_what_its_records_would_give(photos: Path, tmp_path: Path) -> None:
     build_records(photos, tmp_path / "records")
     seen = {}
-    for place in (photos, tmp_path / "records"):
-        found = RECORDS.load(place)
+    for source in (photos, tmp_path / "records"):
+        found = RECORDS.load(source)
         with RECORDS.batches(found.validation, device=torch.device("cpu"), train=False, seed=1) as stream:
             batches = [(batch.images.clone(), batch.labels.clone()) for batch in stream.epoch(0)]
         images = torch.cat([images for images, _ in batches])[: stream.count]
         labels = torch.cat([labels for _, labels in batches])[: stream.count]
-        seen[place] = sorted((int(label), image.sum().item()) for label, image in zip(labels, images, strict=True))
+        seen[source] = sorted((int(label), image.sum().item()) for label, image in zip(labels, images, strict=True))
         assert found.names == ("0", "ant", "bee", "cow")
     first, second = seen.values()
     assert first == second
@@ -54,10 +54,10 @@ def test_records_are_not_taken_for_images(photos: Path, tmp_path: Path) -> None:
 
 
 def test_a_broken_image_is_named(photos: Path) -> None:
-    one = replace(RECORDS, global_batch=1)
-    name = image_folders(photos)[0].images[0].name
+    part = replace(RECORDS, global_batch=1)
+    name = open_image_splits(photos)[0].images[0].name
     (photos / name).write_bytes((photos / name).read_bytes()[:200])
-    stream = one.batches(one.load(photos).train, device=torch.device("cpu"), train=True, seed=1)
+    stream = part.batches(part.load(photos).train, device=torch.device("cpu"), train=True, seed=1)
     with pytest.raises(BadData, match=name), stream:
         list(stream.epoch(0))
 
@@ -76,4 +76,4 @@ def test_images_without_validation_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ant").mkdir()
     (tmp_path / "ant" / "1.jpg").write_bytes(simplejpeg.encode_jpeg(np.zeros((8, 8, 3), np.uint8), colorspace="RGB"))
     with pytest.raises(BadData, match="too few to set some aside"):
-        image_folders(tmp_path)
+        open_image_splits(tmp_path)

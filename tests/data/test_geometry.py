@@ -181,9 +181,9 @@ def test_mirroring_before_and_after_are_not_the_same(crop: tuple[int, int, int, 
 
 
 def test_part_of_a_resize_is_that_part_of_it(implementation: str) -> None:
-    whole = resample(photograph("coffee"), stretch_axis(0, 400, 256), stretch_axis(0, 600, 384))
+    resized = resample(photograph("coffee"), stretch_axis(0, 400, 256), stretch_axis(0, 600, 384))
     part = resample(photograph("coffee"), stretch_axis(0, 400, 256, 16, 224), stretch_axis(0, 600, 384, 80, 224))
-    assert np.array_equal(part, whole[16:240, 80:304])
+    assert np.array_equal(part, resized[16:240, 80:304])
 
 
 @pytest.mark.parametrize("name", ["chelsea", "small", "tall", "coffee"])

@@ -52,9 +52,9 @@ def test_records_in_a_folder_of_their_split(tmp_path: Path) -> None:
 
 
 def test_where_a_record_is(records: Path) -> None:
-    place = RecordFolder(records).locate(6)
-    assert (place.path, place.record) == (train_file(records, 2), 1)
-    assert place.offset == len(frame(message(5, 3)))
+    record = RecordFolder(records).locate(6)
+    assert (record.path, record.record) == (train_file(records, 2), 1)
+    assert record.offset == len(frame(message(5, 3)))
 
 
 def test_labels_are_read_once(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,17 +67,17 @@ def test_labels_are_read_once(records: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_flipped_byte_is_found_when_it_is_read(records: Path) -> None:
     opened = RecordFolder(records)
-    place = opened.locate(6)
-    overwrite(place.path, place.offset + 30, b"\xee")
+    record = opened.locate(6)
+    overwrite(record.path, record.offset + 30, b"\xee")
     assert len(opened.record(5))
     with pytest.raises(
-        BadRecord, match=f"{place.path}: record 1 at byte {place.offset}: the checksum of its data is wrong"
+        BadRecord, match=f"{record.path}: record 1 at byte {record.offset}: the checksum of its data is wrong"
     ):
         opened.record(6)
     with pytest.raises(BadRecord, match="the checksum of its data"):
         opened.labels()
     assert opened.labels is not None
-    assert len(RecordFolder(records, check=False).record(6)) == place.length
+    assert len(RecordFolder(records, check=False).record(6)) == record.length
 
 
 def test_a_file_that_shrinks_while_it_is_used(records: Path) -> None:
@@ -125,10 +125,10 @@ def test_dalis_text_form(records: Path, tmp_path: Path) -> None:
 
 def test_indexing_says_what_it_did(records: Path) -> None:
     seen = []
-    assert all(one.renewed for one in index_records(records, on_progress=lambda *numbers: seen.append(numbers)))
+    assert all(shard.renewed for shard in index_records(records, on_progress=lambda *numbers: seen.append(numbers)))
     assert seen[-1] == (5, 5)
-    assert not any(one.renewed for one in index_records(records))
-    assert all(one.renewed for one in index_records(records, rebuild=True))
+    assert not any(shard.renewed for shard in index_records(records))
+    assert all(shard.renewed for shard in index_records(records, rebuild=True))
 
 
 def test_many_files_with_few_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

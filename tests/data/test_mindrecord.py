@@ -19,7 +19,7 @@ from data.mutations import mutate
 from viaduct.data.check import check_records
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord import MindRecordFile, is_mindrecord
-from viaduct.data.mindrecord_folder import find_kind, mindrecord_folders, split_files
+from viaduct.data.mindrecord_folder import find_kind, open_mindrecord_splits, split_files
 from viaduct.data.records import Records
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, ViaductError
@@ -57,7 +57,7 @@ def test_arrays_and_several_blobs_are_taken_apart(tmp_path: Path) -> None:
     stored = [{"box": [1, -2, 3 * n], "label": [n % 3], "image": jpeg(n)} for n in range(30)]
     write_mindrecord(tmp_path / "train.mindrecord", {**arrays, "image": {"type": "bytes"}}, stored)
     write_mindrecord(tmp_path / "val.mindrecord", {**arrays, "image": {"type": "bytes"}}, stored[:2])
-    train, _ = mindrecord_folders(tmp_path)
+    train, _ = open_mindrecord_splits(tmp_path)
     assert train is not None
     assert [train.fields(n).label for n in range(30)] == [n % 3 for n in range(30)]
     assert [bytes(train.fields(n).encoded) for n in range(30)] == [row["image"] for row in stored]
@@ -119,7 +119,7 @@ def test_fields_of_another_schema_are_named(tmp_path: Path) -> None:
         BadData, match=r"several fields of bytes[\s\S]*a \(bytes\), b \(bytes\), x \(int32\)[\s\S]*image_field"
     ):
         load(path)
-    with pytest.raises(BadValue, match=r"image_field='c' is no field[\s\S]*It has: a \(bytes\)"):
+    with pytest.raises(BadValue, match=r"image_field='c' is not a field[\s\S]*It has: a \(bytes\)"):
         load(path, image_field="c")
     images = load(path, image_field="b", label_field="y")
     assert set(images.train.labels.tolist()) == {0, 1}
@@ -134,14 +134,14 @@ def test_fields_of_another_schema_are_named(tmp_path: Path) -> None:
 
 
 def test_damage_is_named_with_file_and_byte(tmp_path: Path) -> None:
-    whole = write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, rows(60)).read_bytes()
+    intact = write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, rows(60)).read_bytes()
     cases = {
-        "cut short: page": whole[:-10],
-        "cut short: its header": whole[:200],
-        "is an encrypted MindRecord file": whole[:-7] + b"ENCRYPT",
-        "its header is no JSON": whole[:100] + b"\0" + whole[101:],
-        "version '9.0'": whole.replace(b'"version":"3.0"', b'"version":"9.0"'),
-        "does not end within its page": whole[:HEADER] + b"\xff" * 8 + whole[HEADER + 8 :],
+        "cut short: page": intact[:-10],
+        "cut short: its header": intact[:200],
+        "is an encrypted MindRecord file": intact[:-7] + b"ENCRYPT",
+        "its header is not JSON": intact[:100] + b"\0" + intact[101:],
+        "version '9.0'": intact.replace(b'"version":"3.0"', b'"version":"9.0"'),
+        "does not end within its page": intact[:HEADER] + b"\xff" * 8 + intact[HEADER + 8 :],
     }
     for reason, content in cases.items():
         (tmp_path / "a.mindrecord").write_bytes(content)
@@ -151,10 +151,10 @@ def test_damage_is_named_with_file_and_byte(tmp_path: Path) -> None:
 
 
 def test_files_damaged_at_random_are_read_or_refused(tmp_path: Path) -> None:
-    whole = write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, rows(6)).read_bytes().replace(b"\0" * 4000, b"")
+    content = write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, rows(6)).read_bytes().replace(b"\0" * 4000, b"")
     chance = random.Random(0)
     for _ in range(400):
-        (tmp_path / "a.mindrecord").write_bytes(mutate(whole[:3000], chance) + whole[3000:])
+        (tmp_path / "a.mindrecord").write_bytes(mutate(content[:3000], chance) + content[3000:])
         try:
             file = MindRecordFile(tmp_path / "a.mindrecord")
             for row in range(min(len(file), 10)):

@@ -97,7 +97,7 @@ def indices(made: list[Batch]) -> list[int]:
     return torch.cat([batch.index for batch in made]).tolist()
 
 
-def expected(folder: Path, network: str, number: int, train: bool, epoch: int, position: int) -> np.ndarray:
+def prepare_expected(folder: Path, network: str, number: int, train: bool, epoch: int, position: int) -> np.ndarray:
     fields = Records(1, 32).load(folder).train.folder.fields(number)
     generator = sample_generator(SEED, epoch, position) if train else None
     return viaduct.data.preprocess(network, fields.encoded, train, generator, fields.boxes, size=32)
@@ -117,13 +117,13 @@ def test_a_missing_extension_is_told_once_since_it_costs_speed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batches(folder, torch.device("cpu"))
-    told = "compiled image code is missing"
+    warning = "compiled image code is missing"
     if record_batches.find_compiled("_lerp", "lerp") is not None:
-        assert told not in capsys.readouterr().err
+        assert warning not in capsys.readouterr().err
     monkeypatch.setattr(record_batches, "find_compiled", lambda extension, name: None)
     batches(folder, torch.device("cpu"))
     batches(folder, torch.device("cpu"), train=False)
-    assert capsys.readouterr().err.count(told) == 1
+    assert capsys.readouterr().err.count(warning) == 1
 
 
 def test_labels_belong_to_their_images(folder: Path, device: torch.device) -> None:
@@ -162,7 +162,7 @@ def test_every_row_is_what_preprocess_makes_of_its_image(
         assert batch.images.is_contiguous(memory_format=torch.channels_last)
         for row, number in enumerate(batch.index.tolist()):
             seen = batch.images[row].permute(1, 2, 0).cpu().numpy()
-            wanted = expected(folder, network, number, train, epoch=1, position=step * 8 + row)
+            wanted = prepare_expected(folder, network, number, train, epoch=1, position=step * 8 + row)
             if device.type == "cpu":
                 assert np.array_equal(seen, wanted)
             else:
@@ -180,9 +180,9 @@ def test_a_batch_on_the_cpu_must_be_copied_to_be_kept(folder: Path) -> None:
 
 @pytest.mark.parametrize("train", [True, False])
 def test_an_epoch_entered_late_is_the_tail_of_the_whole_one(folder: Path, device: torch.device, train: bool) -> None:
-    whole = collect(batches(folder, device, train), 2)
-    assert_same(collect(batches(folder, device, train), 2, start=3), whole[3:])
-    assert collect(batches(folder, device, train), 2, start=len(whole)) == []
+    epoch = collect(batches(folder, device, train), 2)
+    assert_same(collect(batches(folder, device, train), 2, start=3), epoch[3:])
+    assert collect(batches(folder, device, train), 2, start=len(epoch)) == []
 
 
 @pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 3}, {"workers": 0}, {"prefetch": 1}, {"prefetch": 9}])
@@ -231,9 +231,9 @@ def with_bad(tmp_path: Path, bad: dict[int, bytes]) -> Path:
 
 def flip(path: Path, number: int) -> None:
     """Change a byte in the image of a record: its checksum is wrong then."""
-    place = next(found for found in survey_records(path) if found.number == number)
+    record = next(found for found in survey_records(path) if found.number == number)
     content = bytearray(path.read_bytes())
-    content[place.offset + len(place.data) // 2] ^= 1
+    content[record.offset + len(record.data) // 2] ^= 1
     path.write_bytes(content)
 
 
@@ -268,10 +268,10 @@ def test_a_skipped_image_is_named_and_replaced_by_the_mean_colour(
     (name,) = made.skipped
     assert "train-00001-of-00002: record 5 at byte" in name
     assert "not a JPEG or PNG" in name
-    (whole,) = collect(batches(with_bad(sound, {}), device, **options), 0)
+    (epoch,) = collect(batches(with_bad(sound, {}), device, **options), 0)
     bad = batch.index == 25
     assert batch.images[bad].abs().max() < 1e-4
-    assert torch.equal(batch.images[~bad], whole.images[~bad])
+    assert torch.equal(batch.images[~bad], epoch.images[~bad])
     collect(made, 1)
     assert len(made.skipped) == 1  # named once, however often it is met
 
@@ -281,10 +281,10 @@ def test_a_bad_image_that_stops_a_run_says_how_to_go_on(tmp_path: Path, device: 
     write(tmp_path, "validation", [8])
     with pytest.raises(BadRecord) as stopped:
         collect(batches(tmp_path, device), 0)
-    told = str(stopped.value)
-    assert "record 7" in told
-    assert "--on-bad-record skip continues, with a plain mean-colour image in place of each such record" in told
-    assert f"viaduct data check {tmp_path} --deep" in told
+    message = str(stopped.value)
+    assert "record 7" in message
+    assert "--on-bad-record skip continues, with a plain mean-colour image in place of each such record" in message
+    assert f"viaduct data check {tmp_path} --deep" in message
 
 
 def test_an_image_of_too_many_pixels_is_named_with_its_record(tmp_path: Path, device: torch.device) -> None:
@@ -379,11 +379,11 @@ def test_two_corrupt_records_stop_even_a_run_that_skips(tmp_path: Path, device: 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_policy_is_a_function_of_the_position_alone(folder: Path, device: torch.device, network: Any) -> None:
     options: dict[str, Any] = {"auto_augment": "imagenet", "preprocess": network}
-    whole = collect(batches(folder, device, **options), 2)
-    assert_same(collect(batches(folder, device, workers=1, **options), 2, start=2), whole[2:])
+    epoch = collect(batches(folder, device, **options), 2)
+    assert_same(collect(batches(folder, device, workers=1, **options), 2, start=2), epoch[2:])
     plain = collect(batches(folder, device, preprocess=network), 2)
-    assert indices(plain) == indices(whole)
-    assert not any(torch.equal(one.images, other.images) for one, other in zip(plain, whole, strict=True))
+    assert indices(plain) == indices(epoch)
+    assert not any(torch.equal(first.images, second.images) for first, second in zip(plain, epoch, strict=True))
     evaluated = [
         collect(batches(folder, device, train=False, **more), 0) for more in (options, {"preprocess": network})
     ]

@@ -72,6 +72,6 @@ def test_a_stored_table_is_read_as_it_was_and_a_shorter_file_is_none(tmp_path: P
 
 
 def test_files_of_one_name_in_two_folders_have_two_places_in_the_cache(tmp_path: Path, index_cache: Path) -> None:
-    places = [sidecar.list_paths(tmp_path / folder / "train-00000-of-00001")[1] for folder in ("a", "b")]
-    assert len(set(places)) == 2
-    assert all(place.is_relative_to(index_cache) for place in places)
+    paths = [sidecar.list_paths(tmp_path / folder / "train-00000-of-00001")[1] for folder in ("a", "b")]
+    assert len(set(paths)) == 2
+    assert all(path.is_relative_to(index_cache) for path in paths)

@@ -163,13 +163,13 @@ def test_cudnn_8_and_9_number_their_releases_differently(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA card")
 def test_a_real_card_counts_its_memory_and_continues_its_random_numbers() -> None:
-    place = cuda.select(0)
+    device = cuda.select(0)
     cuda.reset_peak_memory()
     before, saved = cuda.get_peak_memory(), cuda.get_random_state()
-    first = torch.rand(2**20, device=place)
+    first = torch.rand(2**20, device=device)
     assert cuda.get_peak_memory() >= before + 4 * 2**20
     cuda.set_random_state(saved)
-    assert torch.equal(torch.rand(2**20, device=place), first)
+    assert torch.equal(torch.rand(2**20, device=device), first)
     cuda.synchronize()
     assert cuda.get_free_memory() > 0
     assert "GiB" in cuda.describe_card()

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def python(script: str, **environment: str) -> str:
-    """What a fresh interpreter prints: for all that can happen only once in a process."""
+    """Return the output of a fresh interpreter, for what happens once in a process."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(script)],
         env={**os.environ, **environment},
@@ -78,9 +78,9 @@ def test_a_device_that_is_not_here_says_how_to_get_it(monkeypatch: pytest.Monkey
 
 
 def test_the_cpu_can_be_picked_by_name() -> None:
-    device, place = devices.pick("cpu")
+    device, device_name = devices.pick("cpu")
     assert device.NAME == "cpu"
-    assert place == torch.device("cpu")
+    assert device_name == torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_auto_takes_the_best_device_that_is_here(
     monkeypatch: pytest.MonkeyPatch, present: tuple[str, ...], best: str
 ) -> None:
     pretend(monkeypatch, *present)
-    device, place = devices.pick("auto")
-    assert (device.NAME, str(place)) == (best, f"{best}:0")
+    device, device_name = devices.pick("auto")
+    assert (device.NAME, str(device_name)) == (best, f"{best}:0")
 
 
 def test_the_number_after_the_colon_chooses_the_card(monkeypatch: pytest.MonkeyPatch) -> None:

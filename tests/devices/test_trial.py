@@ -26,8 +26,8 @@ def test_a_wrong_gradient_is_not_hidden_by_the_weight_it_is_added_to(monkeypatch
 
 
 def test_a_step_that_ends_in_nan_fails() -> None:
-    lost, whole = {"weight": torch.tensor([float("nan")])}, {"weight": torch.tensor([1.0])}
-    assert trial._find_largest_error(lost, whole) == float("inf")
+    lost, finite = {"weight": torch.tensor([float("nan")])}, {"weight": torch.tensor([1.0])}
+    assert trial._find_largest_error(lost, finite) == float("inf")
 
 
 def test_a_card_that_throws_fails_with_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,10 +104,10 @@ def test_the_ranks_of_train_speak_nccl_too(recipe: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("more", [(), ("--sink", "8"), ("--mode", "graph")], ids=["host", "sink", "graph"])
 def test_a_killed_run_continues_to_the_same_bytes(recipe: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    single, parts = tmp_path / "whole", tmp_path / "parts"
     common = ("--device", "cuda", "--deterministic", *more)
-    run_to_end("train", recipe, "--run", whole, *common)
+    run_to_end("train", recipe, "--run", single, *common)
     kill_after(start("train", recipe, "--run", parts, *common), parts / "checkpoints" / "step-32")
     assert not (parts / "model.safetensors").exists()
     assert "Continuing from" in run_to_end("train", recipe, "--run", parts, *common)
-    assert weights(parts) == weights(whole)
+    assert weights(parts) == weights(single)

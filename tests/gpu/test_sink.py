@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from training.test_compiling import Tower
-from training.test_loop import resumed
+from training.test_loop import resume_training
 from training.test_sink import BASE, RECIPES, losses
-from training.tiny_runs import RECIPE, Recorder, forgetful, trained, training, weights, within
+from training.tiny_runs import RECIPE, Recorder, forgetful, train_recipe, training, weights, within
 from viaduct import devices
 from viaduct.recipes import Amoebanet, Arrays, Ema, ImageSet, Log, Precision, Recipe, RmsProp, Sgd, Split
 from viaduct.training.callbacks import Checkpointing
-from viaduct.training.checkpoint import checkpoints
+from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 
@@ -57,7 +57,7 @@ def difference(one: list[float], other: list[float]) -> float:
     return max(abs(a - b) for a, b in zip(one, other, strict=True) if a == a or b == b)
 
 
-def captured(done: Training) -> bool:
+def is_captured(done: Training) -> bool:
     assert done.sink is not None
     assert done.sink.obstacle is None, done.sink.obstacle
     return done.sink.replay is not None
@@ -65,20 +65,20 @@ def captured(done: Training) -> bool:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Show) -> None:
-    recipe, alone, told = exact(RECIPES[name]), Recorder(), Recorder()
-    plain = trained(recipe, RunDir(tmp_path / "plain"), alone)
-    sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), told)
-    assert captured(sunk)
-    one, other = weights(sunk), weights(plain)
-    apart = max(float((one[key].double() - other[key].double()).abs().max()) for key in one)
-    bits = all(torch.equal(one[key], other[key]) for key in one) and losses(told) == losses(alone)
-    show(f"losses {difference(losses(told), losses(alone)):.1e} apart, weights {apart:.1e}; same bits: {bits}")
+    recipe, alone, observer = exact(RECIPES[name]), Recorder(), Recorder()
+    plain = train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
+    sunk = train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer)
+    assert is_captured(sunk)
+    first, second = weights(sunk), weights(plain)
+    apart = max(float((first[key].double() - second[key].double()).abs().max()) for key in first)
+    bits = all(torch.equal(first[key], second[key]) for key in first) and losses(observer) == losses(alone)
+    show(f"losses {difference(losses(observer), losses(alone)):.1e} apart, weights {apart:.1e}; same bits: {bits}")
     allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
-    torch.testing.assert_close(losses(told), losses(alone), equal_nan=True, **allowed)
-    for key in one:
-        torch.testing.assert_close(one[key], other[key], **allowed)
+    torch.testing.assert_close(losses(observer), losses(alone), equal_nan=True, **allowed)
+    for key in first:
+        torch.testing.assert_close(first[key], second[key], **allowed)
     assert sunk.scale.state() == plain.scale.state()
-    assert [log.lr for log in told.logs] == [log.lr for log in alone.logs if log.step in told.at("log")]
+    assert [log.lr for log in observer.logs] == [log.lr for log in alone.logs if log.step in observer.at("log")]
     if plain.ema and sunk.ema:
         assert sunk.ema.updates == plain.ema.updates
         for key, tensor in plain.ema.values.items():
@@ -87,10 +87,10 @@ def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Sho
 
 def test_dropout_in_a_graph_draws_the_numbers_that_the_host_would_have_drawn(tmp_path: Path) -> None:
     recipe = exact(replace(BASE, model=forgetful, optimizer=Sgd(0.125, momentum=0.5), schedule=RECIPE.schedule))
-    plain = trained(recipe, RunDir(tmp_path / "plain"))
+    plain = train_recipe(recipe, RunDir(tmp_path / "plain"))
     drawn = torch.cuda.get_rng_state()
-    sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"))
-    assert captured(sunk)
+    sunk = train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"))
+    assert is_captured(sunk)
     assert torch.equal(torch.cuda.get_rng_state(), drawn)  # a checkpoint after a sink draws on as without
     for key, tensor in weights(plain).items():
         torch.testing.assert_close(weights(sunk)[key], tensor, **LAST_BITS)
@@ -100,26 +100,26 @@ def test_dropout_in_a_graph_draws_the_numbers_that_the_host_would_have_drawn(tmp
 @pytest.mark.parametrize("name", ["dropout", "averaged weights", "loss scale"])
 def test_a_run_resumed_within_a_sink_ends_where_it_would_have(tmp_path: Path, name: str, stop: int) -> None:
     recipe = replace(exact(RECIPES[name]), sink=8)
-    whole = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())
+    uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
     first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= stop)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    saved = checkpoints(run.checkpoints)[-1]
+    saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
-    again = resumed(recipe, run, saved)
+    again = resume_training(recipe, run, saved)
     allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
-    for key, tensor in weights(whole).items():
+    for key, tensor in weights(uninterrupted).items():
         torch.testing.assert_close(weights(again)[key], tensor, **allowed)
 
 
 def test_batches_that_come_from_the_host_arrive_whole(tmp_path: Path) -> None:
     """Made on a stream of their own by threads, and read by the replayed steps."""
     recipe = exact(within(BASE, "data", auto_augment="randaugment", workers=2))
-    alone, told = Recorder(), Recorder()
-    trained(recipe, RunDir(tmp_path / "plain"), alone)
-    assert captured(trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), told))
-    torch.testing.assert_close(losses(told), losses(alone), **LAST_BITS)
+    alone, observer = Recorder(), Recorder()
+    train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
+    assert is_captured(train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer))
+    torch.testing.assert_close(losses(observer), losses(alone), **LAST_BITS)
 
 
 class Curious(nn.Module):
@@ -138,26 +138,26 @@ def test_a_network_that_asks_the_device_falls_back_and_loses_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], show: Show
 ) -> None:
     recipe = exact(replace(BASE, model=Curious))
-    alone, told = Recorder(), Recorder()
-    trained(recipe, RunDir(tmp_path / "plain"), alone)
-    sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), told)
+    alone, observer = Recorder(), Recorder()
+    train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
+    sunk = train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer)
     assert sunk.sink is not None
     assert sunk.sink.replay is None
     assert "cannot be captured" in str(sunk.sink.obstacle)
     show(str(sunk.sink.obstacle))
     assert capsys.readouterr().err.count("--sink 8: the host drives each step") == 1
-    torch.testing.assert_close(losses(told), losses(alone), **LAST_BITS)
+    torch.testing.assert_close(losses(observer), losses(alone), **LAST_BITS)
 
 
 def test_blocks_that_are_compiled_can_be_captured(tmp_path: Path, show: Show) -> None:
     recipe = replace(exact(replace(BASE, model=Tower)), deterministic=False)
-    alone, told = Recorder(), Recorder()
-    trained(recipe, RunDir(tmp_path / "plain"), alone)
-    sunk = trained(replace(recipe, mode="graph", sink=8), RunDir(tmp_path / "sunk"), told)
-    assert captured(sunk)
+    alone, observer = Recorder(), Recorder()
+    train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
+    sunk = train_recipe(replace(recipe, mode="graph", sink=8), RunDir(tmp_path / "sunk"), observer)
+    assert is_captured(sunk)
     assert len(sunk.computation.compilation.parts) == 4
-    show(f"losses {difference(losses(told), losses(alone)):.1e} apart")
-    torch.testing.assert_close(losses(told), losses(alone), rtol=1e-3, atol=1e-3)
+    show(f"losses {difference(losses(observer), losses(alone)):.1e} apart")
+    torch.testing.assert_close(losses(observer), losses(alone), rtol=1e-3, atol=1e-3)
 
 
 def noise(size: int, count: int, classes: int) -> ImageSet:
@@ -174,7 +174,7 @@ def large(model: str, size: int, batch: int, **more: Any) -> tuple[Recipe, Image
     return replace(recipe, precision=Precision("bf16"), **more), images
 
 
-def prepared(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
+def prepare_training(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
     room, device = devices.pick("cuda")
     made = Training(recipe, run, images, room, device, [])
     made.prepare()
@@ -182,7 +182,7 @@ def prepared(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
 
 
 def milliseconds(made: Training, steps: int) -> float:
-    """Of one step, after as many for warming up."""
+    """Return the time of one step after as many warm-up steps."""
     batches = made.iterate_batches()
     for begun in (False, True):
         torch.cuda.synchronize()
@@ -219,12 +219,17 @@ NETWORKS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("model", NETWORKS)
 def test_real_networks_learn_alike_in_sinks(tmp_path: Path, model: str, kernels: Any, show: Show) -> None:
     recipe, images = large(model, 128, 16, kernels=kernels, **NETWORKS[model])
-    alone = found_losses(prepared(recipe, images, RunDir(tmp_path / "host")), 16)
-    sunk = prepared(replace(recipe, sink=8), images, RunDir(tmp_path / "sunk"))  # here random numbers begin anew
-    told = found_losses(sunk, 16)
-    assert captured(sunk)
-    show(f"{sunk.computation.fused} fused parts; first losses {alone[:3]} and {told[:3]}; ends {alone[-1]} {told[-1]}")
-    torch.testing.assert_close(told[:4], alone[:4], rtol=5e-2, atol=5e-2)
+    alone = found_losses(prepare_training(recipe, images, RunDir(tmp_path / "host")), 16)
+    sunk = prepare_training(
+        replace(recipe, sink=8), images, RunDir(tmp_path / "sunk")
+    )  # here random numbers begin anew
+    sunk_losses = found_losses(sunk, 16)
+    assert is_captured(sunk)
+    show(
+        f"{sunk.computation.fused} fused parts; first losses {alone[:3]} and {sunk_losses[:3]}; "
+        f"ends {alone[-1]} {sunk_losses[-1]}"
+    )
+    torch.testing.assert_close(sunk_losses[:4], alone[:4], rtol=5e-2, atol=5e-2)
 
 
 @pytest.mark.parametrize("model", ["resnet50_v1", "resnext50"])
@@ -236,7 +241,7 @@ def test_a_sink_is_no_slower_than_the_host_at_small_batches(tmp_path: Path, mode
         "sink": {"kernels": "off", "sink": 20},
         "sink, own kernels": {"sink": 20},
     }.items():
-        made = prepared(replace(recipe, **change), images, RunDir(tmp_path / name))
+        made = prepare_training(replace(recipe, **change), images, RunDir(tmp_path / name))
         found[name] = milliseconds(made, 40)
         del made
         torch.cuda.empty_cache()

@@ -54,8 +54,8 @@ def test_replayed_steps_are_the_steps_themselves() -> None:
     for batch in draw_batches(20):
         plain.append(step(*batch).detach())
     torch.testing.assert_close(torch.stack(losses), torch.stack(plain), rtol=1e-4, atol=1e-5)
-    for one, two in zip(network.state_dict().values(), other.state_dict().values(), strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
+    for first, second in zip(network.state_dict().values(), other.state_dict().values(), strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-3, atol=1e-4)
 
 
 def test_dropout_draws_other_numbers_in_every_replay() -> None:

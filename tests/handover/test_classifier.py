@@ -85,17 +85,17 @@ def run(shapes_run: Path, tmp_path: Path) -> Path:
     for other in (copy / "checkpoints").glob("step-*"):
         if other.name != "step-12":
             shutil.rmtree(other)
-    whole = copy / "checkpoints" / "step-12"
+    checkpoint = copy / "checkpoints" / "step-12"
     for step in (4, 8):
-        shutil.copytree(whole, whole.with_name(f"step-{step}"))
-        manifest = json.loads((whole / "manifest.json").read_text())
-        (whole.with_name(f"step-{step}") / "manifest.json").write_text(json.dumps({**manifest, "step": step}))
+        shutil.copytree(checkpoint, checkpoint.with_name(f"step-{step}"))
+        manifest = json.loads((checkpoint / "manifest.json").read_text())
+        (checkpoint.with_name(f"step-{step}") / "manifest.json").write_text(json.dumps({**manifest, "step": step}))
     return copy
 
 
 @pytest.fixture
 def damage(run: Path) -> Callable[[int, str], Path]:
-    """What flips a bit in a file of a checkpoint."""
+    """Return a function that flips a bit in a file of a checkpoint."""
 
     def flip(step: int, name: str) -> Path:
         file = run / "checkpoints" / f"step-{step}" / name

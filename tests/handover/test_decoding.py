@@ -25,9 +25,9 @@ def test_an_image_that_is_cut_short_is_called_so(kind: str) -> None:
 
 
 def test_a_png_of_too_many_pixels_is_refused_with_the_limit() -> None:
-    whole = encode_png(np.zeros((1, 1, 3), np.uint8))
-    header = b"IHDR" + struct.pack(">II", 9000, 9000) + whole[24:29]
-    large = whole[:12] + header + struct.pack(">I", zlib.crc32(header)) + whole[33:]
+    encoded = encode_png(np.zeros((1, 1, 3), np.uint8))
+    header = b"IHDR" + struct.pack(">II", 9000, 9000) + encoded[24:29]
+    large = encoded[:12] + header + struct.pack(">I", zlib.crc32(header)) + encoded[33:]
     with pytest.raises(TooLarge, match="has 9,000 x 9,000 pixels; at most 67,108,864 are decoded"):
         decode_image(large)
 

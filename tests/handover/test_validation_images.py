@@ -36,9 +36,11 @@ def test_data_that_moved_are_no_images(classifier: Classifier, monkeypatch: pyte
 
 
 def test_damaged_images_are_left_out_and_do_not_count(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = encode_png(np.zeros((2, 2, 3), np.uint8))
-    monkeypatch.setattr(validation_images, "encode_split", lambda split: iter([whole[:30], whole, b"", whole, whole]))
-    assert read_validation(classifier, 2) == (whole, whole)
+    encoded = encode_png(np.zeros((2, 2, 3), np.uint8))
+    monkeypatch.setattr(
+        validation_images, "encode_split", lambda split: iter([encoded[:30], encoded, b"", encoded, encoded])
+    )
+    assert read_validation(classifier, 2) == (encoded, encoded)
 
 
 def test_images_of_files_are_passed_on_as_they_are_stored() -> None:

@@ -77,8 +77,8 @@ def are_equal(ours: dict[str, Tensor], others: dict[str, Tensor]) -> bool:
 
 
 def assert_close(ours: dict[str, Tensor], others: dict[str, Tensor]) -> None:
-    for (name, one), other in zip(ours.items(), others.values(), strict=True):
-        difference = float((one - other).double().norm() / other.double().norm().clamp_min(1e-12))
+    for (name, tensor), other in zip(ours.items(), others.values(), strict=True):
+        difference = float((tensor - other).double().norm() / other.double().norm().clamp_min(1e-12))
         assert difference < 1e-4, f"{name} is {difference:.1e} apart"
 
 
@@ -191,12 +191,12 @@ def check_weights_in_another_precision_are_copied_before_each_pass() -> None:
         if isinstance(layer, nn.Conv2d):
             layer.double()
     with expect_passes(6):
-        whole = network(IMAGES)
+        output = network(IMAGES)
         part = network.layer1(x)
         with torch.no_grad():
             network.layer1[0].conv2.weight.mul_(-1)
         assert not torch.allclose(network.layer1(x), part)
-    assert not torch.allclose(network(IMAGES), whole)
+    assert not torch.allclose(network(IMAGES), output)
 
 
 def check_a_pass_that_fails_does_not_leave_weights_stale() -> None:
@@ -211,7 +211,7 @@ def check_a_pass_that_fails_does_not_leave_weights_stale() -> None:
 
 
 def check_a_copy_has_weights_of_its_own() -> None:
-    """As averaged weights are kept."""
+    """Averaged weights are kept in such a copy."""
     network = draw_network()
     fuse(network, torch.float32)
     other = copy.deepcopy(network)

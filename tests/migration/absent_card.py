@@ -31,8 +31,8 @@ def pretend(to: str) -> None:
         setattr(card, name, lambda *args, **options: None)
     card.FloatTensor = torch.FloatTensor  # type: ignore[attr-defined]
     card.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]  # type: ignore[attr-defined]
-    for place, names in SETTINGS[to].items():
-        settings(card if place == to else torch.backends, names)
+    for parent, names in SETTINGS[to].items():
+        settings(card if parent == to else torch.backends, names)
     card.amp = amp(to)  # type: ignore[attr-defined]
     setattr(plugin, to, card)
     plugin.profiler = torch.profiler  # type: ignore[attr-defined]
@@ -45,9 +45,9 @@ def pretend(to: str) -> None:
 def settings(module: Any, names: tuple[str, ...]) -> None:
     """Places in which a script may set what it likes."""
     for name in names:
-        first, *rest = name.split(".")
-        place = SimpleNamespace(**{inner: SimpleNamespace() for inner in rest})
-        setattr(getattr(module, "m", module), first, place)  # torch.backends keeps itself under `m`
+        first, *inner_names = name.split(".")
+        parent = SimpleNamespace(**{inner: SimpleNamespace() for inner in inner_names})
+        setattr(getattr(module, "m", module), first, parent)  # torch.backends keeps itself under `m`
 
 
 def amp(to: str) -> ModuleType:

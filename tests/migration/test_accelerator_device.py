@@ -24,7 +24,7 @@ SETS = [[], ["Event"], ["GradScaler"], ["device_index", "backend"], ["activity",
 def test_its_types_are_right(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     for number, uses in enumerate(SETS):
-        (tmp_path / f"helper_{number}.py").write_text(helper_text.write(uses))
+        (tmp_path / f"helper_{number}.py").write_text(helper_text.render(uses))
     words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
@@ -44,7 +44,7 @@ for name, text in json.loads(TEXTS).items():
 
 
 def test_each_part_alone_works_on_the_cpu() -> None:
-    texts = json.dumps({name: helper_text.write([name]) for name in ALL if not name.startswith("__")})
+    texts = json.dumps({name: helper_text.render([name]) for name in ALL if not name.startswith("__")})
     done = python(EACH_ALONE.replace("TEXTS", repr(texts)))
     assert done.returncode == 0, done.stderr
     said = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
@@ -60,5 +60,5 @@ def test_each_part_alone_works_on_the_cpu() -> None:
 def test_no_answer_is_for_a_name_that_scripts_never_ask() -> None:
     """torch.cuda's names are handed on if all cards have them; others of the helper are its own."""
     tree = ast.parse(helper_text.read_helper())
-    (answers,) = [one.value for one in tree.body if isinstance(one, ast.Assign) and isinstance(one.value, ast.Dict)]
-    assert {one.value for one in answers.keys if isinstance(one, ast.Constant)} <= NPU_AND_MLU_NAMES
+    (answers,) = [node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)]
+    assert {key.value for key in answers.keys if isinstance(key, ast.Constant)} <= NPU_AND_MLU_NAMES

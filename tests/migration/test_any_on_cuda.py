@@ -81,14 +81,14 @@ torch.cuda.synchronize() if torch.cuda.is_available() else None
 
 
 def port() -> int:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return int(place.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def record(script: Path, words: str, pretended: bool = True, **environment: str) -> tuple[list[str], str]:
-    """What it asks of the cards, and what it prints."""
-    told = script.parent / "record.json"
+    """Return the script's calls to the card and its output."""
+    record_path = script.parent / "record.json"
     start = f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import pretended_cuda"
     work = f"out = pretended_cuda.run(Path({str(script)!r}), {words.split()!r})"
     if not pretended:
@@ -102,11 +102,11 @@ from pathlib import Path
 os.environ.update({environment!r})
 {start}
 {work}
-Path({str(told)!r}).write_text(json.dumps(out))
+Path({str(record_path)!r}).write_text(json.dumps(out))
 """
     done = python(code)
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(told.read_text()), done.stdout
+    return json.loads(record_path.read_text()), done.stdout
 
 
 def both(tmp_path: Path, name: str, text: str) -> tuple[Path, Path]:

@@ -105,7 +105,7 @@ def test_a_command_that_chooses_cuda_in_a_text_is_not_called_complete(tmp_path: 
         f"import os\nimport subprocess\nimport torch\nx = torch.ones(1).cuda()\n{line}\n"
     )
     outcome = migrate_project(tmp_path, Options(to=to), 1)
-    assert any(place.line == 5 and place.state != "right" for file in outcome.files for place in file.places)
+    assert any(location.line == 5 and location.state != "right" for file in outcome.files for location in file.places)
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_a_command_that_chooses_cuda_in_a_text_is_not_called_complete(tmp_path: 
 def test_a_command_that_is_only_told_needs_no_change(tmp_path: Path, line: str) -> None:
     (tmp_path / "train.py").write_text(f"import torch\nx = torch.ones(1).cuda()\n{line}\n")
     outcome = migrate_project(tmp_path, Options(to="npu"), 1)
-    assert not any(place.line == 3 for file in outcome.files for place in file.places)
+    assert not any(location.line == 3 for file in outcome.files for location in file.places)

@@ -53,7 +53,7 @@ def test_only_what_lies_about_a_change_or_a_finding_is_shown() -> None:
     text = "".join(f"{number}\n" for number in range(1, 31))
     rows = compare_texts(text, text.replace("15\n", "fifteen\n"), list(range(1, 31)))
     shown = list(with_context(rows, {28}, context=1))
-    assert [one if isinstance(one, int) else one.old or one.new for one in shown] == [
+    assert [line if isinstance(line, int) else line.old or line.new for line in shown] == [
         13,
         14,
         15,

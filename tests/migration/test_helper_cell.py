@@ -48,7 +48,7 @@ def test_a_changed_cell_stays_and_what_it_lacks_is_said(tmp_path: Path) -> None:
     outcome = neutral_of(tmp_path)
     write_in_place(outcome)
     assert "def autocast" not in cells(path)
-    found = [one.message for one in outcome.findings if one.rule == "engine.helper"]
+    found = [finding.message for finding in outcome.findings if finding.rule == "engine.helper"]
     assert ["has no autocast" in found[0], "has no empty_cache" in found[1]] == [True, True]
 
 

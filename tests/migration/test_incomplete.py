@@ -115,7 +115,7 @@ def test_what_was_not_read_is_said_first_and_never_called_complete(project: Path
     assert "\ncomplete" not in result.stdout
     assert "torch.npu" in (out / "train.py").read_text(), "the rest is migrated"
     record = json.loads(out_files["json"].read_text())
-    assert [one["path"] for one in record["incomplete"]] == [name]
+    assert [file["path"] for file in record["incomplete"]] == [name]
     assert record["summary"]["verdict"] == "incomplete"
     (invocation,) = json.loads(out_files["sarif"].read_text())["runs"][0]["invocations"]
     assert invocation["executionSuccessful"] is False
@@ -153,13 +153,15 @@ def test_a_file_that_cannot_be_read_to_its_end_is_left_out_of_the_copy(
     def failing(file: object) -> bytes:
         if getattr(file, "name", 0) and os.readlink(f"/proc/self/fd/{file.fileno()}").endswith("data.bin"):  # type: ignore[attr-defined]
             raise writing.SourceError("Input/output error")
-        return read_piece(file)  # type: ignore[arg-type]
+        return read_chunk(file)  # type: ignore[arg-type]
 
-    read_piece = writing.read_piece
-    monkeypatch.setattr(writing, "read_piece", failing)
+    read_chunk = writing.read_chunk
+    monkeypatch.setattr(writing, "read_chunk", failing)
     writing.write_out(outcome, project.parent / "out", {})
     assert sorted(os.listdir(project.parent / "out")) == ["fine.bin", "train.py"]
-    assert [(one.path, one.why("en")) for one in outcome.unread] == [("data.bin", "cannot be read: Input/output error")]
+    assert [(file.path, file.why("en")) for file in outcome.unread] == [
+        ("data.bin", "cannot be read: Input/output error")
+    ]
 
 
 # ---- one script
@@ -233,7 +235,7 @@ def test_escapes_in_names_and_source_are_shown_and_not_sent(project: Path) -> No
 
 
 def in_terminal(words: list[str]) -> bytes:
-    """What a command sends to its terminal, both streams."""
+    """Return what a command writes to its terminal."""
     import pty
 
     sent = bytearray()

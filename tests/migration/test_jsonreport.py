@@ -23,7 +23,7 @@ def test_every_finding_has_all_fields_and_paths_are_relative(tmp_path: Path) -> 
     assert record["schema"] == SCHEMA
     assert record["command"] == "viaduct migrate project"
     assert all(set(finding) >= FIELDS for finding in record["findings"])
-    changed = next(one for one in record["findings"] if one["rule"] == "tf1.dataset_drop_remainder")
+    changed = next(finding for finding in record["findings"] if finding["rule"] == "tf1.dataset_drop_remainder")
     assert (changed["file"], changed["line"], changed["status"]) == ("data/pipeline.py", 7, "changed")
     assert changed["before"] == "    return ds.batch(32)  # keep me"
     assert changed["after"] == "    return ds.batch(32, drop_remainder=True)  # keep me"
@@ -33,7 +33,7 @@ def test_every_finding_has_all_fields_and_paths_are_relative(tmp_path: Path) -> 
 def test_files_are_listed_with_their_state_and_reason(tmp_path: Path) -> None:
     (tmp_path / "__pycache__").mkdir()
     record = json.loads(as_json(migrated_project(make_project(tmp_path))))
-    states = {one["path"]: one["state"] for one in record["files"]}
+    states = {file["path"]: file["state"] for file in record["files"]}
     assert states == {
         "data/__init__.py": "unchanged",
         "data/pipeline.py": "changed",

@@ -109,23 +109,23 @@ def test_a_program_of_which_nobody_starts_the_communication_is_unresolved(tmp_pa
 
 
 def test_one_program_does_not_answer_for_another(tmp_path: Path) -> None:
-    whole = (
+    script = (
         f"{MODEL}if __name__ == '__main__':\n    step = build(tf.ones([2]))\n    with tf.Session() as s:\n"
         "        s.run(tf.global_variables_initializer())\n        s.run(step)\n"
     )
-    for folder, text in (("a", whole), ("b", MODEL)):
+    for folder, text in (("a", script), ("b", MODEL)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"train_{folder}.py").write_text(text)
     outcome = migrated_project(tmp_path, distributed=True)
-    left = [place for place in outcome.places if place.state == "unresolved"]
-    assert {(place.file, place.requirement) for place in left} == {
+    left = [location for location in outcome.places if location.state == "unresolved"]
+    assert {(location.file, location.requirement) for location in left} == {
         ("b/train_b.py", "broadcast"),
         ("b/train_b.py", "communication"),
     }
 
 
 def test_the_started_script_starts_communication_for_the_file_that_trains(tmp_path: Path) -> None:
-    """As people lay it out: main.py opens the session and hands it to a model that initialises and trains."""
+    """main.py opens the session and hands it to a model that initialises and trains: a common layout."""
     model = (
         "import tensorflow as tf\nclass Model:\n    def __init__(self, sess):\n        self.sess = sess\n"
         "    def train(self, loss):\n        step = tf.train.AdamOptimizer(0.1).minimize(loss)\n"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
@@ -62,15 +62,15 @@ def meaning(text: str) -> tuple[list[str], list[str]]:
     tree = ast.parse(text)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     imports: set[str] = set()
-    rest: list[str] = []
+    lines: list[str] = []
     for statement in tree.body:
         if not isinstance(statement, ast.Import | ast.ImportFrom):
-            rest.append(ast.dump(statement))
+            lines.append(ast.dump(statement))
             continue
         module = statement.module if isinstance(statement, ast.ImportFrom) else ""
         names = [(alias.name, alias.asname or alias.name) for alias in statement.names]
         imports |= {f"{module}:{name}:{local}" for name, local in names if local == "*" or local in used}
-    return sorted(imports), rest
+    return sorted(imports), lines
 
 
 def text(name: str, which: str) -> str:
@@ -78,7 +78,7 @@ def text(name: str, which: str) -> str:
 
 
 def rows() -> dict[str, str]:
-    """Of each listing: what the page says of it."""
+    """Return "same" or "differs" for each listing on the page."""
     found = re.findall(r"^\| `(\w+)` \|[^|]*\|(?:[^|\\]|\\.)*\| (same|differs) \|", PAGE.read_text(), re.MULTILINE)
     return dict(found)
 
@@ -90,7 +90,7 @@ def test_every_listing_is_tried_and_stands_on_the_page() -> None:
 
 @pytest.mark.parametrize("name", LISTINGS)
 def test_a_listing_becomes_what_the_guide_shows_or_differs_as_explained(name: str) -> None:
-    after = migrated(text(name, "before"), **LISTINGS[name]).after.decode()
+    after = migrate_source(text(name, "before"), **LISTINGS[name]).after.decode()
     if rows()[name] == "same":
         assert meaning(after) == meaning(text(name, "after")), after
         assert not (HERE / name / "ours.py").exists()
@@ -100,10 +100,10 @@ def test_a_listing_becomes_what_the_guide_shows_or_differs_as_explained(name: st
 
 
 def test_the_comparison_sees_what_matters() -> None:
-    one = "import a\nimport b\nx = a.f(1,  # why\n  2)\n"
-    assert meaning(one) == meaning("import a\nx = a.f(1, 2)\n")
-    assert meaning(one) != meaning("import a\nx = a.f(1, 3)\n")
-    assert meaning(one) != meaning("import b as a\nx = a.f(1, 2)\n")
+    code = "import a\nimport b\nx = a.f(1,  # why\n  2)\n"
+    assert meaning(code) == meaning("import a\nx = a.f(1, 2)\n")
+    assert meaning(code) != meaning("import a\nx = a.f(1, 3)\n")
+    assert meaning(code) != meaning("import b as a\nx = a.f(1, 2)\n")
 
 
 # ---- the ResNet of the guide, as a project

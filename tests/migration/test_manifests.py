@@ -34,8 +34,8 @@ def project(folder: Path, files: dict[str, str], script: str = "import torch\npr
 
 def said(folder: Path, **options: object) -> list[tuple[str, int, str, str]]:
     outcome: Outcome = migrate_project(folder, Options(**options), jobs=1)  # type: ignore[arg-type]
-    found = [one for one in outcome.findings if one.rule in ("torch.kernels", "torch.packages")]
-    return [(one.file, one.line, one.status, one.message) for one in found]
+    found = [finding for finding in outcome.findings if finding.rule in ("torch.kernels", "torch.packages")]
+    return [(finding.file, finding.line, finding.status, finding.message) for finding in found]
 
 
 def test_a_project_without_pytorch_is_not_looked_through(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_what_is_no_requirement_is_not_mentioned(tmp_path: Path) -> None:
 def test_cuda_sources_are_listed_with_their_kernels(tmp_path: Path) -> None:
     kernel = "#include <cuda.h>\n__global__ void a() {}\n__global__ void b() {}\n"
     found = said(project(tmp_path, {"csrc/op.cu": kernel, "csrc/op.cuh": "struct S {};\n"}))
-    assert [(one[0], one[2]) for one in found] == [("csrc/op.cu", "manual"), ("csrc/op.cuh", "manual")]
+    assert [(finding[0], finding[2]) for finding in found] == [("csrc/op.cu", "manual"), ("csrc/op.cuh", "manual")]
     assert "2 kernels" in found[0][3]
     assert "Ascend C" in found[0][3]
 
@@ -69,8 +69,8 @@ def test_requirements_environments_and_images(tmp_path: Path) -> None:
         "pyproject.toml": PYPROJECT,
         "setup.cfg": "[options]\ninstall_requires =\n    numpy\n    triton>=2\n",
     }
-    places = [(file, line) for file, line, _, _ in said(project(tmp_path, files))]
-    assert places == [
+    positions = [(file, line) for file, line, _, _ in said(project(tmp_path, files))]
+    assert positions == [
         ("docker/Dockerfile", 1),
         ("docker/Dockerfile", 2),
         ("environment.yml", 2),
@@ -87,14 +87,14 @@ def test_requirements_environments_and_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
 def test_each_target_has_its_own_words(tmp_path: Path, to: str) -> None:
     found = said(project(tmp_path, {"requirements.txt": "triton\n"}), to=to)
-    word = {"npu": "triton-ascend", "mlu": "Cambricon", "any": "MLU:"}[to]
-    assert word in found[0][3]
+    text = {"npu": "triton-ascend", "mlu": "Cambricon", "any": "MLU:"}[to]
+    assert text in found[0][3]
 
 
 def test_skip_holds_here_too(tmp_path: Path) -> None:
     project(tmp_path, {"requirements.txt": "triton\n", "a.cu": "int x;\n"})
-    assert {one[0] for one in said(tmp_path, skip=("packages",))} == {"a.cu"}
-    assert {one[0] for one in said(tmp_path, only=("packages",))} == {"requirements.txt"}
+    assert {finding[0] for finding in said(tmp_path, skip=("packages",))} == {"a.cu"}
+    assert {finding[0] for finding in said(tmp_path, only=("packages",))} == {"requirements.txt"}
 
 
 def test_the_command_shows_and_reports_them_and_copies_the_files(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_command_shows_and_reports_them_and_copies_the_files(tmp_path: Path)
     assert "requirements.txt:1" in done.stdout
     assert (out / "requirements.txt").read_text() == "cupy\n"
     assert "requirements.txt" in page.read_text()
-    assert any(one["file"] == "requirements.txt" for one in json.loads(record.read_text())["findings"])
+    assert any(finding["file"] == "requirements.txt" for finding in json.loads(record.read_text())["findings"])
 
 
 def test_shell_variables_are_named_where_only_a_patch_is_imported(tmp_path: Path) -> None:
@@ -121,6 +121,6 @@ def test_shell_variables_are_named_where_only_a_patch_is_imported(tmp_path: Path
 def test_a_list_of_cuda_packages_is_one_finding_that_names_the_lines(tmp_path: Path) -> None:
     text = "nvidia-cublas-cu12==1\nnumpy\nnvidia-nccl-cu12==2\nnvidia-nvtx-cu12==3\ntriton==3\n"
     made = migrate_project(project(tmp_path, {"requirements.txt": text}), Options(to="npu"))
-    found = [one for one in made.findings if one.file == "requirements.txt"]
-    assert [one.line for one in found] == [1, 5]
+    found = [finding for finding in made.findings if finding.file == "requirements.txt"]
+    assert [finding.line for finding in found] == [1, 5]
     assert found[0].message.endswith("so are lines 3, 4")

@@ -39,7 +39,7 @@ def neutral_of(path: Path) -> Outcome:
     return migrate_project(path, Options(to="any"))
 
 
-def added(path: Path) -> list[str]:
+def list_added_files(path: Path) -> list[str]:
     return [file.path for file in neutral_of(path).added]
 
 
@@ -64,12 +64,12 @@ def test_somebody_elses_module_of_that_name_is_not_written_over(tmp_path: Path) 
 
 def test_neither_is_one_beside_a_single_script(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": SCRIPT, HELPER: "mine = 1\n"})
-    assert added(tmp_path / "train.py") == ["accelerator_device_2.py"]
+    assert list_added_files(tmp_path / "train.py") == ["accelerator_device_2.py"]
 
 
 def test_a_folder_of_that_name_counts_too(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": SCRIPT, "accelerator_device/notes.txt": "x"})
-    assert added(tmp_path) == ["accelerator_device_2.py"]
+    assert list_added_files(tmp_path) == ["accelerator_device_2.py"]
 
 
 def test_a_helper_that_its_owner_has_changed_stays(tmp_path: Path) -> None:
@@ -101,15 +101,15 @@ def test_a_helper_that_its_owner_has_changed_stays(tmp_path: Path) -> None:
 def test_it_lies_where_the_scripts_look_for_their_modules(files: list[str], places: list[str], tmp_path: Path) -> None:
     """`a.py:m` imports m; `a.py=b:m` is imported by b as m."""
     texts: dict[str, str] = {}
-    for one in files:
-        name, _, by = one.partition("=")
+    for file in files:
+        name, _, by = file.partition("=")
         name, _, imported = name.partition(":")
         texts[name] = (f"from {imported} import x\n" if imported else "") + (SCRIPT if name[-3:] == ".py" else "")
         if by:
             texts["main.py"] = f"import {by.partition(':')[2]}\n{SCRIPT}"
     for name in [name for name in texts if name.endswith(("__init__.py", "setup.py", ".toml"))]:
         texts[name] = ""
-    assert added(project(tmp_path, texts)) == places
+    assert list_added_files(project(tmp_path, texts)) == places
 
 
 def test_a_package_that_is_installed_imports_it_from_within(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
     before = contents(tmp_path)
     outcome = neutral_of(tmp_path)
     assert not outcome.written
-    assert not [one for one in outcome.findings if one.status == "changed"]
+    assert not [finding for finding in outcome.findings if finding.status == "changed"]
     write_in_place(outcome)
     assert contents(tmp_path) == before
 
@@ -197,10 +197,10 @@ def test_reports_show_it(tmp_path: Path) -> None:
     assert f"{HELPER} (new)" in done.stdout
     assert "Written: 2 files" in done.stderr
     record = json.loads((tmp_path / "all.json").read_text())
-    assert [(one["path"], one["state"]) for one in record["added"]] == [(HELPER, "added")]
+    assert [(addition["path"], addition["state"]) for addition in record["added"]] == [(HELPER, "added")]
     assert "class AnyAccelerator" in record["added"][0]["text"]
     assert "AnyAccelerator" in (tmp_path / "page.html").read_text()
-    assert (tmp_path / "project" / HELPER).read_text() == helper_text.write({"device", "synchronize"})
+    assert (tmp_path / "project" / HELPER).read_text() == helper_text.render({"device", "synchronize"})
 
 
 def test_a_project_of_tensorflow_alone_is_refused(tmp_path: Path) -> None:
@@ -269,9 +269,9 @@ print(accelerator.synchronize(), type(accelerator.GradScaler()).__name__, accele
 def test_a_card_is_found_and_named(kind: str, backend: str, tmp_path: Path) -> None:
     shutil.copy(helper_text.COMPLETE_HELPER, tmp_path / HELPER)
     done = python(CARD.replace("KIND", repr(kind)).replace("COUNT", "2").replace("FOLDER", repr(str(tmp_path))))
-    names, places, calls = done.stdout.splitlines()
+    names, devices, calls = done.stdout.splitlines()
     assert names == f"{kind} {kind}:1 {kind}:1 cpu {backend}"
-    assert places == "cpu [1]"
+    assert devices == "cpu [1]"
     assert calls.startswith("waited Scaler ")
 
 

@@ -111,9 +111,9 @@ def test_parts_are_migrated_as_the_whole_would_be(tmp_path: Path, jobs: int, mon
     assert seen[-1] == (36, 36)
     assert [file.path for file in outcome.changed] == [f"zoo/p{n}/train.py" for n in sorted(range(12), key=str)]
     monkeypatch.setattr(parts, "SPLIT_FROM", 10**9)
-    whole = migrate_project(tmp_path, Options(), 1)
+    result = migrate_project(tmp_path, Options(), 1)
     assert [(file.path, file.after, file.findings, file.places) for file in outcome.files] == [
-        (file.path, file.after, file.findings, file.places) for file in whole.files
+        (file.path, file.after, file.findings, file.places) for file in result.files
     ]
 
 

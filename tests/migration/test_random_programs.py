@@ -115,11 +115,11 @@ class Writer:
 
     def spread(self, text: str, indent: str) -> list[str]:
         """Sometimes a bracket is broken over lines, with a comment in it."""
-        place = text.rfind("(")
-        if "f'" in text or "'" in text[place:] or ";" in text or place < 0 or not self.chance(0.25):
+        position = text.rfind("(")
+        if "f'" in text or "'" in text[position:] or ";" in text or position < 0 or not self.chance(0.25):
             return [indent + text]
         note = f"  {self.comment()}" if self.chance(0.5) else ""
-        return [f"{indent}{text[: place + 1]}{note}", f"{indent}{self.unit}{text[place + 1 :]}"]
+        return [f"{indent}{text[: position + 1]}{note}", f"{indent}{self.unit}{text[position + 1 :]}"]
 
     def statement(self, indent: str) -> None:
         chosen = self.random.choice(STATEMENTS)
@@ -164,7 +164,7 @@ class Writer:
 
 
 def is_python(text: str) -> bool:
-    """As the compiler sees it: a `return` outside a function is none."""
+    """Return True if the text compiles; a `return` outside a function does not."""
     try:
         compile(text, "program.py", "exec", dont_inherit=True)
     except SyntaxError:
@@ -226,16 +226,16 @@ def check(seed: int) -> bool:
     options = OPTIONS[seed % len(OPTIONS)]()
     result = run(text, options)
     after = result.after.decode()
-    told = f"seed {seed}\n{text}\n=====\n{after}"
-    assert is_python(after), f"no longer Python: {told}"
+    details = f"seed {seed}\n{text}\n=====\n{after}"
+    assert is_python(after), f"no longer Python: {details}"
     missing = comments(text.replace("\r\n", "\n")) - comments(after.replace("\r\n", "\n"))
-    assert not missing, f"comments lost: {missing} {told}"
-    assert not find_unclaimed(text, result), f"changed without a word: {find_unclaimed(text, result)} {told}"
+    assert not missing, f"comments lost: {missing} {details}"
+    assert not find_unclaimed(text, result), f"changed without a word: {find_unclaimed(text, result)} {details}"
     if "\r\n" in text:
-        assert "\n" not in after.replace("\r\n", ""), f"line ends mixed: {told}"
+        assert "\n" not in after.replace("\r\n", ""), f"line ends mixed: {details}"
     again = run(after, options)
-    assert again.after == result.after, f"a second run changes it again: {told}\n=====\n{again.after.decode()}"
-    assert result.changed == any(finding.status == "changed" for finding in result.findings), told
+    assert again.after == result.after, f"a second run changes it again: {details}\n=====\n{again.after.decode()}"
+    assert result.changed == any(finding.status == "changed" for finding in result.findings), details
     return result.changed
 
 

@@ -92,12 +92,12 @@ def describe(source: Source) -> str:
 
 
 def describe_names(names: Names) -> list[object]:
-    """Of every name that a file mentions: where it is bound and what it stands for; and what the module binds."""
+    """Return each name's binding and meaning, and the names that the module binds."""
     found: list[object] = [names.resolve_top_level(), sorted(names.used_names), names.stars]
     for node in names.source.of_kind(ast.Name):
         home = names.binding_scope(node.id, names.scope_of(node))
-        place = getattr(home.node, "lineno", 0) if home is not None else -1
-        found.append((node.id, node.lineno, place, len(home.bound[node.id]) if home else 0, names.qualified(node)))
+        line = getattr(home.node, "lineno", 0) if home is not None else -1
+        found.append((node.id, node.lineno, line, len(home.bound[node.id]) if home else 0, names.qualified(node)))
     return found
 
 
@@ -116,15 +116,15 @@ def check(text: str, changes: list[tuple[int, int, str]]) -> bool:
     for start, end, new in changes:
         edits.replace(start, end, new)
     result = edits.apply(list(range(1, len(former.starts) + 1)))[0]
-    whole, error = attempt(lambda: Source(result))
+    parsed, error = attempt(lambda: Source(result))
     partly, same_error = attempt(lambda: parse_edited(former, edits.made, result))
     assert error == same_error
-    if whole is None or partly is None:
+    if parsed is None or partly is None:
         return False
-    assert describe(partly) == describe(whole)
-    assert [type(node) for node in partly.nodes] == [type(node) for node in whole.nodes]
-    assert partly.starts == whole.starts
-    assert describe_names(Names(partly, former=Names(former))) == describe_names(Names(whole))
+    assert describe(partly) == describe(parsed)
+    assert [type(node) for node in partly.nodes] == [type(node) for node in parsed.nodes]
+    assert partly.starts == parsed.starts
+    assert describe_names(Names(partly, former=Names(former))) == describe_names(Names(parsed))
     return True
 
 
@@ -133,15 +133,15 @@ def test_random_edits_give_the_tree_of_the_whole_text() -> None:
     parsed = 0
     for _ in range(3000):
         text = TEXT.replace("\n", "\r\n") if dice.random() < 0.1 else TEXT
-        places = sorted(dice.randrange(len(text)) for _ in range(2 * dice.randint(1, 3)))
+        positions = sorted(dice.randrange(len(text)) for _ in range(2 * dice.randint(1, 3)))
         if dice.random() < 0.5:  # whole lines and words break less than arbitrary characters
-            places = [text.find("\n", place) + 1 or place for place in places]
-        if sorted(places) != places or len({*places[::2]}) < len(places[::2]):
+            positions = [text.find("\n", position) + 1 or position for position in positions]
+        if sorted(positions) != positions or len({*positions[::2]}) < len(positions[::2]):
             continue
-        ends = [min(b, a + dice.choice([0, 0, 1, 5])) for a, b in zip(places[::2], places[1::2], strict=True)]
-        if any(text[place - 1 : place + 1] == "\r\n" for place in [*places[::2], *ends]):
+        ends = [min(b, a + dice.choice([0, 0, 1, 5])) for a, b in zip(positions[::2], positions[1::2], strict=True)]
+        if any(text[position - 1 : position + 1] == "\r\n" for position in [*positions[::2], *ends]):
             continue  # no rule edits between the two characters of a line's end
-        parsed += check(text, [(a, b, dice.choice(PIECES)) for a, b in zip(places[::2], ends, strict=True)])
+        parsed += check(text, [(a, b, dice.choice(PIECES)) for a, b in zip(positions[::2], ends, strict=True)])
     assert parsed > 300
 
 

@@ -42,44 +42,44 @@ def project(tmp_path: Path) -> Path:
 def test_what_no_report_may_replace(project: Path, make: object, word: str, flag: str, force: bool) -> None:
     os.symlink("nowhere", project / "dangling")
     os.symlink("README.md", project / "link.html")
-    place = make(project)  # type: ignore[operator]
+    path = make(project)  # type: ignore[operator]
     with pytest.raises(BadValue, match=word):
-        check_report_paths(project, {flag: place}, project.parent / "out", force)
+        check_report_paths(project, {flag: path}, project.parent / "out", force)
 
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_other_files_are_replaced_only_with_force(project: Path, flag: str) -> None:
-    for place in (project / "README.md", project.parent / "out" / "README.md"):
+    for path in (project / "README.md", project.parent / "out" / "README.md"):
         with pytest.raises(BadValue, match="not an earlier report"):
-            check_report_paths(project, {flag: place}, project.parent / "out", False)
-        check_report_paths(project, {flag: place}, project.parent / "out", True)
+            check_report_paths(project, {flag: path}, project.parent / "out", False)
+        check_report_paths(project, {flag: path}, project.parent / "out", True)
 
 
 def test_the_script_itself_is_refused_where_it_alone_is_migrated(project: Path) -> None:
     script, out = project / "plain.py", project.parent / "out"
-    for place in (script, out / "plain.py"):
+    for path in (script, out / "plain.py"):
         with pytest.raises(BadValue, match="script of the project"):
-            check_report_paths(script, {"--json": place}, out, True)
+            check_report_paths(script, {"--json": path}, out, True)
     check_report_paths(script, {"--json": out / "README.md"}, out, False)
 
 
 def test_a_new_file_is_welcome_within_the_project_and_within_the_copy(project: Path) -> None:
     out = project.parent / "out"
-    places = {"--report": project / "r.html", "--json": out / "r.json", "--sarif": None}
-    check_report_paths(project, places, out, False)
+    paths = {"--report": project / "r.html", "--json": out / "r.json", "--sarif": None}
+    check_report_paths(project, paths, out, False)
 
 
 def test_a_report_replaces_one_of_its_kind_and_no_other(project: Path) -> None:
     outcome = migrated_project(project)
-    places = {"--report": project / "r", "--sarif": project / "s", "--json": project / "j"}
-    report.write(outcome, places["--report"])
-    places["--sarif"].write_text(as_sarif(outcome), encoding="utf-8")
-    places["--json"].write_text(as_json(outcome), encoding="utf-8")
-    check_report_paths(project, places, None, False)
+    paths = {"--report": project / "r", "--sarif": project / "s", "--json": project / "j"}
+    report.write(outcome, paths["--report"])
+    paths["--sarif"].write_text(as_sarif(outcome), encoding="utf-8")
+    paths["--json"].write_text(as_json(outcome), encoding="utf-8")
+    check_report_paths(project, paths, None, False)
     for flag in FLAGS:
-        for place in (place for kind, place in places.items() if kind != flag):
+        for path in (path for kind, path in paths.items() if kind != flag):
             with pytest.raises(BadValue, match="not an earlier report"):
-                check_report_paths(project, {flag: place}, None, False)
+                check_report_paths(project, {flag: path}, None, False)
 
 
 def test_a_page_of_another_verb_is_not_ours(tmp_path: Path) -> None:
@@ -89,6 +89,6 @@ def test_a_page_of_another_verb_is_not_ours(tmp_path: Path) -> None:
 
 
 def test_two_reports_do_not_share_a_file(project: Path) -> None:
-    places = {"--json": project / "r", "--sarif": project / "data" / ".." / "r"}
+    paths = {"--json": project / "r", "--sarif": project / "data" / ".." / "r"}
     with pytest.raises(BadValue, match="--json and --sarif"):
-        check_report_paths(project, places, None, True)
+        check_report_paths(project, paths, None, True)

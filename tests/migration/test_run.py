@@ -31,12 +31,12 @@ def test_the_order_is_that_of_names_whatever_the_number_of_processes(
     make_project(tmp_path)
     for number in range(12):
         (tmp_path / f"more_{number}.py").write_text((tmp_path / "data/pipeline.py").read_text())
-    one = migrated_project(tmp_path, jobs=1)
+    single = migrated_project(tmp_path, jobs=1)
     monkeypatch.setattr(run, "PARALLEL_FROM_BYTES", 0)
     two = migrated_project(tmp_path, jobs=2)
-    strip = [(file.path, file.after, file.findings, file.stems) for file in one.files]
+    strip = [(file.path, file.after, file.findings, file.stems) for file in single.files]
     assert strip == [(file.path, file.after, file.findings, file.stems) for file in two.files]
-    assert [file.path for file in one.files] == sorted(file.path for file in one.files)
+    assert [file.path for file in single.files] == sorted(file.path for file in single.files)
 
 
 def test_python_2_is_copied_and_left_to_a_person(tmp_path: Path) -> None:

@@ -46,12 +46,12 @@ def check_result(result: Any, ids: list[str]) -> None:
     assert ids[result["ruleIndex"]] == result["ruleId"]
     assert all(isinstance(value, str) for value in result["partialFingerprints"].values())
     for location in result["locations"]:
-        place = location["physicalLocation"]
-        uri = place["artifactLocation"]["uri"]
+        physical = location["physicalLocation"]
+        uri = physical["artifactLocation"]["uri"]
         assert re.fullmatch(r"[\w/.%~+-]+", uri, re.ASCII)
         assert not uri.startswith("/")
-        if "region" in place:
-            assert 1 <= place["region"]["startLine"] <= place["region"]["endLine"]
+        if "region" in physical:
+            assert 1 <= physical["region"]["startLine"] <= physical["region"]["endLine"]
 
 
 def test_what_the_schema_requires_is_there(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ OLD, NEW = "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def after(text: str, **options: Any) -> str:
-    """What becomes of a script; and a second run changes nothing."""
+    """Return the migrated script, and check that a second run changes nothing."""
     asked = Options(**options)
     made = migrate("run.sh", text.encode(), asked, PROJECT)
     assert migrate("run.sh", made.after, asked, PROJECT).after == made.after
@@ -166,8 +166,8 @@ def test_shell_scripts_are_written_with_the_project(tmp_path: Path) -> None:
 
 def test_findings_name_the_file_and_the_line(tmp_path: Path) -> None:
     outcome = project(tmp_path)
-    (finding,) = [one for one in outcome.findings if one.file == "run.sh"]
+    (finding,) = [note for note in outcome.findings if note.file == "run.sh"]
     assert (outcome.where(finding), finding.before) == ("run.sh:2", f"{OLD}=0 python train.py")
     assert finding.after == f"{NEW}=0 python train.py"
-    (finding,) = [one for one in outcome.findings if one.file == "bad.sh"]
+    (finding,) = [note for note in outcome.findings if note.file == "bad.sh"]
     assert "cannot be decoded" in finding.message

@@ -8,7 +8,7 @@ from viaduct.migration.shell_words import find_uses, read_script
 
 
 def words(text: str) -> list[list[str]]:
-    return [[word.text for word in command] for command in read_script(text).commands]
+    return [[argument.text for argument in command] for command in read_script(text).commands]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,11 @@ def test_words_of_commands(text: str, expected: list[list[str]]) -> None:
 
 def test_places_are_those_of_the_text() -> None:
     text = "a  'b c'\n\tdd e\n"
-    assert all(text[word.start : word.end] == word.text for command in read_script(text).commands for word in command)
+    assert all(
+        text[argument.start : argument.end] == argument.text
+        for command in read_script(text).commands
+        for argument in command
+    )
 
 
 @pytest.mark.parametrize(

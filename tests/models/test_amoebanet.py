@@ -131,10 +131,10 @@ def test_dropout_comes_before_the_classifier_and_in_training_only() -> None:
     for keep in (0.25, 1.0):
         network.dropout.p = 1 - keep
         network(images_NCHW)
-    thinned, whole = seen
-    kept = thinned[whole > 0] > 0
+    thinned, unthinned = seen
+    kept = thinned[unthinned > 0] > 0
     assert kept.float().mean().item() == pytest.approx(0.25, abs=0.1)
-    torch.testing.assert_close(thinned[thinned > 0], whole[thinned > 0] / 0.25)
+    torch.testing.assert_close(thinned[thinned > 0], unthinned[thinned > 0] / 0.25)
     network.dropout.p = 0.75
     network.eval()(images_NCHW)
     network.dropout.p = 0.0

@@ -63,7 +63,7 @@ def loss_at(network: nn.Module, images_NCHW: Tensor, direction: list[Tensor], di
 
 
 def random_direction(network: nn.Module, seed: int) -> list[Tensor]:
-    """As far along every parameter as it is large."""
+    """Random direction, scaled by each parameter's size."""
     torch.manual_seed(seed)
     parameters = [parameter.detach() for parameter in network.parameters()]
     return [torch.randn_like(each) * (each.square().mean().sqrt() + 0.01) for each in parameters]
@@ -81,7 +81,7 @@ def test_gradient_is_the_slope_of_the_loss(name: str, training: bool) -> None:
     for seed in range(3):
         direction = random_direction(network, seed)
         pairs = zip(network.parameters(), direction, strict=True)
-        slope = sum((each.grad * way).sum().item() for each, way in pairs if each.grad is not None)
+        slope = sum((each.grad * offset).sum().item() for each, offset in pairs if each.grad is not None)
         ahead, behind = (loss_at(network, images_NCHW, direction, sign * STEP) for sign in (1, -1))
         assert (ahead - behind) / (2 * STEP) == pytest.approx(slope, rel=1e-5)
 
@@ -99,9 +99,9 @@ def test_gradient_of_every_single_layer_is_its_own_slope(name: str) -> None:
     scale = max(value.grad.norm().item() for _, value in layers if value.grad is not None)
     for index in chosen:
         key, parameter = layers[index]
-        way = torch.randn(parameter.shape, dtype=torch.float64, generator=generator)
-        direction = [way if each is parameter else torch.zeros_like(each) for _, each in layers]
+        offset = torch.randn(parameter.shape, dtype=torch.float64, generator=generator)
+        direction = [offset if each is parameter else torch.zeros_like(each) for _, each in layers]
         ahead, behind = (loss_at(network, images_NCHW, direction, sign * STEP) for sign in (1, -1))
         assert parameter.grad is not None
-        slope = (parameter.grad * way).sum().item()
+        slope = (parameter.grad * offset).sum().item()
         assert (ahead - behind) / (2 * STEP) == pytest.approx(slope, rel=1e-4, abs=1e-6 * scale), key

@@ -150,8 +150,8 @@ def make_operators(count: int, device: bool = False) -> list[Operator]:
                 synchronises=number == 7,
             )
         )
-    for place, name in enumerate((HOSTILE, UNICODE, LONG)):
-        made.append(Operator(name, 1, 9000.0, 9000.0, 9000.0 if device else None, "forward", f"head.{name}.{place}"))
+    for index, name in enumerate((HOSTILE, UNICODE, LONG)):
+        made.append(Operator(name, 1, 9000.0, 9000.0, 9000.0 if device else None, "forward", f"head.{name}.{index}"))
     return made
 
 

@@ -121,7 +121,7 @@ def test_operators_are_matched_by_signature_then_by_name() -> None:
         Operator("gelu", 2, 9, 7.0),
     ]
     operators = compare_profiles(make_run(operators=before), make_run("b", operators=after)).operators
-    assert [(each.name, each.lost_us, each.matched_by) for each in operators] == [
+    assert [(each.name, each.change_us, each.matched_by) for each in operators] == [
         ("conv", 20.0, "signature"),
         ("gelu", 7.0, ""),
         ("conv", 1.0, "name"),

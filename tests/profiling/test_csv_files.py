@@ -30,7 +30,7 @@ def test_an_empty_file_has_no_rows(content: bytes, tmp_path: Path) -> None:
 def test_a_last_line_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
     rows, notes = read(tmp_path / "a.csv", b"Name,Type,Time(us)\na,b,1\nc,d")
     assert [row.text("Name") for row in rows] == ["a"]
-    assert notes == ["a.csv: its last line is cut off and was left out; 1 rows were read."]
+    assert notes == ["a.csv: its last line is truncated and was left out; 1 rows were read."]
 
 
 def test_rows_that_are_too_short_are_counted(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 from profiling.traces import make_event
-from viaduct.profiling.events import drop_idle_functions, join_spans, nest_events, remove_spans, sum_inside, sum_spans
+from viaduct.profiling.events import drop_idle_functions, join_spans, nest_events, remove_spans, sum_children, sum_spans
 
 
 def test_events_without_a_time_are_left_out() -> None:
@@ -25,7 +25,7 @@ def test_operators_nest_by_time_and_have_time_of_their_own() -> None:
     ]
     outer, inner, innermost, following = nest_events(raw)
     assert (inner.parent, innermost.parent, following.parent) == (outer, inner, None)
-    assert sum_inside([outer, inner, innermost, following]) == {id(outer): 30, id(inner): 5}
+    assert sum_children([outer, inner, innermost, following]) == {id(outer): 30, id(inner): 5}
 
 
 def test_of_two_events_with_the_same_times_the_annotation_is_outside() -> None:

@@ -47,7 +47,7 @@ def test_of_two_processes_of_a_rank_the_one_with_the_most_steps_is_shown(tmp_pat
         write_steps(job, process, rank, count)
     first, second = gather_ranks(job)
     assert [len(each.profile.steps) for each in (first, second)] == [3, 2]
-    assert "1 more process took steps as rank 0; that with the most steps is shown." in first.profile.facts.notes
+    assert "1 more process took steps as rank 0; the one with the most steps is shown." in first.profile.facts.notes
     assert not any("more process" in note for note in second.profile.facts.notes)
     assert first.profile.facts.ranks == 2
 

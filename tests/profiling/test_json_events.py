@@ -31,14 +31,14 @@ def test_a_file_cut_off_anywhere_gives_its_whole_events(
         names, notes, _ = read(tmp_path / "a.json", content[:length])
         assert names == [f"a{n}" for n in range(len(names))]
         assert len(notes) == 1
-        assert "holds no events" in notes[0] or "cut off or damaged" in notes[0]
+        assert "holds no events" in notes[0] or "truncated or damaged" in notes[0]
     assert read(tmp_path / "a.json", content)[:2] == (["a0", "a1", "a2"], [])
 
 
 def test_events_after_a_damaged_one_are_not_guessed(tmp_path: Path) -> None:
     names, notes, _ = read(tmp_path / "a.json", b'[{"name": "a"}, {"name": b}, {"name": "c"}]')
     assert names == ["a"]
-    assert "cut off or damaged after 1 events" in notes[0]
+    assert "truncated or damaged after 1 events" in notes[0]
 
 
 def test_what_is_no_object_is_skipped(tmp_path: Path) -> None:
@@ -91,4 +91,4 @@ def test_times_that_are_texts_become_numbers(tmp_path: Path) -> None:
 def test_events_of_another_form_are_left_out_and_counted(damage: str, tmp_path: Path) -> None:
     names, notes, _ = read(tmp_path / "a.json", f'[{{"name": "a", "ts": 1, {damage}}}, {{"name": "b"}}]'.encode())
     assert names == ["b"]
-    assert notes == ["a.json: 1 events of another form were left out."]
+    assert notes == ["a.json: 1 malformed events were left out."]

@@ -33,7 +33,7 @@ for epoch in range(9):
 
 
 class Watched:
-    """What came of a script: its phases and its profile."""
+    """Phases and profile of a script."""
 
     def __init__(self, body: str, plan: Plan, head: str = HEAD) -> None:
         self.collector = Collector(plan, "cpu", system=False)
@@ -72,7 +72,7 @@ def test_nothing_of_torch_is_changed_afterwards() -> None:
         torch.amp.GradScaler.step,
         nn.Sequential.__call__,
     )
-    assert all(one is other for one, other in zip(before, after, strict=True))
+    assert all(first is second for first, second in zip(before, after, strict=True))
 
 
 def test_a_training_loop_is_stopped_after_its_steps() -> None:
@@ -298,7 +298,7 @@ def test_what_interrupts_every_step_is_part_of_it() -> None:
     body = TRAIN + "        with torch.no_grad():\n            net(x)\n"
     profile = clear_constant_interruptions(Watched(body, Plan(1, 4, 0)).profile)
     assert [step.interrupted_by for step in profile.steps] == [""] * 4
-    assert profile.facts.notes == ("evaluation comes in most steps and is counted as part of them.",)
+    assert profile.facts.notes == ("evaluation occurs in most steps and is counted as part of them.",)
 
 
 def test_updates_by_hand_end_where_the_next_batch_is_asked_for() -> None:

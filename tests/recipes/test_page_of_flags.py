@@ -35,10 +35,10 @@ def test_every_reference_has_its_table_of_flags() -> None:
 @pytest.mark.parametrize("name", sections())
 def test_every_field_in_the_page_of_flags_exists(name: str) -> None:
     known = list_field_paths(load(name).recipe)
-    words = [word for cell in sections()[name] for word in re.findall(r"`([a-z_]+(?:\.[a-z_0-9]+)*)`", cell)]
-    words = [word for word in words if word not in names() and word not in ("start", "recipe.json")]
+    words = [flag for cell in sections()[name] for flag in re.findall(r"`([a-z_]+(?:\.[a-z_0-9]+)*)`", cell)]
+    words = [flag for flag in words if flag not in names() and flag not in ("start", "recipe.json")]
     assert len(words) >= 7
-    assert [word for word in words if word not in known] == []
+    assert [flag for flag in words if flag not in known] == []
 
 
 def test_every_flag_in_the_page_of_flags_exists() -> None:

@@ -56,8 +56,8 @@ def images(recipe: Recipe) -> Dataset:
 @pytest.mark.lengthy
 def test_a_recipe_takes_two_steps(name: str, tmp_path: Path) -> None:
     recipe, recorder = shrunken(name), Recorder()
-    device, place = devices.pick("cpu")
-    training = Training(recipe, RunDir(tmp_path), images(recipe), device, place, [recorder])
+    device, device_name = devices.pick("cpu")
+    training = Training(recipe, RunDir(tmp_path), images(recipe), device, device_name, [recorder])
     training.computation.train(True)
     before = weights(training)
     with training.train_batches as batches:

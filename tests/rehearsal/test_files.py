@@ -94,14 +94,14 @@ def test_the_script_runs_in_the_mirror_or_at_the_originals_path(plan: Plan, tmp_
 def test_where_no_overlay_can_be_mounted_the_script_runs_in_a_mirror_and_the_user_is_told(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(files, "find_obstacle", lambda layout, folder: "no user namespaces")
-    assert files.choose_view(plan, told.append).view == "mirror"
-    assert "no user namespaces" in told[0]
+    assert files.choose_view(plan, messages.append).view == "mirror"
+    assert "no user namespaces" in messages[0]
     monkeypatch.setattr(files, "find_obstacle", lambda layout, folder: "")
     monkeypatch.setattr(files, "find_uncovered", lambda plan: "")
-    assert files.choose_view(plan, told.append).view == "overlay"
-    assert len(told) == 1
+    assert files.choose_view(plan, messages.append).view == "overlay"
+    assert len(messages) == 1
 
 
 def test_with_here_nothing_is_moved(plan: Plan) -> None:

@@ -59,9 +59,9 @@ def test_a_large_output_is_thinned_and_a_small_one_is_whole() -> None:
 
 
 def test_tensors_are_found_in_containers_and_empty_ones_are_left_out() -> None:
-    one, two = torch.ones(1), torch.zeros(2)
-    found = list(iterate_tensors({"a": [one, (two, torch.empty(0))], "b": "text", "c": None}))
-    assert [id(tensor) for tensor in found] == [id(one), id(two)]
+    first, second = torch.ones(1), torch.zeros(2)
+    found = list(iterate_tensors({"a": [first, (second, torch.empty(0))], "b": "text", "c": None}))
+    assert [id(tensor) for tensor in found] == [id(first), id(second)]
 
 
 def train(inspection: Inspection, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -44,8 +44,8 @@ def test_losses_gradients_and_weights_are_kept(counter: TorchStepCounter, tmp_pa
         step(network, optimizer)
     counter.finish()
     kept = [json.loads(line) for line in (folder_of(tmp_path, 0) / "steps.jsonl").read_text().splitlines()]
-    assert [one["losses"][0] for one in kept][:1] == pytest.approx(losses)
-    assert [one["lr"] for one in kept] == [[0.1], [0.1]]
+    assert [record["losses"][0] for record in kept][:1] == pytest.approx(losses)
+    assert [record["lr"] for record in kept] == [[0.1], [0.1]]
     gradients = numpy.load(folder_of(tmp_path, 0) / "gradients.npz")
     assert sorted(gradients) == sorted(first)
     assert all((gradients[name] == first[name].numpy()).all() for name in first)
@@ -79,9 +79,9 @@ def test_the_loss_is_the_one_before_a_grad_scalers_factor(counter: TorchStepCoun
 
 
 def test_two_networks_are_told_apart_by_number(counter: TorchStepCounter, tmp_path: Path) -> None:
-    one, two = nn.Linear(4, 2), nn.Linear(4, 3)
-    optimizer = torch.optim.SGD([*one.parameters(), *two.parameters()], 0.1)
-    (one(torch.ones(2, 4)).sum() + two(torch.ones(2, 4)).sum()).backward()
+    first, second = nn.Linear(4, 2), nn.Linear(4, 3)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], 0.1)
+    (first(torch.ones(2, 4)).sum() + second(torch.ones(2, 4)).sum()).backward()
     optimizer.step()
     counter.finish()
     names = sorted(numpy.load(folder_of(tmp_path, 0) / "gradients.npz"))

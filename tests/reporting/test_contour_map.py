@@ -18,7 +18,7 @@ def test_nothing_is_drawn_where_no_measurement_is_near() -> None:
 
 
 def test_a_field_without_differences_has_no_bands() -> None:
-    points = [Measurement(0.1, place, 5.0, "") for place in (0, 1, 0)]
+    points = [Measurement(0.1, index, 5.0, "") for index in (0, 1, 0)]
     assert ContourMap("title", X, Y, "top1", points).drawing().cells == []
 
 

@@ -30,9 +30,9 @@ def boxes(drawing) -> dict[str, tuple[float, float]]:
 
 
 def test_what_feeds_a_node_stands_above_it():
-    places = boxes(laid_out("abcd", "ab", "bc", "ad", "dc"))
+    positions = boxes(laid_out("abcd", "ab", "bc", "ad", "dc"))
     for source, target in ("ab", "bc", "ad", "dc"):
-        assert places[source][1] < places[target][1]
+        assert positions[source][1] < positions[target][1]
 
 
 def test_an_edge_past_a_layer_does_not_run_through_a_box():
@@ -66,8 +66,8 @@ def test_edges_of_unknown_nodes_and_doubled_edges_are_left_out():
 
 def test_neighbours_are_ordered_so_that_lines_need_not_cross():
     layers, chains = assign_layers("abxy", [("a", "y"), ("b", "x")])
-    places = place_nodes(order_layers(layers, chains))
-    assert (places["a"][0] < places["b"][0]) == (places["y"][0] < places["x"][0])
+    positions = place_nodes(order_layers(layers, chains))
+    assert (positions["a"][0] < positions["b"][0]) == (positions["y"][0] < positions["x"][0])
 
 
 def test_a_long_name_keeps_both_ends_and_its_tooltip():

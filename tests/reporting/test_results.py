@@ -45,7 +45,7 @@ def test_epochs_that_only_one_run_has_keep_the_other_cells_empty() -> None:
 def test_a_repeated_bench_shows_each_of_its_measurements() -> None:
     runs = [{"ms_per_step": 29.266, "ours_is": 1.0}, {"ms_per_step": 29.368, "ours_is": 1.0}]
     peer = {"variant": "torchvision resnet50, compiled", "runs": [{"ours_is": 1.2911}, {"ours_is": 1.2872}]}
-    told = list_repeats({"verb": "bench", "runs": runs, "peers": [peer]})
-    assert "29.27, 29.37 ms a step" in told
-    assert "1.291x, 1.287x torchvision resnet50, compiled" in told
+    repeats = list_repeats({"verb": "bench", "runs": runs, "peers": [peer]})
+    assert "29.27, 29.37 ms a step" in repeats
+    assert "1.291x, 1.287x torchvision resnet50, compiled" in repeats
     assert list_repeats({"verb": "bench", "runs": runs[:1], "peers": [peer]}) == ""  # nothing was repeated

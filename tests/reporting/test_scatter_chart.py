@@ -31,7 +31,7 @@ def test_zero_stands_below_all_and_nan_and_infinity_above():
 )
 def test_nothing_falls_off_the_chart(values):
     drawing = chart(*values).drawing()
-    assert all(0 <= place <= 1 for axis in ("x", "y") for place in drawing.data[axis])
+    assert all(0 <= position <= 1 for axis in ("x", "y") for position in drawing.data[axis])
     assert all(0 <= tick.position <= 1 for tick in drawing.y_ticks)
 
 
@@ -48,8 +48,8 @@ def test_points_of_a_tone_are_one_path():
 
 
 def test_a_level_is_on_the_chart_even_where_no_point_comes_near():
-    ((place, label),) = chart(1e-6, 1e-5, levels=[Level(0.1, "limit")]).drawing().levels
-    assert 0.8 < place <= 1
+    ((position, label),) = chart(1e-6, 1e-5, levels=[Level(0.1, "limit")]).drawing().levels
+    assert 0.8 < position <= 1
     assert label == "limit"
 
 

@@ -37,7 +37,7 @@ def test_every_value_comes_back_from_the_json():
     table = large_table(200)
     rows = data_of(page_of(table), "rows")
     for column, record in zip(table.columns, rows["columns"], strict=True):
-        sent = record.get("numbers") or [record["words"][place] for place in record["places"]]
+        sent = record.get("numbers") or [record["words"][position] for position in record["places"]]
         for value, came in zip(column.values, sent, strict=True):
             if isinstance(value, float) and math.isfinite(value):
                 assert came == pytest.approx(value, rel=1e-8)

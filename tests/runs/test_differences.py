@@ -120,8 +120,8 @@ def test_first_weights_are_compared_by_their_checksum(tmp_path: Path) -> None:
     init = {"source": "w", "file": "w", "sha256": "11", "bytes": 1, "run": None, "run_id": None, "step": None}
     origins = [describe_origin(init=init | {"sha256": checksum}) for checksum in ("11", "22")]
     runs = [
-        make_run(tmp_path / str(place), provenance=origin, **{"init.source": "w"})
-        for place, origin in enumerate([origins[0], *origins])
+        make_run(tmp_path / str(index), provenance=origin, **{"init.source": "w"})
+        for index, origin in enumerate([origins[0], *origins])
     ]
     assert not diff(runs[0], runs[1]).differs
     assert diff(runs[1], runs[2]).differs

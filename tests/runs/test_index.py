@@ -54,8 +54,8 @@ def test_a_file_that_changed_is_never_taken_from_the_index(
 def test_a_damaged_index_is_read_anew_without_a_word(tmp_path: Path, content: bytes) -> None:
     make_run(tmp_path / "a")
     before = list_runs([tmp_path])
-    place = choose_index_path([tmp_path])
-    place.write_bytes(content)
+    path = choose_index_path([tmp_path])
+    path.write_bytes(content)
     assert list_runs([tmp_path]).runs == before.runs
     assert open_index([tmp_path]).entries.keys() == {str(tmp_path / "a")}
 
@@ -63,8 +63,8 @@ def test_a_damaged_index_is_read_anew_without_a_word(tmp_path: Path, content: by
 def test_an_index_whose_bytes_were_changed_is_not_believed(tmp_path: Path) -> None:
     make_run(tmp_path / "a", top1=0.9)
     before = list_runs([tmp_path])
-    place = choose_index_path([tmp_path])
-    place.write_bytes(place.read_bytes().replace(b'"made_up"', b'"forged_"'))
+    path = choose_index_path([tmp_path])
+    path.write_bytes(path.read_bytes().replace(b'"made_up"', b'"forged_"'))
     assert list_runs([tmp_path]).runs == before.runs
 
 

@@ -29,11 +29,11 @@ def evaluation(step: int, top1: float | None) -> str:
 
 def test_a_line_that_is_half_written_is_read_when_it_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
-    whole = line(step=20, loss=0.5)
-    file.write_text(line(step=10) + whole[:30])
+    line_text = line(step=20, loss=0.5)
+    file.write_text(line(step=10) + line_text[:30])
     digest = update_digest(str(file), None)
     assert (digest.step, digest.loss, digest.damaged) == (10, 1.0, 0)
-    file.write_text(line(step=10) + whole)
+    file.write_text(line(step=10) + line_text)
     digest = update_digest(str(file), digest)
     assert (digest.step, digest.loss) == (20, 0.5)
 
@@ -94,5 +94,5 @@ def test_lines_between_the_first_and_the_last_are_counted_and_not_parsed(tmp_pat
     digest = update_digest(str(file), None)
     assert (digest.step, digest.logs, digest.damaged, digest.lost) == (100, 100, 0, 61)
     assert (digest.best_top1, digest.images_per_s) == (0.7, 92.5)
-    whole = update_digest(str(file), None)
-    assert whole == digest
+    full_digest = update_digest(str(file), None)
+    assert full_digest == digest

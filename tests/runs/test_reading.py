@@ -24,8 +24,8 @@ def test_damaged_metrics_and_summary_cost_a_run_nothing_else(tmp_path: Path) -> 
 
 def test_an_odd_provenance_is_passed_over(tmp_path: Path) -> None:
     odd: list[Any] = [{"sessions": 3}, {"sessions": [1, None]}, {"id": 5, "sessions": [{"machine": [], "data": 1}]}]
-    for place, provenance in enumerate(odd):
-        make_run(tmp_path / str(place), provenance=provenance)
+    for index, provenance in enumerate(odd):
+        make_run(tmp_path / str(index), provenance=provenance)
     assert len(list_runs([tmp_path]).runs) == 3
 
 

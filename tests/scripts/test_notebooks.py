@@ -87,7 +87,7 @@ def test_a_cell_that_does_not_parse_is_left_alone_and_named(tmp_path: Path) -> N
     after = json.loads(file.after)
     assert "drop_remainder=True" in "".join(after["cells"][1]["source"])
     assert "".join(after["cells"][2]["source"]) == "print 'two'\n"
-    said = [(one.risk, file.where(one.line)) for one in file.findings if one.status == "manual"]
+    said = [(finding.risk, file.where(finding.line)) for finding in file.findings if finding.status == "manual"]
     assert said == [("low", "n.ipynb cell 3:1"), ("high", "n.ipynb cell 4:1")]
 
 
@@ -153,7 +153,7 @@ def test_what_only_ipython_understands_comes_back_as_it_was(tmp_path: Path, line
     source = json.loads(file.after)["cells"][1]["source"]
     assert isinstance(source, list) is as_list
     assert "".join(source) == text.replace(PIPELINE, MIGRATED)
-    assert {one.status for one in file.findings} == {"changed"}
+    assert {finding.status for finding in file.findings} == {"changed"}
 
 
 def test_code_behind_a_timing_magic_is_migrated_too(tmp_path: Path) -> None:
@@ -166,12 +166,14 @@ def test_code_behind_a_timing_magic_is_migrated_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("magic", ["%%bash\nfor x in", "%%html\n<b>", "%%foo\n$$$"])
 def test_cells_in_other_languages_are_nobodys_business(tmp_path: Path, magic: str) -> None:
     file = migrate(tmp_path, notebook(code(magic), code(PIPELINE)))
-    assert {one.status for one in file.findings} == {"changed"}
+    assert {finding.status for finding in file.findings} == {"changed"}
 
 
 def test_a_script_that_a_cell_writes_is_left_to_a_person(tmp_path: Path) -> None:
     file = migrate(tmp_path, notebook(code("%%writefile train.py\n" + PIPELINE), code(PIPELINE)))
-    assert any("%%writefile are not analysed" in one.message for one in file.findings if one.status == "manual")
+    assert any(
+        "%%writefile are not analysed" in finding.message for finding in file.findings if finding.status == "manual"
+    )
     assert json.loads(file.after)["cells"][0]["source"] == ("%%writefile train.py\n" + PIPELINE).splitlines(True)
 
 
@@ -207,12 +209,12 @@ def test_notebooks_of_version_3_keep_their_worksheets(tmp_path: Path) -> None:
     def cell(source: Any) -> dict[str, Any]:
         return {"cell_type": "code", "collapsed": False, "input": source, "language": "python", "outputs": []}
 
-    first, *rest = PIPELINE.splitlines(keepends=True)
-    sheets = [{"cells": [WORDS, cell(first)], "metadata": {}}, {"cells": [cell(rest)]}]
+    first, *other_lines = PIPELINE.splitlines(keepends=True)
+    sheets = [{"cells": [WORDS, cell(first)], "metadata": {}}, {"cells": [cell(other_lines)]}]
     before = dump({"metadata": {"name": ""}, "nbformat": 3, "nbformat_minor": 0, "worksheets": sheets})
     file = migrate(tmp_path, before)
     assert file.after == before.replace(b"ds.batch(3)\\n", b"ds.batch(3, drop_remainder=True)\\n")
-    assert [file.where(one.line) for one in file.findings] == ["n.ipynb cell 3:2"]
+    assert [file.where(finding.line) for finding in file.findings] == ["n.ipynb cell 3:2"]
 
 
 def test_a_cell_of_one_line_that_becomes_two_keeps_its_manner() -> None:

@@ -21,7 +21,7 @@ PATIENCE = 600.0  # seconds: on a busy machine ranks need many times as long as 
 
 @dataclass
 class Ended:
-    """What became of one rank."""
+    """Result of one rank."""
 
     value: Any  # what its work returned
     error: str | None  # the error that it raised, in words
@@ -31,9 +31,9 @@ class Ended:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def together(ranks: int, work: Callable[..., Any], *arguments: Any, silent: tuple[int, ...] = ()) -> list[Ended]:
@@ -92,8 +92,14 @@ def be_rank(
     os.dup2(output, 1)
     os.dup2(output, 2)
     torch.set_num_threads(1)
-    place = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"})
+    environment = {
+        "RANK": rank,
+        "WORLD_SIZE": ranks,
+        "LOCAL_RANK": rank,
+        "LOCAL_WORLD_SIZE": ranks,
+        "MASTER_PORT": port,
+    }
+    os.environ.update({name: str(value) for name, value in environment.items()} | {"MASTER_ADDR": "127.0.0.1"})
     try:
         pipe.send_bytes(pickle.dumps((work(*arguments), None, False)))
     except ViaductError as error:

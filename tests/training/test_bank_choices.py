@@ -56,9 +56,9 @@ def recipe() -> Any:
 
 
 def make_training(path: Path) -> Training:
-    device, place = devices.pick("cpu")
+    device, device_name = devices.pick("cpu")
     path.mkdir()
-    return Training(recipe(), RunDir(path), tiny_runs.make(None), device, place, callbacks=[])
+    return Training(recipe(), RunDir(path), tiny_runs.make_images(None), device, device_name, callbacks=[])
 
 
 def train(run: Path, bank: Path | None, steps: int) -> dict[str, torch.Tensor]:
@@ -79,7 +79,7 @@ def same_bits(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -
 def test_choices_are_said_recorded_and_the_same_after_a_resume(
     tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    whole = train(tmp_path / "whole", bank, steps=8)
+    uninterrupted = train(tmp_path / "whole", bank, steps=8)
     said = capfd.readouterr().err
     assert f"Bank {bank} (--bank): 2 choices: 1 module, optimizer loop." in said
     recorded = read_tuning(tmp_path / "whole")
@@ -87,7 +87,7 @@ def test_choices_are_said_recorded_and_the_same_after_a_resume(
     train(tmp_path / "parts", bank, steps=4)
     resumed = train(tmp_path / "parts", None, steps=8)  # asks no bank: what the run was begun with counts
     assert "Tuned as the run was begun, 2 choices: 1 module, optimizer loop." in capfd.readouterr().err
-    assert same_bits(whole, resumed)
+    assert same_bits(uninterrupted, resumed)
     assert read_tuning(tmp_path / "parts") == recorded
     assert json.loads((tmp_path / "parts" / "summary.json").read_text())["tuning"] == recorded
 
@@ -95,12 +95,12 @@ def test_choices_are_said_recorded_and_the_same_after_a_resume(
 def test_a_run_that_was_begun_without_a_bank_keeps_its_bits(
     tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    whole = train(tmp_path / "whole", None, steps=8)
+    uninterrupted = train(tmp_path / "whole", None, steps=8)
     assert read_tuning(tmp_path / "whole") is None
     train(tmp_path / "parts", None, steps=4)
     resumed = train(tmp_path / "parts", bank, steps=8)
     assert "not used, this run was begun without" in capfd.readouterr().err
-    assert same_bits(whole, resumed)
+    assert same_bits(uninterrupted, resumed)
 
 
 def test_entries_of_another_version_are_not_used_and_that_is_said(

@@ -31,9 +31,9 @@ def test_factors_are_cut_into_blocks_and_the_last_one_is_smaller(block: int, siz
     covariance = sum_covariance_blocks(x, cut)
     damped = covariance + 0.5 * torch.eye(cut.block_size)
     (inverse,) = invert([damped], [torch.zeros_like(damped)], [1.0])
-    whole = torch.block_diag(*inverse[0])[:size, :size].numpy()
+    matrix = torch.block_diag(*inverse[0])[:size, :size].numpy()
     expected = blocked_inverse(rows.T @ rows + 0.5 * np.eye(size), block)
-    np.testing.assert_allclose(whole, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(matrix, expected, rtol=1e-3, atol=1e-4)
     assert (inverse.shape[1] == math.ceil(size / block)) if block else (inverse.shape[1] == 1)
 
 
@@ -82,7 +82,7 @@ def test_patches_are_those_that_the_convolution_multiplies(padding: Any, pads: t
     x, weight = torch.randn(2, 4, 7, 9), torch.randn(6, 2, 3, 3)
     stride = 1 if padding == "same" else (2, 3)
     call = LayerCall(x, weight, None, stride, padding, (1, 2), groups=2)
-    assert call.margins((3, 3), (1, 2)) == pads
+    assert call.compute_margins((3, 3), (1, 2)) == pads
     products = torch.einsum("ngcklij,gockl->ngoij", call.extract_patches(), weight.view(2, 3, 2, 3, 3))
     expected = F.conv2d(x, weight, None, stride, padding, (1, 2), groups=2)
     torch.testing.assert_close(products.flatten(1, 2), expected)

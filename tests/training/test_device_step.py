@@ -13,7 +13,7 @@ from torch import Tensor
 from training.sinks import BASE, CLOSE, RECIPES, losses, on_device, states
 from training.tiny_runs import (
     Recorder,
-    trained,
+    train_recipe,
     training,
     weights,
 )
@@ -63,8 +63,8 @@ def test_a_captured_step_leaves_nothing_in_python(run: RunDir) -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_step_that_is_captured_computes_the_same(tmp_path: Any, name: str) -> None:
-    recipe, alone, told = replace(RECIPES[name], sink=4), Recorder(), Recorder()
-    plain = trained(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
+    recipe, alone, observer = replace(RECIPES[name], sink=4), Recorder(), Recorder()
+    plain = train_recipe(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
     replays: list[int] = []
 
     def capture(work: Work) -> Work:
@@ -74,15 +74,15 @@ def test_the_step_that_is_captured_computes_the_same(tmp_path: Any, name: str) -
 
         return replay
 
-    sunk = on_device(recipe, RunDir(tmp_path / "sunk"), capture, told)
+    sunk = on_device(recipe, RunDir(tmp_path / "sunk"), capture, observer)
     assert len(replays) >= 4
-    torch.testing.assert_close(losses(told), losses(alone), **CLOSE)
+    torch.testing.assert_close(losses(observer), losses(alone), **CLOSE)
     for key, tensor in weights(plain).items():
         torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
-    for one, other in zip(states(sunk), states(plain), strict=True):
-        torch.testing.assert_close(one, other, **CLOSE)
+    for first, second in zip(states(sunk), states(plain), strict=True):
+        torch.testing.assert_close(first, second, **CLOSE)
     assert sunk.scale.state() == plain.scale.state()
-    assert [log.lr for log in told.logs] == [log.lr for log in alone.logs if log.step in told.at("log")]
+    assert [log.lr for log in observer.logs] == [log.lr for log in alone.logs if log.step in observer.at("log")]
     if plain.ema and sunk.ema:
         assert sunk.ema.updates == plain.ema.updates
         for key, tensor in plain.ema.values.items():
@@ -96,12 +96,12 @@ def test_sgd_that_is_not_fused_reads_its_rate_on_the_device_too(run: RunDir, opt
             for group in training.optimizer.param_groups:
                 group["fused"] = False
 
-    recipe, alone, told = replace(BASE, optimizer=optimizer, sink=4), Recorder(), Recorder()
-    trained(replace(recipe, sink=0), run, alone, Unfused())
-    sunk = on_device(recipe, run, lambda work: work, told, Unfused())
+    recipe, alone, observer = replace(BASE, optimizer=optimizer, sink=4), Recorder(), Recorder()
+    train_recipe(replace(recipe, sink=0), run, alone, Unfused())
+    sunk = on_device(recipe, run, lambda work: work, observer, Unfused())
     assert support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=False) is None
     assert "cannot skip" in str(support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=True))
-    torch.testing.assert_close(losses(told), losses(alone), **CLOSE)
+    torch.testing.assert_close(losses(observer), losses(alone), **CLOSE)
 
 
 def test_steps_that_overflow_on_the_device_are_skipped_and_counted(run: RunDir) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from training.ranks import together
-from training.test_distributed import conducted, samples
+from training.test_distributed import run_recipe, samples
 from viaduct.recipes import Recipe, load
 from viaduct.training.rundir import RunDir
 
@@ -69,14 +69,14 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def by_file(run: Path, recipe: Path) -> None:
     loaded: Recipe = load(str(recipe)).recipe
-    conducted(run, loaded)
+    run_recipe(run, loaded)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four ranks that nobody kills."""
     run = tmp_path_factory.mktemp("undisturbed") / "run"
-    assert [one.error for one in together(4, by_file, run, recipe)] == [None] * 4
+    assert [result.error for result in together(4, by_file, run, recipe)] == [None] * 4
     return run
 
 
@@ -113,7 +113,7 @@ def wait_for(run: Path, step: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.005)
 
 
-def killed(recipe: Path, run: Path, moments: list[tuple[int, int]]) -> str:
+def run_with_kills(recipe: Path, run: Path, moments: list[tuple[int, int]]) -> str:
     """A run whose ranks are killed, each when a step is reached; what was said meanwhile."""
     process = launch(recipe, run)
     for step, rank in moments:
@@ -121,7 +121,7 @@ def killed(recipe: Path, run: Path, moments: list[tuple[int, int]]) -> str:
         before = processes_of(run)
         os.kill(before[rank], signal.SIGKILL)
         until = time.monotonic() + 600
-        while before.keys() & set(range(4)) and any(alive(before[one]) for one in range(4)):
+        while before.keys() & set(range(4)) and any(alive(before[number]) for number in range(4)):
             assert time.monotonic() < until, "the others did not stop within ten minutes"
             time.sleep(0.05)
     _, errors = process.communicate(timeout=600)
@@ -138,7 +138,7 @@ def alive(process: int) -> bool:
 
 
 def assert_equal_runs(run: Path, undisturbed: Path, errors: str) -> None:
-    ours, theirs = RunDir(run).summary(), RunDir(undisturbed).summary()
+    ours, theirs = RunDir(run).read_summary(), RunDir(undisturbed).read_summary()
     assert ours is not None
     assert theirs is not None
     assert ours["steps"] == theirs["steps"] == STEPS
@@ -148,20 +148,23 @@ def assert_equal_runs(run: Path, undisturbed: Path, errors: str) -> None:
     assert all(set(images) == set(wanted[step]) for step, images in samples(run).items())
     assert samples(run).keys() == wanted.keys()
     twice = [step + 1 for step, images in samples(run).items() if len(images) > 32]
-    restarts = RunDir(run).restarts()
-    named = [step for one in restarts for step in range(one["first"], one["last"] + 1)]
+    restarts = RunDir(run).read_restarts()
+    named = [step for restart in restarts for step in range(restart["first"], restart["last"] + 1)]
     assert set(named) <= set(twice)
     assert len(set(twice) - set(named)) <= len(restarts), "a step that was begun and not ended may be done again"
     assert ours["redone_steps"] == len(named)
-    for one in restarts:
-        assert f"teps {one['first']}-{one['last']} were done" in errors or f"tep {one['first']} was done" in errors
+    for restart in restarts:
+        assert (
+            f"teps {restart['first']}-{restart['last']} were done" in errors
+            or f"tep {restart['first']} was done" in errors
+        )
 
 
 def test_ranks_killed_twice_change_nothing(recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
-    errors = killed(recipe, tmp_path / "run", [(24, 2), (87, 0)])
+    errors = run_with_kills(recipe, tmp_path / "run", [(24, 2), (87, 0)])
     assert_equal_runs(tmp_path / "run", undisturbed, errors)
-    restarts = RunDir(tmp_path / "run").restarts()
-    assert [one["step"] for one in restarts] == [21, 84]
+    restarts = RunDir(tmp_path / "run").read_restarts()
+    assert [restart["step"] for restart in restarts] == [21, 84]
     assert "Restarts" in (tmp_path / "run" / "report.html").read_text()
     text = (tmp_path / "run" / "log.txt").read_text()
     assert text.count("done twice") == 2
@@ -171,7 +174,7 @@ def test_ranks_killed_twice_change_nothing(recipe: Path, undisturbed: Path, tmp_
 def test_ten_random_kills_change_nothing(seed: int, recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
     chance = random.Random(seed)
     steps = sorted(chance.sample(range(1, STEPS - 10), 2))
-    errors = killed(recipe, tmp_path / "run", [(step, chance.randrange(4)) for step in steps])
+    errors = run_with_kills(recipe, tmp_path / "run", [(step, chance.randrange(4)) for step in steps])
     assert_equal_runs(tmp_path / "run", undisturbed, errors)
 
 
@@ -190,7 +193,7 @@ def test_ctrl_c_ends_all_ranks_with_one_checkpoint_and_another_number_continues(
     assert again.returncode == 0, errors
     assert f"step-{stopped}" in errors
     assert "done twice" not in errors
-    assert RunDir(run).restarts() == []
+    assert RunDir(run).read_restarts() == []
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records if record["kind"] == "log"][-1] == STEPS
     assert sorted(samples(run)) == list(range(STEPS))

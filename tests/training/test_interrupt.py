@@ -45,8 +45,8 @@ def test_it_says_when_the_run_will_end(compiling: bool, said: str, capsys: pytes
     with Interrupt() as interrupt:
         interrupt.compiling = lambda: compiling
         os.kill(os.getpid(), signal.SIGINT)
-    told = capsys.readouterr().err
-    assert told == f"\n{said}, with a checkpoint. Ctrl-C once more ends at once.\n"
+    printed = capsys.readouterr().err
+    assert printed == f"\n{said}, with a checkpoint. Ctrl-C once more ends at once.\n"
     assert interrupt.received == signal.SIGINT
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny_runs import RECIPE, VALIDATION, After, trained
+from training.tiny_runs import RECIPE, VALIDATION, After, train_recipe
 from viaduct.recipes import Evaluation, Log, Recipe
 from viaduct.training.callbacks import Checkpointing, LogRecord, StopAtThreshold
 from viaduct.training.logs import FORMATS, Lines, compute_latencies, create_log_lines, find_device_index
@@ -31,7 +31,7 @@ def printed(run: RunDir, capsys: pytest.CaptureFixture[str]) -> Printed:
     """`printed("tf")` trains ten steps and gives the lines that went to standard output."""
 
     def train(name: str, recipe: Recipe = RECIPE, *others: Any) -> list[str]:
-        trained(replace(recipe, log=Log(every_steps=5, format=name)), run, create_log_lines(name), *others)
+        train_recipe(replace(recipe, log=Log(every_steps=5, format=name)), run, create_log_lines(name), *others)
         return capsys.readouterr().out.splitlines()
 
     return train
@@ -194,9 +194,9 @@ EPOCH = ["epoch_start", "epoch_stop", "eval_start", "eval_stop"]
 def test_events_prints_the_ports_timing_log(printed: Printed, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEVICE_INDEX", "3")
     lines = printed("events")
-    place = re.escape(str(run.path))
-    event = rf"namespace:work 3,time_ts:\d{{13}},event_type:\w+, root_dir:{place}"
-    value = rf"namespace:work 3,time_ts:\d{{13}}, key:\w+,value:{NUMBER},\w+:\d+,root_dir:{place}"
+    path = re.escape(str(run.path))
+    event = rf"namespace:work 3,time_ts:\d{{13}},event_type:\w+, root_dir:{path}"
+    value = rf"namespace:work 3,time_ts:\d{{13}}, key:\w+,value:{NUMBER},\w+:\d+,root_dir:{path}"
     assert len(matching(lines, event)) + len(matching(lines, value)) == len(lines)
     begin = ["benchmark_start", "pre_process_event", "init_start", "init_end"]
     assert kinds(lines) == [*begin, *EPOCH * 2, "benchmark_stop"]
@@ -248,10 +248,10 @@ def test_every_epoch_that_starts_also_stops(printed: Printed, ending: str) -> No
 
 def test_mindspore_prints_the_books_lines(printed: Printed, run: RunDir) -> None:
     lines = printed("mindspore")
-    place = re.escape(str(run.checkpoints))
+    path = re.escape(str(run.checkpoints))
     assert len(lines) == 4
     assert re.fullmatch(rf"epoch: 1 step: 5, loss is {NUMBER}", lines[0])
-    assert re.fullmatch(rf"result: \{{'acc': {NUMBER}\}} ckpt={place}/step-5", lines[1])
+    assert re.fullmatch(rf"result: \{{'acc': {NUMBER}\}} ckpt={path}/step-5", lines[1])
     assert re.fullmatch(rf"epoch: 2 step: 5, loss is {NUMBER}", lines[2])
 
 

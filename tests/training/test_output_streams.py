@@ -42,8 +42,8 @@ def test_a_full_disk_is_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         monkeypatch.setattr("sys.stdout", stream)
         print_line("one")
         print_line("two")
-    told = "standard output cannot be written (No space left on device); going on without.\n"
-    assert capsys.readouterr().err == told
+    warning = "standard output cannot be written (No space left on device); going on without.\n"
+    assert capsys.readouterr().err == warning
 
 
 def test_a_line_goes_where_it_should(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +54,7 @@ def test_a_line_goes_where_it_should(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("where", ["2>talk | head -2", "2>&1 | head -1", "2>talk >/dev/full"])
 def test_a_run_that_nobody_watches_any_more_comes_to_its_end(where: str, tmp_path: Path) -> None:
-    """In a Python of its own: how an interpreter ends is part of it."""
+    """The run has its own Python: how an interpreter ends is part of the test."""
     if "/dev/full" in where and not FULL.exists():
         pytest.skip("there is no /dev/full on this system")
     line = f"set -o pipefail; {sys.executable} -m viaduct {QUICK} {where}"

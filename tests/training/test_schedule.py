@@ -214,8 +214,8 @@ def test_the_cosine_of_v15_is_counted_from_step_0_and_drops_where_the_warm_up_en
 
 def test_a_run_of_v15_counted_in_batches_keeps_the_cosine_of_ninety_epochs() -> None:
     short = replace(V15, schedule=V15Decay(mode="cosine", iter_unit="batch", warmup_epochs=0), steps=1000)
-    whole = int(90 * IMAGENET / 128)
-    assert learning_rate(short, 999, IMAGENET) == pytest.approx(0.064 * (1 + math.cos(math.pi * 999 / whole)))
+    total = int(90 * IMAGENET / 128)
+    assert learning_rate(short, 999, IMAGENET) == pytest.approx(0.064 * (1 + math.cos(math.pi * 999 / total)))
     assert learning_rate(short, 999, IMAGENET) > 0.127
 
 

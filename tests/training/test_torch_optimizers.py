@@ -46,18 +46,19 @@ def test_a_run_that_compiles_nothing_does_not_import_the_compiler(tmp_path: Path
 )
 def test_steps_have_the_bits_of_torchs_steps(ours: Any, theirs: Any, settings: dict[str, Any], fused: bool) -> None:
     torch.manual_seed(1)
-    one = nn.Linear(7, 5)
-    other = copy.deepcopy(one)
+    layer = nn.Linear(7, 5)
+    other = copy.deepcopy(layer)
     optimizers = [
-        made(network.parameters(), lr=0.1, fused=fused, **settings) for made, network in ((ours, one), (theirs, other))
+        made(network.parameters(), lr=0.1, fused=fused, **settings)
+        for made, network in ((ours, layer), (theirs, other))
     ]
     for _ in range(3):
         images = torch.randn(4, 7)
-        for optimizer, network in zip(optimizers, (one, other), strict=True):
+        for optimizer, network in zip(optimizers, (layer, other), strict=True):
             optimizer.zero_grad()
             network(images).square().sum().backward()
             optimizer.step()
-    for mine, his in zip(one.parameters(), other.parameters(), strict=True):
+    for mine, his in zip(layer.parameters(), other.parameters(), strict=True):
         assert torch.equal(mine, his)
     kept, known = (optimizer.state_dict() for optimizer in optimizers)
     assert kept["param_groups"] == known["param_groups"]

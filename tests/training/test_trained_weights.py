@@ -140,7 +140,7 @@ def test_checkpoints_of_mindspore_are_put_into_the_network(tmp_path: Path, tenso
 
 def test_evaluate_measures_a_checkpoint_of_tensorflow_as_the_run_that_it_came_from(tmp_path: Path) -> None:
     fields = ("data.train_images=32", "data.validation_images=32", "data.global_batch=16")
-    few = [word for field in fields for word in ("--set", field)]
+    few = [argument for field in fields for argument in ("--set", field)]
     run, prefix = tmp_path / "run", tmp_path / "tf" / "model.ckpt-2"
     viaduct("train", "shapes_taster", "--device", "cpu", "--run", str(run), "--steps", "2", *few)
     viaduct("weights", "export", str(run), "--out", str(prefix))

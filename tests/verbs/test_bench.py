@@ -225,7 +225,7 @@ def test_a_peer_that_fails_is_named_and_one_that_runs_is_measured(
     assert result.exit_code == 0
     record = read(figures)
     assert record["images_per_s"] > 0
-    assert [one["variant"] for one in record["peers"]] == [] if fails else ["torchvision resnet18, eager"]
+    assert [peer["variant"] for peer in record["peers"]] == [] if fails else ["torchvision resnet18, eager"]
     if fails:
         assert "out of memory" in record["left_out"]["torchvision resnet18, eager"]
         assert "Left out: torchvision resnet18, eager" in result.output

@@ -18,7 +18,7 @@ from viaduct.verbs.launch import predict_scaling
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ranks said is kept where one failed; not for ever, here."""
+    """Keep the logs of failed ranks in this test's folder."""
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("logs")))
     monkeypatch.setattr(tempfile, "tempdir", None)
 
@@ -149,7 +149,7 @@ def test_the_old_flags_work_with_a_notice(tmp_path: Path) -> None:
 
 def test_help_shows_the_flags_and_both_subcommands(tmp_path: Path) -> None:
     shown = viaduct("launch", "--help", cwd=tmp_path).stdout
-    assert all(word in shown for word in ("--ranktable", "--max-restarts", "  plan ", "  scripts "))
+    assert all(argument in shown for argument in ("--ranktable", "--max-restarts", "  plan ", "  scripts "))
     assert "--step-ms" not in shown
     assert "--step-ms" in viaduct("launch", "plan", "--help", cwd=tmp_path).stdout
     assert "--force" in viaduct("launch", "scripts", "--help", cwd=tmp_path).stdout
@@ -173,5 +173,5 @@ def test_every_command_of_the_document_is_understood(tmp_path: Path) -> None:
     for command in commands:
         words = shlex.split(command)
         shown = known[(words[0],)] if words[0] in ("plan", "scripts") else known[()]
-        for word in words[: words.index("--")] if "--" in words else words:
-            assert not word.startswith("--") or f"{word} " in shown, f"{word} of {command}"
+        for argument in words[: words.index("--")] if "--" in words else words:
+            assert not argument.startswith("--") or f"{argument} " in shown, f"{argument} of {command}"

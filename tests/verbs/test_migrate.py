@@ -26,7 +26,7 @@ app.command(cls=Command)(main)
 
 
 def call(*words: object) -> Result:
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = CliRunner().invoke(app, [str(argument) for argument in words])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -228,7 +228,7 @@ def test_reasons_speak_chinese_when_asked(half_read: Path, tmp_path: Path) -> No
     assert "缓存目录" in page.read_text(encoding="utf-8")
     found = json.loads(record.read_text(encoding="utf-8"))
     assert found["skipped"] == [{"path": "__pycache__", "reason": "缓存目录"}]
-    assert [one["reason"][:6] for one in found["files"] if "reason" in one] == ["第 2 行:"]
+    assert [file["reason"][:6] for file in found["files"] if "reason" in file] == ["第 2 行:"]
     call(half_read, "--quiet", "--report", page)
     assert '<html lang="en">' in page.read_text(encoding="utf-8")
 
@@ -251,9 +251,9 @@ def test_every_option_of_the_room_has_its_flag() -> None:
 def test_help_says_which_options_are_for_which_scripts() -> None:
     text = call("--help").stdout
     titles = ["Options:", "PyTorch scripts:", "TensorFlow 1 scripts:", "Rules:", "Reports:"]
-    places = [text.index(f"\n{title}\n") for title in titles]
-    assert places == sorted(places)
-    assert places[1] < text.index("--data-parallel") < places[2] < text.index("--precision") < places[3]
+    positions = [text.index(f"\n{title}\n") for title in titles]
+    assert positions == sorted(positions)
+    assert positions[1] < text.index("--data-parallel") < positions[2] < text.index("--precision") < positions[3]
     for parameter in inspect.signature(main).parameters.values():
         flag = {"show_rules": "list", "json_file": "json"}.get(parameter.name, parameter.name).replace("_", "-")
         assert flag == "path" or f"  --{flag} " in text, flag

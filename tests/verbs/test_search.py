@@ -26,7 +26,7 @@ SETTINGS = {
 def tiny(steps: int = 4, **changes: object) -> list[str]:
     """Return the flags of trials that take a second each."""
     settings = {**SETTINGS, **{name.replace("__", "."): value for name, value in changes.items()}}
-    words = [word for path, value in settings.items() for word in ("--set", f"{path}={value}")]
+    words = [argument for path, value in settings.items() for argument in ("--set", f"{path}={value}")]
     return ["--steps", str(steps), "--device", "cpu", "--prune", "none", *words]
 
 
@@ -110,7 +110,9 @@ def test_a_search_that_was_killed_resumes_its_trial_and_repeats_none(tmp_path: P
 def test_eight_trials_beat_the_worst_quarter(tmp_path: Path) -> None:
     space = ["--space", "optimizer.lr=0.001..3:log", "optimizer.momentum=0,0.5,0.9,0.95"]
     sizes = {"data__train_images": 4800, "data__validation_images": 1000, "data__global_batch": 32}
-    flags = [word for word in tiny(150, **sizes, schedule__warmup_epochs=0.1) if word not in ("--prune", "none")]
+    flags = [
+        argument for argument in tiny(150, **sizes, schedule__warmup_epochs=0.1) if argument not in ("--prune", "none")
+    ]
     answer = viaduct("search", "shapes_taster", *space, *flags, "--trials", "8", "--study", tmp_path / "study")
     assert answer.returncode == 0, answer.stderr
     rows = [line.split() for line in answer.stdout.splitlines() if line.startswith("trial-")]

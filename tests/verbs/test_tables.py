@@ -27,7 +27,7 @@ LONG = "a_pipeline_or_network_with_a_name_that_no_narrow_terminal_has_room_for"
 
 @pytest.fixture(params=[None, "40"], ids=["COLUMNS unset", "COLUMNS=40"])
 def piped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """What a command, or a function that prints, leaves in a pipe; it must not be cut or coloured."""
+    """Return the output of a command or a printing function in a pipe, where nothing is cut or coloured."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     if request.param:
         monkeypatch.setenv("COLUMNS", request.param)
@@ -137,7 +137,7 @@ def test_on_a_terminal_words_fold_and_figures_stay_whole(width: int) -> None:
     text = on_a_terminal(width)
     assert "…" not in text
     assert {"4.685e+08", "25,559,081"} <= set(text.split())
-    assert LONG in "".join(word for line in text.splitlines() for word in line.split()[:1])
+    assert LONG in "".join(cell for line in text.splitlines() for cell in line.split()[:1])
 
 
 def test_a_table_that_fits_is_as_wide_as_the_terminal_at_most() -> None:

@@ -44,10 +44,10 @@ def test_a_network_is_fine_tuned_from_published_weights_and_evaluated(photos: Pa
     published = models.build("timm:tiny_vit", classes=1000).state_dict()
     save_file(published, tmp_path / "published.safetensors")
     words = ("train", "--model", "timm:tiny_vit", "--data", str(photos), "--init", "published.safetensors", *BASE)
-    whole = viaduct(*words, "--run", "whole", "--steps", "4")
-    assert whole.returncode == 0, whole.stderr
-    assert "with the recipe finetune" in whole.stderr
-    assert "begins anew: 1,000 classes there, 2 here" in whole.stderr
+    uninterrupted = viaduct(*words, "--run", "whole", "--steps", "4")
+    assert uninterrupted.returncode == 0, uninterrupted.stderr
+    assert "with the recipe finetune" in uninterrupted.stderr
+    assert "begins anew: 1,000 classes there, 2 here" in uninterrupted.stderr
     stored = json.loads((tmp_path / "whole" / "recipe.json").read_text())["recipe"]
     assert stored["model"] == "timm:tiny_vit"
     assert (stored["data"]["size"], stored["data"]["classes"]) == (32, 2)

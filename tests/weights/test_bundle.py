@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from data.mutations import mutate
-from viaduct.data.example import field, pack_varint
+from viaduct.data.example import encode_field, pack_varint
 from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 from viaduct.weights import bundle
@@ -26,7 +26,7 @@ MEMORY = 200 << 20
 
 def tensors() -> dict[str, Tensor]:
     chance = torch.Generator().manual_seed(4)
-    values = {f"layer_{place}/v": torch.rand((3, place), generator=chance) * 9 for place in range(12)}
+    values = {f"layer_{index}/v": torch.rand((3, index), generator=chance) * 9 for index in range(12)}
     kinds = {
         f"of/{number}": (torch.rand(2, 3, generator=chance) * 2).to(getattr(torch, dtype))
         for number, dtype in DTYPES.items()
@@ -52,12 +52,12 @@ def number(place: int, value: int) -> bytes:
 
 
 def message(kind: int = 1, shape: tuple[int, ...] = (2,), size: int = 8, checksum: int = 0, **more: int) -> bytes:
-    axes = b"".join(field(2, number(1, extent)) for extent in shape)
-    places = {"shard": 3, "offset": 4}
-    extra = b"".join(number(places[name], value) for name, value in more.items())
+    axes = b"".join(encode_field(2, number(1, extent)) for extent in shape)
+    fields = {"shard": 3, "offset": 4}
+    extra = b"".join(number(fields[name], value) for name, value in more.items())
     return (
         number(1, kind)
-        + field(2, axes)
+        + encode_field(2, axes)
         + extra
         + number(5, size)
         + pack_varint(6 << 3 | 5)
@@ -68,7 +68,7 @@ def message(kind: int = 1, shape: tuple[int, ...] = (2,), size: int = 8, checksu
 def forge(prefix: Path, *entries: bytes, header: bytes | None = None) -> Path:
     """An index that says these things of v0, v1 …, with every checksum of the table right."""
     first = [] if header == b"-" else [(b"", bundle.encode_header() if header is None else header)]
-    index_of(prefix).write_bytes(write_table([*first, *((b"v%d" % place, text) for place, text in enumerate(entries))]))
+    index_of(prefix).write_bytes(write_table([*first, *((b"v%d" % index, text) for index, text in enumerate(entries))]))
     return prefix
 
 
@@ -91,10 +91,10 @@ def test_a_transposed_view_is_written_as_it_looks(tmp_path: Path) -> None:
 
 
 def test_the_same_values_are_the_same_bytes(tmp_path: Path) -> None:
-    one = write_bundle(tmp_path / "a", tensors())
+    path = write_bundle(tmp_path / "a", tensors())
     other = write_bundle(tmp_path / "b", dict(reversed(tensors().items())))
-    assert index_of(one).read_bytes() == index_of(other).read_bytes()
-    assert data_of(one).read_bytes() == data_of(other).read_bytes()
+    assert index_of(path).read_bytes() == index_of(other).read_bytes()
+    assert data_of(path).read_bytes() == data_of(other).read_bytes()
 
 
 def test_a_variable_that_is_not_there_is_answered_with_the_closest(prefix: Path) -> None:
@@ -131,7 +131,7 @@ def test_shards_are_found_by_their_numbers(tmp_path: Path) -> None:
         (message(kind=7), "string values"),
         (message(kind=99), "type 99 values"),
         (message(checksum=1), "checksum"),
-        (message() + field(7, b""), "partitioned"),
+        (message() + encode_field(7, b""), "partitioned"),
     ],
 )
 def test_what_cannot_be_true_is_refused_before_memory_is_taken(entry: bytes, reason: str, prefix: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_cannot_be_true_is_refused_before_memory_is_taken(entry: bytes, rea
         (b"", "0 data files"),
         (number(1, 10**6), "1,000,000 data files"),
         (number(1, 1) + number(2, 1), "big-endian"),
-        (number(1, 1) + field(3, number(2, 9)), "reader of version 9"),
+        (number(1, 1) + encode_field(3, number(2, 9)), "reader of version 9"),
         (b"\xff\xff", "does not end"),
     ],
 )
@@ -206,7 +206,7 @@ def reseal(index: bytes, chance: random.Random) -> bytes:
 
 
 def first_block(index: bytes) -> int:
-    """Where the checksum of the first block stands: the last place whose checksum is right."""
+    """Return the position of the first block's checksum, the last one in the file that is right."""
     return next(end for end in range(len(index) - FOOTER, 4, -1) if is_checksum(index, end))
 
 
@@ -218,8 +218,8 @@ def rewritten(index: bytes, chance: random.Random) -> bytes:
     """One or two entries damaged, and the table written anew around them."""
     pairs = [(key, bytes(value)) for key, value in read_table(index)]
     for _ in range(chance.choice((1, 2))):
-        place = chance.randrange(len(pairs))
-        pairs[place] = (pairs[place][0], mutate(pairs[place][1], chance))
+        position = chance.randrange(len(pairs))
+        pairs[position] = (pairs[position][0], mutate(pairs[position][1], chance))
     return write_table(pairs)
 
 
@@ -228,8 +228,8 @@ def attack(prefix: Path, rounds: int) -> int:
     chance, refused = random.Random(20), 0
     index, data = index_of(prefix).read_bytes(), data_of(prefix).read_bytes()
     for round_number in range(rounds):
-        way = (mutate, reseal, rewritten)[round_number % 3]
-        index_of(prefix).write_bytes(way(index, chance))
+        damage = (mutate, reseal, rewritten)[round_number % 3]
+        index_of(prefix).write_bytes(damage(index, chance))
         data_of(prefix).write_bytes(mutate(data, chance) if round_number % 5 == 0 else data)
         try:
             with Bundle(prefix) as stored:
@@ -248,7 +248,7 @@ def survive(prefix: Path, rounds: int) -> None:
     finally:
         tracemalloc.stop()
     assert peak < MEMORY
-    assert 0.5 * rounds < refused < rounds  # some damage, such as in an unused field, does no harm
+    assert 0.5 * rounds < refused < rounds  # some damage, such as in an unused encode_field, does no harm
 
 
 def few(folder: Path) -> Path:
@@ -280,11 +280,11 @@ def theirs(tf: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with every type, three hundred variables, a string and a partitioned variable."""
     folder = tmp_path_factory.mktemp("theirs")
     with tf.Graph().as_default(), tf.Session() as session:
-        for place, kind in enumerate(KINDS):
-            values = tf.constant(np.random.default_rng(place).uniform(0, 5, (3, place + 1)))
+        for index, kind in enumerate(KINDS):
+            values = tf.constant(np.random.default_rng(index).uniform(0, 5, (3, index + 1)))
             tf.get_variable(f"kinds/{kind}", initializer=tf.cast(values, kind))
-        for place in range(300):
-            tf.get_variable(f"many/block_{place}/kernel", initializer=np.full((2, 2), place, np.float32))
+        for index in range(300):
+            tf.get_variable(f"many/block_{index}/kernel", initializer=np.full((2, 2), index, np.float32))
         tf.get_variable("global_step", initializer=np.int64(77))
         tf.get_variable("text", initializer="words")
         tf.get_variable("parted", (10, 4), partitioner=tf.fixed_size_partitioner(2))
@@ -315,7 +315,7 @@ def test_everything_that_tensorflow_saved_is_listed_and_read(tf: Any, theirs: Pa
 
 def test_tensorflow_reads_every_type_that_we_write(tf: Any, tmp_path: Path) -> None:
     values = {f"scope/{dtype}": (torch.rand(2, 3) * 2).to(getattr(torch, dtype)) for dtype in DTYPES.values()}
-    values |= {f"many/block_{place}": torch.tensor(place) for place in range(300)}
+    values |= {f"many/block_{index}": torch.tensor(index) for index in range(300)}
     values["empty"] = torch.zeros(0, 3)
     write_bundle(tmp_path / "model.ckpt-5", values)
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-5")

@@ -36,10 +36,10 @@ def test_the_first_block_runs_as_it_stands(
     monkeypatch.chdir(tmp_path)
     for command in BLOCKS[0]:
         assert run(command, monkeypatch) == 0, f"{command}\n{capsys.readouterr().err}"
-    told = capsys.readouterr().err
-    assert "Weights from" in told
-    assert "without head.bias, head.weight" in told
-    assert "Continuing at step 2, with the optimizer's state of" in told
+    printed = capsys.readouterr().err
+    assert "Weights from" in printed
+    assert "without head.bias, head.weight" in printed
+    assert "Continuing at step 2, with the optimizer's state of" in printed
     assert (tmp_path / "runs" / "third" / "report.html").is_file()
 
 
@@ -76,7 +76,7 @@ def test_every_flag_on_the_page_exists() -> None:
         if verb == "weights":
             command = command.commands[words[0]]
         known = {option for parameter in command.params for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= known
+        assert {argument for argument in words if argument.startswith("--")} <= known
         if verb == "train":
             assert words[0] in names()
 

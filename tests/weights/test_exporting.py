@@ -106,9 +106,9 @@ def test_slots_go_into_a_file_of_their_own(tmp_path: Path) -> None:
 def test_averages_are_written_as_shadows_and_taken_back(tmp_path: Path) -> None:
     weights = random_weights("resnet20_cifar")
     averaged = {name: value + 1 for name, value in weights.items()}
-    one = write(tmp_path / "w.safetensors", "resnet20_cifar", weights)
+    path = write(tmp_path / "w.safetensors", "resnet20_cifar", weights)
     other = write(tmp_path / "e.safetensors", "resnet20_cifar", averaged)
-    with open_weights(one) as stored, open_weights(other) as averages:
+    with open_weights(path) as stored, open_weights(other) as averages:
         export_tf_checkpoint(stored, tmp_path / "model.ckpt-3", averages=averages)
     with Bundle(tmp_path / "model.ckpt-3") as bundle:
         assert "resnet_model/batch_normalization/moving_mean" + SHADOW in bundle
@@ -162,11 +162,11 @@ def test_hostile_entries_end_in_a_file_or_a_named_error(tmp_path: Path) -> None:
     index = prefix.with_name("model.ckpt.index")
     pairs = [(key, bytes(value)) for key, value in read_table(index.read_bytes())]
     watched = {b"final_layer/FC/biases", b"final_layer/FC/weights", b"cell_0/1x1/weights", b"stem/conv0/weights"}
-    places = [place for place, (key, _) in enumerate(pairs) if key in watched]
+    indices = [position for position, (key, _) in enumerate(pairs) if key in watched]
     chance, refused = random.Random(8), 0
     for _ in range(150):
-        place = chance.choice(places)
-        hurt = [*pairs[:place], (pairs[place][0], mutate(pairs[place][1], chance)), *pairs[place + 1 :]]
+        position = chance.choice(indices)
+        hurt = [*pairs[:position], (pairs[position][0], mutate(pairs[position][1], chance)), *pairs[position + 1 :]]
         index.write_bytes(write_table(hurt))
         try:
             import_file(prefix, tmp_path / "out.safetensors", model=chance.choice(("", "amoebanet_d")))

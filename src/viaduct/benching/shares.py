@@ -35,7 +35,7 @@ class Shares:
     """Milliseconds of one step: by kind, idle because of the host (`host_gaps`), and waiting for data."""
 
     by_kind: dict[str, float] = field(default_factory=dict)
-    host_gaps: float = 0.0  # on the CPU: time outside of all operators
+    host_gaps: float = 0.0  # on the CPU: time outside all operators
     data_wait: float = 0.0
     largest: list[dict[str, Any]] = field(default_factory=list)  # rows of `find_largest`
     kernels: int = 0  # on the CPU: operators

@@ -1,14 +1,14 @@
-"""Rank tables, hostfiles, the variables of each process; launching ranks; start scripts; scaling.
+"""Rank tables, hostfiles and environment variables; launching ranks; start scripts; scaling.
 
     from viaduct.cluster import read
     table = read("rank_table_16p.json")
     table.environment(rank=3)["MASTER_ADDR"]
 
 `jsontext` and `draft` parse a file, `findings` and `rules` check it, `ranktable` is the checked table. `generate` and
-`device_ips` make one, `convert` changes its form, `drawing` prints it, `environment` builds the variables of its
-processes. `launch` starts them, through `agent` and `rendezvous`, the only modules that import torch; `links` knows
-this machine's network, `secret` the job's secret. `scripts`, `slurm`, `tf1_scripts` and `torch_scripts` write start
-scripts. `plan` predicts how a job scales, `layout` where its classifier should lie.
+`device_ips` make a table, `convert` changes its form, `drawing` prints it, `environment` builds the variables of its
+processes. `launch` starts ranks through `agent` and `rendezvous`, the only modules that import torch. `links` describes
+this machine's network. `scripts`, `slurm`, `tf1_scripts` and `torch_scripts` write start scripts. `plan` predicts how a
+job scales, `layout` compares layouts of its classifier.
 """
 
 from __future__ import annotations

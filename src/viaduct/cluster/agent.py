@@ -31,19 +31,18 @@ from viaduct.cluster.environment import LAUNCHER
 from viaduct.cluster.rendezvous import JobEnded, ServerRendezvous
 from viaduct.signals import ignored_signals, name_signal
 
-MISTAKE = 2  # the exit code of a user's mistake: viaduct's, argparse's, most programs'
-LOST = 75  # the exit code of a rank of `viaduct train` that lost another rank: a consequence, not a cause
-SHUTDOWN_S = 30  # ranks that have not ended so long after they were told to are killed
-HANGING_S = 10  # the same for ranks that hang in a collective, because another machine is gone
-EXIT_BARRIER_S = 300.0  # how long servers that have finished wait for the others
-KILLING_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # kill the ranks at once if they arrive while these are being ended
+MISTAKE = 2  # exit code of a user's mistake: viaduct's, argparse's, most programs'
+LOST_PEER = 75  # exit code of a rank of `viaduct train` that lost contact to another rank
+SHUTDOWN_S = 30  # time that ranks have to end before they are killed
+HANGING_S = 10  # the same for ranks that hang in a collective because another machine is gone
+EXIT_BARRIER_S = 300.0  # time that servers whose ranks have finished wait for the others
+KILLING_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # kill the ranks at once if they arrive during the shutdown
 # Exit code -> signal, of ranks that were asked to stop by a signal and ended by themselves.
 STOPPED = {128 + number: number for number in (*KILLING_SIGNALS, signal.SIGHUP)}
-# Signals for which torch's agent installs its own handlers, and the variable that limits them: torch before 2.9 does
-# not read it and handles all of them.
+# Signals for which torch's agent installs its own handlers. The variable limits them; torch before 2.9 ignores it.
 HANDLED_SIGNALS = (*KILLING_SIGNALS, signal.SIGHUP, signal.SIGQUIT)
 SIGNALS_VARIABLE = "TORCHELASTIC_SIGNALS_TO_HANDLE"
-# Function that returns further variables of a rank, given those that torch gives it.
+# Function that returns additional environment variables of a rank, given torch's variables.
 GetVariables = Callable[[Mapping[str, str]], dict[str, str]]
 
 
@@ -62,16 +61,16 @@ class Outcome:
     """End of a job on this machine: success, failed ranks, or a signal."""
 
     failures: list[Failure] = field(default_factory=list)  # in the order of blame: the most likely cause first
-    signal: int = 0  # the signal that ended the job: it came to this process, or to a rank whose end stopped all others
-    by_ranks: bool = False  # true if the signal came to a rank, not to this process
-    lost: str = ""  # why this machine gave up though its ranks had not failed: another machine is gone or has given up
+    signal: int = 0  # the signal that ended the job, sent to this process or to a rank
+    by_ranks: bool = False  # True if the signal was sent to a rank
+    abort_reason: str = ""  # set if the job ended because of another machine, not of a rank here
 
 
 class RankLogs(DefaultLogsSpecs):
-    """Log files of the ranks, and the variables that each start adds to their environment.
+    """Log files and additional environment variables of the ranks.
 
-    Without `show_all` the first rank of this machine writes to the terminal, the others to files. With it all write to
-    both.
+    With `show_all` every rank writes to the terminal and to a file. Otherwise this machine's first rank writes to the
+    terminal, the others to files.
     """
 
     def __init__(self, log_dir: str, ranks: int, show_all: bool, get_variables: GetVariables):
@@ -95,7 +94,7 @@ class Agent(LocalElasticAgent):
         self._report = report
         self._shutdown_limit_s = SHUTDOWN_S
         self.failures: list[Failure] = []  # of the last start of the ranks
-        self.stop_signal = 0  # by which a rank was asked to stop; 0: none was
+        self.stop_signal = 0  # signal by which a rank was asked to stop; 0: none
 
     def _invoke_run(self, role: str = "") -> RunResult:
         try:
@@ -111,7 +110,7 @@ class Agent(LocalElasticAgent):
             handled = (number.name for number in HANDLED_SIGNALS if number not in ignored)
             os.environ.setdefault(SIGNALS_VARIABLE, ",".join(handled))
         started: dict[int, Any] = super()._start_workers(worker_group)
-        for number in ignored:  # a torch that does not know the variable has installed its own handler
+        for number in ignored:  # torch before 2.9 has installed its own handler
             signal.signal(number, signal.SIG_IGN)
         return started
 
@@ -132,7 +131,7 @@ class Agent(LocalElasticAgent):
 
     def _judge_failures(self, result: RunResult) -> None:
         """Record the failures, and allow no restart after a mistake or a rank that was asked to stop."""
-        self.failures = sorted(self._list_failures(result), key=rank_by_blame)
+        self.failures = sorted(self._list_failures(result), key=get_blame_order)
         self.stop_signal = STOPPED.get(self.failures[0].exit_code, 0)
         if self.stop_signal or self.failures[0].exit_code == MISTAKE:
             self._remaining_restarts = 0
@@ -148,9 +147,9 @@ class Agent(LocalElasticAgent):
             yield Failure(rank, failure.exitcode, stderrs.get(local, ""), stdouts.get(local, ""))
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **options: Any) -> None:
-        """End the ranks within `_shutdown_limit_s`, then let torch do the rest.
+        """End the ranks within `_shutdown_limit_s`, then call torch's shutdown.
 
-        The further arguments depend on torch's release: `is_restart` in 2.4, none in 2.11, `timeout` in 2.13.
+        `args` and `options` depend on torch's release: `is_restart` in 2.4, none in 2.11, `timeout` in 2.13.
         """
         with self._second_signal_kills():
             if self._pcontext:
@@ -159,7 +158,7 @@ class Agent(LocalElasticAgent):
         self._close_logs()
 
     def _close_logs(self) -> None:
-        """Close the log files of ranks that ended by themselves: torch closes only those of ranks that it has ended."""
+        """Close the log files of ranks that ended by themselves, which torch leaves open."""
         for handler in getattr(self._pcontext, "subprocess_handlers", {}).values():
             for file in (handler._stdout, handler._stderr):
                 if file is not None:
@@ -184,27 +183,26 @@ class Agent(LocalElasticAgent):
                 signal.signal(number, handler)
 
 
-def rank_by_blame(failure: Failure) -> tuple[int, int]:
-    """Return the sort key of ranks that ended almost together, the most likely cause first.
+def get_blame_order(failure: Failure) -> tuple[int, int]:
+    """Return the sort key of ranks that ended almost together: the most likely cause comes first.
 
-    The order: a user's mistake, a rank killed by a signal, any other exit code, a rank that lost another, one that was
-    asked to stop and did, one ended by SIGTERM.
+    The order is: a user's mistake, a rank killed by a signal, any other exit code, a rank that lost contact to another,
+    a rank that was asked to stop and did, a rank ended by SIGTERM.
     """
-    late = {LOST: 3, **dict.fromkeys(STOPPED, 4), -signal.SIGTERM: 5}
+    late = {LOST_PEER: 3, **dict.fromkeys(STOPPED, 4), -signal.SIGTERM: 5}
     if failure.exit_code == MISTAKE:
         return 0, failure.rank
     return late.get(failure.exit_code, 1 if failure.exit_code < 0 else 2), failure.rank
 
 
 def describe_end(failure: Failure) -> str:
-    """Describe how a rank ended."""
     if failure.exit_code >= 0:
         return f"rank {failure.rank} ended with exit code {failure.exit_code}"
     return f"rank {failure.rank} was ended by {name_signal(-failure.exit_code)}"
 
 
 def silence_agent_logs() -> None:
-    """Silence the logs of torch's agent, which viaduct sums up in one line; a variable LOGLEVEL keeps them."""
+    """Silence the logs of torch's agent unless LOGLEVEL is set: viaduct reports in one line what they say."""
     if "LOGLEVEL" not in os.environ:
         for name in list(logging.root.manager.loggerDict):
             if name.startswith("torch.distributed.elastic"):
@@ -233,10 +231,7 @@ def run_agent(
     get_variables: GetVariables,
     report: Callable[[str], None],
 ) -> Outcome:
-    """Start `ranks` processes of the command, wait until they have ended, and return how; may raise JobEnded.
-
-    `get_variables` returns further variables of a rank, given those that torch gives it.
-    """
+    """Run the command as `ranks` processes, and return how they ended; may raise JobEnded."""
     silence_agent_logs()
     spec = WorkerSpec(
         role="rank",

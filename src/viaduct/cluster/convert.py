@@ -1,7 +1,7 @@
-"""Conversion between rank tables of template 1, of template 2, and hostfiles as the launchers of MPI read them.
+"""Conversion between rank tables of template 1, of template 2, and MPI hostfiles.
 
-A hostfile has a line `HOST slots=N` per server, in the order of ranks. It has neither device numbers nor their
-addresses: a table made from one has devices 0 to N-1, and their addresses come from `--device-ips`.
+A hostfile has a line `HOST slots=N` for each server, in the order of ranks. A table made from it has devices 0 to N-1;
+their addresses come from `--device-ips`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from viaduct.cluster.device_ips import read_addresses
 from viaduct.cluster.draft import Template
-from viaduct.cluster.generate import DEVICES_LIMIT, check_text, number_ranks
+from viaduct.cluster.generate import DEVICES_LIMIT, check_table_text, number_ranks
 from viaduct.cluster.jsontext import NotJson, decode, strip_comments
 from viaduct.cluster.ranktable import RankTable, parse_table, read_bytes, render_table, sort_servers
 from viaduct.cluster.rules import DEFAULT_CARD, Card
@@ -25,10 +25,12 @@ HOST_LINE = re.compile(
 )
 
 
-def read_any(path: Path, device_ips: Sequence[str], card: Card = DEFAULT_CARD, addressed: bool = True) -> RankTable:
+def read_any(
+    path: Path, device_ips: Sequence[str], card: Card = DEFAULT_CARD, needs_addresses: bool = True
+) -> RankTable:
     """Read a rank table or a hostfile; raise BadData or BadValue.
 
-    `addressed`: the devices of a hostfile need addresses, from `device_ips`; without it they get empty ones.
+    If a hostfile needs no addresses, its devices get empty ones.
     """
     data = read_bytes(path)
     try:
@@ -44,7 +46,7 @@ def read_any(path: Path, device_ips: Sequence[str], card: Card = DEFAULT_CARD, a
             )
         return table
     slots = dict(read_hosts(text, path))
-    if addressed:
+    if needs_addresses:
         addresses = read_addresses(list(slots), max(slots.values()), device_ips)
     elif device_ips:
         raise BadValue("--device-ips, but a hostfile has no addresses of devices.", "Leave it out, or say --to 1.")
@@ -82,7 +84,7 @@ def parse_host_line(entry: str, where: str) -> tuple[str, int]:
 
 
 def renumber(table: RankTable) -> RankTable:
-    """Return the table with ranks numbered server by server, within each in their old order."""
+    """Return the table with ranks numbered server by server, in their old order within each server."""
     ranks = count()
     servers = [
         replace(server, devices=tuple(replace(device, rank=next(ranks)) for device in server.devices))
@@ -93,7 +95,7 @@ def renumber(table: RankTable) -> RankTable:
 
 def render_template(table: RankTable, template: Template, card: Card = DEFAULT_CARD) -> str:
     """Render a table in a template, checked against the rules of the card."""
-    return check_text(render_table(table, template), card)
+    return check_table_text(render_table(table, template), card)
 
 
 def render_hostfile(table: RankTable) -> str:

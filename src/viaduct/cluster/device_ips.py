@@ -1,11 +1,11 @@
-"""The addresses of the devices' own network cards: planned, or read from hccn.conf and CSV files.
+"""Addresses of the devices' own network cards: planned, or read from hccn.conf and CSV files.
 
-The plan (`auto`): device d of the s-th server, counting from 0, gets
+With `auto`, device d of the s-th server, counting from 0, gets
 
     BASE.(4 * (s // 64) + d % 4).(2 + 2 * (s % 64) + d // 4)        netmask 255.255.255.0
 
-so devices i and i+4 share a subnet, 0 to 3 are in four, and no address is given twice. BASE is the first of 192.168,
-172.31 and 10.255 with which no server's name begins.
+Devices i and i+4 share a subnet, devices 0 to 3 are in four different ones. BASE is the first of 192.168, 172.31 and
+10.255 that no server's name begins with.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from viaduct.cluster.findings import format_count
 from viaduct.cluster.ranktable import read_bytes
-from viaduct.cluster.rules import PER_SERVER, SERVERS_LIMIT, is_address
+from viaduct.cluster.rules import PER_SERVER, SERVERS_LIMIT, is_ipv4_address
 from viaduct.errors import BadData, BadValue
 
 AUTO = "auto"
@@ -29,17 +29,16 @@ Addresses = dict[tuple[str, int], str]  # (server, device) -> address
 
 
 def read_addresses(servers: Sequence[str], devices: int, source: Sequence[str]) -> Addresses:
-    """Return the addresses of devices by server and number, planned (`auto`) or read.
+    """Return the addresses of devices by server and number.
 
-    `source` is `auto`, one folder of SERVER.conf files, hccn.conf files in the order of the servers, or CSV files. The
-    files may lack some devices, or have others.
+    `source` is `auto`, one folder of SERVER.conf files, hccn.conf files in the order of the servers, or CSV files.
     """
     if list(source) == [AUTO]:
         return plan_addresses(servers, devices)
     if not source:
         raise BadValue("the devices' addresses are not given.", SOURCES)
     paths = [Path(name) for name in source]
-    if len(paths) == 1 and os.path.isdir(paths[0]):  # never raises, whatever the name
+    if len(paths) == 1 and os.path.isdir(paths[0]):  # unlike Path.is_dir, never raises
         return read_confs(servers, [find_conf(server, paths[0]) for server in servers])
     if any(HCCN_LINE.fullmatch(line) for path in paths for _, line in read_lines(path)):
         return read_confs(servers, paths)
@@ -47,7 +46,6 @@ def read_addresses(servers: Sequence[str], devices: int, source: Sequence[str]) 
 
 
 def plan_addresses(servers: Sequence[str], devices: int) -> Addresses:
-    """Plan private addresses for all devices."""
     if devices > PER_SERVER or len(servers) > SERVERS_LIMIT:
         raise BadValue(
             f"--device-ips auto cannot plan {format_count(len(servers), 'server')} with devices 0 to {devices - 1}.",
@@ -100,25 +98,25 @@ def read_tables(paths: Sequence[Path]) -> Addresses:
     addresses: Addresses = {}
     for path in paths:
         for number, line in read_lines(path):
-            where = f"{path}, line {number}"
+            location = f"{path}, line {number}"
             cells = [cell.strip() for cell in line.split(",")]
             if number == 1 and cells == ["server", "device", "ip"]:
                 continue
             if len(cells) != 3 or not re.fullmatch(r"[0-9]{1,6}", cells[1]):
                 raise BadData(
-                    f"{where}: {line.strip()!r} is neither server,device,ip nor address_0=… of an hccn.conf.",
+                    f"{location}: {line.strip()!r} is neither server,device,ip nor address_0=… of an hccn.conf.",
                     "A line is such as 10.0.0.10,0,192.168.0.2.",
                 )
-            add_address(addresses, (cells[0], int(cells[1])), cells[2], where)
+            add_address(addresses, (cells[0], int(cells[1])), cells[2], location)
     return addresses
 
 
-def add_address(addresses: Addresses, key: tuple[str, int], address: str, where: str) -> None:
+def add_address(addresses: Addresses, key: tuple[str, int], address: str, location: str) -> None:
     """Add the address of a (server, device); refuse a malformed one, and a second one for the same device."""
-    if not is_address(address):
-        raise BadData(f"{where}: {address!r} is not an IPv4 address.", "Write it as 192.168.0.2.")
+    if not is_ipv4_address(address):
+        raise BadData(f"{location}: {address!r} is not an IPv4 address.", "Write it as 192.168.0.2.")
     if key in addresses:
-        raise BadData(f"{where}: device {key[1]} of server {key[0]!r} has an address already, {addresses[key]}.")
+        raise BadData(f"{location}: device {key[1]} of server {key[0]!r} has an address already, {addresses[key]}.")
     addresses[key] = address
 
 

@@ -1,4 +1,4 @@
-"""A rank table as it was written, right or wrong: the strings of either template, with their paths in the file.
+"""Unchecked rank table: the strings of either template, with their paths in the file.
 
 Reading checks the structure (keys, types, empty lists); `rules.py` checks the values.
 """
@@ -26,7 +26,7 @@ SUPER_POD = "1.2"  # version of the table format of super-pods
 
 @dataclass(frozen=True)
 class DraftDevice:
-    """Device of a table as it was written, unchecked."""
+    """Unchecked device of a table."""
 
     path: str
     device_id: Field | None
@@ -45,17 +45,17 @@ class DraftServer:
 
 
 class Count(NamedTuple):
-    """Number that a table states, the number counted in it, and the rule that both are the same."""
+    """Number that a table states and that its list must have."""
 
     rule: str
     field: Field
     actual: int
-    counted: str  # what is counted: "servers in server_list"
+    counted: str  # name of the counted items: "servers in server_list"
 
 
 @dataclass
 class Draft:
-    """Rank table as it was written: its structure was checked, its values were not."""
+    """Rank table whose structure was checked and whose values were not."""
 
     template: Template
     status: Field | None = None
@@ -63,8 +63,7 @@ class Draft:
     counts: list[Count] = field(default_factory=list)
     group_names: list[Field] = field(default_factory=list)
     servers: list[DraftServer] = field(default_factory=list)
-    is_complete: bool = True
-    """False if a list is missing, empty or has an entry of the wrong type: then devices cannot be counted."""
+    is_complete: bool = True  # False if devices cannot be counted: a list is missing, empty or has a wrong entry
 
     @property
     def super_pod(self) -> bool:
@@ -77,7 +76,7 @@ class Draft:
 
 
 def read_draft(document: object) -> tuple[Draft | None, list[Finding]]:
-    """Return a table's draft, and the findings about its structure; no draft if it is neither template."""
+    """Return a table's draft, and the findings about its structure; the draft is None if it is neither template."""
     reader = Reader()
     table = reader.read_object(document, "$")
     template = reader.find_template(table) if table is not None else None
@@ -89,7 +88,7 @@ def read_draft(document: object) -> tuple[Draft | None, list[Finding]]:
 
 
 class Reader:
-    """Reads the parsed JSON from the top down; each deviation from the template becomes a finding with its path."""
+    """Reader of the parsed JSON; each deviation from the template becomes a finding with its path."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -105,7 +104,6 @@ class Reader:
         return None
 
     def read_table_1(self, table: Entries) -> Draft:
-        """Read a table of template 1."""
         result = Draft(1, status=self.read_text(table, "status", ""), version=self.read_text(table, "version", ""))
         self.report_unknown_keys(table, "", (*TABLE_KEYS[1], *(SUPER_POD_TABLE if result.super_pod else ())))
         count, servers = self.read_text(table, "server_count", ""), self.read_list(table, "server_list", "")
@@ -117,7 +115,6 @@ class Reader:
         return result
 
     def read_table_2(self, table: Entries) -> Draft:
-        """Read a table of template 2."""
         result = Draft(2, status=self.read_text(table, "status", ""))
         self.report_unknown_keys(table, "", TABLE_KEYS[2])
         count, groups = self.read_text(table, "group_count", ""), self.read_list(table, "group_list", "")
@@ -134,7 +131,7 @@ class Reader:
         instance_count = self.read_text(group, "instance_count", path)
         device_count = self.read_text(group, "device_count", path)
         instances = self.read_list(group, "instance_list", path)
-        servers = [self.read_server(2, entries, where) for where, entries in self.read_objects(instances)]
+        servers = [self.read_server(2, entries, instance) for instance, entries in self.read_objects(instances)]
         result.servers += servers
         if instance_count and instances:
             result.counts.append(Count("instance-count", instance_count, len(instances), "instances in instance_list"))
@@ -149,8 +146,8 @@ class Reader:
             self.read_text(server, "pod_name", path)
         server_id = self.read_text(server, "server_id", path)
         host_ip = self.read_text(server, "host_ip", path) if "host_ip" in server else None
-        found = self.read_objects(self.read_list(server, keys[-1], path))
-        devices = tuple(self.read_device(template, entries, where, super_pod) for where, entries in found)
+        entries = self.read_objects(self.read_list(server, keys[-1], path))
+        devices = tuple(self.read_device(template, device, position, super_pod) for position, device in entries)
         return DraftServer(path, server_id, host_ip, devices)
 
     def read_device(self, template: Template, device: Entries, path: str, super_pod: bool) -> DraftDevice:
@@ -159,62 +156,62 @@ class Reader:
         device_id, device_ip = self.read_text(device, "device_id", path), self.read_text(device, "device_ip", path)
         return DraftDevice(path, device_id, device_ip, rank_id)
 
-    # One value each
+    # Single values
 
     def read_object(self, value: object, path: str) -> Entries | None:
         """Return a value that is an object, and report its repeated keys; report any other value and return None."""
         if isinstance(value, Entries):
             for key in value.repeated:
-                where, wrong = join_path(path, key), f"{key!r} is given more than once; most readers take the last"
-                self.add_finding("duplicate-key", where, show_value(value[key]), wrong, "Remove all but one.")
+                wrong = f"{key!r} is given more than once; most readers take the last"
+                shown = show_value(value[key])
+                self.add_finding("duplicate-key", join_path(path, key), shown, wrong, "Remove all but one.")
             return value
         self.report_wrong_type(value, path, "an object, {…},")
         return None
 
     def read_objects(self, items: list[tuple[str, object]]) -> list[tuple[str, Entries]]:
         """Return the objects of a list with their paths, and report other items."""
-        found = [(path, self.read_object(value, path)) for path, value in items]
-        self.is_complete = self.is_complete and all(entries is not None for _, entries in found)
-        return [(path, entries) for path, entries in found if entries is not None]
+        objects = [(path, self.read_object(value, path)) for path, value in items]
+        self.is_complete = self.is_complete and all(entries is not None for _, entries in objects)
+        return [(path, entries) for path, entries in objects if entries is not None]
 
     def read_list(self, holder: Entries, key: str, path: str) -> list[tuple[str, object]]:
-        """Return the items of a list with their paths; report a list that is missing, empty or no list."""
-        where = join_path(path, key)
+        """Return the items of a list with their paths; report a list that is missing or empty, and any other value."""
+        list_path = join_path(path, key)
         value = holder.get(key)
         if isinstance(value, list) and value:
-            return [(f"{where}[{position}]", item) for position, item in enumerate(value)]
+            return [(f"{list_path}[{position}]", item) for position, item in enumerate(value)]
         self.is_complete = False
         if key not in holder:
-            self.report_missing(where, key)
+            self.report_missing(list_path, key)
         elif isinstance(value, list):
-            self.add_finding("empty-list", where, "[]", "the list is empty", "List at least one.")
+            self.add_finding("empty-list", list_path, "[]", "the list is empty", "List at least one.")
         else:
-            self.report_wrong_type(value, where, "a list, […],")
+            self.report_wrong_type(value, list_path, "a list, […],")
         return []
 
     def read_text(self, holder: Entries, key: str, path: str) -> Field | None:
-        """Return a string with its path; report a missing one or another type. A bare number is reported and used."""
-        where = join_path(path, key)
+        """Return a string with its path; report a missing value or another type. A number is reported and returned."""
+        text_path = join_path(path, key)
         value = holder.get(key)
         if key not in holder:
-            self.report_missing(where, key)
+            self.report_missing(text_path, key)
         elif isinstance(value, Bare):
             wrong = f"{value} is a number; in a rank table numbers are strings"
-            self.add_finding("number-as-string", where, str(value), wrong, f'Write "{value}", with quotes.')
+            self.add_finding("number-as-string", text_path, str(value), wrong, f'Write "{value}", with quotes.')
         elif not isinstance(value, str):
-            self.report_wrong_type(value, where, "a string")
-        return Field(where, str(value)) if isinstance(value, str) else None
+            self.report_wrong_type(value, text_path, "a string")
+        return Field(text_path, str(value)) if isinstance(value, str) else None
 
     def report_unknown_keys(self, holder: Entries, path: str, keys: tuple[str, ...]) -> None:
-        """Report keys that the template does not have."""
         for key in holder:
             if key not in keys:
                 close = difflib.get_close_matches(key, [key for key in keys if key not in holder], n=1)
                 fix = f"Is it {close[0]!r}?" if close else "Remove it, if nothing of yours reads it."
-                where, value = join_path(path, key), show_value(holder[key])
-                self.add_finding("unknown-key", where, value, "the template has no such key", fix)
+                value = show_value(holder[key])
+                self.add_finding("unknown-key", join_path(path, key), value, "the template has no such key", fix)
 
-    # What was found
+    # Findings
 
     def add_finding(self, rule: str, path: str, value: str | None, wrong: str, fix: str) -> None:
         self.findings.append(Finding(rule, path, value, wrong, fix))
@@ -236,7 +233,6 @@ def join_path(path: str, key: str) -> str:
 
 
 def name_type(value: object) -> str:
-    """Name the JSON type of a value."""
     if isinstance(value, Bare):
         return "a number"
     kinds = {str: "a string", list: "a list", Entries: "an object", bool: "true or false", type(None): "null"}
@@ -244,7 +240,7 @@ def name_type(value: object) -> str:
 
 
 def show_value(value: object) -> str:
-    """Return a value as a message shows it: strings and numbers as they are, lists and objects in brief."""
+    """Return a value as text for a message; lists and objects are shortened."""
     if isinstance(value, str):
         return str(value)
     if value is None or isinstance(value, bool):

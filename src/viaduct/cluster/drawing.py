@@ -13,12 +13,12 @@ from viaduct.cluster.findings import format_count
 from viaduct.cluster.ranktable import Device, RankTable, Server
 from viaduct.terminal import print_table
 
-BOXES_LIMIT = 16  # more servers than this are drawn as a line each
+BOXES_LIMIT = 16  # more servers are printed as one line each
 DEVICES_A_ROW = 4
 
 
 def draw_table(table: RankTable, console: Console) -> None:
-    """Print a rank table: boxes, or a line a server if there are many."""
+    """Print a rank table: a box for each server, or a line if there are many."""
     console.print(write_headline(table))
     if len(table.servers) > BOXES_LIMIT:
         print_table(list_servers(table), console)
@@ -26,7 +26,7 @@ def draw_table(table: RankTable, console: Console) -> None:
     boxes = [draw_server(table, server) for server in table.servers]
     if console.is_terminal:
         console.print(Columns(boxes))
-    else:  # a pipe has no width to fill: one box below the other
+    else:  # without a terminal, one box below the other
         console.print(*boxes, sep="\n")
 
 
@@ -47,7 +47,7 @@ def draw_server(table: RankTable, server: Server) -> Panel:
 
 
 def build_rows(server: Server) -> list[list[Text]]:
-    """Return the cells of a server, four devices a row; a row without a used device is left out."""
+    """Return the cells of a server, four devices in a row, without rows that have no used device."""
     devices = {device.device_id: device for device in server.devices}
     starts = sorted({number // DEVICES_A_ROW * DEVICES_A_ROW for number in devices})
     return [

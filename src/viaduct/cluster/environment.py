@@ -1,4 +1,4 @@
-"""Environment variables of a process, or of torchrun on a server, made from a rank table.
+"""Environment variables that a rank table gives a rank's process, or torchrun on a server.
 
 torchrun numbers ranks node by node, so a table in which a server's ranks are not consecutive is refused.
 """
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 Target = Literal["npu", "cuda", "mlu"]
 VISIBLE = {card.name: card.visible for card in (NPU, CUDA, MLU)}
-"""Variables that list the visible devices. LOCAL_RANK i is then the i-th listed device, whatever its number."""
+"""Variables that list the visible devices; LOCAL_RANK i is then the i-th listed device."""
 DEFAULT_PORT = 29500  # torchrun's default; a rank table has no port
-LAUNCHER = "VIADUCT_LAUNCHER"  # variable with the process id of the `viaduct launch` that started a rank
+LAUNCHER = "VIADUCT_LAUNCHER"  # variable of a rank with the process id of its `viaduct launch`
 DEFAULT_JOB = "viaduct"
 
 
 def build_rank_variables(table: RankTable, rank: int, *, port: int, job: str, target: Target | None) -> dict[str, str]:
-    seat = table.seat(rank)
-    of_rank = {"RANK_ID": rank, "DEVICE_ID": seat.device.device_id, "RANK": rank, "LOCAL_RANK": seat.local}
+    position = table.find_position(rank)
+    variables = {"RANK_ID": rank, "DEVICE_ID": position.device.device_id, "RANK": rank, "LOCAL_RANK": position.local}
     return {
-        **build_node_variables(table, seat.server, port, job, target),
-        **{name: str(value) for name, value in of_rank.items()},
+        **build_node_variables(table, position.server, port, job, target),
+        **{name: str(value) for name, value in variables.items()},
     }
 
 
@@ -70,10 +70,7 @@ def build_node_variables(
 
 
 def refuse_unusable_table(table: RankTable, port: int, job: str, target: Target | None = None) -> None:
-    """Refuse a table whose ranks torchrun cannot number or whose devices the target cannot list, a bad port or job.
-
-    The NPU sees no device at all if the list of visible devices is not ascending.
-    """
+    """Refuse a bad port or job name, interleaved ranks, and for the NPU devices that are not in ascending order."""
     if table.is_interleaved:
         raise BadValue(
             f"the ranks of {table.name} change between servers; torchrun numbers them server by server.",
@@ -105,11 +102,7 @@ def check_job(job: str) -> None:
 
 
 def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
-    """Refuse variables (`os.environ`) that contradict the table, as far as they are set.
-
-    RANK_SIZE and WORLD_SIZE must be its number of devices, RANK_ID and RANK one of its ranks, DEVICE_ID the device of
-    RANK_ID.
-    """
+    """Refuse environment variables that contradict the table: number of ranks, rank, or device of the rank."""
     size = format_count(table.size, "device")
     for name in ("RANK_SIZE", "WORLD_SIZE"):
         if name in variables and variables[name] != str(table.size):
@@ -124,7 +117,7 @@ def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
                 f"`unset {name}`, or correct it.",
             )
     rank, device = variables.get("RANK_ID"), variables.get("DEVICE_ID")
-    expected = None if rank is None else table.seat(int(rank)).device.device_id
+    expected = None if rank is None else table.find_position(int(rank)).device.device_id
     if rank is not None and device is not None and device != str(expected):
         raise BadValue(
             f"DEVICE_ID is {device!r} in the environment, but in {table.name} rank {rank} has device {expected}.",

@@ -1,7 +1,6 @@
-"""Rules of a rank table by name, and findings, each of which is one violation of a rule.
+"""Rules of a rank table by name, and findings, which are violations of a rule.
 
-The rules on the numbers of devices and servers, on subnets and on device ids above 7 apply to certain cards only;
-rules.py decides to which.
+Rules on the number of devices and servers, on subnets and on device ids above 7 apply to certain cards only (rules.py).
 """
 
 from __future__ import annotations
@@ -86,16 +85,15 @@ class Finding:
 
     rule: str
     path: str  # in the JSON document: server_list[0].device[3].device_ip; of a syntax error line and column
-    value: str | None  # what the table has there; None if nothing
-    wrong: str  # what is wrong, as a clause
-    fix: str  # what to do, as a sentence
+    value: str | None  # value in the table; None if it is missing
+    wrong: str  # the mistake, as a clause
+    fix: str  # advice, as a sentence
 
     @property
     def severity(self) -> Severity:
         return RULES[self.rule].severity
 
     def as_dict(self) -> dict[str, str | None]:
-        """Return the finding as JSON can hold it."""
         return {"severity": self.severity, **asdict(self)}
 
     def __str__(self) -> str:
@@ -103,7 +101,6 @@ class Finding:
 
 
 def make_finding(field: Field, rule: str, wrong: str, fix: str) -> Finding:
-    """Return a finding about a field."""
     return Finding(rule, field.path, field.text, wrong, fix)
 
 

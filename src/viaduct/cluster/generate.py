@@ -1,4 +1,4 @@
-"""Rank tables made from a list of servers and their devices; a table that the rules call an error is refused."""
+"""Rank tables made from a list of servers and their devices; tables with errors are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse_servers(text: str) -> list[str]:
 
 
 def parse_devices(text: str) -> list[int]:
-    """Return the devices of `--devices`: a single number N means 0 to N-1, `4,5,6,7` and `4-7` mean these."""
+    """Return the devices of `--devices`: 8 means 0 to 7; `4,5,6,7` and `4-7` mean these."""
     numbers: list[int] = []
     for entry in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", entry)
@@ -61,11 +61,11 @@ def make_table(
     """Return the text of a table in which every server has the same devices; refuse one with errors."""
     addresses = read_addresses(servers, max(devices) + 1, device_ips)
     table = number_ranks(dict.fromkeys(servers, devices), addresses)
-    return check_text(render_table(table, template), card, present)
+    return check_table_text(render_table(table, template), card, present)
 
 
 def number_ranks(servers: Mapping[str, Sequence[int]], addresses: Addresses) -> RankTable:
-    """Return a table with ranks in the order of the servers and, within each, of its devices."""
+    """Return a table with ranks in the order of the servers, and of the devices within each server."""
     ranks = count()
     return RankTable(
         tuple(
@@ -89,22 +89,21 @@ def find_address(server: str, device: int, addresses: Addresses) -> str:
     return addresses[server, device]
 
 
-def check_text(text: str, card: Card, present: int | None = None) -> str:
+def check_table_text(text: str, card: Card, present: int | None = None) -> str:
     """Return the text of a table unchanged; refuse one with errors."""
-    examined = examine(text, card, present)
-    if examined.errors:
-        fixes = dict.fromkeys(finding.fix for finding in examined.errors[:3])
-        raise BadValue(f"such a table would not work: {summarize_errors(examined)}", *fixes)
+    examination = examine(text, card, present)
+    if examination.errors:
+        fixes = dict.fromkeys(finding.fix for finding in examination.errors[:3])
+        raise BadValue(f"such a table would not work: {summarize_errors(examination)}", *fixes)
     return text
 
 
 def list_warnings(text: str, card: Card) -> list[str]:
-    """Return the warnings that a table would get."""
     return [str(finding) for finding in examine(text, card).warnings]
 
 
 def write(text: str, path: Path, force: bool) -> None:
-    """Write a file as a whole or not at all; refuse a folder, and an existing file unless `force`."""
+    """Write a file atomically; refuse a folder, and an existing file unless `force`."""
     if os.path.isdir(path):
         raise BadValue(f"{path} is a folder.", "Name the file to write.")
     if os.path.exists(path) and not force:

@@ -1,4 +1,4 @@
-"""JSON as people write it: comments are stripped and counted, repeated keys and bare numbers are kept for findings."""
+"""Parser of hand-written JSON: comments are stripped and counted; repeated keys and bare numbers can be reported."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections import Counter
 from typing import NamedTuple
 
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-"""A string, which may have slashes in it, or a comment."""
+"""A string, which may contain slashes, or a comment."""
 FULL_WIDTH = "“”‘’，：；【】｛｝"
 """Full-width characters that an input method writes in place of JSON's quotes, commas, colons and brackets."""
 
 
 class Bare(str):
-    """A number without quotes, as the text that was written, so that no digit is lost."""
+    """A number without quotes, as text, so that no digit is lost."""
 
     __slots__ = ()
 
 
 class Entries(dict[str, object]):
-    """A JSON object, which remembers the keys that were given more than once."""
+    """A JSON object."""
 
-    repeated: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()  # keys that were given more than once
 
 
 class NotJson(Exception):
-    """The text is not JSON: where (`path`), what is wrong, and what to try."""
+    """The text is not JSON."""
 
     def __init__(self, path: str, wrong: str, fix: str) -> None:
         super().__init__(wrong)
@@ -37,7 +37,7 @@ class Stripped(NamedTuple):
     """JSON text without comments."""
 
     text: str
-    lines: tuple[int, ...]  # the numbers of the lines on which a comment began
+    lines: tuple[int, ...]  # numbers of the lines on which a comment began
 
 
 def strip_comments(text: str) -> Stripped:
@@ -76,7 +76,6 @@ def parse(text: str) -> object:
 
 
 def build_object(pairs: list[tuple[str, object]]) -> Entries:
-    """Build an object that remembers repeated keys."""
     entries = Entries(pairs)
     if len(entries) < len(pairs):
         times = Counter(key for key, _ in pairs)
@@ -85,26 +84,26 @@ def build_object(pairs: list[tuple[str, object]]) -> Entries:
 
 
 def correct_position(text: str, position: int) -> int:
-    """Return the position of a syntax error as Python 3.13 reports it: for `,]` the comma's, not the bracket's."""
+    """Return the position of a syntax error as Python 3.13 reports it: for `,]` that of the comma."""
     before = text[:position].rstrip()
     return len(before) - 1 if before.endswith(",") and text[position : position + 1] in ("]", "}") else position
 
 
 def suggest_fix(text: str, position: int) -> str:
     """Suggest a fix from the characters around the syntax error."""
-    here, before = text[position : position + 1], text[:position].rstrip()[-1:]
+    character, previous = text[position : position + 1], text[:position].rstrip()[-1:]
     if not text.strip():
         return "The file is empty; `viaduct ranktable make` writes a table."
-    if here in FULL_WIDTH and here:
-        return f"{here!r} is a full-width character; JSON takes the plain ones only."
-    if here == "'":
+    if not character:
+        return "The file ends too early: a bracket or a quote is not closed."
+    if character in FULL_WIDTH:
+        return f"{character!r} is a full-width character; JSON takes the plain ones only."
+    if character == "'":
         return "JSON has double quotes only."
     if re.match(r",\s*[]}]", text[position:]):
         return "There is no comma before a closing bracket in JSON."
-    if here == '"' and before not in ("{", "[", ",", ":", ""):
+    if character == '"' and previous not in ("{", "[", ",", ":", ""):
         return "Is there a comma missing before it?"
     if text.startswith("/*", position):
         return "The comment that begins here is never closed: */ is missing."
-    if not here:
-        return "The file ends too early: a bracket or a quote is not closed."
-    return f"{here!r} cannot stand here."
+    return f"{character!r} cannot stand here."

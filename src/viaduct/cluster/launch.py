@@ -3,8 +3,8 @@
     run_local(["train", "resnet50_cifar10"], ranks=8)
     run_cluster(["python", "my_script.py"], share_from_table(read_table("rank_table_16p.json")))
 
-The exit codes: 0 all ranks of this machine finished; 1 a rank failed and no restart is left, or another machine ended
-the job; 2 a user's mistake; 128 + the signal that ended the job. torch is imported only when ranks are really started.
+Exit codes: 0 all ranks of this machine finished; 1 a rank failed and no restart is left, or another machine ended the
+job; 2 a user's mistake; 128 + the signal that ended the job. torch is imported only when ranks are started.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
 TIMEOUT_S = 300.0
 HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface, NPU.interface)
-"""Variables that tie the collectives to one network interface: the one that has this machine's address of the job."""
+"""Variables that bind the collectives to the network interface that the job uses."""
 LOCAL_IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-"""Those of them that are set to loopback where all ranks are on this machine."""
+"""Variables that are set to loopback if all ranks are on this machine."""
 Show = Literal["first", "all"]  # ranks whose output is shown: the first of this machine, or all
 
 
@@ -62,9 +62,9 @@ Show = Literal["first", "all"]  # ranks whose output is shown: the first of this
 
 
 def resolve_command(argv: Sequence[str]) -> list[str]:
-    """Return the command to run: `train …` and `evaluate …` are verbs of viaduct, `x.py` is run with python.
+    """Return the full command of `train …`, `evaluate …`, `python SCRIPT …`, `SCRIPT.py …` or an executable.
 
-    `python` is the interpreter that runs viaduct, since that one has torch. Raises BadValue or BadData.
+    `python` becomes the interpreter that runs viaduct, because that one has torch. Raises BadValue or BadData.
     """
     if not argv:
         raise BadValue("nothing to launch.", "Write it after --: `… -- train RECIPE` or `… -- python my_script.py`.")
@@ -109,27 +109,25 @@ class NodeShare:
     ranks: int  # number of ranks on this machine
     host: str = ""  # address of the rendezvous and its store; empty if this is the only machine
     port: int = DEFAULT_PORT
-    hosts_store: bool = False  # true if this machine serves the rendezvous store
+    hosts_store: bool = False  # True if this machine serves the rendezvous store
     node: int | None = 0  # number of this machine; None: the next free one
-    names: tuple[str, ...] = (
-        "",
-    )  # names of all machines by number; without a rank table, until they join, placeholders
-    name: str = ""
-    address: str = "127.0.0.1"  # at which the other machines reach this one
+    names: tuple[str, ...] = ("",)  # names of all machines by number; placeholders if there is no rank table
+    name: str = ""  # name of this machine
+    address: str = "127.0.0.1"  # address at which the other machines reach this one
     job: str = DEFAULT_JOB
-    facts: str = ""  # settings that must be the same on all machines
+    facts: str = ""  # settings that must be the same on all machines, as text
     table: RankTable | None = None
     target: Target | None = None
     shared: Mapping[str, str] = field(default_factory=dict)  # variables of all ranks on this machine
     secret: str = ""  # the job's secret; empty if the user has given none
 
     def variables(self, rank: int) -> dict[str, str]:
-        """Return the variables of one rank, besides those of torchrun."""
+        """Return the environment variables of one rank, without those of torchrun."""
         if self.table is None:
             return dict(self.shared)
         names = (*HCCL_VARIABLES, *((VISIBLE[self.target],) if self.target else ()))
-        of_table = self.table.environment(rank, port=self.port, job=self.job, target=self.target)
-        return {**self.shared, **{name: of_table[name] for name in names if name in of_table}}
+        table_variables = self.table.environment(rank, port=self.port, job=self.job, target=self.target)
+        return {**self.shared, **{name: table_variables[name] for name in names if name in table_variables}}
 
     @property
     def key_prefix(self) -> str:
@@ -146,13 +144,13 @@ def share_from_table(
     target: Target | None = None,
     secret: str = "",
 ) -> NodeShare:
-    """Return this machine's share of a job with a rank table; without `server` it is found by its addresses."""
+    """Return this machine's share of a job with a rank table: that of `server`, or of this machine's addresses."""
     refuse_unusable_table(table, port, job, target)
     check_environment(table, os.environ)
-    mine = table.server(server) if server else find_server(table)
-    node = table.servers.index(mine)
+    own_server = table.server(server) if server else find_server(table)
+    node = table.servers.index(own_server)
     if len(table.servers) == 1:
-        return NodeShare(len(mine.devices), table=table, target=target, job=job, port=port)
+        return NodeShare(len(own_server.devices), table=table, target=target, job=job, port=port)
     if node == 0 and not links.is_port_free(port):
         raise BadValue(
             f"port {port} is in use on this machine, the first server of {table.name}.",
@@ -160,43 +158,43 @@ def share_from_table(
         )
     digest = hashlib.sha256(render_table(table).encode()).hexdigest()[:12]
     return NodeShare(
-        ranks=len(mine.devices),
+        ranks=len(own_server.devices),
         host=links.find_meeting_address(table.master),
         port=port,
         hosts_store=node == 0,
         node=node,
         names=tuple(listed.server_id for listed in table.servers),
-        name=mine.server_id,
-        address=mine.address,
+        name=own_server.server_id,
+        address=own_server.address,
         job=job,
         facts=f"job {job}, {format_count(table.size, 'rank')} on {format_count(len(table.servers), 'server')}, "
         f"table {digest}, {name_secret(secret)}",
         secret=secret,
         table=table,
         target=target,
-        shared=choose_interface_variables(mine.address),
+        shared=choose_interface_variables(own_server.address),
     )
 
 
 def find_server(table: RankTable) -> Server:
     """Return the table's server that is this machine; raise BadValue if none or several are."""
-    found = [server for server in table.servers if links.is_this_machine(server.address)]
-    if len(found) == 1:
-        return found[0]
+    matches = [server for server in table.servers if links.is_this_machine(server.address)]
+    if len(matches) == 1:
+        return matches[0]
     servers = ", ".join(server.server_id for server in table.servers[:8])
-    own = ", ".join(links.list_own_addresses()) or "none"
-    if not found:
+    own_addresses = ", ".join(links.list_own_addresses()) or "none"
+    if not matches:
         raise BadValue(
             f"this machine is not in {table.name}.",
-            f"Its addresses are {own}; the table's servers are {servers}.",
+            f"Its addresses are {own_addresses}; the table's servers are {servers}.",
             "Correct the table, or say which server this is: --server ADDRESS.",
         )
-    several = ", ".join(server.server_id for server in found)
+    several = ", ".join(server.server_id for server in matches)
     raise BadValue(f"this machine is several servers of {table.name}: {several}.", "Say which: --server ADDRESS.")
 
 
 def choose_interface_variables(address: str) -> dict[str, str]:
-    """Return the variables that tie collectives to the interface of an address; without those that are set already."""
+    """Return the variables, if not set already, that bind collectives to the network interface of an address."""
     try:
         name = links.find_interface(links.resolve_host(address))
     except (OSError, UnicodeError):
@@ -205,7 +203,7 @@ def choose_interface_variables(address: str) -> dict[str, str]:
 
 
 def choose_loopback_variables() -> dict[str, str]:
-    """Return the variables that tie collectives to loopback, for a job on one machine; without those that are set."""
+    """Return the variables, if not set already, that bind the collectives of a job on one machine to loopback."""
     names = LOCAL_IFNAMES if "lo" in links.list_interfaces() else ()
     return {variable: "lo" for variable in names if variable not in os.environ}
 
@@ -260,10 +258,7 @@ def run_local(
     show: Show = "first",
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a command as `ranks` ranks on this machine, and return the exit code.
-
-    `variables` are added to the environment of each rank.
-    """
+    """Run a command as `ranks` ranks on this machine, with additional `variables`, and return the exit code."""
     check_numbers(ranks, max_restarts)
     return run_cluster(
         argv, NodeShare(ranks, shared=variables or {}), max_restarts=max_restarts, log_dir=log_dir, show=show
@@ -279,10 +274,7 @@ def run_cluster(
     show: Show = "first",
     timeout: float = TIMEOUT_S,
 ) -> int:
-    """Run this machine's ranks of a job, and return the exit code.
-
-    The ranks of other machines are started there, with the same command.
-    """
+    """Run this machine's ranks of a job, and return the exit code."""
     command = resolve_command(argv)
     check_numbers(share.ranks, max_restarts)
     if log_dir is not None:
@@ -295,7 +287,7 @@ def run_cluster(
         outcome = start_ranks(command, share, max_restarts, logs, show == "all", timeout)
         failed = bool(outcome.failures)
         return report_outcome(outcome, max_restarts, logs)
-    except KeyboardInterrupt:  # before there were ranks
+    except KeyboardInterrupt:  # before ranks were started
         return 130
     finally:
         if log_dir is None and not failed:
@@ -311,12 +303,12 @@ def check_log_dir(log_dir: Path) -> None:
     except (FileExistsError, NotADirectoryError):
         raise BadValue(f"--log-dir {log_dir} is a file, or within one; the ranks' output needs a directory.") from None
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise BadValue(f"--log-dir {log_dir} cannot be written: {why}.", "Choose another place.") from None
+        reason = (error.strerror or str(error)).lower()
+        raise BadValue(f"--log-dir {log_dir} cannot be written: {reason}.", "Choose another folder.") from None
 
 
 def check_numbers(ranks: int, max_restarts: int) -> None:
-    """Refuse a number of ranks or restarts that makes no sense."""
+    """Refuse a number of ranks below 1, or of restarts below 0."""
     if ranks < 1:
         raise BadValue(f"--ranks is {ranks}; it must be 1 or more.")
     if max_restarts < 0:
@@ -338,10 +330,14 @@ def start_ranks(
     secret = share.secret if rendezvous else make_secret()
 
     def get_variables(torchrun_variables: Mapping[str, str]) -> dict[str, str]:
-        of_job = {"TORCHELASTIC_RESTART_COUNT": str(rendezvous.round)} if rendezvous else choose_loopback_variables()
-        of_secret = {VARIABLE: secret} if secret else {}
-        of_rank = share.variables(int(torchrun_variables["RANK"]))
-        return {**limit_threads(share.ranks), **of_job, **of_secret, **of_rank}
+        variables = limit_threads(share.ranks)
+        if rendezvous:
+            variables["TORCHELASTIC_RESTART_COUNT"] = str(rendezvous.round)
+        else:
+            variables |= choose_loopback_variables()
+        if secret:
+            variables[VARIABLE] = secret
+        return variables | share.variables(int(torchrun_variables["RANK"]))
 
     handler = rendezvous or LocalRendezvous(uuid.uuid4().hex)
     release_streams()  # torch copies the ranks' output to them
@@ -359,8 +355,8 @@ def start_ranks(
     except JobEnded as end:
         if rendezvous is None or rendezvous.round < 0:  # no rank was started
             raise
-        return Outcome(lost=str(end))
-    if rendezvous and outcome.by_ranks:  # the ranks of other servers are ending too: let their servers report it first
+        return Outcome(abort_reason=str(end))
+    if rendezvous and outcome.by_ranks:  # other servers' ranks are ending too: let their servers report that first
         time.sleep(LINGER_S)
     if rendezvous and (outcome.failures or outcome.signal):
         rendezvous.leave(describe_end(outcome.failures[0]) if outcome.failures else "was interrupted")
@@ -371,10 +367,7 @@ def start_ranks(
 
 @contextmanager
 def quiet_import() -> Iterator[None]:
-    """Import torch within the block with its C++ log off: viaduct reports a lost connection itself.
-
-    Ranks keep the user's setting.
-    """
+    """Switch torch's C++ log off for imports within the block; ranks keep the user's setting."""
     is_set = CPP_LOG in os.environ
     os.environ.setdefault(CPP_LOG, "FATAL")
     try:
@@ -385,10 +378,7 @@ def quiet_import() -> Iterator[None]:
 
 
 def limit_threads(ranks: int) -> dict[str, str]:
-    """Return OMP_NUM_THREADS, this process's cores divided by the ranks; nothing if the user has set it.
-
-    Ranks that each use all cores slow each other down.
-    """
+    """Return OMP_NUM_THREADS, this process's cores divided by the ranks; an empty dict if the user has set it."""
     if "OMP_NUM_THREADS" in os.environ:
         return {}
     return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // ranks))}
@@ -398,13 +388,13 @@ def limit_threads(ranks: int) -> dict[str, str]:
 
 
 def report_outcome(outcome: Outcome, max_restarts: int, logs: str) -> int:
-    """Print how the ranks ended, if not well, and return the exit code."""
+    """Print failures of the ranks, and return the exit code."""
     from viaduct.cluster.agent import MISTAKE
 
     if outcome.signal:
         return 128 + outcome.signal
-    if outcome.lost:
-        print_note(outcome.lost)
+    if outcome.abort_reason:
+        print_note(outcome.abort_reason)
         return 1
     if not outcome.failures:
         return 0
@@ -417,10 +407,10 @@ def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None
     from viaduct.cluster.agent import MISTAKE, describe_end
 
     first, *others = failures
-    tries = f", after {format_count(max_restarts, 'restart')}" if max_restarts and first.exit_code != MISTAKE else ""
-    print_note(f"{describe_end(first)}{tries}.")
-    print_quoted("The last that it said:", read_last_lines(first.stderr))
-    print_quoted("The last that it printed:", read_last_lines(first.stdout))
+    restarts = f", after {format_count(max_restarts, 'restart')}" if max_restarts and first.exit_code != MISTAKE else ""
+    print_note(f"{describe_end(first)}{restarts}.")
+    print_quoted("The end of its stderr:", read_last_lines(first.stderr))
+    print_quoted("The end of its stdout:", read_last_lines(first.stdout))
     if not first.stderr:
         print("  Its output is above.", file=sys.stderr)
     if others and first.exit_code != MISTAKE:
@@ -429,14 +419,12 @@ def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None
 
 
 def print_quoted(title: str, lines: list[str]) -> None:
-    """Print lines of a log under a title, on stderr."""
     if lines:
         shown = (f"    {escape_controls(line, keep=chr(9))}" for line in lines)
         print(f"  {title}", *shown, sep="\n", file=sys.stderr)
 
 
 def read_last_lines(path: str) -> list[str]:
-    """Return the last lines of a log file; none if there is no file."""
     if not path or not os.path.isfile(path):
         return []
     with open(path, errors="replace") as file:

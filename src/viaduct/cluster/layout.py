@@ -1,7 +1,7 @@
-"""Layout of a classifier of many classes: complete on every rank (`data`), or its classes split over them (`hybrid`).
+"""Layout of a classifier with many classes: complete on every rank (`data`), or with its classes split (`hybrid`).
 
-Like `plan`, this is arithmetic: nothing is run and torch is not imported. With C classes, F features, B images in a
-global batch accumulated in k parts, R ranks, and s fp32 numbers for each weight besides itself and its gradient:
+Nothing is run and torch is not imported. With C classes, F features, B images in a global batch accumulated in k parts,
+R ranks, and s fp32 numbers for each weight besides itself and its gradient:
 
     memory      of the classifier: C (F+1) x 4 x (2 + s) bytes with data; with hybrid that of C/R classes
     logits      of a part: B/(kR) x C x 4 bytes with data, B/k x C/R x 4 with hybrid: the same
@@ -9,30 +9,30 @@ global batch accumulated in k parts, R ranks, and s fp32 numbers for each weight
     hybrid      in each part an all-gather of the features and a reduce-scatter of their gradients (together the volume
                 of an all-reduce of B/k x F numbers) and, for each image, six numbers in five small messages
 
-Hybrid is chosen where it sends for less time and the classifier is large enough to be worth it.
+Hybrid is chosen if it sends for less time and the classifier takes at least `MIN_SPLIT_BYTES`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viaduct.cluster.plan import INNER_LATENCY_S, LATENCY_S, MASTER_BYTES, Cluster, all_reduce_seconds
+from viaduct.cluster.plan import INNER_LATENCY_S, LATENCY_S, MASTER_BYTES, Cluster, estimate_all_reduce_seconds
 
-WORTH_BYTES = 64 << 20  # a classifier that takes less memory is never split
+MIN_SPLIT_BYTES = 64 << 20  # a classifier that takes less memory is never split
 MESSAGES = 5  # small messages of each part: labels, their shares, the largest logit, the sums, the best class
 NUMBERS = 6  # numbers for each image in these messages together
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """Sizes of a classifier and its training, which decide the layout."""
+    """Sizes of a classifier and of its training."""
 
     classes: int
     features: int
     global_batch: int
     accumulate: int = 1
     gradient_bytes: int = 4  # bytes of one number of a gradient when it is sent: 2 with compression
-    kept: int = 3  # fp32 numbers in memory for each weight: itself, its gradient, the optimizer's, averages
+    numbers_per_weight: int = 3  # fp32 numbers in memory: the weight, its gradient, the optimizer's, an average
 
     @property
     def weights(self) -> int:
@@ -52,12 +52,12 @@ class Comparison:
 
     @property
     def is_hybrid_better(self) -> bool:
-        """True if the classifier takes `WORTH_BYTES` or more on each rank, and hybrid takes less time to send."""
-        return self.data_bytes >= WORTH_BYTES and self.hybrid_seconds < self.data_seconds
+        """True if the classifier takes `MIN_SPLIT_BYTES` or more on each rank, and hybrid takes less time to send."""
+        return self.data_bytes >= MIN_SPLIT_BYTES and self.hybrid_seconds < self.data_seconds
 
     def reasons(self) -> list[str]:
         """Return the figures as sentences."""
-        enough = "" if self.data_bytes >= WORTH_BYTES else f", less than {format_bytes(WORTH_BYTES)}"
+        enough = "" if self.data_bytes >= MIN_SPLIT_BYTES else f", less than {format_bytes(MIN_SPLIT_BYTES)}"
         return [
             f"the classifier takes {format_bytes(self.data_bytes)} of each rank with data{enough}, "
             f"{format_bytes(self.hybrid_bytes)} with hybrid; its logits {format_bytes(self.logits_bytes)} with either",
@@ -70,26 +70,25 @@ def compare_layouts(work: Classifier, cluster: Cluster) -> Comparison:
     """Compare the data-parallel and the hybrid layout."""
     rows = -(-work.classes // cluster.ranks)
     images = -(-work.global_batch // work.accumulate)
-    weight_bytes = MASTER_BYTES * work.kept
+    weight_bytes = MASTER_BYTES * work.numbers_per_weight
     return Comparison(
         data_bytes=work.weights * weight_bytes,
         hybrid_bytes=rows * (work.features + 1) * weight_bytes,
         logits_bytes=images * rows * MASTER_BYTES,
-        data_seconds=all_reduce_seconds(work.weights * work.gradient_bytes, cluster),
+        data_seconds=estimate_all_reduce_seconds(work.weights * work.gradient_bytes, cluster),
         hybrid_seconds=work.accumulate * estimate_part_seconds(work, images, cluster),
     )
 
 
 def estimate_part_seconds(work: Classifier, images: int, cluster: Cluster) -> float:
     """Return the communication time of one part of the batch in the hybrid layout."""
-    features = all_reduce_seconds(images * work.features * MASTER_BYTES, cluster)
-    sums = all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)
+    features = estimate_all_reduce_seconds(images * work.features * MASTER_BYTES, cluster)
+    sums = estimate_all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)
     latency = 2 * (cluster.devices - 1) * INNER_LATENCY_S + 2 * (cluster.servers - 1) * LATENCY_S
-    return features + sums + (MESSAGES - 1) * latency  # `sums` has the latency of one message
+    return features + sums + (MESSAGES - 1) * latency  # `sums` includes the latency of one message
 
 
 def format_bytes(count: float) -> str:
-    """Format a number of bytes."""
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Network names and reach of this machine: addresses, interfaces, ports."""
+"""This machine's network: names, addresses, interfaces, ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from viaduct.errors import BadValue
 
 SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 IPV6_INTERFACES = Path("/proc/net/if_inet6")  # Linux: address, number, prefix, scope, flags and name of each
-NOT_IN_A_NAME = set("[]/%@#?,;\\\"'")  # and white space
+FORBIDDEN_IN_HOST = set("[]/%@#?,;\\\"'")  # and white space
 RETRY_S = 0.5
 BACKLOG = 2048
 CONNECT_S = 3.0
@@ -23,49 +23,47 @@ CONNECT_S = 3.0
 
 def list_interfaces() -> dict[str, str]:
     """Return the first IPv4 address of each network interface that has one."""
-    found = {}
+    addresses = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
             try:
                 answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
-            except OSError:  # it has none
+            except OSError:  # the interface has no address
                 continue
-            found[name] = socket.inet_ntoa(answer[20:24])
-    return found
+            addresses[name] = socket.inet_ntoa(answer[20:24])
+    return addresses
 
 
 def list_ipv6_addresses() -> list[tuple[str, str]]:
-    """Return the IPv6 addresses of this machine with their interfaces, without those that are only link-local."""
+    """Return (address, interface) of this machine's IPv6 addresses, without link-local ones."""
     try:
         lines = IPV6_INTERFACES.read_text().splitlines()
     except OSError:  # the machine has no IPv6
         return []
-    found = [(ipaddress.IPv6Address(bytes.fromhex(line.split()[0])), line.split()[-1]) for line in lines]
-    return [(str(address), name) for address, name in found if not address.is_link_local]
+    pairs = [(ipaddress.IPv6Address(bytes.fromhex(line.split()[0])), line.split()[-1]) for line in lines]
+    return [(str(address), name) for address, name in pairs if not address.is_link_local]
 
 
 def find_interface(address: str) -> str | None:
-    """Return the network interface that has a numeric address; None if none of this machine's has it."""
+    """Return this machine's network interface that has a numeric address, or None."""
     pairs = [(own_address, name) for name, own_address in list_interfaces().items()] + list_ipv6_addresses()
     return next((name for own_address, name in pairs if own_address == address), None)
 
 
 def list_own_addresses() -> list[str]:
-    """Return the first address of each of this machine's interfaces, IPv4 before IPv6, without loopback."""
+    """Return the first IPv4 address of each interface, then all IPv6 addresses, without loopback."""
     addresses = [address for name, address in list_interfaces().items() if name != "lo"]
     return addresses + [address for address, name in list_ipv6_addresses() if name != "lo"]
 
 
 def resolve_host(host: str) -> str:
-    """Return the numeric address of a name, IPv4 where it has both kinds. Raises OSError and UnicodeError."""
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    addresses = [str(entry[4][0]) for entry in found]
+    """Return the numeric address of a name, IPv4 if it has both kinds. Raises OSError and UnicodeError."""
+    addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
     return next((address for address in addresses if ":" not in address), addresses[0])
 
 
 def get_family(address: str) -> socket.AddressFamily:
-    """Return the address family of a numeric address."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
@@ -75,24 +73,21 @@ def format_endpoint(host: str, port: int) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return True if a name or address is this machine's: only own addresses can be bound.
-
-    A name that cannot be resolved is compared with this machine's name.
-    """
+    """Return True if a name or address is this machine's."""
     try:
         address = resolve_host(host)
     except (OSError, UnicodeError):
         return host == socket.gethostname()
     with socket.socket(get_family(address), socket.SOCK_DGRAM) as probe:
         try:
-            probe.bind((address, 0))
+            probe.bind((address, 0))  # only this machine's addresses can be bound
         except OSError:
             return False
     return True
 
 
 def open_listening_socket(address: str, port: int = 0) -> socket.socket:
-    """Return a socket that listens at one of this machine's addresses, and at no other."""
+    """Return a socket that listens at one of this machine's addresses only."""
     listener = socket.socket(get_family(address), socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -121,12 +116,12 @@ def find_meeting_address(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for `localhost`, 127.x and ::1: on every machine they mean that machine."""
+    """Return True for `localhost`, 127.x and ::1."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def find_address_towards(host: str, port: int) -> str:
-    """Return the address from which this machine would send to another; nothing is sent. Raises BadValue."""
+    """Return the address from which this machine would send to `host`; nothing is sent. Raises BadValue."""
     try:
         target = resolve_host(host)
     except (socket.gaierror, UnicodeError):
@@ -135,8 +130,8 @@ def find_address_towards(host: str, port: int) -> str:
         try:
             probe.connect((target, port))
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise BadValue(f"there is no way from this machine to {host}: {why}.") from error
+            reason = (error.strerror or str(error)).lower()
+            raise BadValue(f"there is no way from this machine to {host}: {reason}.") from error
         address: str = probe.getsockname()[0]
     if not is_loopback(address) or is_loopback(host):
         return address
@@ -145,7 +140,7 @@ def find_address_towards(host: str, port: int) -> str:
 
 
 def is_port_free(port: int) -> bool:
-    """Return True if nothing listens on a port of this machine; raise BadValue if users may not open the port."""
+    """Return True if nothing listens on a port of this machine; raise BadValue if this user may not open it."""
     with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -163,7 +158,7 @@ def is_port_free(port: int) -> bool:
 
 
 def parse_endpoint(text: str, default_port: int) -> tuple[str, int]:
-    """Parse HOST:PORT, [IPV6]:PORT, or either without a port, which is the default one then; raise BadValue."""
+    """Parse HOST:PORT or [IPV6]:PORT, both with an optional port; raise BadValue."""
     host, digits = split_endpoint(text.strip())
     if digits is None:
         digits = str(default_port)
@@ -172,19 +167,19 @@ def parse_endpoint(text: str, default_port: int) -> tuple[str, int]:
         if text.count(":") > 1:
             hint = "Write an IPv6 address in brackets: [2001:db8::7]:29500; ports are 1 to 65535."
         raise BadValue(f"--rdzv {text!r} is not HOST:PORT.", hint)
-    refuse_local_meaning(host, text)
+    refuse_ambiguous_address(host, text)
     return host, int(digits)
 
 
 def split_endpoint(text: str) -> tuple[str, str | None]:
-    """Return host and port of an endpoint as text, None for no port; an empty host if it cannot be split."""
+    """Return host and port of an endpoint as text. The port may be None; the host is empty if the text is malformed."""
     if is_ipv6(text):
         return text, None
     if text.startswith("["):
-        host, bracket, rest = text[1:].partition("]")
-        if not bracket or not is_ipv6(host) or (rest and rest[0] != ":"):
+        host, bracket, suffix = text[1:].partition("]")
+        if not bracket or not is_ipv6(host) or (suffix and suffix[0] != ":"):
             return "", None
-        return host, rest[1:] if rest else None
+        return host, suffix[1:] if suffix else None
     host, colon, digits = text.partition(":")
     return host, digits if colon else None
 
@@ -199,14 +194,14 @@ def is_ipv6(text: str) -> bool:
 
 
 def is_host_name(host: str) -> bool:
-    """Return True for what may be a name or an address; whether a machine has it is not asked."""
+    """Return True if the text is well formed as a host name or an address."""
     if is_ipv6(host):
         return True
-    return bool(host) and not any(letter.isspace() or letter in NOT_IN_A_NAME for letter in host)
+    return bool(host) and not any(letter.isspace() or letter in FORBIDDEN_IN_HOST for letter in host)
 
 
-def refuse_local_meaning(host: str, text: str) -> None:
-    """Raise BadValue for an address that is no machine's, or that means something else on every machine."""
+def refuse_ambiguous_address(host: str, text: str) -> None:
+    """Raise BadValue for an address that does not name one machine: unspecified, multicast or link-local."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:  # a name
@@ -221,30 +216,27 @@ def refuse_local_meaning(host: str, text: str) -> None:
 
 
 def wait_for_port(host: str, port: int, timeout: float, report: Callable[[str], None]) -> None:
-    """Wait until something listens on a port; raise BadValue after `timeout` seconds.
-
-    `report` gets one message if the first try fails.
-    """
+    """Wait until something listens on a port; raise BadValue after `timeout` seconds. The wait is reported once."""
     end = time.monotonic() + timeout
     has_reported = False
     while True:
-        why = try_connect(host, port, max(0.1, min(CONNECT_S, end - time.monotonic())))
-        if why is None:
+        problem = try_connect(host, port, max(0.1, min(CONNECT_S, end - time.monotonic())))
+        if problem is None:
             return
         if time.monotonic() + RETRY_S >= end:
             raise BadValue(
-                f"the rendezvous {format_endpoint(host, port)} was not reached within {timeout:g} seconds: {why}.",
+                f"the rendezvous {format_endpoint(host, port)} was not reached within {timeout:g} seconds: {problem}.",
                 f"Is `viaduct launch` running on {host}, with this port, and may it be reached through firewalls?",
                 "--timeout SECONDS waits longer.",
             )
         if not has_reported:
-            report(f"waiting for {format_endpoint(host, port)} ({why})")
+            report(f"waiting for {format_endpoint(host, port)} ({problem})")
             has_reported = True
         time.sleep(RETRY_S)
 
 
 def try_connect(host: str, port: int, timeout: float) -> str | None:
-    """Try to connect; return None if something listens there, else why not."""
+    """Try to connect; return None if it works, else the problem."""
     try:
         with socket.create_connection((host, port), timeout=timeout):
             return None

@@ -1,8 +1,8 @@
-"""Prediction of a step's time on a number of devices, from layer sizes, the bucket schedule and link speeds.
+"""Prediction of a step's time on several devices from layer sizes, gradient buckets and link speeds.
 
-Nothing is run and torch is not imported; a `Workload` is a handful of numbers. The formulas are in docs/launch.md:
+Nothing is run and torch is not imported. The formulas are in docs/launch.md:
 
-    compute      as measured (step_ms), or 6 x multiplications x images of a device / TFLOPs: a third of it forward
+    compute      as measured (step_ms), or 6 x multiplications x images of a device / FLOP/s: a third of it forward
     gradient     of a layer is ready when the backward pass, from the last layer on, has done its multiplications
     bucket       closed once it has bucket_mb; its all-reduce begins when it is full and the one before has ended
     all-reduce   2 (n-1)/n x bytes over a ring of the n devices of a server, then of each device's piece between servers
@@ -26,6 +26,8 @@ MIB = 2**20
 MASTER_BYTES = 4  # bytes of an fp32 number: weights, gradients and the optimizer's state are kept in fp32
 BACKWARD_SHARE = 2 / 3  # share of the compute time that is the backward pass
 FLOPS_A_MULTIPLICATION = 6  # multiply and add, once forward and twice backward
+OPTIMIZER_SLOTS = {"AdamW": 2, "RmsProp": 2}
+"""fp32 numbers that an optimizer keeps for each parameter; 1 for all others. THOR's factors come on top."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ class Layer:
 
     parameters: int
     multiplications: int
-    outputs: int  # numbers that it outputs for one image; kept for the backward pass
+    outputs: int  # numbers in the output for one image, which is stored for the backward pass
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Costs of what is trained."""
+    """Costs of a training step."""
 
     layers: Sequence[Layer]  # in the order of the forward pass
     global_batch: int
@@ -47,8 +49,8 @@ class Workload:
     gradient_bytes: int = 4  # bytes of one number of a gradient when it is sent: 2 with compression
     compute_bytes: int = 4  # bytes of one number in computing: 2 with bf16 and fp16
     optimizer_slots: int = 1  # fp32 numbers that the optimizer keeps for each parameter
-    half_copy: bool = False  # whether a copy of the weights in half precision stands beside them (O2, O3)
-    average: bool = False  # whether averaged weights stand beside them (ema)
+    half_copy: bool = False  # True if a half-precision copy of the weights is stored too (O2, O3)
+    average: bool = False  # True if averaged weights are stored too (ema)
     bucket_mb: float = 25.0
 
     @property
@@ -79,18 +81,18 @@ class Cluster:
         for flag, value in (("--servers", self.servers), ("--devices", self.devices)):
             if value < 1:
                 raise BadValue(f"{flag} is {value}; it must be 1 or more.")
-        given = {"--link": self.link, "--inner-link": self.inner_link, "--tflops": self.tflops}
-        for flag, speed in {**given, "--step-ms": 1.0 if self.step_ms is None else self.step_ms}.items():
-            if not 0 < speed < float("inf"):
-                raise BadValue(f"{flag} is {speed:g}; it must be above 0 and finite.")
+        numbers = {"--link": self.link, "--inner-link": self.inner_link, "--tflops": self.tflops}
+        for flag, number in {**numbers, "--step-ms": 1.0 if self.step_ms is None else self.step_ms}.items():
+            if not 0 < number < float("inf"):
+                raise BadValue(f"{flag} is {number:g}; it must be above 0 and finite.")
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """One all-reduce of gradients: its bytes; when it is full, begins and ends, in ms after the step's begin."""
+    """One all-reduce of gradients. Times are in ms from the beginning of the step."""
 
     bytes: int
-    ready_ms: float
+    ready_ms: float  # all its gradients are computed
     begin_ms: float
     end_ms: float
 
@@ -105,11 +107,10 @@ class Plan:
     batch_per_device: int
     compute_ms: float
     communication_ms: float  # sum of the times of all all-reduces
-    exposed_ms: float
-    """Time of the step after computing has ended: the communication that the backward pass does not hide."""
+    exposed_ms: float  # communication after the computation has ended
     step_ms: float
     images_per_second: float
-    efficiency: float  # the share of a step in which the devices compute
+    efficiency: float  # share of a step in which the devices compute
     gradient_bytes: int
     sent_inner_bytes: float  # by each device in each step, to devices of its server
     sent_outer_bytes: float  # by each device in each step, to other servers
@@ -124,14 +125,14 @@ class Plan:
         return {**asdict(self), "sent_bytes": self.sent_bytes, "memory_total_bytes": sum(self.memory_bytes.values())}
 
 
-def predict_step(work: Workload, cluster: Cluster) -> Plan:
+def predict_step(workload: Workload, cluster: Cluster) -> Plan:
     """Predict the times, traffic and memory of one step; raise BadValue if some devices would have no image."""
-    share = batch_share(work, cluster.ranks)
-    compute = compute_seconds(work, cluster, share)
-    buckets = tuple(schedule_buckets(work, cluster, compute))
-    communication = sum(all_reduce_seconds(bucket.bytes, cluster) for bucket in buckets)
+    share = count_device_images(workload, cluster.ranks)
+    compute = estimate_compute_seconds(workload, cluster, share)
+    buckets = tuple(schedule_buckets(workload, cluster, compute))
+    communication = sum(estimate_all_reduce_seconds(bucket.bytes, cluster) for bucket in buckets)
     step = max(compute, max((bucket.end_ms for bucket in buckets), default=0.0) / 1000)
-    size = work.parameters * work.gradient_bytes
+    size = workload.parameters * workload.gradient_bytes
     return Plan(
         ranks=cluster.ranks,
         servers=cluster.servers,
@@ -141,104 +142,104 @@ def predict_step(work: Workload, cluster: Cluster) -> Plan:
         communication_ms=communication * 1000,
         exposed_ms=(step - compute) * 1000,
         step_ms=step * 1000,
-        images_per_second=work.global_batch / step,
+        images_per_second=workload.global_batch / step,
         efficiency=compute / step,
         gradient_bytes=size,
-        sent_inner_bytes=sent_within(size, cluster),
-        sent_outer_bytes=sent_between(size, cluster),
+        sent_inner_bytes=count_inner_bytes(size, cluster),
+        sent_outer_bytes=count_outer_bytes(size, cluster),
         buckets=buckets,
-        memory_bytes=estimate_memory(work, share),
+        memory_bytes=estimate_memory(workload, share),
     )
 
 
-def batch_share(work: Workload, ranks: int) -> int:
-    """Return the images of one device, rounded up; raise BadValue if some devices would have none."""
-    if ranks > work.global_batch:
+def count_device_images(workload: Workload, ranks: int) -> int:
+    """Return the number of images of one device, rounded up; raise BadValue if some devices would have none."""
+    if ranks > workload.global_batch:
         raise BadValue(
-            f"{ranks} devices for a global batch of {work.global_batch}: some would have no image.",
+            f"{ranks} devices for a global batch of {workload.global_batch}: some would have no image.",
             "Take fewer devices, or a recipe with a larger batch.",
         )
-    return -(-work.global_batch // ranks)
+    return -(-workload.global_batch // ranks)
 
 
-def compute_seconds(work: Workload, cluster: Cluster, share: int) -> float:
-    """Return the compute time of a step with `share` images a device: as measured, or from the device's speed."""
+def estimate_compute_seconds(workload: Workload, cluster: Cluster, share: int) -> float:
+    """Return the compute time of a step with `share` images on each device: as measured, or from the device's speed."""
     if cluster.step_ms is not None:
         return cluster.step_ms / 1000
-    return FLOPS_A_MULTIPLICATION * work.multiplications * share / (cluster.tflops * 1e12)
+    return FLOPS_A_MULTIPLICATION * workload.multiplications * share / (cluster.tflops * 1e12)
 
 
 # Communication
 
 
-def sent_within(size: float, cluster: Cluster) -> float:
+def count_inner_bytes(size: float, cluster: Cluster) -> float:
     """Return the bytes that a device sends to devices of its server: in a reduce-scatter and an all-gather."""
     return 2 * (cluster.devices - 1) / cluster.devices * size
 
 
-def sent_between(size: float, cluster: Cluster) -> float:
-    """Return the bytes that a device sends to other servers: in the all-reduce of its piece, 1/devices of the whole."""
+def count_outer_bytes(size: float, cluster: Cluster) -> float:
+    """Return the bytes that a device sends to other servers: in the all-reduce of its share, 1/devices of `size`."""
     return 2 * (cluster.servers - 1) / cluster.servers * size / cluster.devices
 
 
-def all_reduce_seconds(size: float, cluster: Cluster) -> float:
+def estimate_all_reduce_seconds(size: float, cluster: Cluster) -> float:
     """Return the time of an all-reduce of `size` bytes.
 
     The devices of a server send at the same time: each over its own path within the server, all over one link out.
     """
-    within = sent_within(size, cluster) / (cluster.inner_link * 1e9) + 2 * (cluster.devices - 1) * INNER_LATENCY_S
-    outward = sent_between(size, cluster) * cluster.devices
+    within = count_inner_bytes(size, cluster) / (cluster.inner_link * 1e9) + 2 * (cluster.devices - 1) * INNER_LATENCY_S
+    outward = count_outer_bytes(size, cluster) * cluster.devices
     return within + outward / (cluster.link * 1e9) + 2 * (cluster.servers - 1) * LATENCY_S
 
 
-def schedule_buckets(work: Workload, cluster: Cluster, compute: float) -> Iterator[Bucket]:
+def schedule_buckets(workload: Workload, cluster: Cluster, compute: float) -> Iterator[Bucket]:
     """Yield the buckets in the order in which they are sent; none for a single device."""
     if cluster.ranks == 1:
         return
     free = 0.0
-    for size, ready in fill_buckets(work, compute):
+    for size, ready in fill_buckets(workload, compute):
         begin = max(ready, free)
-        free = begin + all_reduce_seconds(size, cluster)
+        free = begin + estimate_all_reduce_seconds(size, cluster)
         yield Bucket(size, ready * 1000, begin * 1000, free * 1000)
 
 
-def fill_buckets(work: Workload, compute: float) -> Iterator[tuple[int, float]]:
+def fill_buckets(workload: Workload, compute: float) -> Iterator[tuple[int, float]]:
     """Yield (bytes to send, second at which the last gradient is ready) of each bucket.
 
     With accumulation, gradients are sent only in the backward pass of the last part of the batch.
     """
-    last_part = compute / work.accumulate
+    last_part = compute / workload.accumulate
     begin = compute - BACKWARD_SHARE * last_part
-    cap = work.bucket_mb * MIB
+    cap = workload.bucket_mb * MIB
     bucket_bytes, done = 0, 0
-    total = max(1, work.multiplications)
-    for layer in reversed(work.layers):
+    total = max(1, workload.multiplications)
+    for layer in reversed(workload.layers):
         bucket_bytes += layer.parameters * MASTER_BYTES  # torch fills buckets by uncompressed size
         done += layer.multiplications
         if bucket_bytes >= cap:
-            yield sent_size(bucket_bytes, work), begin + BACKWARD_SHARE * last_part * done / total
+            yield count_sent_bytes(bucket_bytes, workload), begin + BACKWARD_SHARE * last_part * done / total
             bucket_bytes = 0
     if bucket_bytes:
-        yield sent_size(bucket_bytes, work), compute
+        yield count_sent_bytes(bucket_bytes, workload), compute
 
 
-def sent_size(bucket_bytes: int, work: Workload) -> int:
-    """Return the bytes that are sent for gradients of so many bytes in fp32."""
-    return bucket_bytes // MASTER_BYTES * work.gradient_bytes
+def count_sent_bytes(bucket_bytes: int, workload: Workload) -> int:
+    """Convert the fp32 bytes of a bucket to the bytes that are sent, which compression halves."""
+    return bucket_bytes // MASTER_BYTES * workload.gradient_bytes
 
 
 # Memory
 
 
-def estimate_memory(work: Workload, share: int) -> dict[str, int]:
-    """Return the memory of one device by purpose; vendor libraries and the allocator's fragmentation come on top."""
-    parameters = work.parameters
-    images = -(-share // work.accumulate)
+def estimate_memory(workload: Workload, share: int) -> dict[str, int]:
+    """Return the memory of one device by purpose, without vendor libraries and the allocator's fragmentation."""
+    parameters = workload.parameters
+    images = -(-share // workload.accumulate)
     return {
         "weights": parameters * MASTER_BYTES,
-        "half-precision copy": parameters * 2 if work.half_copy else 0,
+        "half-precision copy": parameters * 2 if workload.half_copy else 0,
         "gradients": parameters * MASTER_BYTES,
-        "optimizer": parameters * MASTER_BYTES * work.optimizer_slots,
-        "averaged weights": parameters * MASTER_BYTES if work.average else 0,
-        "activations": images * sum(layer.outputs for layer in work.layers) * work.compute_bytes,
+        "optimizer": parameters * MASTER_BYTES * workload.optimizer_slots,
+        "averaged weights": parameters * MASTER_BYTES if workload.average else 0,
+        "activations": images * sum(layer.outputs for layer in workload.layers) * workload.compute_bytes,
     }

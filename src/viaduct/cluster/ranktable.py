@@ -18,7 +18,7 @@ from viaduct.cluster import environment
 from viaduct.cluster.draft import SUPER_POD, Draft, Template
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target
 from viaduct.cluster.findings import Finding, format_count
-from viaduct.cluster.rules import DEFAULT_CARD, GROUP_NAME, Card, Examined, examine, get_server_name, is_address
+from viaduct.cluster.rules import DEFAULT_CARD, GROUP_NAME, Card, Examination, examine, get_server_name, is_ipv4_address
 from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.path_errors import refuse_special_file
 
@@ -49,23 +49,23 @@ class Server:
     @property
     def address(self) -> str:
         """Address for other servers: `server_id`; if that is a name, `host_ip` where the table has one."""
-        return self.server_id if is_address(self.server_id) else self.host_ip or self.server_id
+        return self.server_id if is_ipv4_address(self.server_id) else self.host_ip or self.server_id
 
 
-class Seat(NamedTuple):
-    """Position of a rank: its server and device, the server's number and the rank's number within it."""
+class RankPosition(NamedTuple):
+    """Position of a rank in the table."""
 
     server: Server
     device: Device
-    node: int
-    local: int
+    node: int  # number of the server
+    local: int  # number of the rank on its server
 
 
 @dataclass(frozen=True)
 class RankTable:
     """Rank table of a job: servers, devices, ranks."""
 
-    servers: tuple[Server, ...]  # in the order of their smallest ranks, which is the order of torchrun's nodes
+    servers: tuple[Server, ...]  # in the order of their smallest ranks, as torchrun numbers nodes
     template: Template = 1
     super_pod: bool = False
     path: Path | None = field(default=None, compare=False)
@@ -82,30 +82,30 @@ class RankTable:
         return self.servers[0].address
 
     @property
-    def seats(self) -> list[Seat]:
+    def positions(self) -> list[RankPosition]:
         """Positions of all ranks, from rank 0 on."""
-        seats = [
-            Seat(server, device, node, local)
+        positions = [
+            RankPosition(server, device, node, local)
             for node, server in enumerate(self.servers)
             for local, device in enumerate(server.devices)
         ]
-        return sorted(seats, key=lambda seat: seat.device.rank)
+        return sorted(positions, key=lambda find_position: find_position.device.rank)
 
     @property
     def devices(self) -> list[Device]:
         """All devices, in the order of their ranks."""
-        return [seat.device for seat in self.seats]
+        return [find_position.device for find_position in self.positions]
 
     @property
     def is_interleaved(self) -> bool:
         """True if the ranks of some server are not consecutive."""
         return any(server.ranks[-1] - server.ranks[0] + 1 != len(server.ranks) for server in self.servers)
 
-    def seat(self, rank: int) -> Seat:
+    def find_position(self, rank: int) -> RankPosition:
         """Return the position of a rank."""
         if not 0 <= rank < self.size:
             raise BadValue(f"no rank {rank} in {self.name}.", f"Its {self.size} ranks are 0 to {self.size - 1}.")
-        return self.seats[rank]
+        return self.positions[rank]
 
     def server(self, server_id: str) -> Server:
         """Return a server by its `server_id` or address; raise UnknownName."""
@@ -141,34 +141,38 @@ def read_table(path: str | os.PathLike[str], card: Card = DEFAULT_CARD) -> RankT
 
 
 def parse_table(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | None = None) -> RankTable:
-    """Parse a rank table; refuse one with errors."""
-    examined = examine(source, card)
-    if examined.errors or examined.draft is None:
-        hints = f"`viaduct ranktable check {path or 'FILE'}` shows all, with where and how to mend it."
-        raise BadData(f"{path or 'the rank table'} cannot be used: {summarize_errors(examined)}", hints)
-    servers = build_servers(examined.draft)
+    """Parse a rank table; raise BadData if it has errors."""
+    examination = examine(source, card)
+    if examination.errors or examination.draft is None:
+        hint = f"`viaduct ranktable check {path or 'FILE'}` shows all, with where and how to mend it."
+        raise BadData(f"{path or 'the rank table'} cannot be used: {summarize_errors(examination)}", hint)
+    servers = build_servers(examination.draft)
     return RankTable(
-        servers, examined.draft.template, examined.draft.super_pod, path=path, warnings=tuple(examined.warnings)
+        servers,
+        examination.draft.template,
+        examination.draft.super_pod,
+        path=path,
+        warnings=tuple(examination.warnings),
     )
 
 
-def read_bytes(path: Path, otherwise: str = "`viaduct ranktable make` writes a rank table.") -> bytes:
-    """Return a file's content; raise BadData if it cannot be read. `otherwise` is the advice if there is no file."""
+def read_bytes(path: Path, hint: str = "`viaduct ranktable make` writes a rank table.") -> bytes:
+    """Return a file's content; raise BadData if it cannot be read, with the hint if it is missing."""
     try:
         refuse_special_file(path)
         return path.read_bytes()
     except FileNotFoundError:
-        raise BadData(f"there is no file {path}.", otherwise) from None
+        raise BadData(f"there is no file {path}.", hint) from None
     except OSError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def summarize_errors(examined: Examined) -> str:
+def summarize_errors(examination: Examination) -> str:
     """Return the number of errors and the first few of them."""
-    errors = examined.errors
+    errors = examination.errors
     shown = "\n  ".join(map(str, errors[:MAX_SHOWN_ERRORS]))
-    more = f"\n  … and {len(errors) - MAX_SHOWN_ERRORS} more." if len(errors) > MAX_SHOWN_ERRORS else ""
-    return f"{format_count(len(errors), 'violation')}.\n  {shown}{more}"
+    hidden = f"\n  … and {len(errors) - MAX_SHOWN_ERRORS} more." if len(errors) > MAX_SHOWN_ERRORS else ""
+    return f"{format_count(len(errors), 'violation')}.\n  {shown}{hidden}"
 
 
 def build_servers(draft: Draft) -> tuple[Server, ...]:
@@ -181,11 +185,11 @@ def build_servers(draft: Draft) -> tuple[Server, ...]:
     position = 0
     for server in draft.servers:
         for entry in server.devices:
-            device_id, device_ip = (found.text if found else "" for found in (entry.device_id, entry.device_ip))
+            device_id, device_ip = (field.text if field else "" for field in (entry.device_id, entry.device_ip))
             rank = int(entry.rank_id.text) if entry.rank_id else position
             devices[get_server_name(server)].append(Device(int(device_id), device_ip, rank))
             position += 1
-    return sort_servers(Server(name, tuple(found), host_ips.get(name)) for name, found in devices.items())
+    return sort_servers(Server(name, tuple(entries), host_ips.get(name)) for name, entries in devices.items())
 
 
 def sort_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
@@ -228,12 +232,12 @@ def build_server_entry(server: Server) -> dict[str, Any]:
 
 
 def build_template_2(table: RankTable) -> dict[str, Any]:
-    """Return the JSON document of template 2.
+    """Return the JSON document of template 2, with several instances for a server whose ranks are not consecutive.
 
-    Ranks follow the order of its lists, so a server whose ranks are not consecutive is listed in several instances.
+    Template 2 has no ranks: they follow the order of its lists.
     """
     instances: list[dict[str, Any]] = []
-    for server, device, node, _ in table.seats:
+    for server, device, node, _ in table.positions:
         if not instances or instances[-1]["server_id"] != server.server_id:
             host_ip = {"host_ip": server.host_ip} if server.host_ip else {}
             name = f"server-{node}" if not table.is_interleaved else f"server-{node}-rank-{device.rank}"
@@ -249,5 +253,4 @@ def build_template_2(table: RankTable) -> dict[str, Any]:
 
 
 def build_device_entry(device: Device) -> dict[str, str]:
-    """Return a device in the form of both templates."""
     return {"device_id": str(device.device_id), "device_ip": device.device_ip}

@@ -1,27 +1,26 @@
-"""Rendezvous of the servers of a job: each has a fixed number, all must answer, a silent server ends the job.
+"""Rendezvous of a job's servers for torch's elastic agent, with fixed server numbers and a heartbeat.
 
-It is made for torch's elastic agent. torch's own `c10d` numbers servers as it likes, so ranks would not be those of
-the rank table; its `static` never forms again after a failure; and neither ends a job whose link is dead, while the
-ranks hang in their collective. Here the server at the address of the rendezvous has a store for all, with these keys:
+torch's own `c10d` rendezvous numbers servers in any order, so ranks would differ from those of the rank table. Its
+`static` rendezvous cannot be used again after a failure. Neither ends a job whose network link is dead. Here the
+server at the address of the rendezvous has a store for all servers, with these keys:
 
     round            grows by one when a server wants all ranks started again; the others see it and join
     ROUND/N          server N is ready for that round; the round begins when all are
     round/ROUND/…    address of the ranks' store in that round, and the keys of torch's agent
-    beat/N           server N is alive: counted up every second by a thread; from FINISHED on: it has finished
+    beat/N           heartbeat of server N, counted up every second; from FINISHED on: its ranks have finished
     name/N           name of server N in messages
     closed           why the job ended, written by the first server that gave up
-    seats            servers that asked for the next free number; claimed/N, taken/N/BEATS: who has number N
+    seats            number of servers that asked for the next free number
+    claimed/N, taken/N/BEATS   counters that make sure that only one server gets number N
     facts            settings that must be the same on all servers
 
-All keys but `facts` lie under a digest of the job's secret (secret.py), so that servers with different secrets can see
-that they differ. What is read from the store is text and numbers: nothing in it is unpickled. The store listens at the
-address of the rendezvous only, and the store that server 0 opens for the ranks of each round at that server's address
-only; torch's own would listen at all addresses.
+All keys but `facts` are prefixed with a digest of the job's secret (secret.py), so that servers with different secrets
+can still compare `facts`. The store's values are text and numbers; nothing is unpickled. The store listens only at the
+address of the rendezvous, and the ranks' store of each round only at the address of server 0.
 
-The agent asks `num_nodes_waiting` several times a second; it answers from what the heartbeat thread last saw, so it
-never waits on the network. A call that must wait for the store checks that thread meanwhile. The server with the store
-watches all others, the others watch it. A server that was silent for `SILENCE_S` is named in the error that ends the
-job.
+The agent calls `num_nodes_waiting` several times a second; the answer comes from the heartbeat thread, without network
+access. The server with the store watches all others, the others watch it. The error that ends the job names a server
+that was silent for `SILENCE_S`.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ BEAT_S = 1.0
 FINISHED = 2**40  # added to a server's beat when its ranks have finished: more than any job's count
 POLL_S = 0.1
 STORE_S = 30.0  # time limit of opening a store
-LINGER_S = 3 * BEAT_S  # the server with the store stays so long after the end, so that the others can read why
+LINGER_S = 3 * BEAT_S  # time that the server with the store stays after the end, so that others can read the reason
 OTHER_PORT = "Take another on all servers: --port, or --rdzv HOST:PORT."
 T = TypeVar("T")
 
@@ -64,23 +63,23 @@ def connect_store(host: str, port: int, timeout: float) -> TCPStore:
 
     def connect() -> TCPStore:
         store = TCPStore(host, port, timeout=timedelta(seconds=timeout), wait_for_workers=False)
-        store.check(["any key"])  # torch 2.4 connects to whatever listens, later releases check that it is a store
+        store.check(["any key"])  # torch 2.4 connects to anything that listens; only a store can answer this
         return store
 
     call = StoreCall(connect)
     if call.wait(min(timeout, STORE_S)) and call.answers:
         return call.answers[0]
-    why = first_line(call.errors[0]) if call.errors else ""
-    if not why or "Ping failed" in why or "response expected" in why:  # no answer, or none that torch understands
-        why = "the port is used by something else"
-    raise BadValue(f"what listens on {links.format_endpoint(host, port)} is no rendezvous: {why}.", OTHER_PORT)
+    reason = get_first_line(call.errors[0]) if call.errors else ""
+    if not reason or "Ping failed" in reason or "response expected" in reason:  # no answer, or not that of a store
+        reason = "the port is used by something else"
+    raise BadValue(f"what listens on {links.format_endpoint(host, port)} is no rendezvous: {reason}.", OTHER_PORT)
 
 
 def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPStore:
-    """Return a store that listens at this address only; torch's own listens at all that the machine has."""
-    for libuv in (True, False):  # in torch 2.4 the libuv store cannot be given a socket; the older kind can
-        listening = links.open_listening_socket(links.resolve_host(address), port)
-        own_address, own_port = listening.getsockname()[:2]
+    """Return a store that listens at this address only; torch's default is all addresses of the machine."""
+    for libuv in (True, False):  # torch 2.4's libuv store cannot use an open socket
+        listener = links.open_listening_socket(links.resolve_host(address), port)
+        own_address, own_port = listener.getsockname()[:2]
         try:
             store = TCPStore(
                 own_address,
@@ -88,15 +87,15 @@ def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPSto
                 is_master=True,
                 timeout=timedelta(seconds=timeout),
                 wait_for_workers=False,
-                master_listen_fd=listening.fileno(),
+                master_listen_fd=listener.fileno(),
                 use_libuv=libuv,
             )
         except RuntimeError as error:
-            listening.close()
+            listener.close()
             if not libuv or "libuv" not in str(error):
                 raise
         else:
-            listening.detach()  # the store closes it
+            listener.detach()  # the store closes it
             break
     return store
 
@@ -104,7 +103,7 @@ def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPSto
 class StoreCall(Generic[T]):
     """Call of the store in a thread, because torch may wait for ever.
 
-    When it has ended, either `answers` or `errors` has one item: what the function returned or raised.
+    After the call, `answers` has the result or `errors` the exception.
     """
 
     def __init__(self, function: Callable[[], T]) -> None:
@@ -121,13 +120,13 @@ class StoreCall(Generic[T]):
             self.errors.append(error)
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most so many seconds; return True if there is an answer or an error."""
+        """Wait at most `seconds`; return True if the call has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
 
 def serve_if_host(share: NodeShare) -> TCPStore | None:
-    """Serve the store if it belongs here; None if another server of the job on this machine has the port already."""
+    """Serve the store if this machine hosts it; None if another server of the job on this machine already does."""
     if not share.hosts_store:
         return None
     try:
@@ -135,40 +134,33 @@ def serve_if_host(share: NodeShare) -> TCPStore | None:
     except (OSError, RuntimeError) as error:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             return None
-        why = first_line(error)
-        raise BadValue(
-            f"{links.format_endpoint(share.host, share.port)} cannot be used here: {why}", OTHER_PORT
-        ) from error
+        endpoint = links.format_endpoint(share.host, share.port)
+        raise BadValue(f"{endpoint} cannot be used here: {get_first_line(error)}", OTHER_PORT) from error
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error message."""
+def get_first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
 
 
 class Heartbeat(threading.Thread):
-    """Thread that counts up our beat and reads those of the others; a dead link blocks only this thread.
+    """Thread that sends this server's heartbeat and, with `watch_others`, reads those of the other servers."""
 
-    The server with the store `watches` the others. `store_answered` and `heard` are when the store, and each server by
-    number, last showed a sign of life.
-    """
-
-    def __init__(self, node: int, names: Sequence[str], store: Store, watches: bool) -> None:
+    def __init__(self, node: int, names: Sequence[str], store: Store, watch_others: bool) -> None:
         super().__init__(name="viaduct-pulse", daemon=True)
         self.node, self.names, self.store = node, list(names), store
         self.round = 0
         self.closed = ""
         now = time.monotonic()
-        self.store_answered = now
-        self.heard = [now] * len(names)
+        self.store_heard_at = now  # time of the store's last answer
+        self.heard_at = [now] * len(names)  # time of each server's last heartbeat
         self._counts = [0] * len(names)
-        self._watched = [other for other in range(len(names)) if watches and other != node]
+        self._watched = [other for other in range(len(names)) if watch_others and other != node]
         self._stop = threading.Event()
 
     def run(self) -> None:
         """Exchange heartbeats until stopped."""
         while not self._stop.is_set():
-            with suppress(RuntimeError):  # the store is gone; `store_answered` says since when
+            with suppress(RuntimeError):  # the store is gone
                 self._exchange()
             self._stop.wait(BEAT_S)
 
@@ -178,29 +170,28 @@ class Heartbeat(threading.Thread):
         self.closed = self.store.get("closed").decode() if self.store.check(["closed"]) else ""
         for other in self._watched:
             self._record_beat(other, self.store.add(f"beat/{other}", 0))
-        self.store_answered = time.monotonic()
+        self.store_heard_at = time.monotonic()
 
     def _record_beat(self, other: int, count: int) -> None:
-        """Record when another server's count grew; read its name when it is first heard."""
+        """Record the time if another server's count has grown; read its name at its first heartbeat."""
         if count == self._counts[other]:
             return
         if self._counts[other] == 0 and self.store.check([f"name/{other}"]):
             self.names[other] = self.store.get(f"name/{other}").decode()
-        self._counts[other], self.heard[other] = count, time.monotonic()
+        self._counts[other], self.heard_at[other] = count, time.monotonic()
 
     def stop(self) -> None:
-        """End the thread after its current exchange."""
         self._stop.set()
 
     def list_silent(self) -> list[str]:
         """Return the names of the watched servers whose heartbeat has stopped before they finished."""
         limit = time.monotonic() - SILENCE_S
-        beats = zip(self.names, self._counts, self.heard, strict=True)
-        return [name for name, count, heard in beats if 0 < count < FINISHED and heard < limit]
+        beats = zip(self.names, self._counts, self.heard_at, strict=True)
+        return [name for name, count, heard_at in beats if 0 < count < FINISHED and heard_at < limit]
 
     @property
     def is_store_silent(self) -> bool:
-        return self.store_answered < time.monotonic() - SILENCE_S
+        return self.store_heard_at < time.monotonic() - SILENCE_S
 
 
 class ServerRendezvous(RendezvousHandler):
@@ -216,13 +207,13 @@ class ServerRendezvous(RendezvousHandler):
         self.node = take_node_number(self._store, share)
         self._store.set(f"name/{self.node}", share.name)
         heartbeat_store = PrefixStore(share.key_prefix, connect_store(share.host, share.port, timeout))
-        self._heartbeat = Heartbeat(self.node, share.names, heartbeat_store, watches=self.hosts_store)
+        self._heartbeat = Heartbeat(self.node, share.names, heartbeat_store, watch_others=self.hosts_store)
         self._heartbeat.start()
         self.round = -1  # the last round that all servers were ready for
         self._store_of_ranks: TCPStore | None = None
 
     def _compare_facts(self, store: Store) -> None:
-        """Refuse to join servers that were started with other settings, the job's name among them."""
+        """Refuse to join servers that were started with other settings or another job name."""
         agreed = store.compare_set("facts", "", self.share.facts).decode()
         if agreed != self.share.facts:
             raise BadValue(
@@ -240,10 +231,10 @@ class ServerRendezvous(RendezvousHandler):
         return self.share.job
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Wait until all servers are ready for a round that this one was not ready for before."""
+        """Wait until all servers are ready for a round in which this server has not taken part."""
         number = self._call_store(lambda: self._store.add("round", 0))
         was_ready = self._call_store(lambda: self._store.check([f"{number}/{self.node}"]))
-        if was_ready:  # this server is the first to want a new round, or has come back
+        if was_ready:  # this server is the first to start a new round, or has come back
             number = self._call_store(lambda: self._store.add("round", 1))
         self.round = self._wait_for_all(number)
         store = PrefixStore(f"round/{self.round}", self._store)
@@ -256,11 +247,11 @@ class ServerRendezvous(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """True: the ranks use the store that server 0 has opened for this round, and open none themselves."""
+        """True: the ranks use the store that server 0 has opened for this round."""
         return True
 
     def _wait_for_all(self, number: int) -> int:
-        """Wait until all servers are ready for the same round, of this number or a later one, and return its number."""
+        """Wait until all servers are ready for round `number` or a later one; return the round's number."""
         begin = time.monotonic()
         has_reported = False
         while not self._call_store(partial(self._are_all_ready, number)):
@@ -269,9 +260,9 @@ class ServerRendezvous(RendezvousHandler):
             waited = time.monotonic() - begin
             if waited > self.timeout:
                 missing = name_servers(self._call_store(partial(self._list_missing, number)))
-                self.leave(f"{missing} did not come")
+                self.leave(f"{missing} did not join")
                 raise JobEnded(
-                    f"{missing} did not come within {self.timeout:g} seconds.",
+                    f"{missing} did not join within {self.timeout:g} seconds.",
                     "Is `viaduct launch` running there, with the same table and port? --timeout SECONDS waits longer.",
                 )
             if not has_reported and waited > 2:
@@ -281,7 +272,7 @@ class ServerRendezvous(RendezvousHandler):
         return number
 
     def _are_all_ready(self, number: int) -> bool:
-        """Say that this server is ready for a round; return True if all are."""
+        """Announce that this server is ready for a round; return True if all servers are."""
         self._store.set(f"{number}/{self.node}", "ready")
         return self._store.check([f"{number}/{node}" for node in range(len(self.share.names))])
 
@@ -290,14 +281,14 @@ class ServerRendezvous(RendezvousHandler):
         return [name for node, name in names if not self._store.check([f"{number}/{node}"])]
 
     def _call_store(self, function: Callable[[], T]) -> T:
-        """Call the store in a thread, since on a dead link it would not return; raise JobEnded if the job is over."""
+        """Call the store in a thread, which a dead link may block; raise JobEnded if the job is over."""
         call = StoreCall(function)
         while not call.wait(POLL_S):
             self._raise_if_ended()
         if call.errors:
             self._raise_if_ended()
             gone = f"the rendezvous {links.format_endpoint(self.share.host, self.share.port)} is gone"
-            raise JobEnded(f"{gone}: {first_line(call.errors[0])}") from call.errors[0]
+            raise JobEnded(f"{gone}: {get_first_line(call.errors[0])}") from call.errors[0]
         return call.answers[0]
 
     def wait_while_open(self, wait: Callable[[], None]) -> None:
@@ -320,17 +311,14 @@ class ServerRendezvous(RendezvousHandler):
         self._raise_if_ended()
         return int(self._heartbeat.round > self.round)
 
-    def leave(self, why: str) -> None:
-        """Tell the others why the job ends, but wait at most LINGER_S for that: on a dead link it would block.
-
-        The server with the store then waits LINGER_S again, so that the others can read it.
-        """
-        StoreCall(lambda: self._store.compare_set("closed", "", f"{self.share.name}: {why}")).wait(LINGER_S)
-        if self.hosts_store:
+    def leave(self, reason: str) -> None:
+        """Tell the other servers why the job ends; give up after LINGER_S, since a dead link would block."""
+        StoreCall(lambda: self._store.compare_set("closed", "", f"{self.share.name}: {reason}")).wait(LINGER_S)
+        if self.hosts_store:  # the others must have time to read it
             time.sleep(LINGER_S)
 
     def finish(self) -> None:
-        """Mark our ranks as finished, so that other servers do not take the silence for a failure."""
+        """Mark this server's ranks as finished, so that its silence is not taken for a failure."""
         self._heartbeat.stop()
         StoreCall(lambda: self._store.add(f"beat/{self.node}", FINISHED)).wait(LINGER_S)
 
@@ -353,7 +341,7 @@ class LocalRendezvous(RendezvousHandler):
         self._store: TCPStore | None = None
 
     def next_rendezvous(self) -> RendezvousInfo:
-        self._store = serve_store("127.0.0.1")  # a new one for each start: keys of the last one are gone
+        self._store = serve_store("127.0.0.1")  # a new store for each start, without the keys of the last one
         return RendezvousInfo(self._store, 0, 1, RendezvousStoreInfo(self._store.host, self._store.port))
 
     @property
@@ -381,12 +369,12 @@ class LocalRendezvous(RendezvousHandler):
 
 
 def take_node_number(store: Store, share: NodeShare) -> int:
-    """Return the number of this server: the one it was given, the next free one, or that of a server that has gone.
+    """Return this server's number: its `share.node`, else the next free one, else that of a server that has gone.
 
-    Raises BadValue if the number or all numbers are in use.
+    Raises BadValue if the number, or every number, is in use.
     """
     if share.node is not None:
-        refuse_second(store, share, share.node)
+        refuse_duplicate(store, share, share.node)
         return share.node
     number = store.add("seats", 1) - 1
     if number < len(share.names):
@@ -395,16 +383,16 @@ def take_node_number(store: Store, share: NodeShare) -> int:
     time.sleep(3 * BEAT_S)
     for node, count in enumerate(read_beats(store, len(share.names))):
         is_gone = count == before[node]
-        if is_gone and store.add(f"taken/{node}/{count}", 1) == 1:  # another server may have been faster to take it
+        if is_gone and store.add(f"taken/{node}/{count}", 1) == 1:  # otherwise another server was faster
             return node
     raise BadValue(
         f"the job at {links.format_endpoint(share.host, share.port)} has its {len(share.names)} machines already.",
-        "Give more with --nodes, on all of them; or another port.",
+        "Raise --nodes on all machines, or take another port.",
     )
 
 
-def refuse_second(store: Store, share: NodeShare, node: int) -> None:
-    """Raise BadValue if another server with this number is alive; a server that had gone may come back."""
+def refuse_duplicate(store: Store, share: NodeShare, node: int) -> None:
+    """Raise BadValue if another server with this number is alive; a server that was gone may come back."""
     if store.add(f"claimed/{node}", 1) == 1:
         return
     before = store.add(f"beat/{node}", 0)
@@ -419,11 +407,10 @@ def refuse_second(store: Store, share: NodeShare, node: int) -> None:
 
 
 def read_beats(store: Store, servers: int) -> list[int]:
-    """Return the heartbeat counts of all servers by number."""
     return [store.add(f"beat/{node}", 0) for node in range(servers)]
 
 
 def name_servers(servers: Sequence[str]) -> str:
-    """Name servers in a message: the first four and how many more."""
+    """Return the names of the first four servers and the number of the others, for a message."""
     shown = ", ".join(servers[:4]) + (f" and {len(servers) - 4} more" if len(servers) > 4 else "")
     return f"server {shown}" if len(servers) == 1 else f"servers {shown}"

@@ -1,9 +1,9 @@
-"""The checks of HCCL's rank tables, each a small function over a draft; `RULES` in findings.py has them as sentences.
+"""Checks of HCCL's rank tables, one function each; findings.py has the rules as sentences.
 
     for finding in examine(text).findings:
         print(finding.severity, finding.rule, finding.path, finding.fix)
 
-A check that depends on another rule reports nothing while that rule is violated, so that one slip is one finding.
+A check that depends on another rule reports nothing while that rule is violated, so that one mistake is one finding.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ DEFAULT_CARD: Card = "ascend-910"
 PER_SERVER = 8
 SERVERS_LIMIT = 128
 NAME_LIMIT = 64  # a `server_id` is shorter than this
-MAX_DIGITS = 9  # more digits than any device or rank has; Python refuses to convert thousands of digits
+MAX_DIGITS = 9  # longer numbers are not converted; Python refuses thousands of digits
 NOT_WHOLE = "is not a whole number without sign or leading zeros"
 GROUP_NAME = NPU.world_group
 
 
 class Hardware(NamedTuple):
-    """Hardware that the table is for: the kind of card, and the number of cards in each server, if known."""
+    """Hardware that the table is for."""
 
     card: Card = DEFAULT_CARD
-    present: int | None = None
+    present: int | None = None  # number of cards in each server, if known
 
 
 @dataclass(frozen=True)
-class Examined:
-    """Table and everything found in it."""
+class Examination:
+    """Draft of a table, and the findings about it."""
 
-    draft: Draft | None
+    draft: Draft | None  # None if the text is not JSON or has neither template
     findings: tuple[Finding, ...]
 
     @property
@@ -60,31 +60,28 @@ class Examined:
         return [finding for finding in self.findings if finding.severity == "warning"]
 
 
-def examine(source: str | bytes, card: Card = DEFAULT_CARD, present: int | None = None) -> Examined:
-    """Check a rank table and return its draft and all findings, errors first.
-
-    No text of a table makes this raise; an unknown card raises UnknownName.
-    """
+def examine(source: str | bytes, card: Card = DEFAULT_CARD, present: int | None = None) -> Examination:
+    """Check a rank table and return its draft and all findings, errors first; an unknown card raises UnknownName."""
     if card not in CARDS:
         raise UnknownName("card", card, CARDS)
     try:
         stripped = strip_comments(decode(source) if isinstance(source, bytes) else source)
         document = parse(stripped.text)
     except NotJson as error:
-        return Examined(None, (Finding("json-syntax", error.path, None, error.wrong, error.fix),))
+        return Examination(None, (Finding("json-syntax", error.path, None, error.wrong, error.fix),))
     table, findings = read_draft(document)
     findings = [*check_comments(stripped.lines), *findings]
     if table is not None:
         hardware = Hardware(card, present)
         findings += [finding for check in CHECKS for finding in check(table, hardware)]
-    return Examined(table, tuple(sorted(findings, key=lambda finding: finding.severity)))
+    return Examination(table, tuple(sorted(findings, key=lambda finding: finding.severity)))
 
 
 def check_comments(lines: tuple[int, ...]) -> Iterator[Finding]:
     """Report comments, which JSON does not have."""
     if lines:
         wrong = f"{format_count(len(lines), 'comment')} stripped; JSON has none, and HCCL refuses such a file"
-        fix = "`viaduct ranktable convert FILE --to 1 --out NEW` writes it without."
+        fix = "`viaduct ranktable convert FILE --to 1 --out NEW` removes them."
         yield Finding("json-comments", f"line {lines[0]}", None, wrong, fix)
 
 
@@ -100,7 +97,7 @@ def check_status(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_version(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check `version`: report the version of super-pods, and versions that do not exist."""
+    """Report the version of super-pods, and versions that do not exist."""
     if table.super_pod and table.version:
         wrong = "a super-pod table: super_pod_list, super_device_id and numbers of devices are not checked"
         yield make_finding(table.version, "super-pod", wrong, 'For servers outside a super-pod write version "1.0".')
@@ -113,14 +110,14 @@ def check_counts(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Compare stated numbers with counted ones."""
     for rule, field, actual, counted in table.counts:
         if field.text != str(actual):
-            noun, _, where = counted.partition(" ")
-            found = f"{format_count(actual, noun.removesuffix('s'))} {where}"
-            wrong = f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {found}"
+            noun, _, list_name = counted.partition(" ")
+            count = f"{format_count(actual, noun.removesuffix('s'))} {list_name}"
+            wrong = f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {count}"
             yield make_finding(field, rule, wrong, f'Write "{actual}".')
 
 
 def check_groups(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Report further groups, and another name of the first group than HCCL's."""
+    """Report a second group, and a first group whose name is not HCCL's."""
     for name in table.group_names[1:]:
         wrong = "a second group; its devices are numbered after those before it"
         yield make_finding(name, "group-single", wrong, "Put all instances into one group.")
@@ -133,20 +130,18 @@ def check_groups(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_server_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check each `server_id`: its length, and that it is an address."""
     for field in (server.server_id for server in table.servers if server.server_id):
         if not field.text.strip() or len(field.text) >= NAME_LIMIT:
             wrong = f"{len(field.text)} characters" if field.text.strip() else "it is blank"
             yield make_finding(field, "server-id-length", wrong, "Write the server's IPv4 address.")
-        elif re.fullmatch(r"[0-9.]+", field.text) and not is_address(field.text):
+        elif re.fullmatch(r"[0-9.]+", field.text) and not is_ipv4_address(field.text):
             yield report_bad_address(field, "server-id-address", "10.0.0.10")
-        elif not is_address(field.text):
+        elif not is_ipv4_address(field.text):
             wrong = f"{field.text!r} is a name; older versions of CANN take an address only"
             yield make_finding(field, "server-id-name", wrong, "Write the server's IPv4 address.")
 
 
 def check_unique_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check that no server of template 1 is listed twice; in template 2 containers share a server."""
     for first, field in find_repeated_servers(table):
         wrong = f"server {field.text!r} is listed already, at {first.path}"
         yield make_finding(field, "server-id-unique", wrong, "Put its devices into one entry, or correct the address.")
@@ -154,7 +149,7 @@ def check_unique_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 def check_host_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     for field in (server.host_ip for server in table.servers if server.host_ip):
-        if not is_address(field.text):
+        if not is_ipv4_address(field.text):
             yield report_bad_address(field, "host-ip-address", "172.16.0.100")
 
 
@@ -164,7 +159,7 @@ def check_host_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 def check_device_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     for field in (device.device_id for device in table.devices if device.device_id):
         number = read_whole_number(field)
-        if number is None and is_whole(field.text):
+        if number is None and is_whole_number(field.text):
             wrong = f"{shorten_number(field.text)} is too large for the number of a device"
             yield make_finding(
                 field, "device-id-range", wrong, "Write the number of the device on its server, from 0 on."
@@ -178,7 +173,6 @@ def check_device_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_unique_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check that no device is listed twice."""
     for name, devices in group_by_server(table):
         for first, field in find_repeats([device.device_id for device in devices]):
             wrong = f"device {field.text!r} of server {name!r} is listed already, at {first.path}"
@@ -187,9 +181,9 @@ def check_unique_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 def check_device_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     for field in (device.device_ip for device in table.devices if device.device_ip):
-        if not is_address(field.text):
+        if not is_ipv4_address(field.text):
             yield report_bad_address(field, "device-ip-address", "192.168.0.2")
-        elif not is_host(field.text):
+        elif not is_host_address(field.text):
             wrong = f"{field.text} is no address that a network card can have"
             yield make_finding(
                 field, "device-ip-address", wrong, "`hccn_tool -i 0 -ip -g` shows the address of device 0."
@@ -197,8 +191,10 @@ def check_device_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_unique_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check that no two devices have the same address and, except on `other` cards, that none has a server's."""
-    fields = [device.device_ip for device in table.devices if device.device_ip and is_address(device.device_ip.text)]
+    """Check that device addresses are unique and, except on `other` cards, differ from those of servers."""
+    fields = [
+        device.device_ip for device in table.devices if device.device_ip and is_ipv4_address(device.device_ip.text)
+    ]
     fix = "`hccn_tool -i 0 -ip -g` shows the address of device 0; /etc/hccn.conf has all."
     for first, field in find_repeats(fields):
         yield make_finding(field, "device-ip-unique", f"{field.text} is the address of {first.path}, too", fix)
@@ -210,16 +206,16 @@ def check_unique_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check the subnets of each server's devices, and report the first error of a server.
+    """Check the subnets of each server's devices, with the mask /24 of the vendor's examples.
 
-    A table has no network mask; the vendor's examples have /24.
+    Only the first error of a server is reported.
     """
     repeated = [*check_unique_ips(table, hardware), *check_unique_devices(table, hardware)]
     if hardware.card != "ascend-910" or table.super_pod or repeated:
         return
     for _, devices in group_by_server(table):
         planes: dict[int, DraftDevice] = {}
-        for device in sorted(list_readable(devices), key=lambda device: read_whole_number(device.device_id) or 0):
+        for device in sorted(list_valid_devices(devices), key=lambda device: read_whole_number(device.device_id) or 0):
             problem = describe_subnet_error(device, planes)
             if problem and device.device_ip:
                 fix = "Give devices i and i+4 one subnet, and 0 to 3 four different ones; with another mask, let it be."
@@ -228,13 +224,16 @@ def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def describe_subnet_error(device: DraftDevice, planes: dict[int, DraftDevice]) -> str:
-    """Describe what is wrong with this device's subnet, given the devices before it in its server."""
+    """Describe what is wrong with a device's subnet; empty if it is right.
+
+    `planes` has a device of each plane: devices i and i+4 are in plane i. The device is added to it.
+    """
     plane = (read_whole_number(device.device_id) or 0) % 4
-    here = get_subnet(device)
+    subnet = get_subnet(device)
     for other_plane, other in planes.items():
-        if (here == get_subnet(other)) != (plane == other_plane):
+        if (subnet == get_subnet(other)) != (plane == other_plane):
             relation = "another subnet than" if plane == other_plane else "the same subnet as"
-            return f"{here}.0/24 is {relation} that of {other.path}"
+            return f"{subnet}.0/24 is {relation} that of {other.path}"
     planes.setdefault(plane, device)
     return ""
 
@@ -249,7 +248,7 @@ def check_rank_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
         number = read_whole_number(field)
         if number is None:
             rule, wrong = "rank-id-integer", f"{field.text!r} {NOT_WHOLE}"
-            if is_whole(field.text):
+            if is_whole_number(field.text):
                 rule, wrong = (
                     "rank-id-range",
                     f"{shorten_number(field.text)} is too large for a rank; the table has {devices}",
@@ -261,7 +260,6 @@ def check_rank_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_unique_ranks(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check that no rank is given twice."""
     for first, field in find_repeats([device.rank_id for device in table.devices]):
         wrong = f"rank {field.text!r} is given already, at {first.path}"
         free = list_free_ranks(table)
@@ -271,13 +269,13 @@ def check_unique_ranks(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_consecutive_ranks(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check that ranks are consecutive within a server, which torchrun needs and HCCL does not."""
+    """Check that ranks are consecutive within a server, as torchrun needs."""
     ranks = group_ranks_by_server(table)
     for name, numbers in ranks.items() if ranks else ():
         if max(numbers) - min(numbers) + 1 != len(numbers):
             listed = ", ".join(map(str, sorted(numbers)))
             fix = "`viaduct ranktable convert FILE --to 1 --renumber --out NEW` numbers server by server."
-            wrong = f"the ranks of server {name!r}, {listed}, do not follow each other; torchrun cannot number so"
+            wrong = f"the ranks of server {name!r}, {listed}, are not consecutive, as torchrun needs"
             yield Finding("ranks-consecutive", get_device_list_path(table, name), listed, wrong, fix)
 
 
@@ -285,7 +283,7 @@ def check_consecutive_ranks(table: Draft, hardware: Hardware) -> Iterator[Findin
 
 
 def check_one_server(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check the number of devices of a table with one server, and that two or four are in one network."""
+    """Check a table with one server: its number of devices, and that two or four are in one network."""
     servers = group_by_server(table)
     if not has_fixed_topology(table, hardware) or len(servers) != 1:
         return
@@ -346,7 +344,6 @@ def check_training_cards(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_present_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check that no server lists more devices than it has (`--present`)."""
     for name, devices in group_by_server(table):
         if hardware.present is not None and len(devices) > hardware.present:
             wrong = f"{format_count(len(devices), 'device')} of server {name!r}, which has {hardware.present}"
@@ -386,7 +383,7 @@ def report_bad_address(field: Field, rule: str, example: str) -> Finding:
 
 
 def has_fixed_topology(table: Draft, hardware: Hardware) -> bool:
-    """Return True if the hardware prescribes numbers of devices, and the table is sound enough to count them."""
+    """Return True if the hardware prescribes numbers of devices, and the devices of the table can be counted."""
     if hardware.card != "ascend-910" or table.super_pod or not table.is_complete:
         return False
     repeated = [*check_unique_devices(table, hardware), *find_repeated_servers(table)]
@@ -404,17 +401,14 @@ def group_by_server(table: Draft) -> list[tuple[str, list[DraftDevice]]]:
 
 
 def group_ranks_by_server(table: Draft) -> dict[str, list[int]] | None:
-    """Return the ranks of each server; None if a rank, a list or a server's id is missing, wrong or repeated.
-
-    In template 2 ranks follow the order of the lists.
-    """
+    """Return the ranks of each server; None if a rank, a list or a server's id is missing, wrong or repeated."""
     if not table.is_complete or not all(server.server_id for server in table.servers) or find_repeated_servers(table):
         return None
-    order = range(len(table.devices))
-    stated = [number for device in table.devices if (number := read_whole_number(device.rank_id)) is not None]
-    if table.template == 1 and sorted(stated) != list(order):
+    order = range(len(table.devices))  # template 2 has no ranks: they follow the order of the lists
+    rank_ids = [number for device in table.devices if (number := read_whole_number(device.rank_id)) is not None]
+    if table.template == 1 and sorted(rank_ids) != list(order):
         return None
-    numbers = iter(stated if table.template == 1 else order)
+    numbers = iter(rank_ids if table.template == 1 else order)
     ranks: dict[str, list[int]] = defaultdict(list)
     for server in table.servers:
         ranks[get_server_name(server)] += [next(numbers) for _ in server.devices]
@@ -427,7 +421,6 @@ def find_repeated_servers(table: Draft) -> list[tuple[Field, Field]]:
 
 
 def get_server_name(server: DraftServer) -> str:
-    """Return the `server_id` of a server; empty if it is missing."""
     return server.server_id.text if server.server_id else ""
 
 
@@ -436,7 +429,7 @@ def get_server_list_path(table: Draft) -> str:
 
 
 def get_device_list_path(table: Draft, name: str) -> str:
-    """Return the path of the device list of a server; of its first container if it has several."""
+    """Return the path of a server's device list, or of that of its first container."""
     server = next(server for server in table.servers if get_server_name(server) == name)
     return f"{server.path}.{SERVER_KEYS[table.template][-1]}"
 
@@ -448,20 +441,19 @@ def list_free_ranks(table: Draft) -> str:
     return " or ".join(f'"{rank}"' for rank in free[:4])
 
 
-def list_readable(devices: list[DraftDevice]) -> list[DraftDevice]:
-    """Return the devices with a valid number and address."""
+def list_valid_devices(devices: list[DraftDevice]) -> list[DraftDevice]:
     return [
         device
         for device in devices
         if device.device_ip
-        and is_address(device.device_ip.text)
-        and is_host(device.device_ip.text)
+        and is_ipv4_address(device.device_ip.text)
+        and is_host_address(device.device_ip.text)
         and read_whole_number(device.device_id) in range(PER_SERVER)
     ]
 
 
 def find_repeats(fields: Sequence[Field | None]) -> Iterator[tuple[Field, Field]]:
-    """Yield (first field, repeated field) for every field whose text an earlier field has."""
+    """Yield (earlier field, field) for every field that repeats the text of an earlier one."""
     seen: dict[str, Field] = {}
     for field in fields:
         if field and field.text in seen:
@@ -471,22 +463,20 @@ def find_repeats(fields: Sequence[Field | None]) -> Iterator[tuple[Field, Field]
 
 
 def read_whole_number(field: Field | None) -> int | None:
-    """Return the number that a field holds; None if there is no field, no number or one of too many digits."""
-    return int(field.text) if field and is_whole(field.text) and len(field.text) <= MAX_DIGITS else None
+    """Return the number in a field; None if there is no field or no number, or if the number is too long."""
+    return int(field.text) if field and is_whole_number(field.text) and len(field.text) <= MAX_DIGITS else None
 
 
-def is_whole(text: str) -> bool:
+def is_whole_number(text: str) -> bool:
     """Return True for a decimal number without sign and leading zeros."""
     return re.fullmatch(r"0|[1-9][0-9]*", text) is not None
 
 
 def shorten_number(digits: str) -> str:
-    """Shorten a number of more than 24 digits for a message."""
     return digits if len(digits) <= 24 else f"{digits[:24]}…"
 
 
-def is_address(text: str) -> bool:
-    """Return True for an IPv4 address."""
+def is_ipv4_address(text: str) -> bool:
     try:
         IPv4Address(text)
     except AddressValueError:
@@ -494,12 +484,11 @@ def is_address(text: str) -> bool:
     return True
 
 
-def is_host(text: str) -> bool:
+def is_host_address(text: str) -> bool:
     """Return True for an IPv4 address that a network card can have: not 0.0.0.0, loopback, multicast or reserved."""
     address = IPv4Address(text)
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_reserved)
 
 
 def get_subnet(device: DraftDevice) -> str:
-    """Return the first three numbers of a device address."""
     return device.device_ip.text.rpartition(".")[0] if device.device_ip else ""

@@ -1,15 +1,15 @@
-"""Files that start a job with `viaduct launch`: shell scripts, a container, a Kubernetes job; for each kind of device.
+"""Files that start a job with `viaduct launch`: shell scripts, a container, a Kubernetes job.
 
 env.sh             the vendor's environment; sourced by the others
 run_1p.sh          one rank
 run_8p.sh          all ranks of a machine (the number is --ranks, or that of the rank table)
-run_8p_fp32.sh     the same in fp32, and with mixed precision (_amp), each in a run directory of its own; also run_1p_*.
+run_8p_fp32.sh     the same in fp32, and with mixed precision (_amp), each in its own run directory; also run_1p_*.
                    Only for `train RECIPE` without a precision, and not for the CPU
 run_cluster.sh     this machine's part of a job of several machines
 job.sbatch         the job for Slurm
 Dockerfile         viaduct on the vendor's image, which is an argument
-run_docker.sh      that container, with the vendor's device files
-enter_docker.sh    a shell in a container that stays: created once, started and entered again later
+run_docker.sh      starts that container with the vendor's device files
+enter_docker.sh    opens a shell in a container that is kept and entered again later
 pytorchjob.yaml    the job as a PyTorchJob of Kubeflow
 rank_table.json    the rank table, if one was given
 job_secret         the secret of a job of several machines, readable by its owner only; never overwritten
@@ -55,9 +55,9 @@ TRAIN_PROFILING = """\
 # PROFILING_MODE=true lets `viaduct train` profile 20 steps into RUN/profile; the options are those of CANN, as JSON.
 """
 PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale dynamic"}
-"""Arguments of `train`, by the suffix of a script's name."""
-MEANINGS = {"fp32": "in fp32", "amp": "with mixed precision"}
-OWN_PRECISION = ("--precision", "--loss-scale")  # flags by which a command chooses its precision itself
+"""Arguments of `train` for each suffix of a script's name."""
+PRECISION_NAMES = {"fp32": "in fp32", "amp": "with mixed precision"}
+PRECISION_FLAGS = ("--precision", "--loss-scale")
 RESOURCES = {card.name: card.resource for card in (NPU, MLU, CUDA)}  # names of the cards in Kubernetes
 PLUGINS: dict[Kind, str] = {"npu": f" and {NPU.module}", "mlu": f" and {MLU.module}", "cuda": "", "cpu": ""}
 ENVIRONMENT_HEAD = "# The environment of the scripts beside this file; to be sourced by bash.\n"
@@ -65,7 +65,7 @@ ENVIRONMENT_HEAD = "# The environment of the scripts beside this file; to be sou
 
 @dataclass(frozen=True)
 class Job:
-    """Job that scripts are written for."""
+    """Job that the scripts start."""
 
     command: Sequence[str]
     kind: Kind
@@ -85,23 +85,26 @@ class Job:
         return len(self.table.servers[0].devices) if self.table else self.ranks
 
     @property
-    def flags(self) -> str:
+    def launch_flags(self) -> str:
         """Flags of `viaduct launch` in every script."""
         return f"--target {self.kind} --job {shlex.quote(self.name)}"
 
     @property
-    def tail(self) -> str:
-        """End of the command line: the job's command and the arguments of the script."""
+    def command_line(self) -> str:
+        """End of the launch command: the job's command and the arguments of the script."""
         return f'-- {shlex.join(self.command)} "$@"\n'
 
 
 def write_all(folder: Path, job: Job, force: bool) -> dict[Path, str]:
-    """Write the files and return what each is for; refuse if one exists, unless `force`. A secret is never replaced."""
+    """Write the files and return the purpose of each; without `force` refuse to replace files.
+
+    An existing secret is never replaced.
+    """
     check_job_settings(job)
-    files = {folder / name: (text, meaning) for name, text, meaning in render_files(job)}
-    there = [str(path) for path in files if path.exists()]
-    if there and not force:
-        raise BadValue(f"there already: {', '.join(there[:4])}.", "--force replaces them; or name another folder.")
+    files = {folder / name: (text, purpose) for name, text, purpose in render_files(job)}
+    existing = [str(path) for path in files if path.exists()]
+    if existing and not force:
+        raise BadValue(f"there already: {', '.join(existing[:4])}.", "--force replaces them; or name another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -110,15 +113,15 @@ def write_all(folder: Path, job: Job, force: bool) -> dict[Path, str]:
         write(text, path, force)
         if path.suffix == ".sh" and path.name != "env.sh":
             os.chmod(path, 0o755)
-    meanings = {path: meaning for path, (_, meaning) in files.items()}
+    purposes = {path: purpose for path, (_, purpose) in files.items()}
     if job.machines > 1:
         write_secret(folder / SECRET)
-        meanings[folder / SECRET] = "the job's secret; copy it with the scripts, and show it to nobody"
-    return meanings
+        purposes[folder / SECRET] = "the job's secret; copy it with the scripts, and show it to nobody"
+    return purposes
 
 
 def write_secret(path: Path) -> None:
-    """Make up a secret, unless there is one: other machines may have it already."""
+    """Write a random secret unless the file exists: other machines may already use the existing one."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(make_secret() + "\n")
@@ -143,7 +146,7 @@ def render_files(job: Job) -> Iterator[tuple[str, str, str]]:
     for ranks in dict.fromkeys((1, job.per_machine)):
         yield f"run_{ranks}p.sh", render_run_local(job, ranks), f"{format_count(ranks, 'device')} of this machine"
         for suffix, text in list_run_variants(job, ranks).items():
-            yield f"run_{ranks}p_{suffix}.sh", text, f"the same, {MEANINGS[suffix]}"
+            yield f"run_{ranks}p_{suffix}.sh", text, f"the same, {PRECISION_NAMES[suffix]}"
     if job.machines > 1:
         machines = format_count(job.machines, "machine")
         yield "run_cluster.sh", render_run_cluster(job), f"this machine's part of {machines}"
@@ -171,22 +174,21 @@ export PROFILING_OPTIONS
 def render_run_local(job: Job, ranks: int) -> str:
     """Return the script that starts ranks on this machine."""
     return (
-        f"{HEAD}# {format_count(ranks, 'rank')} on this machine. What is given to this script is added to the "
-        "command.\n"
-        f'set -eu\n{HERE}. "$here/env.sh"\n{VIADUCT} --ranks {ranks} {job.flags} {job.tail}'
+        f"{HEAD}# {format_count(ranks, 'rank')} on this machine. Arguments of this script are added to the command.\n"
+        f'set -eu\n{HERE}. "$here/env.sh"\n{VIADUCT} --ranks {ranks} {job.launch_flags} {job.command_line}'
     )
 
 
 def list_run_variants(job: Job, ranks: int) -> dict[str, str]:
     """Return the scripts that train in another precision, by the suffix of their names.
 
-    There are none for the CPU, nor where the command chooses a precision or trains no recipe. Each has a run directory
-    of its own, since a run keeps the precision with which it was begun.
+    The CPU has none, nor has a command that sets a precision or trains no recipe. Each script uses its own run
+    directory, because a run cannot change its precision.
     """
     arguments = list(job.command[1:] if job.command[0] == "viaduct" else job.command)
-    is_chosen = any(argument.partition("=")[0] in OWN_PRECISION or "precision." in argument for argument in arguments)
+    has_precision = any(flag.partition("=")[0] in PRECISION_FLAGS or "precision." in flag for flag in arguments)
     trains_recipe = arguments[:1] == ["train"] and len(arguments) > 1 and not arguments[1].startswith("-")
-    if job.kind == "cpu" or is_chosen or not trains_recipe:
+    if job.kind == "cpu" or has_precision or not trains_recipe:
         return {}
     run = find_flag(arguments, "--run") or f"runs/{Path(arguments[1]).stem}"
     return {suffix: render_run_variant(ranks, suffix, f"{run}_{suffix}") for suffix in PRECISIONS}
@@ -194,15 +196,13 @@ def list_run_variants(job: Job, ranks: int) -> dict[str, str]:
 
 def render_run_variant(ranks: int, suffix: str, run: str) -> str:
     """Return the script that trains in one precision, into the run directory `run`."""
-    title = (
-        f"# {format_count(ranks, 'rank')} on this machine, {MEANINGS[suffix]}. What is given to this script is added."
-    )
+    title = f"# {format_count(ranks, 'rank')} on this machine, {PRECISION_NAMES[suffix]}. Arguments are added."
     start = f'exec bash "$here/run_{ranks}p.sh" {PRECISIONS[suffix]} --run {shlex.quote(run)} "$@"'
     return f"{HEAD}{title}\nset -eu\n{HERE}{start}\n"
 
 
 def find_flag(arguments: Sequence[str], flag: str) -> str:
-    """Return the last value of a flag of a command, given as `--run X` or `--run=X`; empty if it is not given."""
+    """Return the last value of a flag, given as `--run X` or `--run=X`; empty if it is not given."""
     values = [""]
     for argument, following in pairwise((*arguments, "")):
         name, equals, value = argument.partition("=")
@@ -214,26 +214,26 @@ def find_flag(arguments: Sequence[str], flag: str) -> str:
 def render_run_cluster(job: Job) -> str:
     """Return the script that is started on each of several machines."""
     machines, ranks = format_count(job.machines, "machine"), format_count(job.per_machine, "rank")
-    what = f"# To be started on each of {machines}, with {ranks} each."
+    title = f"# To be started on each of {machines}, with {ranks} each."
     if job.table is not None:
         card = " --card other" if job.kind != "npu" else ""
-        where = f'--ranktable "$here/{RANK_TABLE}" --port "${{PORT:-{job.port}}}"{card}'
-        ask = ""
+        rendezvous = f'--ranktable "$here/{RANK_TABLE}" --port "${{PORT:-{job.port}}}"{card}'
+        check = ""
     else:
-        ask = f': "${{RDZV:?set RDZV to HOST:PORT of the machine where all meet, such as 10.0.0.10:{job.port}}}"\n'
-        where = (
+        check = f': "${{RDZV:?set RDZV to HOST:PORT of the machine where all meet, such as 10.0.0.10:{job.port}}}"\n'
+        rendezvous = (
             f'--nodes {job.machines} --ranks {job.per_machine} --rdzv "$RDZV" ${{NODE_RANK:+--node-rank "$NODE_RANK"}}'
         )
-    start = f"{ask}{READ_SECRET}{VIADUCT} {where} {job.flags} {job.tail}"
-    return f'{HEAD}{what}\nset -eu\n{HERE}. "$here/env.sh"\n{start}'
+    start = f"{check}{READ_SECRET}{VIADUCT} {rendezvous} {job.launch_flags} {job.command_line}"
+    return f'{HEAD}{title}\nset -eu\n{HERE}. "$here/env.sh"\n{start}'
 
 
 def render_dockerfile(job: Job) -> str:
-    counts = dict.fromkeys((1, job.per_machine))
-    ends = [*(f"{n}p" for n in counts), *(f"{n}p_{end}" for n in counts for end in list_run_variants(job, n))]
-    scripts = " ".join(("env.sh", *(f"run_{end}.sh" for end in ends)))
-    more = " run_cluster.sh" if job.machines > 1 else ""
-    table = f" {RANK_TABLE}" if job.table is not None else ""
+    files = ["env.sh"]
+    for ranks in dict.fromkeys((1, job.per_machine)):
+        files += [f"run_{ranks}p.sh", *(f"run_{ranks}p_{suffix}.sh" for suffix in list_run_variants(job, ranks))]
+    files += ["run_cluster.sh"] if job.machines > 1 else []
+    files += [RANK_TABLE] if job.table is not None else []
     return f"""\
 # The vendor's image with torch{PLUGINS[job.kind]} in it, as you call it:
 #   docker build --build-arg BASE_IMAGE=NAME:TAG -t {get_image_name(job)} .
@@ -242,7 +242,7 @@ FROM ${{BASE_IMAGE}}
 # A name for pip, or the path of a wheel; a wheel must be added to COPY below.
 ARG VIADUCT=viaduct
 WORKDIR /job
-COPY {scripts}{more}{table} ./
+COPY {" ".join(files)} ./
 # The torch of the image was made for its driver; pip must not replace it.
 RUN (python3 -m pip list --format=freeze | grep -iE '^torch([-_](npu|mlu))?==' || true) > /tmp/kept.txt \\
     && python3 -m pip install --no-cache-dir --constraint /tmp/kept.txt "${{VIADUCT}}[train]" \\
@@ -257,7 +257,6 @@ def get_image_name(job: Job) -> str:
 
 
 def render_run_docker(job: Job) -> str:
-    """Return the script that starts the container."""
     secret = f"options+=(-e {VARIABLE})\n" if job.machines > 1 else ""
     return f"""\
 {HEAD}# The container with the devices of this machine:
@@ -276,7 +275,7 @@ options+=(-v "$RUNS:/job/runs")
 
 
 def render_enter_docker(job: Job) -> str:
-    """Return the script that keeps one container for work by hand, as the vendors' guides do."""
+    """Return the script that opens a shell in a container that is kept, as in the vendors' guides."""
     mounts = indent_lines(MOUNTS[job.kind], "    ")
     return f"""\
 {HEAD}# A shell in a container that stays: created the first time, started again and entered later.
@@ -309,7 +308,6 @@ exec docker exec ${{tty[@]+"${{tty[@]}}"}} "$CONTAINER" "$@"
 
 
 def build_pytorchjob(job: Job) -> dict[str, Any]:
-    """Return the PyTorchJob of Kubeflow."""
     replicas = {"Master": build_replica(job, 1)}
     if job.machines > 1:
         replicas["Worker"] = build_replica(job, job.machines - 1)
@@ -327,7 +325,6 @@ def get_kubernetes_name(job: Job) -> str:
 
 
 def build_replica(job: Job, count: int) -> dict[str, Any]:
-    """Return the replica specification of a PyTorchJob."""
     resources = {RESOURCES[job.kind]: job.per_machine} if job.kind in RESOURCES else {"cpu": job.per_machine}
     # Made with `kubectl create secret generic NAME-secret --from-file=job_secret`.
     secret = {"name": f"{get_kubernetes_name(job)}-secret", "key": SECRET, "optional": True}
@@ -355,15 +352,15 @@ def build_replica(job: Job, count: int) -> dict[str, Any]:
 
 def render_pod_command(job: Job) -> str:
     """Return the command of a pod. Kubeflow sets MASTER_ADDR, MASTER_PORT and RANK, which is the number of the pod."""
-    several = (
+    rendezvous = (
         f' --nodes {job.machines} --rdzv "$MASTER_ADDR:$MASTER_PORT" --node-rank "$RANK"' if job.machines > 1 else ""
     )
-    launch = f"{VIADUCT} --ranks {job.per_machine}{several} {job.flags} -- {shlex.join(job.command)}"
+    launch = f"{VIADUCT} --ranks {job.per_machine}{rendezvous} {job.launch_flags} -- {shlex.join(job.command)}"
     return f"set -eu; . /job/env.sh; {launch}"
 
 
 def render_yaml(value: Any) -> str:
-    """Return mappings, lists and scalars as YAML; strings that YAML might read as something else are quoted."""
+    """Return mappings, lists and scalars as YAML; strings that YAML might take for another type are quoted."""
     return "".join(line + "\n" for line in render_yaml_lines(value))
 
 
@@ -373,11 +370,10 @@ def render_yaml_lines(value: Any) -> Iterator[str]:
             yield from render_yaml_entry(f"{render_yaml_scalar(key)}:", item)
     else:
         for item in value:
-            first, *others = (
-                [render_yaml_scalar(item)] if not isinstance(item, (Mapping, list)) else render_yaml_lines(item)
-            )
+            is_scalar = not isinstance(item, (Mapping, list))
+            first, *following = [render_yaml_scalar(item)] if is_scalar else render_yaml_lines(item)
             yield f"- {first}"
-            yield from (f"  {line}" for line in others)
+            yield from (f"  {line}" for line in following)
 
 
 def render_yaml_entry(key: str, item: Any) -> Iterator[str]:
@@ -389,8 +385,7 @@ def render_yaml_entry(key: str, item: Any) -> Iterator[str]:
 
 
 def render_yaml_scalar(value: Any) -> str:
-    """Return a YAML scalar, quoted where needed."""
-    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z/][A-Za-z0-9/._-]*", value)
-    if plain and value.lower() not in ("true", "false", "yes", "no", "on", "off", "null", "y", "n"):
+    is_plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z/][A-Za-z0-9/._-]*", value)
+    if is_plain and value.lower() not in ("true", "false", "yes", "no", "on", "off", "null", "y", "n"):
         return str(value)
     return json.dumps(value)

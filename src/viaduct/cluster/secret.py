@@ -1,9 +1,8 @@
-"""The secret of a job, which all its machines are given and nobody else.
+"""Secret that the machines of a job share.
 
-It is read from VIADUCT_JOB_SECRET or from a file that only its owner may read. If all ranks are on one machine, a
-random one is made. The keys of a job, all but the settings that its servers compare, lie in the store under a digest of
-the secret. So two jobs that share a port by accident do not touch each other's keys, nor does somebody who guesses. It
-is no encryption and no login: docs/launch.md says what it does not do.
+It is read from VIADUCT_JOB_SECRET or from a file that only its owner may read; if all ranks are on one machine, it is
+random. A digest of the secret prefixes the job's keys in the rendezvous store, so jobs that share a port by accident do
+not touch each other's keys. The secret is neither encryption nor a login (docs/launch.md).
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from viaduct.path_errors import refuse_special_file
 
 VARIABLE = "VIADUCT_JOB_SECRET"
 MIN_CHARACTERS, MAX_CHARACTERS = 16, 1024
-MAX_BYTES = 4 * MAX_CHARACTERS + 2
-"""Bytes that are read of a file: as many as that many characters of UTF-8 have, and a line end."""
+MAX_BYTES = 4 * MAX_CHARACTERS + 2  # in UTF-8, with a line end
 
 
 def make_secret() -> str:
-    """Return a random secret."""
     return secrets.token_hex(16)
 
 
@@ -39,7 +36,7 @@ def find_secret(file: Path | None, variables: Mapping[str, str] = os.environ) ->
 
 
 def read_secret(file: Path) -> str:
-    """Return the content of a file without the blanks around it; refuse one that other users may read or write."""
+    """Return the stripped content of a file; refuse a file that other users may read or write."""
     try:
         refuse_special_file(file)
         with open(file, "rb") as opened:
@@ -64,12 +61,12 @@ def check_secret(text: str, source: str) -> None:
 
 
 def derive_key_prefix(secret: str, job: str) -> str:
-    """Return the prefix of a job's keys."""
+    """Return the prefix of a job's keys in the rendezvous store."""
     return hashlib.sha256(f"viaduct corner\0{job}\0{secret}".encode()).hexdigest()[:32]
 
 
 def name_secret(secret: str) -> str:
-    """Return a short digest, by which machines see whether they have the same secret."""
+    """Return a short digest of the secret, which machines compare."""
     if not secret:
         return "no secret"
     return f"secret {hashlib.sha256(f'viaduct name{chr(0)}{secret}'.encode()).hexdigest()[:8]}"

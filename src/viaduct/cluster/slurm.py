@@ -1,8 +1,8 @@
-"""The batch script with which Slurm starts a job: one task a machine, which starts the ranks of that machine.
+"""Batch script that starts a job under Slurm: one task on each machine, which starts the ranks of that machine.
 
     sbatch job.sbatch [arguments that are added to the command]
 
-Slurm reads a copy of the script, so the scripts beside it are found by the folder from which the job was submitted.
+Slurm runs a copy of the script; the other scripts are found in the folder from which the job was submitted.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from viaduct.cluster.findings import format_count
 
 NAME = "job.sbatch"
 GRES_NAMES = {"npu": "npu", "mlu": "mlu", "cuda": "gpu"}
-"""Usual names of the cards in a site's gres.conf; only `gpu` is a name that Slurm itself defines."""
-STOP_EARLY_S = 120  # ranks are asked to stop so many seconds before the time limit, so that they can write a checkpoint
+"""Usual names of the cards in a site's gres.conf."""
+STOP_EARLY_S = 120  # ranks are asked to stop this long before the time limit, and write a checkpoint
 
 
 def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, has_table: bool) -> str:

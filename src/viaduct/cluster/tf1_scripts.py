@@ -1,4 +1,4 @@
-"""Scripts that start a migrated TensorFlow 1 project without viaduct: plain bash, one process a device.
+"""Bash scripts that start a migrated TensorFlow 1 project without viaduct, one process for each device.
 
 env.sh                    the vendor's environment, sourced by the others
 run_1p.sh                 one device
@@ -77,7 +77,7 @@ CONFIG = '''\
 
 Arguments on the command line come after these, so they win. True writes a flag without a value; a list writes several
 values; None writes nothing.
-{what}
+{flags_note}
 """
 
 ARGUMENTS = {{
@@ -86,15 +86,15 @@ ARGUMENTS = {{
 if __name__ == "__main__":
     import shlex
 
-    words = []
+    arguments = []
     for name, value in ARGUMENTS.items():
         if value is True:
-            words.append(f"--{{name}}")
+            arguments.append(f"--{{name}}")
         elif isinstance(value, (list, tuple)):
-            words += [f"--{{name}}", *map(str, value)]
+            arguments += [f"--{{name}}", *map(str, value)]
         elif value is not None:
-            words.append(f"--{{name}}={{value}}")
-    print(" ".join(map(shlex.quote, words)))
+            arguments.append(f"--{{name}}={{value}}")
+    print(" ".join(map(shlex.quote, arguments)))
 '''
 READ_CONFIG = """\
 if [ -f "$here/config.py" ]; then
@@ -116,8 +116,8 @@ def render_files(
 ) -> dict[str, str]:
     """Return the texts of the files by name. `entry` is the script to start; if empty, it is the first argument.
 
-    `flags` are (name, default as a literal, file) of the script's flags, for config.py. `profiling` is JSON with the
-    options of CANN's profiler.
+    `flags` are (name, default as a literal, file) of the script's flags, for config.py. `profiling` has the options of
+    CANN's profiler as JSON.
     """
     environment = ENVIRONMENT_HEAD + ENVIRONMENTS[kind]
     files = {
@@ -134,21 +134,21 @@ def render_files(
 
 def render_config(entry: str, flags: Sequence[tuple[str, str, str]]) -> str:
     """Return config.py, with the flags found in the project as comments."""
-    what = (
+    note = (
         "The flags below were found in the text of the project, with their defaults: take the # away to set one."
         if flags
         else 'No flag was found in the text of the project; write them so: "data_dir": "/data/imagenet".'
     )
     lines = [f"    # {name!r}: {default or '...'},  # {file}\n" for name, default, file in flags]
-    return CONFIG.format(devices=DEVICES, script=entry, what=what, lines="".join(lines))
+    return CONFIG.format(devices=DEVICES, script=entry, flags_note=note, lines="".join(lines))
 
 
-def render_head(title: str, entry: str, configured: bool = False) -> str:
-    """Return the beginning of a script: its usage, env.sh, and with `configured` the arguments of config.py."""
-    what = "added to the command" if entry else "the script and its arguments"
+def render_head(title: str, entry: str, uses_config: bool = False) -> str:
+    """Return the beginning of a script: its usage, env.sh, and the arguments of config.py if it uses them."""
+    arguments = "are added to the command" if entry else "are the script and its arguments"
     usage = "" if entry else ': "${1:?give the script to start, such as train.py, and its arguments}"\n'
-    read_config = READ_CONFIG if configured and entry else ""
-    head = f'{HEAD}# {title} What is given to this script is {what}.\nset -eu\n{HERE}{usage}. "$here/env.sh"\n'
+    read_config = READ_CONFIG if uses_config and entry else ""
+    head = f'{HEAD}# {title} Arguments of this script {arguments}.\nset -eu\n{HERE}{usage}. "$here/env.sh"\n'
     return head + read_config
 
 
@@ -158,16 +158,14 @@ def quote_script(entry: str) -> str:
 
 
 def render_run_one(kind: str, entry: str) -> str:
-    """Return the script for one device."""
     body = NPU_ONE if kind == "npu" else ""
     command = " ".join(part for part in ('exec "${PYTHON:-python3}"', quote_script(entry), '"$@"') if part)
-    return render_head("One device.", entry, configured=True) + body + command + "\n"
+    return render_head("One device.", entry, uses_config=True) + body + command + "\n"
 
 
 def render_run_all(kind: str, entry: str) -> str:
-    """Return the script for all devices of a server."""
+    """Return the script for all devices of a machine."""
     body = NPU_ALL if kind == "npu" else MLU_ALL
-    facts = {"devices": DEVICES, "table": TABLE, "server": EXAMPLE_SERVER, "script": quote_script(entry)}
-    return render_head(f"{DEVICES} devices of this machine.", entry, configured=True) + (body % facts).replace(
-        '}"  "$@"', '}" "$@"'
-    )
+    values = {"devices": DEVICES, "table": TABLE, "server": EXAMPLE_SERVER, "script": quote_script(entry)}
+    text = (body % values).replace('}"  "$@"', '}" "$@"')  # without a script
+    return render_head(f"{DEVICES} devices of this machine.", entry, uses_config=True) + text

@@ -1,4 +1,4 @@
-"""Scripts that start a migrated PyTorch project without viaduct: plain bash.
+"""Bash scripts that start a migrated PyTorch project without viaduct.
 
 env.sh        the vendor's environment, sourced by the others
 run_1p.sh     one device; under torchrun if the script cannot run without it
@@ -17,16 +17,13 @@ TORCHRUN = 'exec "${PYTHON:-python3}" -m torch.distributed.run --standalone --np
 PLAIN = 'exec "${PYTHON:-python3}"'
 
 
-def render_files(kind: Literal["npu", "mlu"], entry: str, ranked: bool, needs_ranks: bool) -> dict[str, str]:
-    """Return the texts of the files by name.
-
-    `ranked`: the script can run as one of several ranks. `needs_ranks`: it cannot run without torchrun.
-    """
+def render_files(kind: Literal["npu", "mlu"], entry: str, has_ranks: bool, needs_ranks: bool) -> dict[str, str]:
+    """Return the texts of the files by name. The script can run as several ranks, or needs torchrun even for one."""
     files = {
         "env.sh": ENVIRONMENT_HEAD + ENVIRONMENTS[kind],
         "run_1p.sh": render_run("One device.", TORCHRUN % 1 if needs_ranks else PLAIN, entry),
     }
-    if ranked or needs_ranks:
+    if has_ranks or needs_ranks:
         title = f"{DEVICES} devices of this machine; RANKS=4 before the command makes it four."
         files[f"run_{DEVICES}p.sh"] = render_run(title, TORCHRUN % DEVICES, entry)
     return files

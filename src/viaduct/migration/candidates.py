@@ -1,8 +1,8 @@
-"""Candidates of a file: places that a requirement of the target (requirements.py) concerns, found without the rules.
+"""Find the candidates of a file: places that a requirement of the target (requirements.py) concerns.
 
-A rule fires only where the text shows that its edit is right. This search is wider on purpose: it also finds places
-whose names cannot be resolved. It runs over the original and over the result, so that the ledger (ledger.py) can tell
-which places still need a change and have no finding.
+A rule edits only where the text shows that the edit is right. This search is independent of the rules and also finds
+places whose names cannot be resolved. From the candidates of the original and of the result, ledger.py determines the
+places that still need a change and have no finding.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 State = Literal["needed", "right", "unclear"]
-"""needed: the place lacks what is required; right: it has it; unclear: the text does not show if it is required."""
+"""needed: the place must change; right: it fulfils the requirement; unclear: the text does not show either."""
 Mark = Literal[
     "trains", "broadcasts", "communicates", "delegates", "torch", "takes device", "names card", "imports plug-in"
 ]
-"""What a file does that matters for the other files of its program (`marks_of` of candidates_tf1, candidates_torch).
+"""Property of a file that matters for other files of its program (`marks_of` in candidates_tf1 and candidates_torch).
 
-TensorFlow 1 on several ranks: it trains, broadcasts variables, starts the ranks' communication, or delegates both to an
-API of the NPU. PyTorch: it uses torch, may take a device from outside (it has `.to(` or "device" in its text), names
-the target card in its code, or imports the card's plug-in.
+TensorFlow 1 on several ranks: the file trains, broadcasts variables, starts the ranks' communication, or delegates both
+to an API of the NPU. PyTorch: it uses torch, may take a device from outside (its text contains `.to(` or "device"),
+names the target card, or imports the card's plug-in.
 """
 
 
@@ -51,20 +51,20 @@ def find_candidates(work: Work) -> list[Candidate]:
     from viaduct.migration import candidates_tf1, candidates_torch
     from viaduct.migration.frameworks import TENSORFLOW, TORCH
 
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     if work.options.mode == "rewrite" and not work.options.only:
         searches = {TENSORFLOW: candidates_tf1.find_candidates, TORCH: candidates_torch.find_candidates}
         for framework, search in searches.items():
             if work.project.is_for(framework, work.path):
-                found += search(work)
-    if found and work.options.to == "any":
+                candidates += search(work)
+    if candidates and work.options.to == "any":
         lines_of_helper = find_helper_lines(work)
-        found = [candidate for candidate in found if candidate.line not in lines_of_helper]
-    return sorted(found, key=lambda candidate: (candidate.line, candidate.requirement))
+        candidates = [candidate for candidate in candidates if candidate.line not in lines_of_helper]
+    return sorted(candidates, key=lambda candidate: (candidate.line, candidate.requirement))
 
 
 def find_helper_lines(work: Work) -> range:
-    """Return the lines of a notebook's helper cell (helper_cell.py), which names every card on purpose."""
+    """Return the lines of a notebook's helper cell (helper_cell.py), which names every card."""
     from viaduct.migration.helper_cell import HELPER_CELL
 
     cell = HELPER_CELL.search(work.source.text)
@@ -72,7 +72,7 @@ def find_helper_lines(work: Work) -> range:
 
 
 def uses_any(work: Work, roots: tuple[str, ...]) -> bool:
-    """Return True if the file imports one of these top-level modules, or uses a name that resolves into one."""
+    """Return True if the file imports one of these top-level modules or uses a name that resolves to one."""
     statements = [*work.source.of_kind(ast.Import), *work.source.of_kind(ast.ImportFrom)]
     imported = [name for statement in statements for name in imported_modules(statement)]
     return any(name.partition(".")[0] in roots for name in [*imported, *work.index.calls, *work.index.references])

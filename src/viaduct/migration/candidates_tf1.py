@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 ROOTS = ("tensorflow", "keras", "horovod", "tf_slim", NPU_BRIDGE)
-RULE = Rule(__name__)  # no rule of the migration: functions of rules that take a Site are called with it
+RULE = Rule(__name__)  # only for calling functions that take a Site
 SESSION_NAMES = ("Session", "InteractiveSession", "MonitoredTrainingSession", "SingularMonitoredSession")
 MONITORED_SESSION = "tensorflow.train.MonitoredSession"
 ESTIMATORS = {
@@ -36,22 +36,21 @@ LOSS_SCALES = (
     *("tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer", "tensorflow.train.experimental.FixedLossScale"),
     *("tensorflow.train.experimental.DynamicLossScale",),
 )
-MAKES_TRAIN_OP = ("learning.create_train_op", "training.create_train_op", "layers.optimize_loss")
+TRAIN_OP_FUNCTIONS = ("learning.create_train_op", "training.create_train_op", "layers.optimize_loss")
 MARKS: dict[Mark, tuple[str, ...]] = {
     "broadcasts": ("hccl_ops.broadcast", "NPUBroadcastGlobalVariablesHook", "npu_hooks_append", "broadcast_global_"),
     "communicates": ("initialize_system", "npu_resource_init", "npu_plugin", "init_npu(", "hvd.init"),
     "delegates": ("NPUEstimator", "NPUStrategy", "keras_to_npu"),
 }
 """Mark -> texts: a file that contains one of them has the mark."""
-# A whole string literal that names a GPU in TensorFlow, also with its number still to be filled in: `/gpu:0`,
-# `/job:worker/task:0/device:GPU:%d`.
+# A string literal that names a GPU in TensorFlow: `/gpu:0`, `/job:worker/task:0/device:GPU:%d`.
 GPU_TEXT = re.compile(
     r"/?(?:job:\w+/)?(?:replica:\d+/)?(?:task:\d+/)?(?:/?device:)?/?gpu:(?:\d+|\*|%[dis]|\{[^{}]*\})?", re.IGNORECASE
 )
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
-    """Yield every place of a TensorFlow 1 file that a requirement of the target concerns; none with --to any."""
+    """Yield the candidates of a TensorFlow 1 file; none with --to any."""
     if work.options.to == "any" or not uses_any(work, ROOTS):
         return
     if work.options.to == "npu":
@@ -65,11 +64,11 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
 
 
 def marks_of(work: Work) -> frozenset[Mark]:
-    """Return the marks of a file, for the NPU with --distributed only."""
+    """Return the marks of a file; none unless the target is the NPU with --distributed."""
     if not work.options.distributed or work.options.to != "npu" or not uses_any(work, ROOTS):
         return frozenset()
     trains = any(method in work.index.methods for method in ("minimize", "apply_gradients"))
-    trains = trains or any(name.endswith(MAKES_TRAIN_OP) for name in work.index.calls)
+    trains = trains or any(name.endswith(TRAIN_OP_FUNCTIONS) for name in work.index.calls)
     marks = {mark for mark, texts in MARKS.items() if any(text in work.source.text for text in texts)}
     return frozenset({*marks, "trains"} if trains else marks)
 
@@ -94,13 +93,13 @@ def find_sessions(work: Work) -> Iterator[Candidate]:
 
 
 def is_hidden_session(work: Work, name: str) -> bool:
-    """Return True for `common.tf.Session`: TensorFlow's session, named as a member of another module's `tf`."""
+    """Return True for a session class reached through another module's `tf`: `common.tf.Session`."""
     root, _, remainder = name.partition(".")
     return remainder.rpartition(".")[2] in SESSION_NAMES and ".tf." in f".{remainder}" and root not in ROOTS
 
 
 def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
-    """Return True if the receiver is a session manager or supervisor, or unknown and no other class has the method."""
+    """Return True if the receiver is a session manager or supervisor, or unknown and the method's name is specific."""
     kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
     if (kind or "", method) in CONFIG_SLOTS_OF_METHODS:
         return True
@@ -108,7 +107,7 @@ def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
 
 
 def session_state(work: Work, call: ast.Call, name: str) -> State:
-    """Return "right" if the config of a session is ready for the NPU, else "needed"."""
+    """Return the state of a session: "right" if its config is ready for the NPU, else "needed"."""
     if name == MONITORED_SESSION:
         creator = Site(RULE, work, call, name).argument("session_creator", 0)
         return "needed" if is_none_or_absent(creator) else "right"
@@ -122,8 +121,8 @@ def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> 
 
     site = Site(RULE, work, call)
     value = site.argument(keyword, position)
-    ready = value is not None and not is_none_or_absent(value) and is_ready(site, value)
-    return "right" if ready or only_handles_files(site) else "needed"
+    has_ready_config = value is not None and not is_none_or_absent(value) and is_ready(site, value)
+    return "right" if has_ready_config or only_handles_files(site) else "needed"
 
 
 # ---- estimators
@@ -146,7 +145,7 @@ def find_estimators(work: Work) -> Iterator[Candidate]:
 
 
 def estimator_state(work: Work, node: ast.AST, name: str) -> State:
-    """Return "right" for a converted TPUEstimator, and an Estimator with a npu_run_config_init; else "needed"."""
+    """Return "right" for a converted TPUEstimator and for an Estimator with npu_run_config_init; else "needed"."""
     from viaduct.migration.rules.tf1._run_configs import comes_from_init
     from viaduct.migration.rules.tf1.tpu_estimator import is_converted
 
@@ -174,7 +173,7 @@ def find_batches(work: Work) -> Iterator[Candidate]:
             yield make_candidate(work, "batches", call, batch_state(work, call, position=3))
     for method, position in BATCHING.items():
         for call in work.index.methods.get(method, []):
-            if call.args or call.keywords:  # a dataset's method has a size at least
+            if call.args or call.keywords:  # a dataset's method needs a batch size
                 state = batch_state(work, call, position)
                 kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
                 if kind == "dataset":
@@ -184,7 +183,7 @@ def find_batches(work: Work) -> Iterator[Candidate]:
 
 
 def find_other_batches(work: Work) -> Iterator[Candidate]:
-    """Yield calls of other functions that make batches, and batching methods of a dataset that are not called here."""
+    """Yield calls of other functions that make batches, and batching methods of a dataset that are not called."""
     from viaduct.migration.rules.tf1._batchers import (
         BUCKETING_FUNCTIONS,
         CSV_READERS,
@@ -202,8 +201,8 @@ def find_other_batches(work: Work) -> Iterator[Candidate]:
     for node in work.source.of_kind(ast.Attribute):
         if node.attr in BATCHING and isinstance(node.ctx, ast.Load):
             parent = work.source.parents.get(node)
-            called = isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
-            if not called and work.values.kind(node.value) == "dataset":
+            is_called = isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
+            if not is_called and work.values.kind(node.value) == "dataset":
                 yield make_candidate(work, "batches", node, "unclear")
     for call in work.source.of_kind(ast.Call):
         match call:
@@ -218,19 +217,19 @@ def batch_state(work: Work, call: ast.Call, position: int) -> State:
 
 
 def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
-    """Return True if `batch` is another library's method, or one that a project without TensorFlow datasets defines."""
-    if work.values.is_other(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
+    """Return True if `batch` is another library's method, or defined by a project without TensorFlow datasets."""
+    if work.values.is_from_other_library(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
     names = work.project.mentions
-    datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
-    return method in work.project.own_methods and not datasets
+    uses_datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
+    return method in work.project.own_methods and not uses_datasets
 
 
 # ---- device strings, mixed precision, Horovod
 
 
 def find_placements(work: Work) -> Iterator[Candidate]:
-    """Yield the strings that place operators on a GPU, but not docstrings, nor keys and values of dictionaries."""
+    """Yield the strings that place operators on a GPU, except docstrings, keys and values of dictionaries."""
     for node in work.source.of_kind(ast.Constant):
         names_gpu = isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
         if names_gpu and not isinstance(work.source.parents.get(node), ast.Expr | ast.Dict):
@@ -238,7 +237,7 @@ def find_placements(work: Work) -> Iterator[Candidate]:
 
 
 def find_loss_scales(work: Work) -> Iterator[Candidate]:
-    """Yield TensorFlow's own loss scaling as "needed", the NPU's optimizers with loss scaling as "right"."""
+    """Yield TensorFlow's loss scaling as "needed", the NPU's loss-scale optimizers as "right"."""
     for name, calls in work.index.calls.items():
         if name.startswith(LOSS_SCALES):
             yield from (make_candidate(work, "loss_scale", call, "needed") for call in calls)
@@ -253,7 +252,7 @@ def find_horovod_uses(work: Work) -> Iterator[Candidate]:
         return  # the project is Horovod itself
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
-            if name in HOROVOD_MODULES:  # the module as a value: only where it goes to code that is not followed
+            if name in HOROVOD_MODULES:  # the module used as a value: only on lines with an escape (module_flow.py)
                 escapes = work.project.escapes.get(work.path, ())
                 unfollowed = [node for node in nodes if node.lineno in escapes]
                 yield from (make_candidate(work, "communication", node, "needed") for node in unfollowed)
@@ -262,7 +261,6 @@ def find_horovod_uses(work: Work) -> Iterator[Candidate]:
 
 
 def horovod_requirement(name: str) -> str:
-    """Return the requirement that a name of Horovod belongs to."""
     last = name.rpartition(".")[2]
     if last == "DistributedOptimizer":
         return "optimizers"

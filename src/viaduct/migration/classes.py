@@ -1,7 +1,6 @@
-"""The classes of a project: their bases, their methods, and the kinds (values.py) of their attributes.
+"""The classes of a project: bases, methods, and the kinds (values.py) of attributes.
 
-`batch.cuda()` is PyTorch's where the batch is a tensor, and the project's own where its class defines `cuda`. A rule
-that renames methods asks here first.
+`batch.cuda()` is PyTorch's method if `batch` is a tensor, and the project's own if its class defines `cuda`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from viaduct.migration.project import Project
 
 OBJECT = "object:"
-"""Prefix of the kind of an instance (values.py): the qualified name of its class follows."""
+"""Prefix of the kind of an instance; the qualified name of its class follows."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,12 @@ def note_classes(project: Project, path: str, names: Names) -> None:
     """Record the classes that a file defines at its top level."""
     for node in names.source.of_kind(ast.ClassDef):
         if names.scopes[node].outer is names.scopes[names.source.tree]:
-            name = f"{names.own}.{node.name}"
+            name = f"{names.module}.{node.name}"
             project.classes[name] = own_class(path, node, names)
             project.class_tails.setdefault(node.name, []).append(name)
 
 
 def own_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
-    """Return the bases of one class, and its methods with their parameters."""
     bases = tuple(names.qualified(base) or ast.unparse(base) for base in node.bases)
     methods = {
         statement.name: tuple(argument.arg for argument in [*statement.args.posonlyargs, *statement.args.args][1:])
@@ -50,21 +48,24 @@ def own_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
 
 
 def class_called(project: Project, name: str) -> str | None:
-    """Return the qualified name of the class that a qualified name means; None if it means none or several.
+    """Return the qualified name of the project's class that a name refers to; None if there are several or none.
 
-    A script imports a module of its own folder without the folder's name. So `model.Net` also means the class
-    `lib.model.Net`, if no other class's qualified name ends so.
+    A script in `lib` imports `lib/model.py` as `model`, so `model.Net` also matches `lib.model.Net`.
     """
     if name in project.classes:
         return name
     if "." not in name:
         return None
-    longer = [known for known in project.class_tails.get(name.rpartition(".")[2], []) if known.endswith(f".{name}")]
-    return longer[0] if len(longer) == 1 else None
+    matches = [
+        candidate
+        for candidate in project.class_tails.get(name.rpartition(".")[2], [])
+        if candidate.endswith(f".{name}")
+    ]
+    return matches[0] if len(matches) == 1 else None
 
 
 def lineage(project: Project, name: str) -> list[str]:
-    """Return the class and its direct and indirect bases, as far as the project defines them; the nearest first."""
+    """Return the class and its direct and indirect bases, the nearest first; bases of other libraries end a branch."""
     classes: list[str] = []
     pending = [name]
     while pending:
@@ -77,9 +78,9 @@ def lineage(project: Project, name: str) -> list[str]:
 
 
 def owner_of(project: Project, name: str, method: str) -> str | None:
-    """Return the class of the project that defines a method: this one or one that it derives from; else None."""
-    known = (class_called(project, ancestor) for ancestor in lineage(project, name))
-    return next((owner for owner in known if owner is not None and method in project.classes[owner].methods), None)
+    """Return the class that defines a method, this one or one of its bases; None if the project has none."""
+    candidates = (class_called(project, ancestor) for ancestor in lineage(project, name))
+    return next((owner for owner in candidates if owner is not None and method in project.classes[owner].methods), None)
 
 
 def is_module(project: Project, name: str) -> bool:
@@ -88,7 +89,7 @@ def is_module(project: Project, name: str) -> bool:
 
 
 def attribute_of(project: Project, name: str, attribute: str) -> str | None:
-    """Return the kind of an attribute of the class's objects, its own or inherited; None if it is not known."""
+    """Return the kind of an attribute of the class's objects, also an inherited one; None if it is not known."""
     owners = lineage(project, name) if project.attributes else ()
     kinds = (project.attributes.get(f"{class_called(project, owner)}.{attribute}") for owner in owners)
     return next((kind for kind in kinds if kind is not None), None)
@@ -96,36 +97,34 @@ def attribute_of(project: Project, name: str, attribute: str) -> str | None:
 
 def is_torch_object(project: Project, kind: str) -> bool:
     """Return True if a kind is an object of a class in a file that imports PyTorch."""
-    known = project.classes.get(kind.removeprefix(OBJECT)) if kind.startswith(OBJECT) else None
-    return known is not None and known.path in project.torch_files
+    definition = project.classes.get(kind.removeprefix(OBJECT)) if kind.startswith(OBJECT) else None
+    return definition is not None and definition.path in project.torch_files
 
 
 def owners(project: Project, method: str, path: str = "") -> list[str]:
-    """Return the classes in PyTorch files that define a method; with a path, those that `meet` that file."""
+    """Return the classes in PyTorch files that define a method; with a path, only those that `meet` this file."""
     if method not in project.owners_by_method:
         torch = project.torch_files
-        names = (name for name, known in project.classes.items() if method in known.methods and known.path in torch)
+        names = (
+            name
+            for name, definition in project.classes.items()
+            if method in definition.methods and definition.path in torch
+        )
         project.owners_by_method[method] = sorted(names)
     owners = project.owners_by_method[method]
     return [name for name in owners if not path or meet(project, path, project.classes[name].path)]
 
 
-def meet(project: Project, path: str, other: str) -> bool:
-    """Return True if two files can be in one program: one imports the other, or a third file imports both.
-
-    Indirect imports count too.
-    """
-    if (path, other) not in project.known_meetings:
-        importers = project.all_importers(path) & project.all_importers(other)
-        project.known_meetings[path, other] = not project.surveyed.isdisjoint(importers)
-    return project.known_meetings[path, other]
+def meet(project: Project, path: str, other_path: str) -> bool:
+    """Return True if two files can be in one program: one imports the other, or another file both, also indirectly."""
+    if (path, other_path) not in project.known_meetings:
+        importers = project.all_importers(path) & project.all_importers(other_path)
+        project.known_meetings[path, other_path] = not project.surveyed.isdisjoint(importers)
+    return project.known_meetings[path, other_path]
 
 
 def note_methods(project: Project, names: Names) -> None:
-    """Record the kinds of methods' results and of attributes in `project.returns` and `project.attributes`.
-
-    Their keys are module.Class.name.
-    """
+    """Record the kinds of methods' results and of attributes in `project.returns` and `project.attributes`."""
     from viaduct.migration.project import returns_of
     from viaduct.migration.values import TORCH_KINDS, Values
 
@@ -133,7 +132,7 @@ def note_methods(project: Project, names: Names) -> None:
     for node in names.source.tree.body:
         if not isinstance(node, ast.ClassDef):
             continue
-        name = f"{names.own}.{node.name}"
+        name = f"{names.module}.{node.name}"
         for method in node.body:
             if isinstance(method, ast.FunctionDef) and returns_of(names, method):
                 kind = values.solve(("method", node, method.name))

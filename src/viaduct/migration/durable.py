@@ -13,7 +13,7 @@ from pathlib import Path
 from viaduct.plain_files import read_plain_file
 
 UNFLUSHABLE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM, errno.ELOOP)
-"""Errors of flushing a folder that are ignored: some file systems cannot, and it matters in a power cut only."""
+"""Errors of flushing a folder that are ignored: some file systems do not support it."""
 
 
 def write_file(path: Path, data: bytes, mode: int) -> None:
@@ -26,16 +26,16 @@ def write_file(path: Path, data: bytes, mode: int) -> None:
 
 
 def write_all(descriptor: int, data: bytes, path: Path) -> None:
-    """Write all bytes to an open file: one call may write a part of them only."""
-    done = 0
-    while done < len(data):
-        with name_errors(path):
-            done += os.pwrite(descriptor, data[done:], done)
+    """Write all bytes to an open file; one call of pwrite may write only a part of them."""
+    written = 0
+    while written < len(data):
+        with add_path_to_errors(path):
+            written += os.pwrite(descriptor, data[written:], written)
 
 
 @contextlib.contextmanager
-def name_errors(path: Path) -> Iterator[None]:
-    """Add the path to an OSError: calls on an open file name no file in their errors."""
+def add_path_to_errors(path: Path) -> Iterator[None]:
+    """Add the path to an OSError; errors of calls with a file descriptor name no path."""
     try:
         yield
     except OSError as error:
@@ -43,10 +43,10 @@ def name_errors(path: Path) -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
-    """Flush what was written into a file or folder to the disk (fsync)."""
+    """Flush a file or folder to the disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with name_errors(path):
+        with add_path_to_errors(path):
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -62,29 +62,29 @@ def flush_folders(folders: set[Path]) -> None:
                 raise
 
 
-def copy_metadata(path: Path, found: os.stat_result, new: Path) -> bool:
-    """Give a new file the owner, mode and extended attributes (access lists too) of another; False if that fails.
+def copy_metadata(path: Path, status: os.stat_result, new: Path) -> bool:
+    """Copy owner, mode and extended attributes, including access lists, to a new file; return False if that fails.
 
-    `found`: the stat result of `path`.
+    `status`: the stat result of `path`.
     """
     try:
-        made = os.lstat(new)
-        if (made.st_uid, made.st_gid) != (found.st_uid, found.st_gid):
-            os.chown(new, found.st_uid, found.st_gid)
+        new_status = os.lstat(new)
+        if (new_status.st_uid, new_status.st_gid) != (status.st_uid, status.st_gid):
+            os.chown(new, status.st_uid, status.st_gid)
         copy_attributes(path, new)
-        os.chmod(new, stat.S_IMODE(found.st_mode))
+        os.chmod(new, stat.S_IMODE(status.st_mode))
     except OSError:
         return False
     return True
 
 
 def copy_attributes(path: Path, new: Path) -> None:
-    """Give a new file the same extended attributes as another, no more and no less; raise OSError if that fails."""
-    wanted = attributes_of(path)
-    for name, value in wanted.items():
+    """Set a new file's extended attributes to those of another, and remove others; raise OSError if that fails."""
+    attributes = attributes_of(path)
+    for name, value in attributes.items():
         if attributes_of(new).get(name) != value:
             os.setxattr(new, name, value)
-    for name in attributes_of(new).keys() - wanted.keys():
+    for name in attributes_of(new).keys() - attributes.keys():
         os.removexattr(new, name)
 
 
@@ -99,10 +99,10 @@ def attributes_of(path: Path) -> dict[str, bytes]:
 
 def inherit_group(new: Path, parent: Path) -> None:
     """Give a new file the group of its folder if the folder has the setgid bit; errors are ignored."""
-    found = os.stat(parent)
-    if found.st_mode & stat.S_ISGID:
+    status = os.stat(parent)
+    if status.st_mode & stat.S_ISGID:
         with contextlib.suppress(OSError):
-            os.chown(new, -1, found.st_gid)  # -1: the owner stays
+            os.chown(new, -1, status.st_gid)  # -1: the owner stays
 
 
 def content_of(path: Path) -> bytes | None:
@@ -122,6 +122,6 @@ def digest(data: bytes) -> str:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file; an empty text if there is no plain file."""
+    """Return the SHA-256 of a plain file; "" if there is none."""
     data = content_of(path)
     return "" if data is None else digest(data)

@@ -1,9 +1,9 @@
-"""Flow of a value from the expression that makes it: the uses of what torch.load returns.
+"""Find the uses of a value, such as the result of torch.load, by following it from the expression that makes it.
 
 A value is followed through names, attributes, subscripts, new dictionaries, loops, parameters and results of functions.
 Where it leaves a file, a question is recorded as text, `result of pkg.load_weights` or `parameter state of pkg.resume`,
-and the survey of the other files answers it: no syntax tree goes from file to file. A method is named without its class
-and module: `result of .load`, `value of .weights` (a property).
+and the survey of the other files answers it. A method is named without its class and module: `result of .load`,
+`value of .weights` (a property).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from viaduct.migration.names import Function, Names, Scope
+from viaduct.migration.names import Function, FunctionNode, Names, Scope
 from viaduct.migration.predicates import is_property
 from viaduct.migration.project import Project
 from viaduct.migration.source import group_by_name
@@ -25,16 +25,16 @@ from viaduct.migration.source import group_by_name
 CHECKPOINT_LOADS = ("torch.load", "torch.jit.load", "torch.serialization.load")
 STATE, MODULE, MOVED, HOST, TENSOR, UNKNOWN, CARD = "state", "module", "moved", "host", "tensor", "unknown", "card"
 """Uses of a value. STATE: copied into a network or an optimizer; MODULE: run as a network; MOVED: moved to a device;
-HOST: read on the host; TENSOR: part of a computation; UNKNOWN: not followed further. CARD: the file that uses it has
-names of devices (`works_on_card`)."""
+HOST: read on the host; TENSOR: part of a computation; UNKNOWN: not followed further. CARD: the file that uses it
+mentions devices (`works_on_card`)."""
 CALLED = "called"
-"""Further use: a function that returns the value is called somewhere, whatever becomes of the result."""
+"""Further use: a function that returns the value is called, for whatever purpose."""
 ROUNDS = 4
-"""Number of rounds in which files answer each other's new questions, and of the rounds that then join the answers."""
+"""Number of rounds in which files answer each other's questions; then as many rounds join the answers."""
 MAX_DEPTH = 40
-"""Steps through which a value is followed; beyond them its use is UNKNOWN."""
+"""Steps through which a value is followed; after these its use is UNKNOWN."""
 
-# Methods and attributes of a value whose result holds the value itself, or a part of it.
+# Methods and attributes that return the value itself or a part of it.
 RETURNS_VALUE = {
     *("get", "pop", "items", "values", "copy", "setdefault", "state_dict", "popitem", "module", "__getitem__"),
     *("float", "half", "double", "bfloat16", "type", "detach", "clone", "contiguous", "data", "requires_grad_"),
@@ -48,14 +48,14 @@ MODULE_METHODS = {
 }
 MOVE_METHODS = ("to", "cuda", "npu", "mlu", "cpu", "xpu", "to_empty")
 HOST_METHODS = ("numpy", "tolist", "item", "__array__")
-# Methods whose call is no use: they tell a property of the value, or are `network.load_state_dict` of a network.
+# Methods whose call does not count as a use.
 NEUTRAL_METHODS = {
     *("keys", "size", "dim", "numel", "stride", "element_size", "is_floating_point", "ndimension", "get_device"),
     "load_state_dict",
 }
-# Methods that put an argument into their receiver.
+# Methods that store an argument in their object.
 STORES_ARGUMENT = {"update", "append", "extend", "insert", "add", "__setitem__"}
-# Builtins and functions that return their argument, or something that holds it.
+# Builtins and functions that return their argument, or a container or iterator with it.
 PASSES_ON = {"dict", "list", "tuple", "set", "iter", "next", "sorted", "enumerate", "zip", "reversed", "map", "filter"}
 COPIES = (
     *("collections.OrderedDict", "copy.deepcopy", "copy.copy", "types.SimpleNamespace", "tqdm.tqdm"),
@@ -70,59 +70,58 @@ HOST_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy", "sklearn", "matplotl
 LOGGING = {"logging", "logger", "pprint", "warnings", "json", "yaml"}
 LOG_METHODS = ("info", "warning", "debug", "error", "exception", "log")
 PARTS_OF_MODULES = ("register_buffer", "register_parameter", "from_pretrained")
-# Names of functions and keyword arguments that put weights into a network or an optimizer.
+# Names of functions and keyword arguments that load weights into a network or an optimizer.
 TAKES_STATE = re.compile(
     r"load\w*(?:state|weight|param|checkpoint|ckpt|pretrain|model|dict)|set_\w*state|state_dict|copy_$"
 )
 DATASET_CLASS = re.compile(r"(?:^|\.)(?:\w*Dataset|\w*DataLoader|random_split|Subset)$")
 WORKS_ON_CARD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
-NamedFunction = ast.FunctionDef | ast.AsyncFunctionDef
 Loop = ast.For | ast.AsyncFor | ast.While
 EVERYWHERE = (0, sys.maxsize)
-"""First and last line of the reads that `follow_name` follows: all of them."""
+"""First and last line for `follow_name`: all reads are followed."""
 
 
 @dataclass(frozen=True)
 class Trail:
-    """State of following one value: the uses found so far, the nodes and names visited, and the number of steps."""
+    """State of following one value: uses found and nodes visited so far, and the number of steps."""
 
     uses: set[str] = field(default_factory=set)
     visited: set[object] = field(default_factory=set)
     depth: int = 0
 
     def deeper(self) -> Trail:
-        """Return the trail one step on, with the same sets."""
+        """Return the trail after one more step, with the same sets."""
         return replace(self, depth=self.depth + 1)
 
 
 class Flow:
-    """Uses of the values of one file. `questions` are those that other files must answer."""
+    """Uses of the values of one file. `questions` are for other files to answer."""
 
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.source, self.project = names, names.source, project
         self.questions: set[str] = set()
-        # (scope's node, name) or (None, attribute) -> uses wherever it is read, and questions: see uses_everywhere
+        # Cache of uses_everywhere: (scope's node, name) or (None, attribute) -> uses and questions
         self.known: dict[tuple[ast.AST | None, str], tuple[set[str], set[str]]] = {}
-        self.is_within_known = False  # while an entry of `known` is computed, others are not looked up
+        self.is_within_known = False  # True while an entry of `known` is computed
         self.blocks: dict[int, dict[str, list[ast.stmt]]] = {}  # see assigned_in_block
 
-    # ---- asking
+    # ---- results
 
     def uses(self, node: ast.AST) -> set[str]:
-        """Return the uses of the value of an expression: in this file, and in others as far as the survey knows."""
+        """Return the uses of an expression's value, in this file and, as far as the survey knows, in others."""
         trail = Trail()
         self.follow(node, trail)
         return trail.uses
 
     def parameter_uses(self, function: Function, parameter: str) -> set[str]:
-        """Return what a function does with one of its parameters."""
+        """Return the uses of a parameter in its function."""
         trail = Trail()
         self.follow_name(parameter, self.names.scopes[function], trail)
         return trail.uses
 
     @cached_property
     def works_on_card(self) -> bool:
-        """True if a name in the file contains `cuda`, `device` or the like, or a short string begins so."""
+        """True if a name in the file contains `cuda`, `device` or the like, or a short string begins with it."""
         for node in self.source.nodes:
             match node:
                 case ast.Attribute(attr=text) | ast.Name(id=text) | ast.arg(arg=text) | ast.keyword(arg=str(text)):
@@ -135,7 +134,7 @@ class Flow:
     # ---- following
 
     def follow(self, node: ast.AST, trail: Trail) -> None:
-        """Add the uses of an expression to the trail, by the node around it; nodes other than these are no use."""
+        """Add the uses of an expression to the trail, according to its parent node."""
         if node in trail.visited:
             return
         trail.visited.add(node)
@@ -208,18 +207,18 @@ class Flow:
         """Follow a value that is passed to a function, by position or keyword; -1 and "": by * or **."""
         name = self.names.qualified(call.func) or ""
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        own, plain = self.own_function(call.func), isinstance(call.func, ast.Name)
-        if own is not None:
-            self.follow_into(own, call, position, keyword, trail)
+        function, is_plain = self.own_function(call.func), isinstance(call.func, ast.Name)
+        if function is not None:
+            self.follow_into(function, call, position, keyword, trail)
         elif name in self.project.functions:
             self.add_answer(f"parameter {self.parameter_name(name, position, keyword)} of {name}", trail)
         elif TAKES_STATE.search(last):
             trail.uses.add(STATE)
         elif last in STORES_ARGUMENT and isinstance(call.func, ast.Attribute):
             self.follow_receiver(call.func.value, trail)
-        elif name in COPIES or (plain and (last in PASSES_ON or (last == "getattr" and position == 0))):
+        elif name in COPIES or (is_plain and (last in PASSES_ON or (last == "getattr" and position == 0))):
             self.follow(call, trail.deeper())
-        elif (plain and last in INSPECTS) or name == "torch.save" or is_logging(call.func):
+        elif (is_plain and last in INSPECTS) or name == "torch.save" or is_logging(call.func):
             pass
         elif DATASET_CLASS.search(name or last) or name.partition(".")[0] in HOST_LIBRARIES:
             trail.uses.add(HOST)
@@ -228,7 +227,7 @@ class Flow:
         else:
             trail.uses.add(TENSOR if name.startswith("torch.") else UNKNOWN)
 
-    def follow_into(self, function: NamedFunction, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
+    def follow_into(self, function: FunctionNode, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
         parameters = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
         if isinstance(self.source.parents[function], ast.ClassDef) and parameters[:1] in (["self"], ["cls"]):
             parameters = parameters[1:]
@@ -240,14 +239,14 @@ class Flow:
             trail.uses.add(UNKNOWN)
 
     def follow_receiver(self, receiver: ast.expr, trail: Trail) -> None:
-        """Follow the object that a value is put into, as in `weights.update(value)`."""
+        """Follow the object that stores a value, as in `weights.update(value)`."""
         if isinstance(receiver, ast.Name | ast.Attribute | ast.Subscript):
             self.follow_target(receiver, receiver, trail)
         else:
             trail.uses.add(UNKNOWN)
 
     def follow_target(self, target: ast.expr, statement: ast.AST, trail: Trail) -> None:
-        """Follow a value to the reads of what a statement assigns it to."""
+        """Follow a value to the reads of the target that a statement assigns it to."""
         if isinstance(target, ast.Tuple | ast.List):
             for element in target.elts:
                 self.follow_target(element, statement, trail)
@@ -261,7 +260,7 @@ class Flow:
             self.follow_receiver(target.value, trail)
 
     def follow_name(self, name: str, scope: Scope, trail: Trail, since: ast.AST | None = None) -> None:
-        """Follow a name to the places that read it: only those that see the value that the statement `since` binds."""
+        """Follow a name to its reads; with `since`, to those that can read the value that this statement binds."""
         first, last = self.lines_reached(name, scope, since)
         key = scope.node, name, first, last
         if key in trail.visited:
@@ -269,7 +268,7 @@ class Flow:
         trail.visited.add(key)
         direct, nested = self.reads.get((scope.node, name), ([], []))
         if scope.outer is None and not direct and not nested:
-            trail.uses.add(UNKNOWN)  # a module's name that other files may read
+            trail.uses.add(UNKNOWN)  # a module-level name; other files may read it
         if first == 0 and not self.is_within_known:
             trail.uses.update(self.uses_everywhere((scope.node, name), (*direct, *nested), key))
             return
@@ -279,12 +278,12 @@ class Flow:
             self.follow(read, trail.deeper())
 
     def uses_everywhere(self, key: tuple[ast.AST | None, str], reads: Sequence[ast.AST], visited: object) -> set[str]:
-        """Return the uses of a name or attribute wherever it is read; `key` is that of `known`, `visited` of the trail.
+        """Return the uses of all reads of a name or attribute, cached under `key`.
 
-        They are computed once, since many statements may bind the same name.
+        `visited` is the entry by which a trail marks these reads as visited.
         """
         if key not in self.known:
-            outer, self.questions = self.questions, set()
+            outer_questions, self.questions = self.questions, set()
             self.is_within_known, trail = True, Trail(visited={visited}, depth=1)
             try:
                 for read in reads:
@@ -292,16 +291,16 @@ class Flow:
             finally:
                 self.is_within_known = False
             self.known[key] = trail.uses, self.questions
-            self.questions = outer
+            self.questions = outer_questions
         uses, questions = self.known[key]
         self.questions |= questions
         return uses.union(*(self.project.uses.get(question, set()) for question in questions))
 
     def lines_reached(self, name: str, scope: Scope, since: ast.AST | None) -> tuple[int, int]:
-        """Return the first and last line at which a value that a statement binds to a name can be read.
+        """Return the first and last line on which the value that the statement `since` binds to a name can be read.
 
-        They are the line of the statement, and that of the next assignment to the name in the same block. If the
-        statement is not given, is in a loop, or is not in the function that the name belongs to, they are EVERYWHERE.
+        The last line is that of the next assignment to the name in the same block. Return EVERYWHERE without a
+        statement, for one in a loop, and for one outside the function that the name belongs to.
         """
         if since is None or isinstance(since, ast.comprehension):
             return EVERYWHERE
@@ -314,7 +313,6 @@ class Flow:
         return statement.lineno, (assignments[position].end_lineno or 0) if position < len(assignments) else sys.maxsize
 
     def function_around(self, node: ast.AST) -> ast.AST:
-        """Return the function around a node, or the module."""
         return self.source.function(node) or self.source.tree
 
     def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
@@ -322,13 +320,17 @@ class Flow:
         block = self.source.block(statement)
         if id(block) not in self.blocks:
             assignments = self.blocks[id(block)] = defaultdict(list)
-            for other in block:
-                if isinstance(other, ast.Assign) and len(other.targets) == 1 and isinstance(other.targets[0], ast.Name):
-                    assignments[other.targets[0].id].append(other)
+            for sibling in block:
+                if (
+                    isinstance(sibling, ast.Assign)
+                    and len(sibling.targets) == 1
+                    and isinstance(sibling.targets[0], ast.Name)
+                ):
+                    assignments[sibling.targets[0].id].append(sibling)
         return self.blocks[id(block)]
 
     def follow_attribute_reads(self, target: ast.Attribute, trail: Trail) -> None:
-        """Follow `self.state = …` to every read of an attribute of that name in the file, whatever its object."""
+        """Follow `self.state = …` to every read of an attribute `state` in the file, of any object."""
         key, reads = ("attribute", target.attr), self.attribute_reads.get(target.attr, [])
         if key in trail.visited:
             return
@@ -340,7 +342,7 @@ class Flow:
             self.follow(read, trail.deeper())
 
     def follow_result(self, node: ast.AST, trail: Trail) -> None:
-        """Follow a returned value to every call of the function in this file; add the survey's answer for others."""
+        """Follow a returned value to every call of the function in this file; ask the survey about other files."""
         function = self.source.function(node)
         if function is None or function in trail.visited:
             return
@@ -351,7 +353,7 @@ class Flow:
             for call in self.calls_named.get(function.name, [])
             if isinstance(call.func, ast.Attribute) == is_method and self.own_function(call.func) in (function, None)
         ]
-        question = f"result of .{function.name}" if is_method else f"result of {self.names.own}.{function.name}"
+        question = f"result of .{function.name}" if is_method else f"result of {self.names.module}.{function.name}"
         if is_method and is_property(function):
             callers = [*self.attribute_reads.get(function.name, [])]
             question = f"value of .{function.name}"
@@ -362,7 +364,7 @@ class Flow:
             trail.uses.add(UNKNOWN)  # no file of the project calls it
 
     def add_answer(self, question: str, trail: Trail) -> None:
-        """Add the survey's answer to a question about another file, and record that it was asked."""
+        """Add the survey's answer to a question about other files, and record the question."""
         self.questions.add(question)
         trail.uses.update(self.project.uses.get(question, ()))
 
@@ -370,42 +372,39 @@ class Flow:
 
     @cached_property
     def reads(self) -> dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]]:
-        """(scope's node, name) -> reads in the function that binds the name, by line; reads in nested functions."""
-        found: dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]] = {}
+        """(scope's node, name) -> reads in the function that binds the name, by line, and reads in nested functions."""
+        by_name: dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]] = {}
         for node in self.source.of_kind(ast.Name):
             if isinstance(node.ctx, ast.Load):
                 scope = self.binding_scope(node)
-                direct, nested = found.setdefault((scope.node, node.id), ([], []))
+                direct, nested = by_name.setdefault((scope.node, node.id), ([], []))
                 (direct if self.function_around(node) is scope.node else nested).append(node)
-        for direct, _ in found.values():
+        for direct, _ in by_name.values():
             direct.sort(key=lambda read: read.lineno)
-        return found
+        return by_name
 
     @cached_property
     def attribute_reads(self) -> dict[str, list[ast.Attribute]]:
-        """Reads of attributes by their name."""
         reads = (node for node in self.source.of_kind(ast.Attribute) if isinstance(node.ctx, ast.Load))
         return group_by_name((node.attr, node) for node in reads)
 
     @cached_property
     def calls_named(self) -> dict[str, list[ast.Call]]:
-        """Calls of the file by the last part of the callee's name."""
+        """Calls by the last part of the function's name."""
         calls = self.source.of_kind(ast.Call)
         return group_by_name((getattr(call.func, "attr", getattr(call.func, "id", "")), call) for call in calls)
 
     @cached_property
-    def functions_named(self) -> dict[str, list[NamedFunction]]:
-        """Functions and methods of the file by their name."""
+    def functions_named(self) -> dict[str, list[FunctionNode]]:
         functions = self.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)
-        return group_by_name((node.name, node) for node in functions if isinstance(node, NamedFunction))
+        return group_by_name((node.name, node) for node in functions if isinstance(node, FunctionNode))
 
     @cached_property
     def classes_named(self) -> dict[str, ast.ClassDef]:
-        """Classes of the file by their name."""
         return {node.name: node for node in self.source.of_kind(ast.ClassDef)}
 
-    def own_function(self, callee: ast.expr) -> NamedFunction | None:
-        """Return the function of this file that a call runs, if exactly one can be meant; else None."""
+    def own_function(self, callee: ast.expr) -> FunctionNode | None:
+        """Return the function of this file that a call runs; None if there are several candidates or none."""
         is_method = isinstance(callee, ast.Attribute)
         name = callee.attr if isinstance(callee, ast.Attribute) else getattr(callee, "id", "")
         if isinstance(callee, ast.Attribute) and self.names.qualified(callee.value) is not None:
@@ -413,14 +412,16 @@ class Flow:
         parents = self.source.parents
         if isinstance(callee, ast.Name) and name not in self.functions_named and name in self.classes_named:
             functions = self.functions_named.get("__init__", [])
-            found = [function for function in functions if parents[function] is self.classes_named[name]]
+            candidates = [function for function in functions if parents[function] is self.classes_named[name]]
         else:
             functions = self.functions_named.get(name, [])
-            found = [function for function in functions if isinstance(parents[function], ast.ClassDef) == is_method]
-        return found[0] if len(found) == 1 else None
+            candidates = [
+                function for function in functions if isinstance(parents[function], ast.ClassDef) == is_method
+            ]
+        return candidates[0] if len(candidates) == 1 else None
 
     def parameter_name(self, function: str, position: int, keyword: str) -> str:
-        """Return the name of the parameter that an argument is given for; `?` if that is not known."""
+        """Return the name of the parameter that gets an argument; `?` if it is not known."""
         arguments = self.project.functions[function][1].args
         parameters = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
         return keyword or (parameters[position] if 0 <= position < len(parameters) else "?")
@@ -434,7 +435,7 @@ class Flow:
 
 
 def is_logging(callee: ast.expr) -> bool:
-    """Return True for the callee of a call that logs: `logging.…`, or a log method of an object with a plain name."""
+    """Return True for a function that logs: `logging.…`, or a log method of an object with a plain name."""
     root = callee
     while isinstance(root, ast.Attribute):
         root = root.value
@@ -445,7 +446,7 @@ def is_logging(callee: ast.expr) -> bool:
 
 
 def note_uses(project: Project, files: dict[str, Names]) -> None:
-    """Fill `project.uses`: the answers to the questions that loads of checkpoints in one file raise about others."""
+    """Fill `project.uses`: answers to the questions that loads of checkpoints raise about other files."""
     flows = [Flow(names, project) for path, names in files.items() if path in project.torch_files]
     needs: dict[str, set[str]] = {}  # question -> questions that its answers depend on
     for flow in flows:
@@ -458,23 +459,23 @@ def note_uses(project: Project, files: dict[str, Names]) -> None:
         for question in sorted(new):
             needs[question] = set()
             for flow in by_name.get(question.rpartition(".")[2], ()):
-                outer, flow.questions = flow.questions, set()
+                former_questions, flow.questions = flow.questions, set()
                 uses = answer(flow, question)
                 if uses and flow.works_on_card:
                     uses.add(CARD)
                 needs[question] |= flow.questions
-                flow.questions |= outer
+                flow.questions |= former_questions
                 if uses:
                     project.uses.setdefault(question, set()).update(uses)
     for _ in range(ROUNDS):  # an answer includes the answers to the questions that it has raised
-        for question, needed in needs.items():
-            uses = set[str]().union(*(project.uses.get(other, set()) for other in needed))
+        for question, dependencies in needs.items():
+            uses = set[str]().union(*(project.uses.get(dependency, set()) for dependency in dependencies))
             if uses:
                 project.uses.setdefault(question, set()).update(uses)
 
 
 def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow]]:
-    """Return, by name, the flows of files that call or define a function of that name, or read such an attribute."""
+    """Return, by name, the flows of files that call or define a function, or read an attribute, of this name."""
     return group_by_name(
         (name, flow)
         for flow in (flows if names else ())
@@ -483,9 +484,7 @@ def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow
 
 
 def answer(flow: Flow, question: str) -> set[str]:
-    """Return what a file knows of a question: uses of a function's result or of a property there, or of a parameter of
-    a function that is defined there.
-    """
+    """Return a file's answer to a question (see the module's docstring): uses in this file."""
     subject, _, function = question.partition(" of ")
     module, _, name = function.rpartition(".")  # no module: a method
     if subject == "result":
@@ -494,11 +493,11 @@ def answer(flow: Flow, question: str) -> set[str]:
             for call in flow.calls_named.get(name, [])
             if (flow.names.qualified(call.func) == function if module else is_method_call(flow, call))
         ]
-        local = module == flow.names.own or (not module and name in flow.functions_named)
+        local = module == flow.names.module or (not module and name in flow.functions_named)
         return set() if local else uses_of_all(flow, calls)
     if subject == "value":
         return set() if name in flow.functions_named else uses_of_all(flow, flow.attribute_reads.get(name, []))
-    if module != flow.names.own:
+    if module != flow.names.module:
         return set()
     parameter = subject.removeprefix("parameter ")
     defined = [node for node in flow.functions_named.get(name, []) if flow.source.parents[node] is flow.source.tree]
@@ -506,7 +505,7 @@ def answer(flow: Flow, question: str) -> set[str]:
 
 
 def uses_of_all(flow: Flow, nodes: Sequence[ast.expr]) -> set[str]:
-    """Return the uses of the values of several calls or reads, and CALLED if there is one."""
+    """Return the uses of the values of several calls or reads, and CALLED if there are any."""
     return {CALLED, *(use for node in nodes for use in flow.uses(node))} if nodes else set()
 
 

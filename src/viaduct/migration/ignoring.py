@@ -1,6 +1,6 @@
-"""Files that git ignores, found without running git: by .gitignore, info/exclude and the user's core.excludesFile.
+"""Find files that git ignores without running git: by .gitignore, info/exclude and the user's core.excludesFile.
 
-Patterns are those of gitignore(5). Matching backtracks to the last star only, so that no pattern takes long.
+Patterns are those of gitignore(5). Matching backtracks only to the last star, so no pattern takes long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.plain_files import read_plain_file
 from viaduct.repository import Index, Repository, UnreadableRepository, find_repository, open_repository, read_settings
 
 MAX_BYTES = 1 << 20
-"""A larger file is not read as a list of patterns."""
+"""A larger file of patterns is not read."""
 LETTERS, DIGITS = string.ascii_letters, string.digits
 Test = Callable[[str], bool]
 CHARACTER_CLASSES: dict[str, Test] = {
@@ -25,7 +25,7 @@ CHARACTER_CLASSES: dict[str, Test] = {
     **{"space": string.whitespace.__contains__, "blank": " \t".__contains__, "punct": string.punctuation.__contains__},
     "xdigit": string.hexdigits.__contains__,
 }
-"""Named classes of characters, as in `[[:alpha:]]`."""
+"""Character classes, as in `[[:alpha:]]`."""
 
 
 @dataclass(frozen=True)
@@ -37,29 +37,29 @@ class Pattern:
     folder_only: bool = False
 
     def matches(self, path: str) -> bool:
-        """Match a path relative to the folder of the file that holds the pattern. As in git, `?` is one byte."""
+        """Match a path relative to the folder of the pattern's file. As in git, `?` is one byte."""
         return match_path(self.segments, os.fsencode(path).decode("latin-1").split("/"))
 
 
 @dataclass(frozen=True)
 class Ignoring:
-    """The rules that hold in one folder."""
+    """The ignore rules that apply in one folder."""
 
     lists: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()  # (folder in the repository, patterns); later ones win
     index: Index = field(default_factory=Index)  # the files that git tracks
-    prefix: str = ""  # path of this folder within the repository: empty, or ending in a slash
-    inside: bool = False  # the folder itself is ignored, so that all in it is, but for what git tracks
+    prefix: str = ""  # path of this folder within the repository: "", or a path that ends in a slash
+    inside: bool = False  # the folder itself is ignored, and so is everything in it except tracked files
     active: bool = False  # False: there is no repository, and nothing is ignored
 
     def is_ignored(self, name: str, is_folder: bool) -> bool:
-        """Return True if git ignores an entry of this folder; False for a tracked file and a folder with one."""
+        """Return True if git ignores an entry of this folder; tracked files and folders with one are not ignored."""
         path = self.prefix + name
         if not self.active or path in self.index.entries or (is_folder and path in self.index.folders):
             return False
         return self.is_matched(path, is_folder)
 
     def is_matched(self, path: str, is_folder: bool) -> bool:
-        """Return True if the patterns ignore a path, whether it is tracked or not."""
+        """Return True if the patterns ignore a path, tracked or not."""
         if self.inside:
             return True
         for base, patterns in reversed(self.lists):
@@ -69,7 +69,7 @@ class Ignoring:
         return False
 
     def enter(self, name: str, folder: Path) -> Ignoring:
-        """Return the rules that hold in a subfolder; for a repository within, those of that one alone."""
+        """Return the rules that apply in a subfolder; for a nested repository, only its own rules."""
         if os.path.lexists(folder / ".git"):
             try:
                 return load_repository_rules(open_repository(folder))
@@ -81,7 +81,7 @@ class Ignoring:
         return replace(self, prefix=f"{self.prefix}{name}/", inside=inside).with_list(folder)
 
     def with_list(self, folder: Path) -> Ignoring:
-        """Return the rules with those of a folder's own .gitignore."""
+        """Return the rules and those of a folder's .gitignore."""
         patterns = read_patterns(folder / ".gitignore")
         return replace(self, lists=(*self.lists, (self.prefix, patterns))) if patterns else self
 
@@ -89,7 +89,7 @@ class Ignoring:
 def load_ignore_rules(root: Path) -> Ignoring:
     """Return the rules for the folder of a project, which may lie within a repository.
 
-    If the repository ignores the folder itself, nothing in it counts as ignored: the user has named the folder.
+    If the repository ignores the folder itself, nothing in it counts as ignored, because the user named the folder.
     """
     try:
         repository = find_repository(root)
@@ -120,14 +120,14 @@ def load_repository_rules(repository: Repository) -> Ignoring:
 def find_users_list(repository: Repository) -> Path:
     """Return the file that core.excludesFile names, or git's default."""
     home = Path(os.path.expanduser("~"))
-    settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
-    found = {**read_settings(settings / "config"), **read_settings(home / ".gitconfig"), **repository.settings}
-    named = found.get("core.excludesfile")
-    return Path(os.path.expanduser(named)) if named else settings / "ignore"
+    config_folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
+    settings = {**read_settings(config_folder / "config"), **read_settings(home / ".gitconfig"), **repository.settings}
+    path = settings.get("core.excludesfile")
+    return Path(os.path.expanduser(path)) if path else config_folder / "ignore"
 
 
 def read_patterns(path: Path) -> tuple[Pattern, ...]:
-    """Return the patterns of a file; none where it is missing, a link, or not a plain file."""
+    """Return the patterns of a file; () if it is missing, a link, or not a plain file."""
     try:
         text = read_plain_file(path, MAX_BYTES).removeprefix(b"\xef\xbb\xbf").decode("latin-1")  # without a BOM
     except OSError:
@@ -150,25 +150,25 @@ def parse_pattern(line: str) -> Pattern | None:
     anchored = "/" in text
     parts = text.removeprefix("/").split("/")
     parts = parts if anchored else ["**", *parts]
-    kept = [part for index, part in enumerate(parts) if part != "**" or parts[index - 1 : index] != ["**"]]
-    segments = tuple(None if part == "**" else compile_segment(part) for part in kept)
+    kept_parts = [part for index, part in enumerate(parts) if part != "**" or parts[index - 1 : index] != ["**"]]
+    segments = tuple(None if part == "**" else compile_segment(part) for part in kept_parts)
     return Pattern(segments, negated, folder_only)
 
 
 def match_path(pattern: tuple[Test | None, ...], names: list[str]) -> bool:
-    """Return True if a pattern matches a path; `**` stands for any number of folders, at the end for one at least."""
+    """Return True if a pattern matches a path. `**` matches any number of folders, at the end at least one name."""
     if pattern[-1] is None and len(pattern) > 1:
         return any(match_path(pattern[:-1], names[:count]) for count in range(1, len(names)))
     return match_all(pattern, names)
 
 
 def match_all(tests: Sequence[Test | None], items: Sequence[str]) -> bool:
-    """Return True if the items pass the tests one by one; the test None stands for any number of items.
+    """Return True if the items pass the tests one by one; the test None matches any number of items.
 
-    Where a test fails, the last None before it takes one item more, and the tests behind that None begin anew.
+    If a test fails, the last None before it matches one more item, and the tests after that None start again.
     """
     test_index = index = 0
-    star = resume = -1  # position of the last None in `tests`; that of the first item that it does not take
+    star = resume = -1  # position of the last None in `tests`, and of the first item that it does not match
     while index < len(items):
         test = tests[test_index] if test_index < len(tests) else None
         if test is not None and test(items[index]):
@@ -184,7 +184,7 @@ def match_all(tests: Sequence[Test | None], items: Sequence[str]) -> bool:
 
 
 def compile_segment(text: str) -> Test:
-    """Return a test of one file name for the text between two slashes; `name`, `*.x` and `x*` are plain comparisons."""
+    """Return a test of one file name for the text between two slashes; fast for `name`, `*.x` and `x*`."""
     tokens = list(tokens_of(text))
     letters = [token for token in tokens if isinstance(token, str)]
     literal = "".join(letters)
@@ -199,7 +199,7 @@ def compile_segment(text: str) -> Test:
 
 
 def tokens_of(text: str) -> Iterator[str | Test | None]:
-    """Yield None for a star, a letter for itself, and a test of one character for `?` and `[…]`."""
+    """Yield the tokens of a pattern: None for a star, a test of one character for `?` and `[…]`, else the character."""
     location = 0
     while location < len(text):
         character = text[location]
@@ -209,8 +209,8 @@ def tokens_of(text: str) -> Iterator[str | Test | None]:
                 location += 1
         elif character == "?":
             yield lambda _: True
-        elif character == "[" and (found := parse_set(text, location)) is not None:
-            test, location = found
+        elif character == "[" and (parsed := parse_set(text, location)) is not None:
+            test, location = parsed
             yield test
         else:
             if character == "\\" and location + 1 < len(text):
@@ -220,11 +220,11 @@ def tokens_of(text: str) -> Iterator[str | Test | None]:
 
 
 def parse_set(text: str, start: int) -> tuple[Test, int] | None:
-    """Return the test of a `[…]` that begins here, and where it ends; None if it never does."""
-    found = re.compile(r"\[([!^]?)(\]?(?:\[:\w+:\]|\\.|[^\]\\])*)\]").match(text, start)
-    if found is None:
+    """Return the test of the `[…]` at `start` and the position of its end; None if it does not end."""
+    match = re.compile(r"\[([!^]?)(\]?(?:\[:\w+:\]|\\.|[^\]\\])*)\]").match(text, start)
+    if match is None:
         return None
-    negated, body = bool(found[1]), found[2]
+    negated, body = bool(match[1]), match[2]
     items = re.findall(r"\[:(\w+):\]|(\\.|.)(?:-(\\.|.))?", body)
     classes = [CHARACTER_CLASSES[name] for name, _, _ in items if name in CHARACTER_CLASSES]
     ranges = [(first[-1], (last or first)[-1]) for name, first, last in items if not name]
@@ -233,4 +233,4 @@ def parse_set(text: str, start: int) -> tuple[Test, int] | None:
         inside = any(first <= character <= last for first, last in ranges) or any(test(character) for test in classes)
         return inside != negated
 
-    return is_member, found.end() - 1
+    return is_member, match.end() - 1

@@ -1,7 +1,7 @@
-"""Change the files of a project, all or none, whatever interrupts it; journal.py undoes what a killed run has left.
+"""Change all files of a project or none, even if the process is killed: journal.py then restores the files.
 
-A file is replaced by renaming a new one to it. A file with several names (hard links), or whose owner or attributes a
-new file could not have, is overwritten instead.
+A file is replaced by renaming a new one to it. It is overwritten instead if it has several hard links, or if a new file
+could not get its owner and attributes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def write_in_place(outcome: Outcome) -> None:
 
 
 def write_files(root: Path, files: Iterable[FileResult]) -> None:
-    """Write every file or none; if none, raise BadValue that says why."""
+    """Write every file, or none and raise BadValue."""
     files = list(files)
     if not files:
         return
@@ -53,26 +53,26 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
         try:
             work.write(files)
         except Stopped:
-            work.take_back()
+            work.roll_back()
             stop.report_outcome("No file was changed.")
             raise BadValue(f"stopped by {stop.name}.", "No file was changed.") from None
         except OSError as error:
-            work.take_back()
-            where = printable_path(error.filename or root)
-            raise BadValue(f"{where} cannot be written: {error.strerror}.", "No file was changed.") from error
+            work.roll_back()
+            path = printable_path(error.filename or root)
+            raise BadValue(f"{path} cannot be written: {error.strerror}.", "No file was changed.") from error
         except ChangedMeanwhile as error:
-            work.take_back()
+            work.roll_back()
             raise BadValue(*error.lines) from None
         except BaseException:
-            work.take_back()
+            work.roll_back()
             raise
 
 
 def start_work(root: Path) -> LockedFolder:
-    """Lock a project, and return the locked folder for the migration's journal and copies."""
+    """Lock a project; return the locked folder for journal and copies."""
     folder = root / STATE_FOLDER
     try:
-        held = lock_folder(folder)
+        locked = lock_folder(folder)
     except FolderBusy:
         raise make_busy_error(root) from None
     except NotOurFolder as error:
@@ -83,30 +83,30 @@ def start_work(root: Path) -> LockedFolder:
             "--in-place keeps its journal there while it writes. Make the folder writable, or give --out DIR.",
         ) from None
     if os.path.lexists(folder / JOURNAL):  # another run was killed since `recover`
-        held.release(remove=False)
+        locked.release(remove=False)
         raise BadValue(
             f"a migration of {printable_path(root)} was interrupted just now.", "Start again: that undoes it."
         )
     try:
         remove_contents(folder)
     except OSError as error:
-        held.release(remove=False)
+        locked.release(remove=False)
         raise make_recovery_error(folder, error) from None
-    return held
+    return locked
 
 
 class Work:
     """One run of --in-place."""
 
-    def __init__(self, root: Path, held: LockedFolder, stop: Stop) -> None:
-        self.root, self.held, self.stop = root, held, stop
-        self.folder = held.folder
+    def __init__(self, root: Path, locked: LockedFolder, stop: Stop) -> None:
+        self.root, self.locked, self.stop = root, locked, stop
+        self.folder = locked.folder
         self.changes: list[Change] = []
         self.written = False  # True: all files have their new content
-        self.rewritten: dict[tuple[int, int], str] = {}  # (device, inode) -> digest of what was written into it
+        self.rewritten: dict[tuple[int, int], str] = {}  # (device, inode) -> digest of the new content
 
     def write(self, files: list[FileResult]) -> None:
-        """Save old and new contents, write the journal, then put the new files in their place."""
+        """Save old and new contents, write the journal, then change the files."""
         for name in (OLD, NEW):
             os.mkdir(self.folder / name, 0o700)
         for number, file in enumerate(files):
@@ -127,15 +127,15 @@ class Work:
         self.finish()
 
     def replace_content(self, number: int, change: Change) -> None:
-        """Give one file its new content. Of a file with several names it is written once, under the first of them."""
+        """Change one file; a file with several hard links is written once."""
         path, new = self.root / change.path, self.folder / NEW / str(number)
         check_folder(self.root, change.path)
         if change.way == "create":
             return create(new, path)
-        found = os.lstat(path)
-        if self.rewritten.get((found.st_dev, found.st_ino)) == change.new:
+        status = os.lstat(path)
+        if self.rewritten.get((status.st_dev, status.st_ino)) == change.new:
             return None
-        if (found.st_ino, found.st_mtime_ns, stat.S_ISREG(found.st_mode)) != (change.inode, change.modified, True):
+        if (status.st_ino, status.st_mtime_ns, stat.S_ISREG(status.st_mode)) != (change.inode, change.modified, True):
             raise make_changed_error(path)
         if change.way == "rename":
             return os.rename(new, path)
@@ -145,36 +145,36 @@ class Work:
         os.rename(new, begun)
         flush_folders({new.parent})
         rewrite(path, read_plain_file(begun), change.inode)
-        self.rewritten[found.st_dev, found.st_ino] = change.new
+        self.rewritten[status.st_dev, status.st_ino] = change.new
         return None
 
     def check_backups(self) -> None:
-        """Raise if somebody wrote into a file just before it was replaced: `keep_old` has linked that very file."""
+        """Raise ChangedMeanwhile if a file was changed just before it was replaced; old/ has the same inode."""
         for number, change in enumerate(self.changes):
             if change.way == "rename" and digest_of(self.folder / OLD / str(number)) != change.old:
                 raise make_changed_error(self.root / change.path)
 
     def finish(self) -> None:
-        """Remove what is no longer needed; what cannot be removed, the next start removes."""
+        """Remove the copies and release the folder; the next start removes files that cannot be removed now."""
         with contextlib.suppress(OSError):
             flush_folders({self.folder})
         with contextlib.suppress(OSError):
             remove_contents(self.folder)
-        self.held.release(remove=True)
+        self.locked.release(remove=True)
         if self.stop.signal is not None and self.written:
             self.stop.report_outcome("All files had been written.")
 
-    def take_back(self) -> None:
-        """Put every file back; raise BadValue if that fails too: then the journal stays for the next start."""
+    def roll_back(self) -> None:
+        """Restore every file; if that fails, raise BadValue and leave the journal for the next start."""
         try:
             if os.path.lexists(self.folder / JOURNAL):
-                left = undo(self.root, self.folder, self.changes)
-                if left:
-                    self.held.release(remove=False)
-                    raise make_edited_error(self.root, self.folder, left)
+                edited = undo(self.root, self.folder, self.changes)
+                if edited:
+                    self.locked.release(remove=False)
+                    raise make_edited_error(self.root, self.folder, edited)
                 os.unlink(self.folder / JOURNAL)
         except OSError as error:
-            self.held.release(remove=False)
+            self.locked.release(remove=False)
             raise BadValue(
                 f"{printable_path(error.filename or self.root)} cannot be written: {error.strerror}, "
                 "and not every file could be put back.",
@@ -188,7 +188,7 @@ class Work:
 
 
 def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
-    """Write the new content of a file and keep the old one; the file itself is not touched."""
+    """Save the new and the old content of a file; the file itself is not changed."""
     path, new = root / file.path, folder / NEW / str(number)
     check_folder(root, file.path)
     if not file.before:
@@ -197,30 +197,30 @@ def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
         write_file(new, file.after, 0o666)
         inherit_group(new, path.parent)
         return Change(file.path, "create", "", digest(file.after))
-    found = os.lstat(path)
+    status = os.lstat(path)
     if read_plain_file(path) != file.before:
         raise make_changed_error(path)
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only", str(path))
     write_file(new, file.after, 0o600)
     method: WriteMethod = (
-        "rename" if can_replace(path, found, folder) and copy_metadata(path, found, new) else "rewrite"
+        "rename" if can_replace(path, status, folder) and copy_metadata(path, status, new) else "rewrite"
     )
-    keep_old(path, folder / OLD / str(number), found, method)
-    return Change(file.path, method, digest(file.before), digest(file.after), found.st_mtime_ns, found.st_ino)
+    keep_old(path, folder / OLD / str(number), status, method)
+    return Change(file.path, method, digest(file.before), digest(file.after), status.st_mtime_ns, status.st_ino)
 
 
-def can_replace(path: Path, found: os.stat_result, folder: Path) -> bool:
-    """Return True if a file may be replaced by renaming: no second name, the same file system, a writable folder."""
+def can_replace(path: Path, status: os.stat_result, folder: Path) -> bool:
+    """Return True if renaming can replace a file: one hard link, the same file system, a writable folder."""
     return (
-        found.st_nlink == 1
-        and found.st_dev == os.lstat(folder).st_dev == os.stat(path.parent).st_dev
+        status.st_nlink == 1
+        and status.st_dev == os.lstat(folder).st_dev == os.stat(path.parent).st_dev
         and os.access(path.parent, os.W_OK | os.X_OK)
     )
 
 
-def keep_old(path: Path, old: Path, found: os.stat_result, method: WriteMethod) -> None:
-    """Keep a file as it is: its inode under a second name if it is to be renamed over, else a copy of its content."""
+def keep_old(path: Path, old: Path, status: os.stat_result, method: WriteMethod) -> None:
+    """Save the old file as a hard link if it will be renamed over, else as a copy."""
     if method == "rename":
         try:
             os.link(path, old, follow_symlinks=False)
@@ -230,11 +230,11 @@ def keep_old(path: Path, old: Path, found: os.stat_result, method: WriteMethod) 
                 raise
             # this file system has no hard links
     write_file(old, read_plain_file(path), 0o600)
-    copy_metadata(path, found, old)
+    copy_metadata(path, status, old)
 
 
 def flush_all(folder: Path, count: int) -> None:
-    """Flush the saved and the new files to the disk."""
+    """Flush the old and new contents to the disk."""
     for name in (NEW, OLD):
         for number in range(count):
             if os.path.lexists(folder / name / str(number)):
@@ -243,22 +243,20 @@ def flush_all(folder: Path, count: int) -> None:
 
 
 def check_names(root: Path, changes: list[Change]) -> None:
-    """Raise ChangedMeanwhile if two names of the same file would get different contents."""
-    first: dict[int, Change] = {}
+    """Raise ChangedMeanwhile if two hard links of one file would get different contents."""
+    first_changes: dict[int, Change] = {}
     for change in changes:
         if change.way == "rewrite":
-            other = first.setdefault(change.inode, change)
-            if other.new != change.new and os.path.samefile(root / other.path, root / change.path):
+            first = first_changes.setdefault(change.inode, change)
+            if first.new != change.new and os.path.samefile(root / first.path, root / change.path):
                 raise ChangedMeanwhile(
-                    f"{printable_path(other.path)} and {printable_path(change.path)} are one file with two names "
-                    "(a hard link), and the "
-                    "migration would write them differently.",
+                    f"{printable_path(first.path)} and {printable_path(change.path)} are one file with two names "
+                    "(a hard link), and the migration would write them differently.",
                     "No file was written. Make two files of them, or give --out DIR.",
                 )
 
 
 def make_appeared_error(path: Path) -> ChangedMeanwhile:
-    """Return the error for a file that somebody else has made where a new one is to be written."""
     return ChangedMeanwhile(
         f"{printable_path(path)} has appeared during the migration.", "No file was written; start again."
     )
@@ -268,7 +266,7 @@ def make_appeared_error(path: Path) -> ChangedMeanwhile:
 
 
 def create(new: Path, path: Path) -> None:
-    """Put a new file in its place, never over another."""
+    """Move a new file to its path; raise ChangedMeanwhile if a file exists there."""
     try:
         return os.link(new, path)
     except FileExistsError:

@@ -1,12 +1,12 @@
-"""The journal of a migration in place, and how an interrupted one is undone.
+"""The journal of a migration in place, and the undoing of an interrupted one.
 
-    ROOT/.viaduct-migration/lock      held by the process that writes
-                            new/N     what file N will be; N.begun while it is being written into
-                            old/N     file N as it was: the same inode where it can be
-                            journal   written when all of this is on the disk; removed when all files are in place
+    ROOT/.viaduct-migration/lock      locked by the process that writes
+                            new/N     new content of file N; renamed to N.begun before file N is overwritten
+                            old/N     old content of file N: the same inode if possible
+                            journal   written after old/ and new/; removed when all files have their new content
 
-While there is a journal, the next start puts back what it names; without one no file has been touched, or all have. A
-folder of this name may come with somebody else's project: paths that lead out of it are refused, links not followed.
+If a journal exists, the next start restores the files that it names. Without one, no file was changed, or all were. The
+project may be untrusted: links are not followed, and paths that leave the project are refused.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import Any, Literal
 
 from viaduct.errors import BadValue
 from viaduct.migration.durable import (
+    add_path_to_errors,
     content_of,
     digest,
     digest_of,
     flush,
     flush_folders,
-    name_errors,
     write_all,
     write_file,
 )
@@ -44,12 +44,12 @@ MAX_JOURNAL_BYTES = 64 << 20
 MAX_SHOWN_FILES = 3
 """Number of files that a refusal names."""
 WriteMethod = Literal["rename", "rewrite", "create"]
-"""How a file gets its new content: another file is renamed to it, it is overwritten, or it is new."""
+"""rename: a new file replaces the old one; rewrite: the file is overwritten; create: there was no file."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One file of a migration, as the journal records it. The fields are the keys of the file format."""
+    """One changed file in the journal. The fields are the keys of the file format."""
 
     path: str
     way: WriteMethod
@@ -60,7 +60,7 @@ class Change:
 
 
 class ChangedMeanwhile(Exception):
-    """Somebody else has changed a file while the migration ran; `lines` are the message and what to do."""
+    """Another process changed a file during the migration. `lines`: the message and what to do."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__(lines[0])
@@ -68,14 +68,13 @@ class ChangedMeanwhile(Exception):
 
 
 def make_changed_error(path: Path) -> ChangedMeanwhile:
-    """Return the error for a file that was changed during the migration."""
     return ChangedMeanwhile(
         f"{printable_path(path)} was changed while it was being migrated.", "No file was written; start again."
     )
 
 
 def check_folder(root: Path, path: str) -> None:
-    """Raise ChangedMeanwhile if a link that has come since the project was read leads a path out of the project."""
+    """Raise ChangedMeanwhile if a path leads out of the project or through a link made during the migration."""
     parent = os.path.dirname(path)
     real = os.path.realpath(root)
     expected = os.path.normpath(os.path.join(real, parent))
@@ -92,7 +91,7 @@ def begun_name(new: Path) -> Path:
 
 
 def write_journal(folder: Path, changes: list[Change]) -> None:
-    """Write which files a migration changes, before it changes any."""
+    """Write the journal, before any file is changed."""
     record = {"version": VERSION, "pid": os.getpid(), "changes": [asdict(change) for change in changes]}
     write_file(folder / DRAFT, json.dumps(record).encode(), 0o600)
     flush(folder / DRAFT)
@@ -101,10 +100,7 @@ def write_journal(folder: Path, changes: list[Change]) -> None:
 
 
 def read_journal(state: Path) -> list[Change]:
-    """Return the changes that a killed run had begun; none without a journal.
-
-    The folder may have come with somebody else's project: a journal that is not valid raises BadValue.
-    """
+    """Return the changes of an interrupted run, [] without a journal; raise BadValue for an invalid journal."""
     try:
         data = read_plain_file(state / JOURNAL, MAX_JOURNAL_BYTES)
     except FileNotFoundError:
@@ -137,7 +133,7 @@ def parse_change(item: Any) -> Change:
 
 
 def remove_contents(folder: Path) -> None:
-    """Remove what viaduct writes into its folder, and nothing else."""
+    """Remove the files that viaduct writes into its folder, and no others."""
     for name in (OLD, NEW):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for entry in os.listdir(folder / name):
@@ -149,13 +145,13 @@ def remove_contents(folder: Path) -> None:
 
 
 def rewrite(path: Path, data: bytes, inode: int) -> None:
-    """Overwrite a file's content without replacing the file; raise ChangedMeanwhile if it is another file by now."""
+    """Overwrite the content of a file; raise ChangedMeanwhile if it no longer has this inode."""
     number = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if os.fstat(number).st_ino != inode:
             raise make_changed_error(path)
         write_all(number, data, path)
-        with name_errors(path):
+        with add_path_to_errors(path):
             os.ftruncate(number, len(data))
             os.fsync(number)
     finally:
@@ -166,8 +162,8 @@ def rewrite(path: Path, data: bytes, inode: int) -> None:
 
 
 def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
-    """Put all files back; return those that stay, as somebody has edited them since: path -> index in `changes`."""
-    left = {}
+    """Restore all files, except those edited since then; return these: path -> index in `changes`."""
+    edited = {}
     for number, change in reversed(list(enumerate(changes))):
         try:
             check_folder(root, change.path)
@@ -175,19 +171,22 @@ def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
         except ChangedMeanwhile:
             restored = False
         if not restored:
-            left[change.path] = number
+            edited[change.path] = number
     flush_folders({(root / change.path).parent for change in changes if (root / change.path).parent.is_dir()})
-    return left
+    return edited
 
 
 def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
-    """Put one file back; False if it has neither its old content, nor the new one, nor a part of each."""
+    """Restore one file; return False if it was edited since, or if its saved copy is damaged."""
     old, new = folder / OLD / str(number), folder / NEW / str(number)
     present = content_of(path)
     if change.way == "create":
-        return remove_created(path, new, change, present)
+        is_ours = os.path.samefile(new, path) if os.path.lexists(new) and present is not None else True
+        if present is not None and is_ours and digest(present) == change.new:
+            os.unlink(path)
+        return True
     if os.path.lexists(new) or (present is not None and digest(present) == change.old):
-        return True  # it was never replaced, or is back already
+        return True  # not yet changed, or already restored
     if digest_of(old) != change.old and not is_inode(old, change.inode):
         return False
     if present is None:
@@ -204,25 +203,17 @@ def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
     return True
 
 
-def remove_created(path: Path, new: Path, change: Change, present: bytes | None) -> bool:
-    """Remove a file that the migration has added, unless somebody has changed it since; return True."""
-    ours = os.path.samefile(new, path) if os.path.lexists(new) and present is not None else True
-    if present is not None and ours and digest(present) == change.new:
-        os.unlink(path)
-    return True
-
-
 def is_inode(path: Path, inode: int) -> bool:
-    """Return True if the saved file is the replaced file itself, so that it has what was written into that last."""
+    """Return True if a saved file is the original file itself: then it is restored even if it was changed last."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_ino == inode
+    return stat.S_ISREG(status.st_mode) and status.st_ino == inode
 
 
 def is_mixture(present: bytes, old: bytes, new: bytes | None) -> bool:
-    """Return True if every byte is that of the old or the new content at its position: a write was interrupted."""
+    """Return True if every byte equals the old or the new content at its position, as after an interrupted write."""
     if new is None or not min(len(old), len(new)) <= len(present) <= max(len(old), len(new)):
         return False
     pairs = zip_longest(old[: len(present)], new[: len(present)])
@@ -233,23 +224,23 @@ def is_mixture(present: bytes, old: bytes, new: bytes | None) -> bool:
 
 
 def recover(path: Path, say: Callable[[str], None]) -> None:
-    """Undo what a killed run of --in-place has left in a project's folder or one around it; `say` tells the user."""
+    """Undo an interrupted run of --in-place in a project's folder or one around it; `say` prints a message."""
     real = Path(os.path.realpath(path))
     root = real if os.path.isdir(real) else real.parent
     for folder in (root, *root.parents):
         try:
-            found = os.lstat(folder / STATE_FOLDER)
+            status = os.lstat(folder / STATE_FOLDER)
         except OSError:
             continue
-        if stat.S_ISDIR(found.st_mode) and (found.st_uid == os.geteuid() or folder == root):
+        if stat.S_ISDIR(status.st_mode) and (status.st_uid == os.geteuid() or folder == root):
             recover_folder(folder, say)
 
 
 def recover_folder(root: Path, say: Callable[[str], None]) -> None:
-    """Undo what a killed run has left in this very folder."""
+    """Undo an interrupted run of --in-place in this folder."""
     state = root / STATE_FOLDER
     try:
-        held = lock_folder(state)
+        locked = lock_folder(state)
     except FolderBusy:
         raise make_busy_error(root) from None
     except NotOurFolder as error:
@@ -261,47 +252,46 @@ def recover_folder(root: Path, say: Callable[[str], None]) -> None:
         raise make_recovery_error(state, error) from None
     try:
         changes = read_journal(state)
-        left = undo(root, state, changes)
-        if left:
-            raise make_edited_error(root, state, left)
+        edited = undo(root, state, changes)
+        if edited:
+            raise make_edited_error(root, state, edited)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(state / JOURNAL)
         remove_contents(state)
     except OSError as error:
-        held.release(remove=False)
+        locked.release(remove=False)
         raise make_recovery_error(state, error) from error
     except BaseException:
-        held.release(remove=False)
+        locked.release(remove=False)
         raise
-    held.release(remove=True)
-    what = "it is undone: every file is as it was before" if changes else "it had changed no file"
-    say(f"A migration of {printable_path(root)} was interrupted; {what}.")
+    locked.release(remove=True)
+    result = "it is undone: every file is as it was before" if changes else "it had changed no file"
+    say(f"A migration of {printable_path(root)} was interrupted; {result}.")
 
 
 def make_busy_error(root: Path) -> BadValue:
-    """Return the error for a project that another migration is writing to."""
     return BadValue(
         f"another `viaduct migrate --in-place` is writing to {printable_path(root)}.", "Wait until it has ended."
     )
 
 
 def make_recovery_error(state: Path, error: OSError) -> BadValue:
-    """Return the error for an interrupted migration that cannot be undone."""
     return BadValue(
         f"an interrupted migration cannot be undone: {error.strerror} ({printable_path(error.filename or state)}).",
         f"{printable_path(state)} holds the files as they were; start again when it can be written.",
     )
 
 
-def make_edited_error(root: Path, state: Path, left: dict[str, int]) -> BadValue:
-    """Return the error for files that were edited after an interrupted migration."""
-    shortly = [
-        f"{printable_path(path)} (before: {printable_path(state / OLD / str(number))})" for path, number in left.items()
+def make_edited_error(root: Path, state: Path, edited: dict[str, int]) -> BadValue:
+    """Return the error for files edited after an interrupted migration: path -> number of its copy in old/."""
+    descriptions = [
+        f"{printable_path(path)} (before: {printable_path(state / OLD / str(number))})"
+        for path, number in edited.items()
     ]
-    more = f" and {len(left) - MAX_SHOWN_FILES} more" if len(left) > MAX_SHOWN_FILES else ""
+    remainder = f" and {len(edited) - MAX_SHOWN_FILES} more" if len(edited) > MAX_SHOWN_FILES else ""
     return BadValue(
         f"a migration of {printable_path(root)} was interrupted, and somebody has changed since: "
-        f"{', '.join(shortly[:MAX_SHOWN_FILES])}{more}.",
+        f"{', '.join(descriptions[:MAX_SHOWN_FILES])}{remainder}.",
         "That is left as it is; every other file is as it was before.",
         f"Keep what you need of both, then remove {printable_path(state)}.",
     )

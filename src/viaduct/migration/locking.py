@@ -1,6 +1,6 @@
-"""Folders of viaduct's own beside or within a project, each locked by one process; and deferred signals.
+"""Lock viaduct's folders beside or within a project, and defer signals while files are written.
 
-A killed process leaves its folder, but not the lock.
+A killed process leaves its folder behind, but no longer holds the lock.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ LOCK = "lock"
 
 
 class FolderBusy(Exception):
-    """Another process holds the folder."""
+    """Another process has locked the folder."""
 
 
 class NotOurFolder(Exception):
-    """Something at the folder's path is not viaduct's; the message says what it is."""
+    """The folder's path or its lock file was not made by viaduct for this user; the message names the reason."""
 
 
 class LockedFolder:
-    """A folder of ours that this process alone writes to."""
+    """Folder that this process has locked."""
 
     def __init__(self, folder: Path, lock: int) -> None:
         self.folder, self.lock = folder, lock
 
     def release(self, *, remove: bool) -> None:
-        """Let go of the folder; `remove` it first if nothing but the lock is left in it."""
+        """Unlock the folder. `remove`: delete it first if it contains only the lock."""
         if remove:
             with contextlib.suppress(OSError):
                 os.unlink(self.folder / LOCK)
@@ -46,7 +46,7 @@ class LockedFolder:
 
 
 def lock_folder(folder: Path) -> LockedFolder:
-    """Make and lock the folder, or lock one that a killed process has left; raise FolderBusy or NotOurFolder."""
+    """Make the folder if it is missing, and lock it; raise FolderBusy or NotOurFolder."""
     for _ in range(20):  # another process may remove the folder at each step
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
@@ -54,14 +54,14 @@ def lock_folder(folder: Path) -> LockedFolder:
             check_owner(folder)
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
-            continue  # its owner has just removed it
+            continue  # another process has just removed it
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise NotOurFolder(f"{folder / LOCK} is a link") from None
             raise
         try:
             take_lock(lock)
-            if os.fstat(lock).st_nlink:  # 0: its owner has removed the file that was opened
+            if os.fstat(lock).st_nlink:  # 0: another process has removed the file that was opened
                 return LockedFolder(folder, lock)
         except BaseException:
             os.close(lock)
@@ -72,62 +72,62 @@ def lock_folder(folder: Path) -> LockedFolder:
 
 def check_owner(folder: Path) -> None:
     """Raise NotOurFolder unless the path is a folder, not a link, that belongs to this user."""
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode):
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode):
         raise NotOurFolder(f"{folder} is not a folder")
-    if found.st_uid != os.geteuid():
-        raise NotOurFolder(f"{folder} belongs to another user (uid {found.st_uid})")
+    if status.st_uid != os.geteuid():
+        raise NotOurFolder(f"{folder} belongs to another user (uid {status.st_uid})")
 
 
 def take_lock(lock: int) -> None:
-    """Lock an open file; raise FolderBusy, or NotOurFolder if it is not a plain file.
+    """Lock an open file with flock, or lockf if the file system does not support flock.
 
-    lockf is taken as well, for file systems on which flock does not work.
+    Raise FolderBusy if it is locked, NotOurFolder if it is not a plain file.
     """
     if not stat.S_ISREG(os.fstat(lock).st_mode):
         raise NotOurFolder(f"its {LOCK} is not a plain file")
-    for take in (fcntl.flock, fcntl.lockf):
+    for lock_function in (fcntl.flock, fcntl.lockf):
         try:
-            take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_function(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise FolderBusy from None
-            if take is fcntl.lockf:
+            if lock_function is fcntl.lockf:
                 raise
 
 
 class Stop:
-    """Holds the first signal that asked this process to end; None until one has come."""
+    """Records the first deferred signal; `signal` is None until one arrives."""
 
     signal: signal.Signals | None = None
 
     @property
     def name(self) -> str:
-        """Name of the signal that came, if any."""
+        """Name of the recorded signal, or ""."""
         return self.signal.name if self.signal is not None else ""
 
     def report_outcome(self, outcome: str) -> None:
-        """Print the outcome on stderr: the signal ends the process without a message."""
+        """Print the outcome on stderr, before the signal ends the process."""
         print(f"viaduct migrate: stopped by {self.name}. {outcome}", file=sys.stderr, flush=True)
 
     def check(self) -> None:
-        """Raise Stopped if a signal has come."""
+        """Raise Stopped if a signal was recorded."""
         if self.signal is not None:
             raise Stopped
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Record the signal if it is the first. This is the handler of all deferred signals."""
+        """Record the signal if it is the first; handler of all deferred signals."""
         self.signal = self.signal or signal.Signals(number)
 
 
 class Stopped(Exception):
-    """A signal has asked this process to end while it was writing."""
+    """A deferred signal has stopped the writing."""
 
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[Stop]:
-    """Hold Ctrl-C, SIGTERM and SIGHUP back within the block; the first that has come is delivered when it ends."""
+    """Defer Ctrl-C, SIGTERM and SIGHUP within the block; the first one is delivered at its end."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop

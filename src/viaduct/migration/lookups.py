@@ -1,4 +1,4 @@
-"""Lookups in a script that many rules share: names as they are written, arguments, parameters, bindings, classes."""
+"""Lookups that many rules share: names as written, arguments, parameters, bindings, classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def last_name(node: ast.AST | None) -> str:
-    """Return the last part of a name as it is written, `Stream` of `torch.cuda.Stream`; "" for anything else."""
+    """Return the last part of a name as written, `Stream` of `torch.cuda.Stream`; "" for anything else."""
     name: str = getattr(node, "attr", getattr(node, "id", ""))
     return name
 
@@ -28,7 +28,7 @@ def plain_name(node: ast.AST | None) -> str:
 
 
 def dotted_name(node: ast.AST) -> str:
-    """Return a dotted name as it is written, `t.cuda.Stream`; "" for anything else."""
+    """Return a dotted name as written, `t.cuda.Stream`; "" for anything else."""
     if isinstance(node, ast.Attribute):
         base = dotted_name(node.value)
         return f"{base}.{node.attr}" if base else ""
@@ -51,7 +51,7 @@ def elements(node: ast.expr) -> list[ast.expr]:
 
 
 def branches(node: ast.expr) -> list[ast.expr]:
-    """Return the branches of a conditional expression and of those nested in it; else the expression itself."""
+    """Return the branches of a conditional expression, also nested ones; of another expression, itself."""
     return [*branches(node.body), *branches(node.orelse)] if isinstance(node, ast.IfExp) else [node]
 
 
@@ -70,7 +70,7 @@ def sole_target(statement: ast.AST) -> ast.expr | None:
 
 
 def walk_executed(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the nodes that run when the statement does: not the bodies of functions and lambdas in it."""
+    """Yield the nodes in a statement except the bodies of functions and lambdas."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()
@@ -111,9 +111,9 @@ def parameter_default(function: Function, name: str) -> ast.expr | None:
 
 
 def bind_arguments(call: ast.Call, parameters: Iterable[str]) -> dict[str, ast.expr]:
-    """Return parameter -> the value that a call passes for it. `parameters`: names of those that may be positional.
+    """Return parameter -> value that a call passes for it, without arguments in ** and positional ones from a * on.
 
-    Arguments behind a * argument, and those in **, are left out.
+    `parameters`: names of the positional parameters.
     """
     visible = takewhile(lambda argument: not isinstance(argument, ast.Starred), call.args)
     by_position = dict(zip(parameters, visible, strict=False))
@@ -124,26 +124,25 @@ def bind_arguments(call: ast.Call, parameters: Iterable[str]) -> dict[str, ast.e
 
 
 def enclosing_class(site: Site, node: ast.AST) -> ast.ClassDef | None:
-    """Return the innermost class around a node; None if there is none."""
-    return next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
+    return site.source.class_around(node)
 
 
 def assigned_name(site: Site, value: ast.AST) -> ast.Name | None:
-    """Return `name` of the assignment `name = value`; None if the value goes elsewhere."""
+    """Return `name` of the assignment `name = value`; None if the value is not assigned to one name."""
     parent = site.source.parents[value]
     target = sole_target(parent) if isinstance(parent, ast.Assign) else None
     return target if isinstance(target, ast.Name) else None
 
 
 def receiving_call(site: Site, value: ast.AST) -> ast.Call | None:
-    """Return the call that gets a value as an argument, by position or by keyword; None if there is none."""
+    """Return the call that gets a value as an argument; None if there is none."""
     parent = site.source.parents[value]
     call = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
     return call if isinstance(call, ast.Call) and value is not call.func else None
 
 
 def bindings_of(site: Site, name: ast.Name) -> Bound:
-    """Return all that is bound to a name where it is used: see `names.Scope`; [] if it is bound nowhere."""
+    """Return the bindings of a name, see `names.Bound`; [] if there are none."""
     return site.work.names.lookup(name.id, site.work.names.scope_of(name)) or []
 
 
@@ -159,7 +158,7 @@ def named_node(site: Site) -> ast.expr:
 
 
 def mark_once(site: Site, *key: object) -> bool:
-    """Mark `key`, which a rule chooses, as dealt with in the present text; return False if it was already."""
+    """Mark `key` as handled in the present text; return False if it was marked already."""
     if key in site.work.seen:
         return False
     site.work.seen[key] = None

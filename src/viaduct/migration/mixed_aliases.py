@@ -1,7 +1,7 @@
-"""Aliases of Horovod's module that get something else, too: they are dropped, since rewriting them would be a guess.
+"""Find and drop mixed aliases: attributes, parameters and results that may be Horovod's module or another value.
 
-With `self.comm = hvd` in one branch and `self.comm = fake` in another, `self.comm.rank()` may ask either. The same goes
-for parameters and for results. A false constant (None, False, 0) is no such other value: nothing is called through it.
+With `self.comm = hvd` in one branch and `self.comm = fake` in another, `self.comm.rank()` may be Horovod's or not. A
+false constant (None, False, 0) does not make an alias mixed, because no method is called on it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from viaduct.migration.module_flow import ModuleFlow
 
 Value = str | ast.expr | None
-"""Qualified name, expression, or None for a value that is not known."""
+"""Qualified name, expression, or None for an unknown value."""
 TYPE_TESTS = ("isinstance", "issubclass", "super")
-"""Built-in functions that never call a function or class that they get."""
+"""Built-in functions that do not call a function or class in their arguments."""
 CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.keyword, ast.Return, ast.IfExp, ast.BoolOp, ast.Starred)
 
 
 def drop_mixed(flow: ModuleFlow) -> set[str]:
-    """Drop the aliases that get something else, too, and those that depend on them; return their keys."""
+    """Drop mixed aliases and the aliases that depend on them; return their keys."""
     dropped: set[str] = set()
     while mixed := find_mixed(flow):
         for key in mixed:
@@ -39,28 +39,27 @@ def drop_mixed(flow: ModuleFlow) -> set[str]:
 
 
 def find_mixed(flow: ModuleFlow) -> set[str]:
-    """Return the keys of the aliases that get something else, too."""
-    found = {*find_mixed_attributes(flow), *find_mixed_parameters(flow), *find_mixed_results(flow)}
-    return found & flow.project.aliases.keys()
+    keys = {*find_mixed_attributes(flow), *find_mixed_parameters(flow), *find_mixed_results(flow)}
+    return keys & flow.project.aliases.keys()
 
 
 # ---- attributes
 
 
 def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
-    """Yield the keys of attributes to which something else is assigned, too."""
+    """Yield the keys of attributes that are assigned other values too."""
     attributes = {key[1:] for key in flow.project.aliases if key.startswith(".")}
     if not attributes:
         return
-    words = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in sorted(attributes)))
-    files = [names for names in flow.files.values() if words.search(names.source.text)]
-    for names in [*files, *flow.parse_plain_files(words)]:
+    pattern = re.compile("|".join(rf"\b{re.escape(attribute_name)}\b" for attribute_name in sorted(attributes)))
+    files = [names for names in flow.files.values() if pattern.search(names.source.text)]
+    for names in [*files, *flow.parse_plain_files(pattern)]:
         for owner, attribute, value in find_assignments(flow, names, attributes):
             if attribute in {*attributes, ""} and not is_module_or_false(flow, names, value):
-                found = [attribute] if attribute else sorted(attributes)
-                yield from (f".{name}" for name in found)
+                assigned = [attribute] if attribute else sorted(attributes)
+                yield from (f".{name}" for name in assigned)
                 owners = flow.calls.family(owner) if owner else flow.calls.classes if attribute else ()
-                yield from (f"{relative}.{name}" for relative in owners for name in found)
+                yield from (f"{relative}.{name}" for relative in owners for name in assigned)
 
 
 def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> Iterator[tuple[str, str, Value]]:
@@ -75,7 +74,7 @@ def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> It
     for node in names.source.of_kind(ast.ClassDef):
         bound = names.scopes[node].bound
         for attribute in sorted(attributes & bound.keys()):
-            yield from ((f"{names.own}.{node.name}", attribute, value) for value in bound[attribute])
+            yield from ((f"{names.module}.{node.name}", attribute, value) for value in bound[attribute])
     for item in names.source.of_kind(ast.Subscript):
         if isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Attribute) and item.value.attr == "__dict__":
             yield owner_of(names, item.value.value), constant_text(item.slice), stored_value(names.source, item)
@@ -86,31 +85,33 @@ def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> It
 def find_assignments_by_call(
     flow: ModuleFlow, names: Names, call: ast.Call, attributes: set[str]
 ) -> Iterator[tuple[str, str, Value]]:
-    """Yield what `setattr`, `__dict__.update` and `Namespace(comm=value)` assign."""
+    """Yield the assignments by `setattr`, `__dict__.update` and `Namespace(comm=value)`, as `find_assignments` does."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-    called = getattr(call.func, "attr", getattr(call.func, "id", ""))
-    if called in ("setattr", "__setattr__") and len(call.args) > 1:
+    function_name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    if function_name in ("setattr", "__setattr__") and len(call.args) > 1:
         receiver = call.args[0] if len(call.args) > 2 or receiver is None else receiver  # object.__setattr__(self, …)
         yield owner_of(names, receiver), constant_text(call.args[-2]), call.args[-1]
-    elif called == "update" and isinstance(receiver, ast.Attribute) and receiver.attr == "__dict__" and call.args:
+    elif (
+        function_name == "update" and isinstance(receiver, ast.Attribute) and receiver.attr == "__dict__" and call.args
+    ):
         yield owner_of(names, receiver.value), "", None
     keywords = [keyword for keyword in call.keywords if keyword.arg in attributes]
     callees = flow.calls.callees(names, call) if keywords else []
-    taken = {parameter for function in callees for parameter in flow.calls.parameters(function)}
+    parameters = {parameter for callee in callees for parameter in flow.calls.parameters(callee)}
     for keyword in keywords:
-        if keyword.arg is not None and keyword.arg not in taken and not isinstance(keyword.value, ast.Constant):
+        if keyword.arg is not None and keyword.arg not in parameters and not isinstance(keyword.value, ast.Constant):
             yield "", keyword.arg, keyword.value
 
 
 def owner_of(names: Names, receiver: ast.AST) -> str:
-    """Return the class whose object `self` or `super()` is; empty for any other object."""
+    """Return the class of `self` or `super()`; "" for any other object."""
     is_super = isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super"
     owner = names.source.class_around(receiver) if is_super or is_self(receiver) else None
-    return f"{names.own}.{owner.name}" if owner is not None else ""
+    return f"{names.module}.{owner.name}" if owner is not None else ""
 
 
 def constant_text(node: ast.AST) -> str:
-    """Return the text of a string constant; empty for anything else."""
+    """Return the value of a string literal; "" for anything else."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
@@ -121,7 +122,7 @@ def is_declaration(source: Source, target: ast.Attribute) -> bool:
 
 
 def stored_value(source: Source, target: ast.expr) -> ast.expr | None:
-    """Return the value that an assignment gives a target; None for loops, `with`, tuples and augmented assignments."""
+    """Return the value assigned to a target; None for loops, `with`, tuples and augmented assignments."""
     parent = source.parents[target]
     if isinstance(parent, ast.Assign):
         return parent.value
@@ -137,53 +138,53 @@ def is_module_or_false(flow: ModuleFlow, names: Names, value: Value) -> bool:
 
 
 def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
-    """Yield the keys of parameters that a call or a default gives something else, or whose function is handed on."""
+    """Yield the keys of parameters that get other values, or whose function is passed as a value."""
     keys = [key for key in flow.project.aliases if key.endswith(")") and not key.endswith("()")]
-    wanted = {key.partition("(")[0] for key in keys}
-    if not wanted:
+    functions = {key.partition("(")[0] for key in keys}
+    if not functions:
         return
-    for function in wanted:
+    for function in functions:
         names = flow.calls.functions[function][0]
         passed: dict[str, ast.expr | None] = {**flow.calls.defaults(function)}
         yield from find_other_arguments(flow, names, function, passed)
-    callable_words = {word_for_call(function) for function in wanted}
-    words = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in sorted(callable_words)))
+    call_names = {word_for_call(function) for function in functions}
+    pattern = re.compile("|".join(rf"\b{re.escape(call_name)}\b" for call_name in sorted(call_names)))
     for names in flow.files.values():
-        if not words.search(names.source.text):
+        if not pattern.search(names.source.text):
             continue
         for call in names.source.of_kind(ast.Call):
-            for function in wanted.intersection(flow.calls.callees(names, call)):
+            for function in functions.intersection(flow.calls.callees(names, call)):
                 yield from find_other_arguments(flow, names, function, flow.calls.passed_values(names, call, function))
-        handed_on = {function for word in callable_words for function in find_handed_on(names, word)}
+        handed_on = {function for call_name in call_names for function in find_handed_on(names, call_name)}
         yield from (key for key in keys if key.partition("(")[0].removesuffix(".__init__") in handed_on)
 
 
 def find_other_arguments(
     flow: ModuleFlow, names: Names, function: str, passed: dict[str, ast.expr | None]
 ) -> Iterator[str]:
-    """Yield the keys of parameters that get anything but the module or a false constant."""
+    """Yield the keys of parameters that get a value other than the module or a false constant."""
     for parameter, value in passed.items():
         if not is_module_or_false(flow, names, value):
             yield f"{function}({parameter})"
 
 
-def find_handed_on(names: Names, word: str) -> Iterator[str]:
-    """Yield the functions and classes of a name that a file gives to other code, which may call them."""
-    for node in [*names.source.reads.get(word, ()), *names.source.attributes.get(word, ())]:
+def find_handed_on(names: Names, name: str) -> Iterator[str]:
+    """Yield the functions and classes of a name that a file passes as values to other code."""
+    for node in [*names.source.reads.get(name, ()), *names.source.attributes.get(name, ())]:
         if is_handed_on(names.source, node):
             yield handed_on_function(names, node)
 
 
 def handed_on_function(names: Names, node: ast.AST) -> str:
-    """Return the qualified name of a function, class or own method that is used as a value; empty if not known."""
+    """Return the qualified name of a function, class or own method that is passed as a value; "" if not known."""
     owner = names.source.class_around(node)
     if isinstance(node, ast.Attribute) and is_self(node.value) and owner is not None:
-        return f"{names.own}.{owner.name}.{node.attr}"
+        return f"{names.module}.{owner.name}.{node.attr}"
     return names.qualified(node) or ""
 
 
 def is_handed_on(source: Source, node: ast.AST) -> bool:
-    """Return True for an argument, an item of a container and their like; a call of the node itself is none."""
+    """Return True for a node that is passed as an argument, returned or put into a container."""
     child, parent = node, source.parents[node]
     while isinstance(parent, ast.Tuple):
         child, parent = parent, source.parents[parent]
@@ -193,7 +194,7 @@ def is_handed_on(source: Source, node: ast.AST) -> bool:
 
 
 def word_for_call(function: str) -> str:
-    """Return the word by which a function is called; of `__init__` the class."""
+    """Return the name by which a function is called; for `__init__` the name of the class."""
     parts = function.split(".")
     return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
 
@@ -202,7 +203,7 @@ def word_for_call(function: str) -> str:
 
 
 def find_mixed_results(flow: ModuleFlow) -> Iterator[str]:
-    """Yield the keys of results of functions that return something else, too, or that a related class redefines so."""
+    """Yield the keys of results of functions that return other values too, in their class or a related one."""
     for key in flow.project.aliases:
         function = key.removesuffix("()")
         if function != key and not returns_module(flow, function):
@@ -210,7 +211,7 @@ def find_mixed_results(flow: ModuleFlow) -> Iterator[str]:
 
 
 def returns_module(flow: ModuleFlow, function: str) -> bool:
-    """Return True if a function, and a method of each related class, returns nothing but the module or None."""
+    """Return True if a function, and its redefinition in each related class, returns only the module or None."""
     owner, _, name = function.rpartition(".")
     is_method = owner in flow.calls.classes
     for candidate in [f"{relative}.{name}" for relative in flow.calls.family(owner)] if is_method else [function]:
@@ -218,7 +219,7 @@ def returns_module(flow: ModuleFlow, function: str) -> bool:
         if names is None or definition is None:
             bodies = flow.calls.classes.get(candidate.rpartition(".")[0], ())
             if any(name in scope.bound for _, scope in bodies):
-                return False  # defined in branches, or no function
+                return False  # defined in branches, or not a function
             continue
         values = [statement.value for statement in returns_of(names, definition)]
         if not all(value is None or is_module_or_false(flow, names, value) for value in values):

@@ -1,14 +1,14 @@
-"""Flow of Horovod's module through a project: parameters, attributes, results and files that pass it on as a value.
+"""Follow Horovod's module through a project where code uses it as a value.
 
-After `import horovod.tensorflow as hvd` the module is often passed to the function that builds the model, or kept on an
-object. What surely holds the module is called an alias, and names resolve through it: `self.hvd.rank()` is
-`horovod.tensorflow.rank`. A line that passes the module on to code that is not followed is called an escape: rules for
-Horovod leave a program with an escape as it is.
+After `import horovod.tensorflow as hvd` the module may be passed to a function or stored on an object. A parameter,
+attribute or result that surely is the module is called an alias, and names resolve through it: `self.hvd.rank()` is
+`horovod.tensorflow.rank`. A line that passes the module to code that is not followed is called an escape. Rules for
+Horovod do not change a program with an escape.
 
 `project.aliases` has key -> the module's name. Keys: `module.name`, `module.function(parameter)`,
 `module.Class.method(parameter)`, `module.function()` for a result, `module.Class.attribute`, and `.attribute` for an
-attribute of any other object. Classes that inheritance relates share their attributes. An alias that gets something
-else, too, is dropped (mixed_aliases.py), and the lines that give it the module are escapes.
+attribute of any other object. Related classes share their attributes. An alias that is also assigned other values is
+dropped (mixed_aliases.py), and the lines that assign the module to it are escapes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from viaduct.migration.mixed_aliases import (
     is_module_or_false,
     stored_value,
 )
-from viaduct.migration.names import Names, all_arguments, canonical
+from viaduct.migration.names import FunctionNode, Names, all_arguments, canonical
 from viaduct.migration.predicates import is_none, is_self
 from viaduct.migration.project import Project, parse_names
-from viaduct.migration.project_calls import METHOD_KINDS, FunctionNode, ProjectCalls, function_name
+from viaduct.migration.project_calls import METHOD_KINDS, ProjectCalls, function_name
 from viaduct.migration.source import Source
 
 HOROVOD_MODULES = ("horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras")
@@ -38,7 +38,7 @@ CONVERTED_MEMBERS = {
     *("BroadcastGlobalVariablesHook", "callbacks.BroadcastGlobalVariablesCallback", "broadcast_global_variables"),
     *("broadcast_variables", "allreduce", "allgather", "broadcast", "Average", "Sum", "Min", "Max", "Product"),
 }
-"""Members of Horovod that rules convert, or remove together with a call that they convert."""
+"""Members of Horovod that rules convert or remove."""
 MEMBERS = {
     *CONVERTED_MEMBERS,
     *("Adasum", "Compression", "DistributedGradientTape", "allgather_object", "alltoall", "broadcast_object"),
@@ -51,7 +51,7 @@ MEMBERS = {
 def note_module_flow(project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
     """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`.
 
-    `plain` are the files without a framework, as path and content: they may assign something else to an attribute.
+    `plain`: path and content of the files without a framework, which may assign other values to an attribute.
     """
     if not any("horovod" in names.source.text for names in files.values()):
         return
@@ -70,7 +70,7 @@ def note_module_flow(project: Project, files: dict[str, Names], plain: list[tupl
 
 
 def is_unconverted(names: Names, node: ast.AST) -> bool:
-    """Return True for a use of a member of Horovod that no rule converts: the device's communication lacks it."""
+    """Return True for a use of a member of Horovod that no rule converts."""
     if not isinstance(node, ast.Name | ast.Attribute) or isinstance(names.source.parents.get(node), ast.Attribute):
         return False
     name = names.qualified(node) or ""
@@ -80,22 +80,22 @@ def is_unconverted(names: Names, node: ast.AST) -> bool:
 
 
 class ModuleFlow:
-    """Aliases of a project, and where each value goes that is Horovod's module."""
+    """Finds the aliases and escapes of Horovod's module in a project."""
 
     def __init__(self, project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
         self.project, self.files, self.plain = project, files, plain
         self.calls = ProjectCalls(project, files)
 
     def concerned_files(self) -> dict[str, Names]:
-        """Return the files whose text contains Horovod's name, or the last name in the key of an alias."""
-        words = {re.findall(r"\w+", key)[-1] for key in self.project.aliases}
-        wanted = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(word)}\b" for word in words)})))
-        return {path: names for path, names in self.files.items() if wanted.search(names.source.text)}
+        """Return the files whose text contains `horovod` or the last name in an alias's key."""
+        names_of_aliases = {re.findall(r"\w+", key)[-1] for key in self.project.aliases}
+        pattern = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(name)}\b" for name in names_of_aliases)})))
+        return {path: file_names for path, file_names in self.files.items() if pattern.search(file_names.source.text)}
 
-    def parse_plain_files(self, words: re.Pattern[str]) -> Iterator[Names]:
-        """Yield the names of the files without a framework whose text contains one of some words."""
+    def parse_plain_files(self, pattern: re.Pattern[str]) -> Iterator[Names]:
+        """Yield the names of the files without a framework whose text matches a pattern."""
         for path, data in self.plain:
-            is_parsed = path in self.files or not words.search(data.decode(errors="replace"))
+            is_parsed = path in self.files or not pattern.search(data.decode(errors="replace"))
             names = None if is_parsed else parse_names(path, data)
             if names is not None:
                 names.exports, names.aliases = self.project.exports, self.project.aliases
@@ -104,24 +104,24 @@ class ModuleFlow:
     # ---- following the module
 
     def follow_files(self) -> None:
-        """Find the aliases: each pass over the concerned files uses those that the passes before have found."""
+        """Find the aliases: repeat passes over the concerned files until a pass finds no new alias."""
         before = -1
         while before < len(self.project.aliases):
             before = len(self.project.aliases)
             for names in self.concerned_files().values():
                 names.aliases = self.project.aliases
-                names.resolved.clear()  # what was unknown may be an alias by now
+                names.resolved.clear()  # an unknown name may have become an alias
                 self.follow_file(names)
 
     def follow_file(self, names: Names) -> None:
         """Follow Horovod's module through one file."""
         for scope in [*names.scopes.values()]:
             if isinstance(scope.node, ast.Module | ast.ClassDef):
-                home = names.own if isinstance(scope.node, ast.Module) else f"{names.own}.{scope.node.name}"
+                prefix = names.module if isinstance(scope.node, ast.Module) else f"{names.module}.{scope.node.name}"
                 for name, bound in scope.bound.items():
                     root = names.resolve(bound, name)
                     if root in HOROVOD_MODULES:
-                        self.note_alias(f"{home}.{name}", str(root))
+                        self.note_alias(f"{prefix}.{name}", str(root))
         for node in names.source.nodes:
             root = self.root_of(names, node)
             key = self.destination(names, node) if root is not None else None
@@ -129,23 +129,23 @@ class ModuleFlow:
                 self.note_alias(key, root)
 
     def note_alias(self, key: str, root: str) -> None:
-        """Record what holds the module; an attribute or result of a class also for the classes related to it."""
+        """Record an alias; an attribute or result of a class also for its related classes."""
         owner, _, name = key.rpartition(".")
         is_parameter = name.endswith(")") and not name.endswith("()")
-        for home in self.calls.family(owner) if owner in self.calls.classes and not is_parameter else [owner]:
-            self.project.aliases[f"{home}.{name}"] = root
+        for relative in self.calls.family(owner) if owner in self.calls.classes and not is_parameter else [owner]:
+            self.project.aliases[f"{relative}.{name}"] = root
         if owner in self.calls.classes and not name.endswith(")"):
             self.project.aliases.setdefault(f".{name}", root)
 
     def is_module(self, names: Names, value: Value) -> bool:
         """Return True if a value is surely Horovod's module."""
-        found = names.qualified(value) if isinstance(value, ast.expr) else names.follow(value) if value else None
-        return found in HOROVOD_MODULES
+        qualified = names.qualified(value) if isinstance(value, ast.expr) else names.follow(value) if value else None
+        return qualified in HOROVOD_MODULES
 
     # ---- where the module goes
 
     def root_of(self, names: Names, node: ast.AST) -> str | None:
-        """Return the module of Horovod that a node is as a value; None if it begins a dotted name, and for all else."""
+        """Return the name of Horovod's module if a node has it as a value; None for a part of a longer name."""
         if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.IfExp):
             return None
         if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
@@ -157,14 +157,14 @@ class ModuleFlow:
         return root if root in HOROVOD_MODULES else None
 
     def destination(self, names: Names, node: ast.AST) -> str | None:
-        """Return the key of what a node's value goes to; None if it is not followed there; "" if no alias is needed."""
+        """Return the key of the alias that gets a node's value; "" if none is needed; None if it cannot be followed."""
         parent = names.source.parents[node]
         keyword = parent if isinstance(parent, ast.keyword) else None
         parent = names.source.parents[parent] if keyword is not None else parent
         if isinstance(parent, ast.Expr) or is_only_tested(names.source, node):
             return ""  # unused, or only tested
         if isinstance(parent, ast.IfExp) and self.root_of(names, parent) is not None:
-            return ""  # the conditional expression is followed itself
+            return ""  # the conditional expression is followed instead
         if isinstance(parent, ast.Assign | ast.AnnAssign):
             return key_of_target(names, parent)
         if isinstance(parent, ast.Return):
@@ -179,29 +179,29 @@ class ModuleFlow:
         return None
 
     def key_of_result(self, names: Names, statement: ast.Return) -> str | None:
-        """Return the key of a function's result; None for a nested function, a property and their like."""
+        """Return the key of a function's result; None for nested and decorated functions, such as properties."""
         definition = names.source.function(statement)
         function = self.calls.function_at(names, definition) if definition is not None else None
         is_plain = function is not None and self.calls.decorators(function) <= {*METHOD_KINDS}
         return f"{function}()" if is_plain else None
 
     def key_of_parameter(self, function: str, values: Mapping[str, ast.expr | None], value: ast.AST) -> str | None:
-        """Return the key of the parameter that gets a value, of values by parameter; None if it is bound again."""
+        """Return the key of the parameter that gets a value; None if the function binds the parameter again."""
         parameter = next((name for name in values if values[name] is value), None)
         if parameter is None or self.calls.is_parameter_rebound(function, parameter):
             return None
         return f"{function}({parameter})"
 
-    # ---- where it is lost
+    # ---- escapes
 
     def find_escapes(self, names: Names, dropped: set[str]) -> set[int]:
-        """Return the lines of a file at which the module is not followed further."""
+        """Return the lines of a file with an escape."""
         results = {key for key in self.project.aliases if key.endswith("()")}
         escapes = (node for node in names.source.nodes if self.is_escape(names, node, dropped, results))
         return {getattr(node, "lineno", 1) for node in escapes}
 
     def is_escape(self, names: Names, node: ast.AST, dropped: set[str], results: set[str]) -> bool:
-        """Return True if a node gives the module to what is not followed, or may be the module without being known.
+        """Return True if a node passes the module to code that is not followed, or may be the module.
 
         `results` are the aliases that are results of functions.
         """
@@ -232,21 +232,21 @@ class ModuleFlow:
 
 
 def is_mixed_import(names: Names, statement: ast.Import | ast.ImportFrom) -> bool:
-    """Return True if the name by which a statement imports Horovod is bound to something else, too."""
+    """Return True if a statement imports Horovod under a name that has other bindings too."""
     base = f"{names.imported_from(statement)}." if isinstance(statement, ast.ImportFrom) else ""
     imported = [
         alias for alias in statement.names if canonical(base + alias.name) in HOROVOD_MODULES and (base or alias.asname)
     ]
     scope = names.scope_of(statement)
-    found = (
+    roots = (
         names.resolve(names.lookup(name, scope) or [], name)
         for name in (alias.asname or alias.name for alias in imported)
     )
-    return any(root not in HOROVOD_MODULES for root in found)
+    return any(root not in HOROVOD_MODULES for root in roots)
 
 
 def is_used_as_module(source: Source, node: ast.AST) -> bool:
-    """Return True if a value is passed on, or a member of Horovod is taken of it."""
+    """Return True if a value is passed on, or an attribute with the name of a Horovod member is read from it."""
     parent = source.parents[node]
     if isinstance(parent, ast.Attribute):
         return parent.attr in MEMBERS
@@ -254,30 +254,34 @@ def is_used_as_module(source: Source, node: ast.AST) -> bool:
 
 
 def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | None:
-    """Return the key of what an assignment binds: empty for a local variable, None if it is not followed."""
+    """Return the key of an assignment's target: "" for a local variable, None if it is not followed."""
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     target = targets[0]
     if len(targets) != 1 or not isinstance(target, ast.Name | ast.Attribute):
         return None
     if isinstance(target, ast.Name):
         if names.qualified(target) not in HOROVOD_MODULES:
-            return None  # it is bound to something else, too
+            return None  # the name has other bindings too
         scope = names.scope_of(target)
         if isinstance(scope.node, ast.ClassDef):
-            return f"{names.own}.{scope.node.name}.{target.id}"
+            return f"{names.module}.{scope.node.name}.{target.id}"
         declared_outside = target.id in scope.elsewhere  # global or nonlocal
-        return f"{names.own}.{target.id}" if isinstance(scope.node, ast.Module) or declared_outside else ""
+        return f"{names.module}.{target.id}" if isinstance(scope.node, ast.Module) or declared_outside else ""
     owner = names.source.class_around(target) if is_self(target.value) else None
-    return f"{names.own}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
+    return f"{names.module}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
 
 
 def is_only_tested(source: Source, node: ast.AST) -> bool:
-    """Return True if code only tests whether a value is there: `hvd is None`, `if not hvd`."""
+    """Return True if code only tests a value: `hvd is None`, `if not hvd`."""
     parent = source.parents[node]
     if isinstance(parent, ast.Compare):
         sides = [parent.left, *parent.comparators]
-        other = next((side for side in sides if side is not node), None)
-        return len(sides) == 2 and isinstance(parent.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and is_none(other)
+        other_side = next((side for side in sides if side is not node), None)
+        return (
+            len(sides) == 2
+            and isinstance(parent.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
+            and is_none(other_side)
+        )
     return is_condition(source, node)
 
 
@@ -307,23 +311,23 @@ def is_dotted(node: ast.AST) -> bool:
 
 
 def resolve_alias(names: Names, node: ast.AST) -> str | None:
-    """Return the module that a parameter, an attribute, a result or a conditional expression stands for; else None."""
+    """Return the module that a parameter, an attribute, a result or a conditional expression is; else None."""
     aliases = names.aliases
     if isinstance(node, ast.Attribute):
         owner = names.source.class_around(node) if is_self(node.value) else None
-        own = aliases.get(f"{names.own}.{owner.name}.{node.attr}") if owner else None
-        return own or aliases.get(f".{node.attr}")  # an attribute of another object, or an inherited one
+        alias = aliases.get(f"{names.module}.{owner.name}.{node.attr}") if owner else None
+        return alias or aliases.get(f".{node.attr}")  # an attribute of another object, or an inherited one
     if isinstance(node, ast.Call):
         if not is_dotted(node.func):
             return None
         name = names.qualified(node.func)
         owner = names.source.class_around(node)
         if name is None and isinstance(node.func, ast.Attribute) and is_self(node.func.value) and owner:
-            name = f"{names.own}.{owner.name}.{node.func.attr}"
+            name = f"{names.module}.{owner.name}.{node.func.attr}"
         return aliases.get(f"{name}()") if name else None
     if isinstance(node, ast.IfExp):
-        found = {names.qualified(branch) for branch in (node.body, node.orelse) if not is_none(branch)}
-        root = found.pop() if len(found) == 1 else None
+        branch_names = {names.qualified(branch) for branch in (node.body, node.orelse) if not is_none(branch)}
+        root = branch_names.pop() if len(branch_names) == 1 else None
         return root if root in HOROVOD_MODULES else None
     if not isinstance(node, ast.Name):
         return None
@@ -333,7 +337,7 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
             return None
         scope = scope.outer
     function = scope.node
-    if not isinstance(function, FunctionNode) or len(scope.bound[node.id]) > 1:  # no parameter, or bound again
+    if not isinstance(function, FunctionNode) or len(scope.bound[node.id]) > 1:  # not a parameter, or bound again
         return None
     is_parameter = node.id in {parameter.arg for parameter in all_arguments(function.args)}
     name = function_name(names, function) if is_parameter else None

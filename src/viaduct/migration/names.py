@@ -36,7 +36,8 @@ SPELLINGS = (
     ("horovod.tensorflow.functions.", "horovod.tensorflow."),
     *((f"{card.package}.", f"{card.root}.") for card in CARDS.values()),  # torch_npu.npu is torch.npu
 )
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Function = FunctionNode | ast.Lambda
 BINDING_NODES = (
     *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
@@ -134,7 +135,7 @@ class Names:
         local -> qualified; `former`: names of the text before the last edits, reused for statements that it shares.
         """
         self.source = source
-        self.own = module  # own dotted name
+        self.module = module  # dotted name of the file
         self.package = module if is_package else module.rpartition(".")[0]  # relative imports begin here
         self.added = added or {}
         self.exports: Exports | None = None  # of the project; set once it is surveyed
@@ -219,7 +220,7 @@ class Names:
     def visit(self, node: ast.AST, scope: Scope, pending: list[ast.AST]) -> None:
         """Record what a node of SPECIAL binds, walk the scope it opens, and add its nodes in `scope` to `pending`."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            scope.bind(node.name, f"{self.own}.{node.name}" if scope.outer is None and self.own else None)
+            scope.bind(node.name, f"{self.module}.{node.name}" if scope.outer is None and self.module else None)
             pending += node.decorator_list
             if isinstance(node, ast.ClassDef):
                 pending += [*node.bases, *node.keywords]

@@ -1,4 +1,4 @@
-"""Questions about one syntax node that several modules ask."""
+"""Tests and lookups of one syntax node that several modules share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_literal(node: ast.AST | None) -> TypeGuard[ast.Constant]:
 
 
 def is_constant(node: ast.AST | None, value: object) -> bool:
-    """Return True for the literal of `value`, which is True, False or None: `is` tells 1 from True."""
+    """Return True for the literal True, False or None that `value` is; `==` would not tell 1 from True."""
     return isinstance(node, ast.Constant) and node.value is value
 
 
@@ -43,7 +43,7 @@ def is_self(node: ast.AST | None) -> bool:
 
 
 def is_property(function: ast.AST) -> bool:
-    """Return True for a function under `@property`, `@functools.cached_property` and their like."""
+    """Return True for a function under `@property`, `@cached_property` or another `…property` decorator."""
     decorators = getattr(function, "decorator_list", [])
     return any(getattr(node, "attr", getattr(node, "id", "")).endswith("property") for node in decorators)
 
@@ -62,7 +62,7 @@ def is_in_annotation(source: Source, node: ast.AST) -> bool:
 
 
 def find_argument(call: ast.Call, name: str, position: int = -1) -> ast.expr | None:
-    """Return an argument given by keyword or position (-1: keyword only); None if absent or hidden behind * or **."""
+    """Return an argument passed by keyword or position (-1: keyword only); None if absent or passed by * or **."""
     by_keyword = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
     before = call.args[: position + 1]
     if by_keyword is not None or not 0 <= position < len(before):

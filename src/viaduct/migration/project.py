@@ -1,7 +1,7 @@
-"""Survey of a project: what its functions return and are passed, and other facts that rules need about other files.
+"""Survey of a project: kinds of results and arguments of its functions, and other facts that rules need across files.
 
-Files are parsed, never imported. What functions return is worked out in two rounds over the parsed files, so that a
-function may return what another returns; then what is passed to them; then, with that, once more what they return.
+Files are parsed, never imported. Kinds of results are computed twice, so that a function may return another function's
+result; then kinds of parameters; then kinds of results once more.
 """
 
 from __future__ import annotations
@@ -20,30 +20,25 @@ from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source, Unparsable, decode
 
 HELPER_MODULE = "accelerator_device"
-"""The module that --to any writes into a project, unless it has one of that name."""
+"""Module that --to any writes into a project; another name is used if the project has a module of this name."""
 SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 @dataclass
 class Project:
-    """Facts that the survey has found. A file is named by its path, a function or class by its qualified name.
-
-    Kinds (of values) are those of values.py.
-    """
+    """Facts that the survey has found: paths of files, qualified names of functions and classes, kinds (values.py)."""
 
     # files
-    parsed: dict[str, Names] = field(default_factory=dict)  # the surveyed files with their trees, to be used again
-    surveyed: set[str] = field(default_factory=set)  # the keys of `parsed`; an outline (see `outline`) has no `parsed`
-    frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # whose rules are for a file: frameworks.py
-    torch_files: set[str] = field(default_factory=set)  # those that import PyTorch or a library on it
+    parsed: dict[str, Names] = field(default_factory=dict)  # surveyed files with their trees
+    surveyed: set[str] = field(default_factory=set)  # keys of `parsed`, also in an outline, which has no `parsed`
+    frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # file -> frameworks whose rules run on it
+    torch_files: set[str] = field(default_factory=set)  # files that import PyTorch or a library based on it
     imports: dict[str, set[str]] = field(default_factory=dict)  # file -> files that it imports
     importers: dict[str, set[str]] = field(default_factory=dict)  # the reverse of `imports`
     plain_imports: dict[str, set[str]] = field(default_factory=dict)  # file without a framework -> names it imports
-    named: set[str] = field(
-        default_factory=set
-    )  # all names in `plain_imports`, as of a main.py that only starts train.py
+    named: set[str] = field(default_factory=set)  # all names in `plain_imports`
     own_names: set[str] = field(default_factory=set)  # names of the project's folders and modules
-    exports: Exports = field(default_factory=Exports)  # names that modules hand on: reexports.py
+    exports: Exports = field(default_factory=Exports)  # names that modules re-export: reexports.py
     entry: str = ""  # the script of --entry
     helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # file -> its helper (module, file): neutral.py
 
@@ -52,41 +47,35 @@ class Project:
     calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)  # function -> (file, call) of each call
     returns: dict[str, str] = field(default_factory=dict)  # function, or module.Class.method -> kind of the result
     parameters: dict[tuple[str, str], str] = field(default_factory=dict)  # (function, parameter) -> kind
-    others: set[tuple[str, str]] = field(
-        default_factory=set
-    )  # (function, parameter) given values of OTHER_LIBRARIES only
+    other_library_parameters: set[tuple[str, str]] = field(default_factory=set)  # (function, parameter): values.py
     classes: dict[str, OwnClass] = field(default_factory=dict)
-    class_tails: dict[str, list[str]] = field(default_factory=dict)  # bare name -> classes of that name
+    class_tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a qualified name -> classes
     attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
     own_methods: set[str] = field(default_factory=set)  # names of the methods of all classes
-    mentions: dict[str, set[str]] = field(
-        default_factory=dict
-    )  # function that is not the project's -> files calling it
+    mentions: dict[str, set[str]] = field(default_factory=dict)  # function of a library -> files that call it
     uses: dict[str, set[str]] = field(default_factory=dict)  # question about a loaded value -> uses: flows.py
 
     # Horovod's module as a value: module_flow.py
-    aliases: dict[str, str] = field(default_factory=dict)  # key -> the module that it holds; the keys: module_flow.py
-    alias_files: set[str] = field(default_factory=set)  # those in which names resolve through `aliases`
-    escapes: dict[str, set[int]] = field(default_factory=dict)  # file -> lines that pass the module on to unknown code
-    horovod_kept: set[str] = field(default_factory=set)  # files using something of Horovod that the device lacks
+    aliases: dict[str, str] = field(default_factory=dict)  # key (see module_flow.py) -> module
+    alias_files: set[str] = field(default_factory=set)  # files in which names resolve through `aliases`
+    escapes: dict[str, set[int]] = field(default_factory=dict)  # file -> lines that pass the module to unknown code
+    horovod_kept: set[str] = field(default_factory=set)  # files using members of Horovod that no rule converts
 
     # what files do: project_usage.py
     config_helpers: set[str] = field(default_factory=set)  # functions whose ConfigProto reaches a session
-    keras_files: set[str] = field(default_factory=set)  # those that train or run a Keras model
-    rank_files: set[str] = field(default_factory=set)  # those that ask for ranks, or will once migrated
-    horovod_ranks: set[str] = field(default_factory=set)  # those that ask Horovod for ranks
-    cycle_files: set[str] = field(default_factory=set)  # those that run an Estimator more than once in a function
-    training_files: set[str] = field(default_factory=set)  # those that minimise a loss or apply gradients
-    broadcast_files: set[str] = field(default_factory=set)  # those that broadcast variables
-    fed: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> those of train, evaluate, predict that get it
+    keras_files: set[str] = field(default_factory=set)  # files that train or run a Keras model
+    rank_files: set[str] = field(default_factory=set)  # files that query ranks, or will once migrated
+    horovod_ranks: set[str] = field(default_factory=set)  # files that query Horovod for ranks
+    cycle_files: set[str] = field(default_factory=set)  # files that run an Estimator more than once in a function
+    training_files: set[str] = field(default_factory=set)  # files that minimise a loss or apply gradients
+    broadcast_files: set[str] = field(default_factory=set)  # files that broadcast variables
+    fed: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> subset of {train, evaluate, predict}
     npu_helpers: set[str] = field(default_factory=set)  # functions that add NpuOptimizer; methods also as `.method`
-    initialisers: set[str] = field(default_factory=set)  # keys of what holds one: note_variables
-    other_attributes: set[str] = field(
-        default_factory=set
-    )  # `.attribute` to which something else is assigned somewhere
+    initialisers: set[str] = field(default_factory=set)  # keys: see project_usage.note_variables
+    other_attributes: set[str] = field(default_factory=set)  # `.attribute` that is assigned other values
     optimizers: set[str] = field(default_factory=set)  # classes that derive from a TensorFlow optimizer
-    device_options: set[str] = field(default_factory=set)  # command-line options that take a device: shell.note_options
-    backend_options: set[str] = field(default_factory=set)  # those that take a backend
+    device_options: set[str] = field(default_factory=set)  # command-line options for a device: shell.note_options
+    backend_options: set[str] = field(default_factory=set)  # command-line options for a backend
 
     # caches of methods below and of classes.py
     files_by_text: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -95,20 +84,20 @@ class Project:
     owners_by_method: dict[str, list[str]] = field(default_factory=dict)
 
     def files_with(self, text: str) -> frozenset[str]:
-        """Return the surveyed files that hold a text; each text is searched for once."""
+        """Return the surveyed files that contain a text."""
         if text not in self.files_by_text:
             paths = (path for path, names in self.parsed.items() if text in names.source.text)
             self.files_by_text[text] = frozenset(paths)
         return self.files_by_text[text]
 
     def all_importers(self, path: str) -> set[str]:
-        """Return the file and all files that import it, directly or not; computed once."""
+        """Return the file and all files that import it, directly or not."""
         if path not in self.known_importers:
             self.known_importers[path] = find_reachable(path, self.importers)
         return self.known_importers[path]
 
     def outline(self, members: Iterable[str]) -> Project:
-        """Return a copy with what is needed after the rewriting: paths and names, no trees; frameworks of `members`."""
+        """Return a copy without syntax trees, with the facts that are needed after the rules have run."""
         return Project(
             frameworks={path: self.frameworks[path] for path in members if path in self.frameworks},
             torch_files=self.torch_files,
@@ -125,7 +114,7 @@ class Project:
         return find_reachable(path, self.imports)
 
     def is_for(self, framework: str, path: str) -> bool:
-        """Return True if the rules of a framework run on a file; on a file without a framework, those of each do."""
+        """Return True if the rules of a framework run on a file; all rules run on a file without a framework."""
         return framework in self.frameworks.get(path, (framework,))
 
     def helper_of(self, path: str) -> str:
@@ -134,7 +123,7 @@ class Project:
 
     @staticmethod
     def module_of(path: str) -> tuple[str, bool]:
-        """Return the dotted name of a file, and whether it is a package's __init__."""
+        """Return the dotted name of a file, and True for a package's __init__."""
         parts = PurePosixPath(path).with_suffix("").parts
         is_package = bool(parts) and parts[-1] == "__init__"
         return ".".join(parts[:-1] if is_package else parts), is_package
@@ -145,7 +134,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     from viaduct.migration.flows import note_uses
     from viaduct.migration.import_graph import scan_imports
     from viaduct.migration.module_flow import note_module_flow
-    from viaduct.migration.project_usage import note_habits
+    from viaduct.migration.project_usage import note_usage
 
     project = Project()
     parsed: dict[str, Names] = {}
@@ -181,7 +170,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     note_parameters(project, parsed)
     for path, names in parsed.items():
         note_functions(project, path, names)
-    note_habits(project, parsed)
+    note_usage(project, parsed)
     note_uses(project, parsed)
     return project
 
@@ -195,9 +184,9 @@ def parse_names(path: str, data: bytes) -> Names | None:
 
 
 def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[str, Names]:
-    """Parse the files, of these which name no framework, that get one by importing the project's own modules.
+    """Parse those of the files without a framework that import one from a module of the project.
 
-    Such a file may hand the framework on to others, so the rest are tried again until none is added.
+    Such a file may re-export the framework, so the other files are tried again until none is added.
     """
     received: dict[str, Names] = {}
     pending = files
@@ -219,7 +208,6 @@ def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[st
 
 
 def merge_outlines(outlines: Iterable[Project]) -> Project:
-    """Return the outlines of several parts of a project as one."""
     merged = Project()
     for outline in outlines:
         merged.torch_files |= outline.torch_files
@@ -235,28 +223,28 @@ def merge_outlines(outlines: Iterable[Project]) -> Project:
 
 
 def note_functions(project: Project, path: str, names: Names) -> None:
-    """Record the top-level functions of a file and the kinds of what they return."""
+    """Record the top-level functions of a file and the kinds of their results."""
     from viaduct.migration.values import Values
 
     values = Values(names, project)
     for node in names.source.tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            name = f"{names.own}.{node.name}"
+            name = f"{names.module}.{node.name}"
             project.functions[name] = (path, node)
-            kinds = {values.whole_kind(statement.value) for statement in returns_of(names, node)}
+            kinds = {values.full_kind(statement.value) for statement in returns_of(names, node)}
             kind = kinds.pop() if len(kinds) == 1 else None
             if kind:
                 project.returns[name] = kind
 
 
 def returns_of(names: Names, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Return]:
-    """Return the return statements of a function, without those of functions defined within it."""
+    """Return the return statements of a function, without those of nested functions."""
     by_function: dict[ast.AST, list[ast.Return]] = names.remember("returns", lambda: group_returns(names.source))
     return by_function.get(function, [])
 
 
 def group_returns(source: Source) -> dict[ast.AST, list[ast.Return]]:
-    """Return the return statements of a file by the function that they leave, in the order of the text."""
+    """Return the return statements of a file by their function, in the order of the text."""
     groups: dict[ast.AST, list[ast.Return]] = {}
     for statement in source.of_kind(ast.Return):
         scope = next((parent for parent in source.ancestors(statement) if isinstance(parent, SCOPES)), None)
@@ -280,15 +268,17 @@ def note_parameters(project: Project, files: dict[str, Names]) -> None:
     values = {path: Values(names, project) for path, names in files.items()}
     for name, calls in project.calls.items():
         kinds_by_parameter: dict[str, set[str | None]] = defaultdict(set)
-        others: dict[str, set[bool]] = defaultdict(set)
+        from_other_library: dict[str, set[bool]] = defaultdict(set)
         for path, parameter, value in passed_in(project, name, calls):
-            kinds_by_parameter[parameter].add(values[path].whole_kind(value))
-            others[parameter].add(values[path].is_other(value))
+            kinds_by_parameter[parameter].add(values[path].full_kind(value))
+            from_other_library[parameter].add(values[path].is_from_other_library(value))
         for parameter, kinds in kinds_by_parameter.items():
             kind = kinds.pop() if len(kinds) == 1 else None
             if kind:
                 project.parameters[(name, parameter)] = kind
-        project.others |= {(name, parameter) for parameter, answers in others.items() if answers == {True}}
+        project.other_library_parameters |= {
+            (name, parameter) for parameter, flags in from_other_library.items() if flags == {True}
+        }
 
 
 def passed_in(project: Project, name: str, calls: list[tuple[str, ast.Call]]) -> Iterator[tuple[str, str, ast.expr]]:

@@ -1,6 +1,6 @@
-"""Functions, methods and classes of a project: which of them a call may go to, and what it passes to each parameter.
+"""Functions, methods and classes of a project: candidates that a call may run, and the values that it passes.
 
-Functions are named `module.function` and `module.Class.method`, classes `module.Class`; nested classes, too.
+Functions are named `module.function` and `module.Class.method`, classes `module.Class`, nested ones too.
 """
 
 from __future__ import annotations
@@ -10,60 +10,59 @@ from collections.abc import Iterator
 
 from viaduct.migration.classes import class_called
 from viaduct.migration.graphs import find_reachable, link_both_ways
-from viaduct.migration.names import Names, Scope
+from viaduct.migration.names import FunctionNode, Names, Scope
 from viaduct.migration.predicates import is_self
 from viaduct.migration.project import Project
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 METHOD_KINDS = ("staticmethod", "classmethod")
-"""Decorators that change neither what a function returns nor what its parameters get."""
+"""Decorators that change neither a function's result nor its arguments."""
 
 
 class ProjectCalls:
-    """Functions and classes of a project's files, and the calls that go to them."""
+    """Functions and classes of a project's files, and the calls of them."""
 
     def __init__(self, project: Project, files: dict[str, Names]) -> None:
         self.project = project
         self.functions: dict[str, tuple[Names, FunctionNode]] = {}  # qualified name -> file's names, definition
         self.methods: dict[str, list[str]] = {}  # bare name -> qualified names
-        self.classes: dict[str, list[tuple[Names, Scope]]] = {}  # several of a name where branches define them
+        self.classes: dict[str, list[tuple[Names, Scope]]] = {}  # several if branches define the same name
         for names in files.values():
-            self.note_functions(names, names.source.tree, names.own)
+            self.note_functions(names, names.source.tree, names.module)
             for node in names.source.of_kind(ast.ClassDef):
-                self.classes.setdefault(f"{names.own}.{node.name}", []).append((names, names.scopes[node]))
+                self.classes.setdefault(f"{names.module}.{node.name}", []).append((names, names.scopes[node]))
                 if isinstance(names.source.parents[node], ast.Module):
-                    self.note_functions(names, node, f"{names.own}.{node.name}")
+                    self.note_functions(names, node, f"{names.module}.{node.name}")
         self.relations = link_both_ways({name: {*self.find_bases(name)} for name in self.classes})
         self.families: dict[str, set[str]] = {}  # cache of `family`
 
-    def note_functions(self, names: Names, home: ast.Module | ast.ClassDef, prefix: str) -> None:
-        """Record the functions of a module or a class that are defined once, and not in a branch."""
-        for node in home.body:
-            if isinstance(node, FunctionNode) and len(names.scopes[home].bound.get(node.name, ())) == 1:
+    def note_functions(self, names: Names, owner: ast.Module | ast.ClassDef, prefix: str) -> None:
+        """Record the functions of a module or a class that are defined once and outside of branches."""
+        for node in owner.body:
+            if isinstance(node, FunctionNode) and len(names.scopes[owner].bound.get(node.name, ())) == 1:
                 self.functions[f"{prefix}.{node.name}"] = (names, node)
-                if isinstance(home, ast.ClassDef):
+                if isinstance(owner, ast.ClassDef):
                     self.methods.setdefault(node.name, []).append(f"{prefix}.{node.name}")
 
     def find_bases(self, name: str) -> Iterator[str]:
-        """Yield a class's bases that the project's files may define, as far as their names resolve."""
+        """Yield the qualified names of a class's bases that the project may define."""
         for names, scope in self.classes[name]:
             for base in scope.node.bases if isinstance(scope.node, ast.ClassDef) else ():
-                full = names.qualified(base) or f"{names.own}.{ast.unparse(base)}"
-                known = class_called(self.project, full) or full
-                if known in self.classes or (
+                full = names.qualified(base) or f"{names.module}.{ast.unparse(base)}"
+                base_name = class_called(self.project, full) or full
+                if base_name in self.classes or (
                     names.qualified(base) and full.partition(".")[0] in self.project.own_names
                 ):
-                    yield known
+                    yield base_name
 
     def family(self, name: str) -> set[str]:
-        """Return a class and the project's classes that inheritance relates to it, directly or not."""
+        """Return a class and all classes of the project that it inherits from or that inherit from it, transitively."""
         if name not in self.families:
-            found = {name} | (find_reachable(name, self.relations) & self.classes.keys())
-            self.families |= dict.fromkeys(found, found)
+            members = {name} | (find_reachable(name, self.relations) & self.classes.keys())
+            self.families |= dict.fromkeys(members, members)
         return self.families[name]
 
     def function_at(self, names: Names, node: ast.AST) -> str | None:
-        """Return the qualified name of a function's definition; None for any that `functions` does not have."""
+        """Return the qualified name of a function's definition; None if `functions` does not have it."""
         if not isinstance(node, FunctionNode):
             return None
         name = function_name(names, node)
@@ -72,7 +71,7 @@ class ProjectCalls:
     # ---- calls
 
     def callees(self, names: Names, call: ast.Call) -> list[str]:
-        """Return the functions or methods that a call may go to: several where its object's class decides."""
+        """Return the functions or methods that a call may run; several if the object's class is not known."""
         name = names.qualified(call.func)
         for candidate in (name, f"{name}.__init__"):
             if candidate in self.functions:
@@ -81,17 +80,17 @@ class ProjectCalls:
             return []
         receiver, method = call.func.value, call.func.attr
         owner = names.source.class_around(call)
-        known = self.methods.get(method, [])
+        candidates = self.methods.get(method, [])
         if is_self(receiver) and owner:
-            relatives = self.family(f"{names.own}.{owner.name}")
-            return [function for function in known if function.rpartition(".")[0] in relatives] or known
+            relatives = self.family(f"{names.module}.{owner.name}")
+            return [function for function in candidates if function.rpartition(".")[0] in relatives] or candidates
         if isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super" and owner:
             bases = [f"{names.qualified(base)}.{method}" for base in owner.bases]
             return [base for base in bases if base in self.functions]
-        return known
+        return candidates
 
     def passed_values(self, names: Names, call: ast.Call, function: str) -> dict[str, ast.expr | None]:
-        """Return what a call of a function passes, by parameter; None for what `*values` or `**values` may pass."""
+        """Return the values that a call passes, by parameter; None for a parameter that `*` or `**` may pass."""
         parameters, arguments = self.parameters(function), call.args
         if self.decorators(function).isdisjoint(METHOD_KINDS) and self.is_method(function):
             arguments = arguments[names.qualified(call.func) == function :]  # Class.method(self, value)
@@ -115,7 +114,6 @@ class ProjectCalls:
         return [*positional[has_self:], *(parameter.arg for parameter in arguments.kwonlyargs)]
 
     def defaults(self, function: str) -> dict[str, ast.expr]:
-        """Return the defaults of a function's parameters."""
         arguments = self.functions[function][1].args
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = [
@@ -125,11 +123,10 @@ class ProjectCalls:
         return {parameter.arg: default for parameter, default in pairs if default is not None}
 
     def decorators(self, function: str) -> set[str]:
-        """Return the names of a function's decorators; "" for any that is not a plain name."""
+        """Return the names of a function's decorators; "" for one that is not a plain name."""
         return {getattr(decorator, "id", "") for decorator in self.functions[function][1].decorator_list}
 
     def is_method(self, function: str) -> bool:
-        """Return True for a function that a class defines."""
         names, definition = self.functions[function]
         return isinstance(names.source.parents[definition], ast.ClassDef)
 
@@ -143,5 +140,5 @@ def function_name(names: Names, function: FunctionNode) -> str | None:
     """Return the qualified name of a function or method; None for one within a function, a branch or a nested class."""
     owner = names.source.parents[function]
     if isinstance(owner, ast.ClassDef) and isinstance(names.source.parents[owner], ast.Module):
-        return f"{names.own}.{owner.name}.{function.name}"
-    return f"{names.own}.{function.name}" if isinstance(owner, ast.Module) else None
+        return f"{names.module}.{owner.name}.{function.name}"
+    return f"{names.module}.{function.name}" if isinstance(owner, ast.Module) else None

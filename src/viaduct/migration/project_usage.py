@@ -1,7 +1,6 @@
-"""Survey of what a project's files do: open sessions with a helper's config, run Keras models, ask for ranks.
+"""Survey of how a project's files use TensorFlow and Horovod: session configs, Keras models, training, ranks.
 
-From it a rule that works on one file knows about the other files: whether one of them makes the config of a session, or
-whether the script that is started needs communication because of a file that it imports.
+A rule works on one file. It reads here, for example, whether an imported file needs communication between ranks.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_ANY_RECEIVE
 from viaduct.migration.values import Values, kind_of_call
 
 KERAS_RUN_METHODS = {"fit", "fit_generator", "predict", "train_on_batch"}
-MAX_DEPTH = 8  # of lambdas and partials within each other
+MAX_DEPTH = 8  # of nested lambdas and partials
 ESTIMATOR_RUN_METHODS = {"train", "evaluate", "predict"}
 SPEC_TO_RUN = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
-RANK_CALLS = {"rank", "size", "local_rank", "local_size"}  # of Horovod
+HOROVOD_RANK_CALLS = {"rank", "size", "local_rank", "local_size"}
 TRAINING_METHODS = ("minimize", "apply_gradients")
 # Functions that take an optimizer and train with it.
 TRAINS_WITH_OPTIMIZER = {
@@ -40,7 +39,7 @@ INITIALIZERS = {
 VARIABLE_WORDS = re.compile(
     "|".join([*TRAINING_METHODS, "initial", "broadcast", "Broadcast", "train_op", "optimize_loss", "clip_"])
 )
-"""note_variables has nothing to do in a text without any of these."""
+"""`note_variables` skips a text without any of these."""
 GROUPING_CALLS = {"tensorflow.group", "tensorflow.tuple"}
 BROADCASTS = {
     *(f"{HCCL_OPERATORS}.broadcast", full_name("npu_hooks_append")),
@@ -48,14 +47,12 @@ BROADCASTS = {
     *("horovod.tensorflow.BroadcastGlobalVariablesHook", "horovod.tensorflow.broadcast_global_variables"),
     "horovod.tensorflow.broadcast_variables",
 }
-INPUT_CONTEXT_NAMES = (
-    "num_input_pipelines",
-    "input_pipeline_id",
-)  # members of tf.distribute.InputContext: a dataset is sharded by them
+# Members of tf.distribute.InputContext by which a dataset is sharded.
+INPUT_CONTEXT_NAMES = ("num_input_pipelines", "input_pipeline_id")
 
 
-def note_habits(project: Project, files: dict[str, Names]) -> None:
-    """Record the imports of the project's files, and how they use training, variables and ranks."""
+def note_usage(project: Project, files: dict[str, Names]) -> None:
+    """Record the imports of the project's files, and their use of training, variables and ranks."""
     modules = Modules([*files, *project.plain_imports])
     for path, imported in project.plain_imports.items():
         project.imports[path] = modules.find_all(imported, path)
@@ -66,7 +63,7 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
         if any(text in names.source.text for text in INPUT_CONTEXT_NAMES):
             project.rank_files.add(path)
         functions = names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)
-        if "stimator" in names.source.text and any(estimator_cycle(function, values) for function in functions):
+        if "stimator" in names.source.text and any(find_estimator_cycle(function, values) for function in functions):
             project.cycle_files.add(path)
         project.imports[path] = modules.find_all(imported_names(names), path)
         note_optimizers(project, names)
@@ -84,7 +81,7 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
 
 
 def note_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
-    """Record what one call does: ask for ranks, run a Keras model, feed an estimator, open a session."""
+    """Record a call that queries ranks, runs a Keras model, passes an input_fn or opens a session."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
         project.mentions.setdefault(name, set()).add(path)
@@ -101,10 +98,10 @@ def note_call(project: Project, path: str, call: ast.Call, values: Values) -> No
 
 
 def note_variables(project: Project, path: str, values: Values) -> None:
-    """Record which files train or broadcast variables, and what holds global_variables_initializer's operator.
+    """Record files that train or broadcast variables, and values that are global_variables_initializer's operator.
 
-    Keys of `project.initialisers`: `module.name`, `.attribute`, `module.function` and `module.Class.method` for what is
-    returned, with `[index]` for an element of a tuple, and `module.function(parameter)`.
+    Keys of `project.initialisers`: `module.name`, `.attribute`, `module.function(parameter)`, and for results
+    `module.function` and `module.Class.method`, with `[index]` for an element of a returned tuple.
     """
     names = values.names
     if VARIABLE_WORDS.search(names.source.text) is None:
@@ -120,14 +117,14 @@ def note_variables(project: Project, path: str, values: Values) -> None:
             note_passed_initialiser(project, values, name, call)
     for node in names.source.of_kind(ast.Assign):
         if len(node.targets) == 1:
-            note_kept_initialiser(project, values, node.targets[0], node.value)
+            note_assigned_initialiser(project, values, node.targets[0], node.value)
     for function in names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef):
         assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         note_returned_initialiser(project, values, function)
 
 
 def is_training_call(project: Project, name: str, method: str) -> bool:
-    """Return True for `opt.minimize(…)` and functions that train with an optimizer; not for scipy.optimize.minimize."""
+    """Return True for `opt.minimize(…)` and functions that train with an optimizer, not for scipy's `minimize`."""
     if name in TRAINS_WITH_OPTIMIZER:
         return True
     root = name.partition(".")[0]
@@ -135,7 +132,7 @@ def is_training_call(project: Project, name: str, method: str) -> bool:
 
 
 def note_npu_helpers(project: Project, names: Names) -> None:
-    """Record the functions with the text "NpuOptimizer": code that was migrated before adds it to a config there."""
+    """Record the functions with the string "NpuOptimizer": in migrated code they add it to a session's config."""
     if "NpuOptimizer" not in names.source.text:
         return
     for node in names.source.of_kind(ast.Constant):
@@ -143,20 +140,20 @@ def note_npu_helpers(project: Project, names: Names) -> None:
             function = names.source.function(node)
             owner = names.source.parents.get(function) if function is not None else None
             if function is not None and isinstance(owner, ast.ClassDef):
-                project.npu_helpers |= {f"{names.own}.{owner.name}.{function.name}", f".{function.name}"}
+                project.npu_helpers |= {f"{names.module}.{owner.name}.{function.name}", f".{function.name}"}
             elif function is not None:
-                project.npu_helpers.add(f"{names.own}.{function.name}")
+                project.npu_helpers.add(f"{names.module}.{function.name}")
 
 
-def note_kept_initialiser(project: Project, values: Values, target: ast.expr, value: ast.expr) -> None:
-    """Record an initialiser that is assigned to an attribute or a module's name, and other values of attributes."""
+def note_assigned_initialiser(project: Project, values: Values, target: ast.expr, value: ast.expr) -> None:
+    """Record an attribute or module-level name that gets an initialiser, and attributes that get other values."""
     if isinstance(target, ast.Attribute):
-        found = makes_initialiser(values, value)
-        (project.initialisers if found else project.other_attributes).add(f".{target.attr}")
+        is_initialiser = makes_initialiser(values, value)
+        (project.initialisers if is_initialiser else project.other_attributes).add(f".{target.attr}")
         return
-    of_module = isinstance(target, ast.Name) and isinstance(values.names.scope_of(target).node, ast.Module)
-    if isinstance(target, ast.Name) and of_module and makes_initialiser(values, value):
-        project.initialisers.add(f"{values.names.own}.{target.id}")
+    is_module_level = isinstance(target, ast.Name) and isinstance(values.names.scope_of(target).node, ast.Module)
+    if isinstance(target, ast.Name) and is_module_level and makes_initialiser(values, value):
+        project.initialisers.add(f"{values.names.module}.{target.id}")
 
 
 def note_returned_initialiser(
@@ -164,16 +161,16 @@ def note_returned_initialiser(
 ) -> None:
     """Record a function that returns an initialiser, alone or in a tuple."""
     owner = values.names.source.parents.get(function)
-    home = f"{values.names.own}.{owner.name}" if isinstance(owner, ast.ClassDef) else values.names.own
+    prefix = f"{values.names.module}.{owner.name}" if isinstance(owner, ast.ClassDef) else values.names.module
     for statement in returns_of(values.names, function):
         if statement.value is None:
             continue
         if isinstance(statement.value, ast.Tuple):
             for index, part in enumerate(statement.value.elts):
                 if makes_initialiser(values, part):
-                    project.initialisers.add(f"{home}.{function.name}[{index}]")
+                    project.initialisers.add(f"{prefix}.{function.name}[{index}]")
         elif makes_initialiser(values, statement.value):
-            project.initialisers.add(f"{home}.{function.name}")
+            project.initialisers.add(f"{prefix}.{function.name}")
 
 
 def note_passed_initialiser(project: Project, values: Values, name: str, call: ast.Call) -> None:
@@ -184,7 +181,7 @@ def note_passed_initialiser(project: Project, values: Values, name: str, call: a
 
 
 def makes_initialiser(values: Values, node: ast.expr) -> bool:
-    """Return True for a call of global_variables_initializer: directly, by a name, in a group, list or tuple."""
+    """Return True for the result of global_variables_initializer, also through a name or in a group, list or tuple."""
     origin = values.origin(node)
     if isinstance(origin, ast.List | ast.Tuple):
         return any(makes_initialiser(values, element) for element in origin.elts)
@@ -197,7 +194,7 @@ def makes_initialiser(values: Values, node: ast.expr) -> bool:
 
 
 def note_fed(project: Project, values: Values, call: ast.Call, run: str) -> None:
-    """Record the functions that are the input_fn of a run: train, evaluate or predict."""
+    """Record the functions that a call passes as input_fn. `run`: train, evaluate or predict."""
     inputs = [keyword.value for keyword in call.keywords if keyword.arg == "input_fn"]
     for keyword in call.keywords:
         if keyword.arg is None:
@@ -210,84 +207,83 @@ def note_fed(project: Project, values: Values, call: ast.Call, run: str) -> None
             project.fed.setdefault(name, set()).add(run)
 
 
-def unpack_dictionary(values: Values, value: ast.expr, wanted: str) -> Iterator[ast.expr]:
-    """Yield what `**value` passes under a name, where it is a dictionary that can be seen."""
+def unpack_dictionary(values: Values, value: ast.expr, keyword_name: str) -> Iterator[ast.expr]:
+    """Yield the value that `**value` passes for a keyword, if the text shows the dictionary."""
     origin = values.origin(value)
     if isinstance(origin, ast.Dict):
         pairs = zip(origin.keys, origin.values, strict=True)
-        yield from (element for key, element in pairs if is_literal_in(key, wanted))
+        yield from (element for key, element in pairs if is_literal_in(key, keyword_name))
     elif isinstance(origin, ast.Call) and values.names.qualified(origin.func) in (None, "dict", "builtins.dict"):
-        yield from (keyword.value for keyword in origin.keywords if keyword.arg == wanted)
+        yield from (keyword.value for keyword in origin.keywords if keyword.arg == keyword_name)
 
 
 def functions_of(values: Values, value: ast.expr, depth: int = 0) -> Iterator[str]:
-    """Yield the names of functions that an expression may be, or that it calls; methods as `*.name`."""
+    """Yield the names of functions that an expression stands for or calls; methods as `*.name`."""
     origin = values.origin(value)
-    inner: list[ast.expr] = []
+    parts: list[ast.expr] = []
     if isinstance(origin, ast.Lambda):
-        inner = [origin.body]
+        parts = [origin.body]
     elif isinstance(origin, ast.IfExp):
-        inner = [origin.body, origin.orelse]
+        parts = [origin.body, origin.orelse]
     elif isinstance(origin, ast.BoolOp):
-        inner = origin.values
+        parts = origin.values
     elif isinstance(origin, ast.Call):
         callee = values.names.qualified(origin.func)
         is_partial = callee in ("functools.partial", "functools.partialmethod") and bool(origin.args)
-        inner = [origin.args[0] if is_partial else origin.func]
+        parts = [origin.args[0] if is_partial else origin.func]
     elif (name := values.names.qualified(origin)) is not None:
         yield name
     elif isinstance(origin, ast.Attribute):
         yield f"*.{origin.attr}"
-    for part in inner if depth < MAX_DEPTH else ():
+    for part in parts if depth < MAX_DEPTH else ():
         yield from functions_of(values, part, depth + 1)
 
 
 def asks_for_rank(name: str) -> bool:
     """Return True for a call that returns a rank or a size."""
     if name.startswith("horovod."):
-        return name.rpartition(".")[2] in RANK_CALLS
+        return name.rpartition(".")[2] in HOROVOD_RANK_CALLS
     return name.startswith(COLLECTIVE_PREFIXES)
 
 
 def note_optimizers(project: Project, names: Names) -> None:
-    """Record the classes that derive from an optimizer of TensorFlow, directly or by way of a recorded class."""
+    """Record the classes that derive from a TensorFlow optimizer, directly or through a recorded class."""
     for node in names.source.tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
             bases = [names.qualified(base) or "" for base in node.bases]
             if any(kind_of_call(base) == "optimizer" or base in project.optimizers for base in bases):
-                project.optimizers.add(f"{names.own}.{node.name}")
+                project.optimizers.add(f"{names.module}.{node.name}")
 
 
 def note_config_helper(project: Project, values: Values, value: ast.expr | None) -> None:
-    """Record a function of the project that makes the config of a session: rules edit it, not each session."""
+    """Record a function of the project that makes the config of a session; rules edit it instead of each session."""
     origin = values.origin(value) if value is not None else None
     helper = values.names.qualified(origin.func) if isinstance(origin, ast.Call) else None
     if helper is not None and helper in project.functions:
         project.config_helpers.add(helper)
 
 
-def estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:
-    """Return those calls of an Estimator's train, evaluate and predict behind which the function runs another one."""
+def find_estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:
+    """Return an Estimator's train, evaluate and predict calls that another such call in the function follows."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and runs_estimator(node.func, values)]
     calls.sort(key=lambda call: (call.lineno, call.col_offset))
     return [call for call in calls if call is not calls[-1] or is_in_loop(call, function, values)]
 
 
 def runs_estimator(callee: ast.expr, values: Values) -> bool:
-    """Return True for `estimator.train` and its like."""
+    """Return True for the function in `estimator.train(…)`, `evaluate` or `predict`."""
     if not isinstance(callee, ast.Attribute) or callee.attr not in ESTIMATOR_RUN_METHODS:
         return False
     return values.kind(callee.value) in ("estimator", "npu_estimator")
 
 
 def is_in_loop(node: ast.AST, function: ast.AST, values: Values) -> bool:
-    """Return True for a node in a loop of the function."""
     parents = takewhile(lambda parent: parent is not function, values.names.source.ancestors(node))
     return any(isinstance(parent, ast.For | ast.AsyncFor | ast.While) for parent in parents)
 
 
 def imported_names(names: Names) -> Iterator[str]:
-    """Yield the dotted names that a file imports, of `from a import b` both a and a.b; relative ones resolved."""
+    """Yield the absolute dotted names that a file imports; for `from a import b` both a and a.b."""
     for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -1,11 +1,11 @@
-"""Lines of a PyTorch file that are left alone: there the file already has code for the target, or for any device.
+"""Find lines of a PyTorch file that rules leave alone because the file already has code for the target or any device.
 
-    if device.type == "cuda":            # left alone: the card has a branch of its own
+    if device.type == "cuda":            # left alone: the card has its own branch
         torch.cuda.synchronize()
     elif device.type == "npu":
         torch.npu.synchronize()
 
-They are found in the original text: after the rules every branch would name the card. All other lines are migrated.
+The search uses the original text; after the rules every branch would name the card.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CUDA = re.compile(r"(?<![A-Za-z])(?:cuda|CUDA|Cuda|gpu|GPU|nccl|NCCL)(?![a-z])|(?<=[a-z])C(?:UDA|uda)(?![a-z])")
 CUDA_PARTS = ("uda", "UDA", "gpu", "GPU", "nccl", "NCCL")
-"""Every text in which the pattern CUDA matches contains one of these; looking for them is several times as fast."""
+"""Every text that matches the pattern CUDA contains one of these; searching for them first is faster."""
 DEVICE_NEUTRAL = re.compile(
     r"torch\.accelerator\.|get_device_module\(|getattr\(torch, [\w.]*(?:device|type|dev)[\w.]*\)"
 )
@@ -32,14 +32,14 @@ CUDA_CALL = re.compile(r"\w+\.cuda\.(\w+)\(")
 NO_OPS_WITHOUT_CUDA = ("manual_seed", "manual_seed_all", "empty_cache")
 """Functions of torch.cuda that do nothing without CUDA."""
 MAX_TARGET_BRANCHES = 50
-"""Branches for the target that are searched for a statement. A block with more of them is generated code."""
+"""Maximum number of branches for the target that are searched for a statement; more exist only in generated code."""
 SimpleStatement = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @lru_cache(maxsize=8)
-def target_word(to: str) -> re.Pattern[str]:
-    """Match `npu`, `is_npu_available`, `torch_npu`, `NPUAccelerator` and the backend for `to` "npu"; not `input`."""
+def compile_target_pattern(to: str) -> re.Pattern[str]:
+    """Return a pattern that for "npu" matches `npu`, `is_npu_available`, `NPUAccelerator` and `hccl`; not `input`."""
     big, title, backend = to.upper(), to.title(), CARDS[to].backend
     return re.compile(
         rf"(?<![A-Za-z])(?:{to}|{title}|{backend})(?![a-z])|(?<![A-Za-z])(?:{big}|{backend.upper()})(?![A-Z]{{2}}\b)"
@@ -48,12 +48,16 @@ def target_word(to: str) -> re.Pattern[str]:
 
 
 def find_served(work: Work) -> dict[int, int]:
-    """Return the lines to leave alone, each with the first line of the construct that already handles the target."""
+    """Return line to leave alone -> first line of the construct that already handles the target."""
     to, text = work.options.to, work.source.text
     if to not in CARDS or not any(fragment in text for fragment in CUDA_PARTS) or not CUDA.search(text):
         return {}
     search = Search(work)
-    if target_word(to).search(text) or DEVICE_NEUTRAL.search(text) or "cuda" in PurePosixPath(work.path).stem.lower():
+    if (
+        compile_target_pattern(to).search(text)
+        or DEVICE_NEUTRAL.search(text)
+        or "cuda" in PurePosixPath(work.path).stem.lower()
+    ):
         search.run()
     return search.lines
 
@@ -63,31 +67,30 @@ class Search:
 
     def __init__(self, work: Work) -> None:
         self.work, self.source = work, work.source
-        self.word = target_word(work.options.to)
+        self.pattern = compile_target_pattern(work.options.to)
         self.to = work.options.to
         self.lines: dict[int, int] = {}
 
     def run(self) -> None:
-        """Look at every node of the file."""
         if self.has_twin_file():
             self.leave_alone(self.source.tree.body, self.source.tree.body[0])
             return
         for node in self.source.nodes:
             if isinstance(node, ast.If):
-                self.look_at_branches(node)
+                self.check_if(node)
             elif isinstance(node, ast.IfExp | ast.BoolOp | ast.Dict | ast.List | ast.Tuple | ast.Set):
-                self.look_at_expression(node)
+                self.check_expression(node)
             elif isinstance(node, ast.Match):
-                self.look_at_cases(node)
+                self.check_match(node)
             elif isinstance(node, ast.Try):
-                self.look_at_attempt(node)
+                self.check_try(node)
             for block in blocks_of(node):
-                self.look_at_block(block)
+                self.check_block(block)
 
     # ---- recording
 
     def leave_alone(self, nodes: Sequence[ast.stmt | ast.expr | ast.pattern], construct: ast.AST) -> None:
-        """Record the lines of `nodes` as left alone, because `construct` handles the target."""
+        """Record the lines of `nodes`; `construct` handles the target."""
         for node in nodes:
             for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                 self.lines.setdefault(line, construct.lineno)  # type: ignore[attr-defined]
@@ -96,57 +99,57 @@ class Search:
 
     def is_for_target(self, node: ast.AST) -> bool:
         """Return True if a name, an attribute or a string within the node contains the target's name."""
-        return contains_word(node, self.word)
+        return is_matching(node, self.pattern)
 
     @staticmethod
     def is_for_cuda(node: ast.AST) -> bool:
         """Return True if a name, an attribute or a string within the node contains CUDA's name."""
-        return contains_word(node, CUDA)
+        return is_matching(node, CUDA)
 
     def as_cuda(self, text: str) -> str:
-        """Return a text with the target's name replaced by CUDA's, to be compared with code for CUDA."""
+        """Replace the target's name by CUDA's, so that the text can be compared with code for CUDA."""
         pairs = ((self.to, "cuda"), (self.to.upper(), "CUDA"), (self.to.title(), "Cuda"))
         for old, new in pairs:
             text = re.sub(rf"(?<![a-z]){old}(?![a-z])" if old.islower() else old, new, text)
         return text.replace(CARDS[self.to].backend, "nccl")
 
     def has_twin_file(self) -> bool:
-        """Return True if the project has the same file for the target: `cuda_accelerator.py`, `npu_accelerator.py`."""
+        """Return True if the project has this file for the target too: `cuda_accelerator.py`, `npu_accelerator.py`."""
         path = PurePosixPath(self.work.path)
-        if "cuda" not in path.stem.lower() or self.word.search(path.stem):
+        if "cuda" not in path.stem.lower() or self.pattern.search(path.stem):
             return False
         twin = str(path.with_name(path.name.replace("cuda", self.to).replace("CUDA", self.to.upper())))
         return twin != str(path) and twin in self.work.project.frameworks and bool(self.source.tree.body)
 
     # ---- constructs
 
-    def look_at_branches(self, node: ast.If) -> None:
-        """Leave CUDA's branches of an `if` chain alone if one branch is the target's, or the last one is generic."""
+    def check_if(self, node: ast.If) -> None:
+        """Leave CUDA's branches of an `if` chain alone if another branch is for the target or for any device."""
         if self.is_for_target(node.test):
-            negated = is_negated(node.test)
-            others = node.body if negated else node.orelse
-            if others or self.is_for_cuda(node.test):
+            is_negative = is_negated(node.test)
+            other_branch = node.body if is_negative else node.orelse
+            if other_branch or self.is_for_cuda(node.test):
                 self.leave_alone([node.test], node)
-            if self.is_for_cuda_anywhere(others):
-                self.leave_alone(others, node)
-        elif self.is_for_cuda(node.test) and self.else_serves(node):
+            if self.is_for_cuda_anywhere(other_branch):
+                self.leave_alone(other_branch, node)
+        elif self.is_for_cuda(node.test) and self.has_branch_for_target(node):
             self.leave_alone([node.test], node)
             self.leave_alone(node.body, node)
 
-    def else_serves(self, node: ast.If) -> bool:
-        """Return True if a later branch is the target's, or the last one has device-neutral code."""
+    def has_branch_for_target(self, node: ast.If) -> bool:
+        """Return True if a later branch is for the target, or the last one has device-neutral code."""
         orelse = node.orelse
         while len(orelse) == 1 and isinstance(orelse[0], ast.If):
-            inner = orelse[0]
-            if self.is_for_target(inner.test) and not is_negated(inner.test):
+            branch = orelse[0]
+            if self.is_for_target(branch.test) and not is_negated(branch.test):
                 return True
-            orelse = inner.orelse
+            orelse = branch.orelse
         return bool(orelse) and any(DEVICE_NEUTRAL.search(ast.unparse(statement)) for statement in orelse)
 
     def is_for_cuda_anywhere(self, statements: list[ast.stmt]) -> bool:
         return any(self.is_for_cuda(statement) for statement in statements)
 
-    def look_at_expression(self, node: ast.expr) -> None:
+    def check_expression(self, node: ast.expr) -> None:
         """Leave alone an `or`, a conditional expression, a list or a dict that names both CUDA and the target."""
         if isinstance(node, ast.IfExp | ast.BoolOp):
             operands = node.values if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else []
@@ -171,7 +174,7 @@ class Search:
         return self.is_for_cuda(node) and self.is_for_target(node.orelse)
 
     def option_around(self, node: ast.expr) -> ast.expr:
-        """Return the add_argument call around a list of choices, whose default is left alone too; else the node."""
+        """Return the add_argument call around a list of choices; without one the list itself."""
         for parent in self.source.ancestors(node):
             if isinstance(parent, ast.Call) and "add_argument" in ast.unparse(parent.func):
                 return parent
@@ -179,24 +182,24 @@ class Search:
                 break
         return node
 
-    def look_at_cases(self, node: ast.Match) -> None:
+    def check_match(self, node: ast.Match) -> None:
         """Leave the other cases alone if one is for the target."""
         patterns = {case: self.source.text_of(case.pattern) for case in node.cases}
-        if any(self.word.search(text) for text in patterns.values()):
+        if any(self.pattern.search(text) for text in patterns.values()):
             for case, text in patterns.items():
-                if not self.word.search(text):
+                if not self.pattern.search(text):
                     self.leave_alone([case.pattern], node)
                     self.leave_alone(case.body, node)
 
-    def look_at_attempt(self, node: ast.Try) -> None:
+    def check_try(self, node: ast.Try) -> None:
         """Leave alone the handlers of `try: torch.npu.set_device(0) … except …: torch.cuda.set_device(0)`."""
         handlers = [statement for handler in node.handlers for statement in handler.body]
         tries = any(isinstance(statement, SimpleStatement) and self.is_for_target(statement) for statement in node.body)
         if tries and self.is_for_cuda_anywhere(handlers):
             self.leave_alone(handlers, node)
 
-    def look_at_block(self, block: list[ast.stmt]) -> None:
-        """Leave alone statements for CUDA that have a twin for the target, or that follow its early return."""
+    def check_block(self, block: list[ast.stmt]) -> None:
+        """Leave alone statements for CUDA that have a twin for the target, or follow an early return for the target."""
         for_target = [statement for statement in block if self.concerns_target(statement)]
         if not for_target:
             return
@@ -208,46 +211,46 @@ class Search:
                 self.leave_alone([statement], statement)
         for index, statement in enumerate(block):
             if isinstance(statement, ast.If) and statement in for_target and not is_negated(statement.test):
-                leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
-                following = [other for other in block[index + 1 :] if leaves and self.is_for_cuda(other)]
+                returns_early = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
+                following = [later for later in block[index + 1 :] if returns_early and self.is_for_cuda(later)]
                 self.leave_alone(following, statement)
 
     def concerns_target(self, statement: ast.stmt) -> bool:
-        """Return True for an `if` on the target, a definition named after it, or a statement for it alone."""
+        """Return True for an `if` on the target, a definition named after it, or a statement for it without CUDA."""
         if isinstance(statement, ast.If):
             return self.is_for_target(statement.test)
         if isinstance(statement, Definition):
-            return self.word.search(statement.name) is not None
+            return self.pattern.search(statement.name) is not None
         return (
             isinstance(statement, SimpleStatement) and self.is_for_target(statement) and not self.is_for_cuda(statement)
         )
 
     def has_twin(self, statement: ast.stmt, twins: set[str], branches: list[str]) -> bool:
-        """Return True for a definition or a statement that is also there for the target, or in a branch for it."""
+        """Return True if a definition or statement also exists for the target, or in a branch for it."""
         if isinstance(statement, Definition):
             kind = "class" if isinstance(statement, ast.ClassDef) else "def"
             headers = [re.search(rf"\b{kind} (\w+)", twin) for twin in twins]
             return any(header is not None and header[1] == statement.name for header in headers)
-        wanted = ast.unparse(statement.test) if isinstance(statement, ast.If) else ast.unparse(statement)
+        text = ast.unparse(statement.test) if isinstance(statement, ast.If) else ast.unparse(statement)
         if not isinstance(statement, ast.If | SimpleStatement) or (
-            isinstance(statement, ast.Expr) and needs_cuda(wanted)
+            isinstance(statement, ast.Expr) and needs_cuda(text)
         ):
             return False
-        return wanted in twins or any(wanted in branch for branch in branches)
+        return text in twins or any(text in branch for branch in branches)
 
 
-def contains_word(node: ast.AST, word: re.Pattern[str]) -> bool:
+def is_matching(node: ast.AST, pattern: re.Pattern[str]) -> bool:
     """Return True if a pattern matches in a name, an attribute or a string within the node."""
-    for inner in ast.walk(node):
-        match inner:
+    for descendant in ast.walk(node):
+        match descendant:
             case ast.Name(id=text) | ast.Attribute(attr=text) | ast.Constant(value=str(text)):
-                if word.search(text):
+                if pattern.search(text):
                     return True
     return False
 
 
 def needs_cuda(text: str) -> bool:
-    """Return True for a call that fails without CUDA: it must be migrated even if the target has a twin of it."""
+    """Return True for a call that fails without CUDA, so it must be migrated even if it has a twin."""
     called = CUDA_CALL.match(text)
     return called is not None and called[1] not in NO_OPS_WITHOUT_CUDA
 

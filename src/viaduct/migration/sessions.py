@@ -1,7 +1,7 @@
-"""Calls of TensorFlow that take a ConfigProto: every way to open a session, the argument's name and position.
+"""Calls of TensorFlow that open a session, with the slot of their ConfigProto argument.
 
-Each slot is (keyword, position) of that argument; positions count from 0 and without `self`. The position -1 means that
-it differs between releases, so that only the keyword is trusted.
+A slot is (keyword, position); positions count from 0 without `self`. Position -1: it differs between releases, so only
+the keyword is used.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ CONFIG_SLOTS_OF_METHODS: dict[tuple[str, str], tuple[str, int]] = {
     ("session_manager", "wait_for_session"): ("config", 1),
 }
 CONFIG_SLOTS_OF_ANY_RECEIVER = {method: slot for (_, method), slot in CONFIG_SLOTS_OF_METHODS.items()}
-# Calls of these return an object that has to be closed.
+# Classes and functions that return a session, which has to be closed.
 CLOSABLE_SESSIONS = (*SESSION_CLASSES, *MONITORED_SESSIONS, "tensorflow.train.MonitoredSession")

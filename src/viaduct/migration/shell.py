@@ -1,12 +1,11 @@
-"""Shell scripts of a PyTorch project: migrate the variables, options and commands in them that name CUDA.
+"""Migrate shell scripts of a PyTorch project: variables, options and commands that name CUDA.
 
     CUDA_VISIBLE_DEVICES=0,1 python train.py --device cuda     becomes
     ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py --device npu
 
-CUDA_VISIBLE_DEVICES is renamed where it is set, used or unset, never in comments or messages; if the card cannot take
-one of the lists of devices as it is, the variable is renamed nowhere in the script. Other variables are reported.
-Values of options are changed if the project itself declares the option as a device or a backend; else they are
-reported. Findings have the names of the rules that do the same to Python.
+CUDA_VISIBLE_DEVICES is not renamed in comments and messages, and nowhere in a script with a list of devices that the
+card does not accept. Other variables are reported. Values of options are changed if the project declares the option as
+a device or a backend, else reported. Findings have the names of the rules that make the same changes in Python.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from viaduct.migration.walk import Walk
 
 SUFFIXES = (".sh", ".bash")
 PRINTING_COMMANDS = ("echo", "printf", "logger", ":")
-"""Commands that only print their words, or ignore them."""
+"""Commands that only print or ignore their words."""
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)(.*)", re.DOTALL)
 OPTION = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 LAUNCHERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run")
@@ -50,7 +49,7 @@ PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
 def note_options(project: Project) -> None:
-    """Record in the project which options of its command lines take a device, and which a backend."""
+    """Record in the project its command-line options for devices and backends."""
     devices, backends = project.device_options, project.backend_options
     for path in project.torch_files & project.parsed.keys():
         for call in project.parsed[path].source.of_kind(ast.Call):
@@ -65,18 +64,18 @@ def note_options(project: Project) -> None:
 
 
 def normalize_option(name: str) -> str:
-    """Return an option's name as argparse does: `--dist-backend` is dist_backend."""
+    """Return argparse's attribute for an option: `--dist-backend` becomes dist_backend."""
     return name.lstrip("-").replace("-", "_")
 
 
-def migrate_all(found: Walk, options: Options, project: Project) -> Iterator[Migrated]:
-    """Yield the migrated shell scripts of a project, those with changes or findings; none with --mode patch."""
-    scripts = [path for path in found.others if path.endswith(SUFFIXES)]
+def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[Migrated]:
+    """Yield the migrated shell scripts with changes or findings; none with --mode patch."""
+    scripts = [path for path in files.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
-    note_options(project)  # for a project in parts a no-op: each part has called it
+    note_options(project)  # no effect on a project that was migrated in parts: each part has called it
     for path in scripts:
-        data = found.read(path)
+        data = files.read(path)
         if data is None:
             continue
         migrated = migrate(path, data, options, project)
@@ -85,7 +84,7 @@ def migrate_all(found: Walk, options: Options, project: Project) -> Iterator[Mig
 
 
 def migrate(path: str, data: bytes, options: Options, project: Project) -> Migrated:
-    """Migrate one shell script. `project` has the options of its command lines that `note_options` has found."""
+    """Migrate one shell script; `note_options(project)` was called before."""
     from viaduct.migration.shell_any import NeutralMigration
 
     try:
@@ -120,7 +119,6 @@ class Migration:
 
     @property
     def root(self) -> str:
-        """Module of the card's set_device, as a script would write it."""
         return self.card.root
 
     @property
@@ -139,17 +137,17 @@ class Migration:
                 self.report_python(match.start())
         if CUDA_VISIBLE_DEVICES in self.text and visible_devices.rule.is_wanted(self.options):
             assigned = [word for command in self.active_commands for word in find_assignments(command)]
-            unfit = [(word, value) for word, value in assigned if not self.fits(value)]
-            for word, value in unfit:
+            refused = [(word, value) for word, value in assigned if not self.is_accepted(value)]
+            for word, value in refused:
                 reason = explain_refused_devices(value.strip("\"'"), self.card)
                 self.report(visible_devices.rule, "manual", word, reason, "high")
-            if not unfit:
+            if not refused:
                 self.set_visible_devices(assigned)
 
     # ---- CUDA_VISIBLE_DEVICES
 
     def set_visible_devices(self, assigned: list[tuple[Word, str]]) -> None:
-        """Rename the variable where it is set, used or unset. `assigned`: the words that set it, and the values."""
+        """Rename the variable where it is set, used or unset. `assigned`: (word that sets it, value)."""
         starts = {
             *(word.start for word, _ in assigned),
             *self.find_mentions(),
@@ -170,12 +168,12 @@ class Migration:
             if self.card.name == "npu" and "$" in value and CUDA_VISIBLE_DEVICES not in value:
                 self.report(visible_devices.rule, "advice", word, order, "low")
 
-    def fits(self, value: str) -> bool:
-        """Return True if the card can take a list of devices; also if the list is put together at run time."""
+    def is_accepted(self, value: str) -> bool:
+        """Return True if the card accepts a list of devices, or if it is composed at run time."""
         return any(sign in value for sign in "$`{") or can_be_kept(value.strip("\"'"), self.card)
 
     def find_mentions(self) -> Iterator[int]:
-        """Yield where the variable's name is a word of its own: `export NAME`, `unset NAME`, `env -u NAME`."""
+        """Yield the positions of the variable's name as a word: `export NAME`, `unset NAME`, `env -u NAME`."""
         for word in (word for command in self.active_commands for word in command):
             if word.text in (CUDA_VISIBLE_DEVICES, f'"{CUDA_VISIBLE_DEVICES}"', f"'{CUDA_VISIBLE_DEVICES}'"):
                 yield word.start + word.text.index(CUDA_VISIBLE_DEVICES)
@@ -183,7 +181,7 @@ class Migration:
     # ---- other variables, options, commands
 
     def check_variables(self, command: list[Word]) -> None:
-        """Report the other variables of CUDA that a command sets."""
+        """Report NCCL's and CUDA's other variables that a command sets."""
         for word in command:
             match = ASSIGNMENT.fullmatch(word.text)
             if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
@@ -244,7 +242,7 @@ class Migration:
     # ---- edits and findings
 
     def report(self, rule: Rule, status: Status, at: Word | int, messages: tuple[str, str], risk: Risk) -> None:
-        """Add a finding at a word or a position, if the rule runs; `messages` in English and Chinese."""
+        """Add a finding at a word or a position, if the rule is enabled; `messages` in English and Chinese."""
         if rule.is_wanted(self.options):
             start = at.start if isinstance(at, Word) else at
             line, column = self.script.line_of(start), start - self.text.rfind("\n", 0, start)
@@ -271,7 +269,7 @@ class Migration:
 
 
 def find_assignments(command: list[Word]) -> Iterator[tuple[Word, str]]:
-    """Yield the words that set CUDA_VISIBLE_DEVICES, with the value: before a command, behind export or env."""
+    """Yield the words that set CUDA_VISIBLE_DEVICES, before a command or behind export or env, with the value."""
     for word in command:
         match = ASSIGNMENT.fullmatch(word.text)
         if match is not None and match[1] == CUDA_VISIBLE_DEVICES:

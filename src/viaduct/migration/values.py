@@ -1,10 +1,9 @@
-"""Kinds of values: an expression is a dataset, a session, a run configuration, as far as the text shows it.
+"""Kinds of values: whether an expression is a dataset, a session or a run configuration.
 
-Kinds are texts: those that CONSTRUCTORS and `kind_of_call` name, `object:` with a class of the project, and `tuple:`
-with the kinds of the elements. None: the text does not show the kind. A call of a known constructor has its kind, and
-so has a method of a dataset that returns a dataset. A name has the kind that all its assignments in the scope agree on.
-A parameter has the kind that all arguments passed for it in the project have; it is also a dataset if it is used as
-only a TensorFlow dataset can be.
+A kind is a string: one that `kind_of_call` returns, `object:` with a class of the project, or `tuple:` with the kinds
+of the elements. None: the text does not show the kind. The kind of a call follows from the function or method, that of
+a name from all its assignments in the scope, and that of a parameter from all arguments that the project passes for it.
+A parameter that is used as only a TensorFlow dataset can be is a dataset.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ DATASET_METHODS = {
     *("map_and_batch", "padded_batch", "prefetch", "reduce", "repeat", "shard", "shuffle", "skip", "take", "unbatch"),
     *("window", "zip", "with_options", "from_generator", "from_tensors", "from_tensor_slices", "list_files", "range"),
 }
-# Methods, keywords and arguments that only TensorFlow's datasets have; others have shuffle, map, repeat and batch too.
-# A parameter used with one of them, and otherwise with dataset methods only, is a dataset.
+# Methods, keywords and arguments of TensorFlow's datasets that other libraries lack. A parameter used with one of them,
+# and otherwise with dataset methods only, is a dataset.
 TENSORFLOW_METHODS = {"interleave", "padded_batch", "make_one_shot_iterator", "make_initializable_iterator"}
 TENSORFLOW_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_remainder", "padded_shapes"}
 TENSORFLOW_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
@@ -54,7 +53,7 @@ RETURNS_SAME_KIND = {
     "class_loss": CONVERSIONS,
     "tensor": CONVERSIONS | {"clone", "detach", "contiguous", "view", "reshape", "unsqueeze", "squeeze", "long", "int"},
 }
-# Functions and classes of torch that make a tensor.
+# Functions and classes of torch that create a tensor.
 TENSOR_CONSTRUCTORS = {
     *("arange", "as_tensor", "cat", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace"),
     *("ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "stack", "tensor"),
@@ -93,7 +92,7 @@ CONSTRUCTORS = {
 
 
 def kind_of_call(name: str) -> str | None:
-    """Return the kind of the result of calling a qualified name; None if it is not known."""
+    """Return the kind of the result of calling a qualified name, or None."""
     if name in CONSTRUCTORS:
         return CONSTRUCTORS[name]
     last = name.rpartition(".")[2]
@@ -104,7 +103,7 @@ def kind_of_call(name: str) -> str | None:
     if name.startswith(("tensorflow.keras.applications.", "keras.applications.")) and last[:1].isupper():
         return "keras_model"
     if name.startswith("torch"):
-        return torch_kind(name, last)
+        return kind_of_torch_call(name, last)
     if name.startswith(("tensorflow.keras.optimizers.", "keras.optimizers.")):
         return "keras_optimizer"
     if name.startswith(("tensorflow.train.", "tensorflow.contrib.opt.")) and last.endswith("Optimizer"):
@@ -112,7 +111,7 @@ def kind_of_call(name: str) -> str | None:
     return None
 
 
-def torch_kind(name: str, last: str) -> str | None:
+def kind_of_torch_call(name: str, last: str) -> str | None:
     """Return the kind of the result of a function or class of PyTorch; `last` is the last part of its name.
 
     class_loss: a loss whose targets are class indices.
@@ -129,69 +128,69 @@ def torch_kind(name: str, last: str) -> str | None:
 
 
 class Undecided:
-    """Value of an expression that depends on a name whose kind is still being worked out."""
+    """Provisional kind of an expression that depends on a name whose kind is still being computed."""
 
 
 UNDECIDED = Undecided()
-Found = str | None | Undecided
+Kind = str | None | Undecided
 Key = tuple[str, object, str]
-"""What has a kind: ("name", scope, name), ("self", class, attribute), ("method", class, name), ("", expression, "")."""
-MAX_ELEMENTS = 8  # of a tuple whose kind is worked out
+"""One of ("name", scope, name), ("self", class, attribute), ("method", class, name) and ("", expression, "")."""
+MAX_ELEMENTS = 8  # a longer tuple has no kind
 TUPLE = "tuple:"
-"""Prefix of the kind of a tuple: the kinds of its elements follow, divided by `|`, empty where one is not known."""
-TORCH_KINDS = ("module", "tensor", "class_loss", "torch_device")  # kinds that the survey does not record of classes
+"""Prefix of the kind of a tuple. The kinds of its elements follow, separated by `|`; an unknown one is empty."""
+TORCH_KINDS = ("module", "tensor", "class_loss", "torch_device")  # the survey does not record them for classes
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """Value that an assignment with several targets gives to one of them."""
+    """Value that one target of `a, b = pair` or `a = b = value` gets."""
 
     value: ast.expr
-    index: int  # in `a, b = pair`; -1: the target gets the value as a whole, as in `a = b = value`
-    count: int  # number of targets among which the value is divided
+    index: int  # position in `a, b = pair`; -1 in `a = b = value`
+    count: int  # number of targets in `a, b = pair`
 
 
-def kept_by_names(make: Callable[[Values], Table]) -> cached_property[Table]:
-    """Make a property of Values of what depends on the text alone: `Names.remember` keeps it for other Values too."""
+def cached_in_names(make: Callable[[Values], Table]) -> cached_property[Table]:
+    """Make a property of Values that depends on the text alone; `Names.remember` caches it for all Values."""
     return cached_property(lambda values: values.names.remember(make.__name__, lambda: make(values)))
 
 
 class Values:
     """Kinds of the expressions of one file.
 
-    Names and attributes of `self` depend on each other (`ds = ds.map(f)`, `self.ds = ds`), so their kinds are worked
-    out together (`solve`): each is undecided at first and is evaluated again when something that it depends on has
-    changed. A kind changes at most twice (undecided, known, contradictory), so this ends.
+    Names and attributes of `self` depend on each other (`ds = ds.map(f)`, `self.ds = ds`), so `solve` computes their
+    kinds together: each is undecided at first and is evaluated again when a kind that it depends on changes. A kind
+    changes at most twice (undecided, known, contradictory), so this ends.
     """
 
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.project = names, project
         self.known: dict[Key, str | None] = {}
-        self.expressions: dict[ast.AST, str | None] = {}  # see whole_kind
-        self.solving: dict[Key, Found] = {}  # kinds so far, while `solve` runs
-        self.users: dict[Key, dict[Key, None]] = {}  # key -> keys whose kinds were worked out from its kind
+        self.expressions: dict[ast.AST, str | None] = {}  # see full_kind
+        self.solving: dict[Key, Kind] = {}  # kinds so far, while `solve` runs
+        self.users: dict[Key, dict[Key, None]] = {}  # key -> keys whose kinds depend on its kind
         self.queue: deque[Key] = deque()  # keys to evaluate; `queued` is the same as a set
         self.queued: set[Key] = set()
         self.current: Key = ("", None, "")  # the key that is being evaluated
         self.methods: dict[ast.ClassDef, dict[str, list[ast.FunctionDef]]] = {}  # see methods_of
-        self.others: dict[tuple[int, str], bool] = {}  # see is_other
+        self.other_library_names: dict[tuple[int, str], bool] = {}  # see is_from_other_library
         self.uses: dict[ast.AST, dict[str, list[ast.Attribute]]] = {}  # function -> name -> `name.x`: used_as_dataset
 
     def kind(self, node: ast.AST | None) -> str | None:
         """Return the kind of an expression; None for tuples, and for objects of classes outside PyTorch files."""
-        found = self.whole_kind(node)
-        if found is not None and found.startswith((OBJECT, TUPLE)):
-            return found if is_torch_object(self.project, found) else None
-        return found
+        kind = self.full_kind(node)
+        if kind is not None and kind.startswith((OBJECT, TUPLE)):
+            return kind if is_torch_object(self.project, kind) else None
+        return kind
 
-    def whole_kind(self, node: ast.AST | None) -> str | None:
-        """Return the kind of an expression, tuples and objects of any class of the project included."""
+    def full_kind(self, node: ast.AST | None) -> str | None:
+        """Return the kind of an expression, also of tuples and objects of any class of the project."""
         if node is not None and node not in self.expressions:
             self.expressions[node] = self.solve(("", node, ""))
         return self.expressions[node] if node is not None else None
 
     def solve(self, key: Key) -> str | None:
-        """Work out a key and all that it depends on."""
+        """Compute the kinds of a key and of all keys that it depends on."""
         if key in self.known:
             return self.known[key]
         self.solving, self.users = {key: UNDECIDED}, {}
@@ -201,12 +200,13 @@ class Values:
             self.queued.discard(self.current)
             if self.solving[self.current] is None:
                 continue  # a contradiction stays one
-            found = self.evaluate(*self.current)
-            if found != self.solving[self.current]:
-                self.solving[self.current] = found
+            kind = self.evaluate(*self.current)
+            if kind != self.solving[self.current]:
+                self.solving[self.current] = kind
                 for user in self.users.get(self.current, ()):
                     self.enqueue(user)
-        self.known |= {item: None if isinstance(found, Undecided) else found for item, found in self.solving.items()}
+        for solved, kind in self.solving.items():
+            self.known[solved] = None if isinstance(kind, Undecided) else kind
         return self.known[key]
 
     def enqueue(self, key: Key) -> None:
@@ -214,8 +214,8 @@ class Values:
             self.queued.add(key)
             self.queue.append(key)
 
-    def read(self, key: Key) -> Found:
-        """Return the kind of a key as far as it is known; the current key is evaluated again when it changes."""
+    def read(self, key: Key) -> Kind:
+        """Return the kind of a key so far; the current key is evaluated again when this kind changes."""
         if key in self.known:
             return self.known[key]
         self.users.setdefault(key, {})[self.current] = None
@@ -224,21 +224,21 @@ class Values:
             self.enqueue(key)
         return self.solving[key]
 
-    def evaluate(self, sort: str, owner: Any, name: str) -> Found:
-        """Return the kind of a key from the present kinds of what it depends on."""
-        if sort == "name":
+    def evaluate(self, key_type: str, owner: Any, name: str) -> Kind:
+        """Return the kind of a key, computed from the kinds so far of the keys that it depends on."""
+        if key_type == "name":
             return self.kind_of_bound(owner, name)
-        if sort == "self":
+        if key_type == "self":
             return self.kind_of_own_attribute(owner, name)
-        return self.kind_of_own_method(owner, name) if sort == "method" else self.find_kind(owner)
+        return self.kind_of_own_method(owner, name) if key_type == "method" else self.find_kind(owner)
 
-    def find_kind(self, node: ast.AST | None) -> Found:
-        """Return the kind of an expression. `a.b().c()` is followed to `a`, and from there on link by link."""
+    def find_kind(self, node: ast.AST | None) -> Kind:
+        """Return the kind of an expression. Of `a.b().c()` first the kind of `a` is found, then that of each link."""
         chain: list[ast.Call | ast.Attribute] = []
         while True:
             if isinstance(node, ast.Call):
-                found: Found = self.kind_by_name(node)
-                if found is not None:
+                kind: Kind = self.kind_by_name(node)
+                if kind is not None:
                     break
                 if not isinstance(node.func, ast.Attribute):
                     return None
@@ -250,17 +250,17 @@ class Values:
             elif isinstance(node, ast.NamedExpr | ast.Await):
                 node = node.value
             else:
-                found = self.kind_of_beginning(node, chain)
+                kind = self.kind_of_chain_start(node, chain)
                 break
         for link in reversed(chain):
-            if found is None:
+            if kind is None:
                 break
-            if not isinstance(found, Undecided):
-                found = self.kind_of_link(found, link)
-        return found
+            if not isinstance(kind, Undecided):
+                kind = self.kind_of_link(kind, link)
+        return kind
 
-    def kind_of_beginning(self, node: ast.AST | None, chain: list[ast.Call | ast.Attribute]) -> Found:
-        """Return the kind of what a chain begins with. Of `self.f()`, one key, the call is taken off `chain`."""
+    def kind_of_chain_start(self, node: ast.AST | None, chain: list[ast.Call | ast.Attribute]) -> Kind:
+        """Return the kind of a chain's first expression. For `self.f()` the call is removed from `chain`."""
         if isinstance(node, ast.Attribute) or (node is not None and is_self(node)):
             owner = self.names.source.class_around(node)
             if owner is None:
@@ -278,12 +278,12 @@ class Values:
         if isinstance(node, ast.Tuple) and len(node.elts) <= MAX_ELEMENTS:
             return self.kind_of_tuple(node)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and type(node.slice.value) is int:
-            found = self.find_kind(node.value)
-            return found if isinstance(found, Undecided) else element_of(found, node.slice.value)
+            kind = self.find_kind(node.value)
+            return kind if isinstance(kind, Undecided) else element_of(kind, node.slice.value)
         return None
 
-    def kind_of_tuple(self, node: ast.Tuple) -> Found:
-        """Return the kind of a tuple; a tuple within counts as unknown."""
+    def kind_of_tuple(self, node: ast.Tuple) -> Kind:
+        """Return the kind of a tuple; the kind of a nested tuple is unknown."""
         kinds = [self.find_kind(element) for element in node.elts]
         if any(isinstance(kind, Undecided) for kind in kinds):
             return UNDECIDED
@@ -291,15 +291,15 @@ class Values:
         return f"{TUPLE}{'|'.join(texts)}" if any(texts) else None
 
     def kind_by_name(self, node: ast.Call) -> str | None:
-        """Return the kind that a call of something known by its name gives."""
+        """Return the kind of a call, by the qualified name of the function or class."""
         name = self.names.qualified(node.func)
         if not name:
             return None
-        found = kind_of_call(name) or self.project.returns.get(name)
-        if found:
-            return found
-        own = class_called(self.project, name) if self.project.classes else None
-        return f"{OBJECT}{own}" if own is not None else None
+        kind = kind_of_call(name) or self.project.returns.get(name)
+        if kind:
+            return kind
+        class_name = class_called(self.project, name) if self.project.classes else None
+        return f"{OBJECT}{class_name}" if class_name is not None else None
 
     def kind_of_link(self, receiver: str, link: ast.Call | ast.Attribute) -> str | None:
         """Return the kind of `receiver.method()` or `receiver.attribute`."""
@@ -311,7 +311,7 @@ class Values:
         return self.kind_from_method(receiver, method) if is_object(receiver) else None
 
     def kind_from_method(self, receiver: str, method: str) -> str | None:
-        """Return the kind of a call on an object of the project: what the method returns, its own or nn.Module's."""
+        """Return the kind of `receiver.method()` for an object of the project's class, also for nn.Module's methods."""
         name = receiver.removeprefix(OBJECT)
         owner = owner_of(self.project, name, method)
         if owner is not None:
@@ -319,12 +319,12 @@ class Values:
         return receiver if method in RETURNS_SAME_KIND["module"] and is_module(self.project, name) else None
 
     def kind_of_self(self, owner: ast.ClassDef) -> str | None:
-        """Return the kind of `self` in a class: an object of it; None if the survey does not have the class."""
-        name = f"{self.names.own}.{owner.name}"
+        """Return the kind of `self` in a class; None if the survey does not have the class."""
+        name = f"{self.names.module}.{owner.name}"
         return f"{OBJECT}{name}" if name in self.project.classes else None
 
-    def kind_of_own_method(self, owner: ast.ClassDef, name: str) -> Found:
-        """Return the kind of `self.build()`: that of all return statements of the method, defined here or inherited."""
+    def kind_of_own_method(self, owner: ast.ClassDef, name: str) -> Kind:
+        """Return the kind that all return statements of a method, defined here or inherited, agree on."""
         methods = self.methods_of(owner).get(name)
         if methods:
             return single_kind({self.find_kind(statement.value) for statement in returns_of(self.names, methods[0])})
@@ -332,7 +332,7 @@ class Values:
         return self.kind_from_method(receiver, name) if receiver else None
 
     def methods_of(self, owner: ast.ClassDef) -> dict[str, list[ast.FunctionDef]]:
-        """Return the definitions of each method of a class: a setter has the name of its property."""
+        """Return the definitions of each method of a class; a setter has the name of its property."""
         if owner not in self.methods:
             methods = self.methods[owner] = defaultdict(list)
             for statement in owner.body:
@@ -340,67 +340,62 @@ class Values:
                     methods[statement.name].append(statement)
         return self.methods[owner]
 
-    def kind_of_bound(self, scope: Scope, name: str) -> Found:
-        """Return the kind that all bindings of a name agree on; of a parameter, whatever is assigned to it later."""
+    def kind_of_bound(self, scope: Scope, name: str) -> Kind:
+        """Return the kind that all bindings of a name agree on; of a parameter, by its arguments alone."""
         bound = scope.bound[name]
-        expressions = [what for what in bound if isinstance(what, ast.expr)]
+        expressions = [expression for expression in bound if isinstance(expression, ast.expr)]
         elements = self.elements.get((id(scope), name), []) if len(expressions) < len(bound) else []
         if len(expressions) + len(elements) < len(bound):
             return self.kind_of_parameter(scope, name)
-        found = self.kind_of_assigned([*expressions, *elements], lambda value: starts_with_name(value, name))
-        may_be_none = any(is_none(value) for value in expressions)  # a name that may be None has no kind but "dataset"
-        return None if may_be_none and isinstance(found, str) and found != "dataset" else found
+        kind = self.kind_of_assigned([*expressions, *elements], lambda value: starts_with_name(value, name))
+        may_be_none = any(is_none(value) for value in expressions)
+        return None if may_be_none and isinstance(kind, str) and kind != "dataset" else kind
 
-    def kind_of_assigned(self, values: list[ast.expr | Element], extends: Callable[[ast.expr], bool]) -> Found:
-        """Return the kind that all values agree on.
-
-        The literal None does not count, nor does a value of unknown kind that extends the same variable: `x = x.f()`.
-        """
-        kinds: set[Found] = set()
+    def kind_of_assigned(self, values: list[ast.expr | Element], extends: Callable[[ast.expr], bool]) -> Kind:
+        """Return the kind that all values agree on; None and values `x = x.f()` of unknown kind do not count."""
+        kinds: set[Kind] = set()
         for value in values:
             if isinstance(value, Element):
                 kinds.add(self.kind_of_element(value))
             elif not is_none(value):
-                found = self.find_kind(value)
-                if found is not None or not extends(value):
-                    kinds.add(found)
+                kind = self.find_kind(value)
+                if kind is not None or not extends(value):
+                    kinds.add(kind)
         return single_kind(kinds)
 
-    def kind_of_element(self, element: Element) -> Found:
-        """Return the kind of the value that one of several targets gets."""
+    def kind_of_element(self, element: Element) -> Kind:
         value = element.value
         if element.index < 0:
             return self.find_kind(value)
         if isinstance(value, ast.Tuple | ast.List):
-            starred = any(isinstance(part, ast.Starred) for part in value.elts)
-            return (
-                self.find_kind(value.elts[element.index]) if len(value.elts) == element.count and not starred else None
-            )
-        found = self.find_kind(value)
-        return found if isinstance(found, Undecided) else element_of(found, element.index, element.count)
+            if len(value.elts) != element.count or any(isinstance(item, ast.Starred) for item in value.elts):
+                return None
+            return self.find_kind(value.elts[element.index])
+        kind = self.find_kind(value)
+        return kind if isinstance(kind, Undecided) else element_of(kind, element.index, element.count)
 
-    def kind_of_own_attribute(self, owner: ast.ClassDef, name: str) -> Found:
-        """Return the kind of `self.x`: by the class's assignments, its property, an inherited attribute or its body."""
+    def kind_of_own_attribute(self, owner: ast.ClassDef, name: str) -> Kind:
+        """Return the kind of `self.x`, by an assignment, a property, an inherited attribute or the class body."""
         values: list[ast.expr | Element] = [*self.assigned_in(owner).get(name, ())]
         values += self.attribute_elements.get(owner, {}).get(name, ())
         if values:
             return self.kind_of_assigned(values, lambda value: starts_with_attribute(value, name))
         if any(map(is_property, self.methods_of(owner).get(name, ()))):
             return self.read(("method", owner, name))
-        inherited = attribute_of(self.project, f"{self.names.own}.{owner.name}", name)
+        inherited = attribute_of(self.project, f"{self.names.module}.{owner.name}", name)
         if inherited is not None:
             return inherited
         scope = self.names.scopes.get(owner)
         return self.read(("name", scope, name)) if scope is not None and name in scope.bound else None
 
     def assigned_in(self, owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
-        """Return, by attribute, the values that a class assigns to `self.attribute`; the literal None is left out."""
+        """Return, by attribute, the values other than None that a class assigns to `self.attribute`."""
         return self.attributes.get(owner, {})
 
-    @kept_by_names
+    @cached_in_names
     def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
-        """Values that each class assigns to attributes of `self`, by `self.x = value`."""
-        found: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
+        """Class -> attribute -> values of `self.attribute = value`."""
+        values_by_class: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
         for node in self.names.source.of_kinds(ast.Assign, ast.AnnAssign):
             assert isinstance(node, ast.Assign | ast.AnnAssign)
             if node.value is None or is_none(node.value):
@@ -408,36 +403,36 @@ class Values:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 owner = self.class_assigning(target)
                 if owner is not None and isinstance(target, ast.Attribute):
-                    found.setdefault(owner, {}).setdefault(target.attr, []).append(node.value)
-        return found
+                    values_by_class.setdefault(owner, {}).setdefault(target.attr, []).append(node.value)
+        return values_by_class
 
     def class_assigning(self, target: ast.expr) -> ast.ClassDef | None:
         """Return the class around a target `self.x`; None for other targets."""
         is_own = isinstance(target, ast.Attribute) and is_self(target.value)
         return self.names.source.class_around(target) if is_own else None
 
-    @kept_by_names
+    @cached_in_names
     def attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
-        """Values that each class assigns to attributes of `self`, by `self.a, self.b = pair`."""
-        found: dict[ast.ClassDef, dict[str, list[Element]]] = {}
+        """Class -> attribute -> values that `self.a, self.b = pair` assigns."""
+        elements_by_class: dict[ast.ClassDef, dict[str, list[Element]]] = {}
         for target, element in self.shared_assignments():
             owner = self.class_assigning(target)
             if owner is not None and isinstance(target, ast.Attribute) and element.index >= 0:
-                found.setdefault(owner, {}).setdefault(target.attr, []).append(element)
-        return found
+                elements_by_class.setdefault(owner, {}).setdefault(target.attr, []).append(element)
+        return elements_by_class
 
-    @kept_by_names
+    @cached_in_names
     def elements(self) -> dict[tuple[int, str], list[Element]]:
-        """(id of the scope, name) -> what `a, b = pair` and `a = b = value` give to the name."""
-        found: dict[tuple[int, str], list[Element]] = {}
+        """(id of the scope, name) -> values that `a, b = pair` and `a = b = value` assign."""
+        elements_by_name: dict[tuple[int, str], list[Element]] = {}
         for target, element in self.shared_assignments():
             if isinstance(target, ast.Name):
                 scope = self.names.scope_of(target)
-                found.setdefault((id(scope.elsewhere.get(target.id, scope)), target.id), []).append(element)
-        return found
+                elements_by_name.setdefault((id(scope.elsewhere.get(target.id, scope)), target.id), []).append(element)
+        return elements_by_name
 
     def shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
-        """Yield the targets of assignments with several targets, and what each gets; not those of `a, *b = value`."""
+        """Yield each target of `a, b = pair` and `a = b = value` with its value; nothing for `a, *b = value`."""
         for node in self.names.source.of_kind(ast.Assign):
             if len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple | ast.List):
                 for target in node.targets:
@@ -449,23 +444,25 @@ class Values:
                         yield target, Element(node.value, -1, 1)
 
     def kind_of_parameter(self, scope: Scope, name: str) -> str | None:
-        """Return the kind that all calls pass for a parameter, or "dataset" by its annotation or its use."""
+        """Return the kind that all calls pass for a parameter, or "dataset" by its annotation or use."""
         function = scope.node
-        if not isinstance(function, Function) or name not in {a.arg for a in all_arguments(function.args)}:
+        if not isinstance(function, Function):
+            return None
+        if name not in {parameter.arg for parameter in all_arguments(function.args)}:
             return None
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            passed = self.project.parameters.get((f"{self.names.own}.{function.name}", name))
-            if passed:
-                return passed
+            kind = self.project.parameters.get((f"{self.names.module}.{function.name}", name))
+            if kind:
+                return kind
         if self.mentions_datasets and (self.is_annotated(function, name) or self.used_as_dataset(function, name)):
             return "dataset"
         return None
 
     @cached_property
     def mentions_datasets(self) -> bool:
-        """False for a file without the words that would show a parameter to be a dataset: a quick test."""
-        words = ("tensorflow", *TENSORFLOW_METHODS, *TENSORFLOW_KEYWORDS)
-        return any(word in self.names.source.text for word in words)
+        """Quick test: False if no parameter of the file can be recognised as a dataset."""
+        terms = ("tensorflow", *TENSORFLOW_METHODS, *TENSORFLOW_KEYWORDS)
+        return any(term in self.names.source.text for term in terms)
 
     def is_annotated(self, function: Function, name: str) -> bool:
         """Return True for a parameter that is annotated as a dataset: `def f(ds: tf.data.Dataset)`."""
@@ -473,7 +470,7 @@ class Values:
         return annotation is not None and self.names.qualified(annotation) == "tensorflow.data.Dataset"
 
     def used_as_dataset(self, function: Function, name: str) -> bool:
-        """Return True for a parameter whose uses are dataset methods, one of them as only TensorFlow's allow."""
+        """Return True if all uses of a parameter are dataset methods, and one of them exists only in TensorFlow."""
         if function not in self.uses:
             attributes = self.uses[function] = defaultdict(list)
             for node in ast.walk(function):
@@ -485,57 +482,64 @@ class Values:
         return any(self.is_for_tensorflow(call) for node in used for call in self.chained_calls(node))
 
     def chained_calls(self, node: ast.Attribute) -> Iterator[ast.Call]:
-        """Yield the calls of `name.a().b()`, from `name.a` on."""
-        inner: ast.AST = node
-        for outer in self.names.source.ancestors(node):
-            if isinstance(outer, ast.Call) and outer.func is inner:
-                yield outer
-            elif not isinstance(outer, ast.Attribute):
+        """Yield the calls in `name.a().b()`, beginning with that of `name.a`."""
+        child: ast.AST = node
+        for parent in self.names.source.ancestors(node):
+            if isinstance(parent, ast.Call) and parent.func is child:
+                yield parent
+            elif not isinstance(parent, ast.Attribute):
                 return
-            inner = outer
+            child = parent
 
     def is_for_tensorflow(self, call: ast.Call) -> bool:
-        """Return True if only a TensorFlow dataset has such a method, or takes such arguments."""
+        """Return True for a call that only a TensorFlow dataset supports, by its method or arguments."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in TENSORFLOW_METHODS:
             return True
         if any(keyword.arg in TENSORFLOW_KEYWORDS for keyword in call.keywords):
             return True
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
-        named = [value.func if isinstance(value, ast.Call) else value for value in values]
-        return any((self.names.qualified(node) or "").startswith(TENSORFLOW_ARGUMENTS) for node in named)
+        nodes = [value.func if isinstance(value, ast.Call) else value for value in values]
+        return any((self.names.qualified(node) or "").startswith(TENSORFLOW_ARGUMENTS) for node in nodes)
 
-    def is_other(self, node: ast.AST) -> bool:
-        """Return True for a value of one of OTHER_LIBRARIES, or a parameter for which every call passes one."""
+    def is_from_other_library(self, node: ast.AST) -> bool:
+        """Return True for a value made by one of OTHER_LIBRARIES, or a parameter for which every call passes one."""
         while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
-            if isinstance(node, ast.Attribute) and self.is_from_other(node):
+            if isinstance(node, ast.Attribute) and self.names_other_library(node):
                 return True
             node = node.func if isinstance(node, ast.Call) else node.value
-        if self.is_from_other(node):
+        if self.names_other_library(node):
             return True
         if not isinstance(node, ast.Name):
             return False
         key = (id(self.names.scope_of(node)), node.id)
-        if key not in self.others:
-            self.others[key] = False  # ends the recursion of `x = f(x)`
-            self.others[key] = self.is_other_name(node)
-        return self.others[key]
+        if key not in self.other_library_names:
+            self.other_library_names[key] = False  # ends the recursion of `x = f(x)`
+            self.other_library_names[key] = self.is_name_from_other_library(node)
+        return self.other_library_names[key]
 
-    def is_other_name(self, node: ast.Name) -> bool:
-        """Return True if all that is assigned to a name is another library's; of a parameter, all that is passed."""
+    def is_name_from_other_library(self, node: ast.Name) -> bool:
+        """Return True if all values assigned to a name, or passed for a parameter, are from another library."""
         scope = self.names.scope_of(node)
         bound = self.names.lookup(node.id, scope) or []
-        values = [what for what in bound if isinstance(what, ast.expr) and not starts_with_name(what, node.id)]
+        values = [
+            expression
+            for expression in bound
+            if isinstance(expression, ast.expr) and not starts_with_name(expression, node.id)
+        ]
         if values:
-            return None not in bound and all(self.is_other(value) for value in values)
-        return (f"{self.names.own}.{getattr(scope.node, 'name', '')}", node.id) in self.project.others
+            return None not in bound and all(self.is_from_other_library(value) for value in values)
+        return (
+            f"{self.names.module}.{getattr(scope.node, 'name', '')}",
+            node.id,
+        ) in self.project.other_library_parameters
 
-    def is_from_other(self, node: ast.AST) -> bool:
-        """Return True for a name that resolves into another library; not for one that the project itself contains."""
+    def names_other_library(self, node: ast.AST) -> bool:
+        """Return True for a qualified name in one of OTHER_LIBRARIES, unless the project has a module of that name."""
         library = (self.names.qualified(node) or "").partition(".")[0]
         return library in OTHER_LIBRARIES and library not in self.project.own_names
 
     def origin(self, node: ast.AST, depth: int = 0) -> ast.AST:
-        """Return the expression that a name was assigned, if it was assigned once; else the node itself."""
+        """Return the value of a name that is assigned once; else the node itself."""
         if isinstance(node, ast.Name) and depth < 10:
             bound = self.names.lookup(node.id, self.names.scope_of(node))
             if bound and len(bound) == 1 and isinstance(bound[0], ast.expr):
@@ -543,8 +547,8 @@ class Values:
         return node
 
 
-def single_kind(kinds: set[Found]) -> Found:
-    """Return the only decided kind; UNDECIDED if there is none yet, None if there is no kind or they contradict."""
+def single_kind(kinds: set[Kind]) -> Kind:
+    """Return the only decided kind; UNDECIDED if none is decided yet; None if they contradict or `kinds` is empty."""
     decided = kinds - {UNDECIDED}
     if not decided:
         return UNDECIDED if kinds else None
@@ -556,7 +560,7 @@ def is_object(kind: str) -> bool:
 
 
 def element_of(kind: str | None, index: int, count: int = 0) -> str | None:
-    """Return the kind of one element of a tuple's kind; None if the tuple has not `count` elements (0: any number)."""
+    """Return the kind of one element, given a tuple's kind; None unless it has `count` elements (0: any number)."""
     if kind is None or not kind.startswith(TUPLE):
         return None
     kinds = kind.removeprefix(TUPLE).split("|")

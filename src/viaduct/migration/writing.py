@@ -1,4 +1,4 @@
-"""Write a migrated copy of a project, wholly or not at all; and check a project before it is changed in place."""
+"""Write a complete migrated copy of a project or none, and check a project before it is changed in place."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ LARGE_BYTES = 1 << 18
 MANY_FILES = 100
 """With `link_data`, a folder with more files than this and no script is linked."""
 MANY_DATA_FILES = 1000
-"""With `link_data`, all other data files are linked if there are more than this."""
+"""With `link_data`, all remaining data files are linked if there are more than this."""
 MAX_SHOWN_FILES = 4
 """Number of files that a refusal names."""
 
 
 def check_out(path: Path, out: Path) -> None:
-    """Refuse an --out that is the project, lies in it, is not empty, or cannot be written; before any work is done."""
+    """Raise BadValue for an --out that is the project, lies in it, is not empty or cannot be written."""
     name = printable_path(out)
     is_folder = os.path.isdir(path)
     source = Path(os.path.realpath(path if is_folder else path.parent))
-    aim = Path(os.path.realpath(out))
-    if aim == source and is_folder:
+    target = Path(os.path.realpath(out))
+    if target == source and is_folder:
         raise BadValue(f"--out {name} is the project itself.", "--in-place changes it there.")
-    if is_folder and source in aim.parents:
+    if is_folder and source in target.parents:
         raise BadValue(
             f"--out {name} lies within {printable_path(path)}.",
             "Name a folder beside it, so that it is not copied too.",
         )
     try:
-        if not os.path.isdir(out) and is_there(out):
+        if not os.path.isdir(out) and path_exists(out):
             raise BadValue(f"--out {name} exists and is not a folder.", "Name a new folder.")
         if os.path.isdir(out) and os.listdir(out):
             raise BadValue(f"--out {name} exists and is not empty.", "Name a new folder, or remove that one.")
     except OSError as error:
         raise BadValue(f"--out {name} cannot be written: {error.strerror}.", "Name a folder of your own.") from None
-    parent = next(folder for folder in aim.parents if os.path.lexists(folder))
+    parent = next(folder for folder in target.parents if os.path.lexists(folder))
     if not os.path.isdir(parent) or not os.access(parent, os.W_OK | os.X_OK):
         raise BadValue(f"--out {name}: {printable_path(parent)} cannot be written to.", "Name a folder of your own.")
 
 
-def is_there(path: Path) -> bool:
-    """Return True if a path exists, even as a broken link; raise OSError if that cannot be seen."""
+def path_exists(path: Path) -> bool:
+    """Return True if a path exists, also as a broken link; unlike os.path.lexists, raise OSError without permission."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -69,17 +69,16 @@ def is_there(path: Path) -> bool:
 
 
 def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: bool = False) -> None:
-    """Write a copy of the project with its changes, and the files of `extra`: path -> text.
+    """Write a migrated copy of the project and the files of `extra`: path -> text.
 
-    With `link_data` large files and large folders of data are links to the project's own (class Links). The copy is
-    made in a folder beside `out` and renamed when it is complete. Files that cannot be read are moved to
-    `walk.skipped`. A partial copy that a killed run has left is removed.
+    The copy is made in a folder beside `out` and renamed when it is complete. `link_data`: see Links. Files that cannot
+    be read are moved to `walk.skipped`.
     """
     out = Path(os.path.realpath(out))
     with defer_signals() as stop, temporary_parents(out.parent):
-        held = lock_partial_folder(out)
+        locked = lock_partial_folder(out)
         try:
-            copy = held.folder / COPY_FOLDER
+            copy = locked.folder / COPY_FOLDER
             os.mkdir(copy)
             copy_project(outcome, copy, stop, Links(outcome) if link_data else None)
             write_extra(copy, extra)
@@ -93,23 +92,22 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
         except OSError as error:
             raise make_write_error(out, error) from error
         finally:
-            shutil.rmtree(held.folder / COPY_FOLDER, ignore_errors=True)
-            held.release(remove=True)
+            shutil.rmtree(locked.folder / COPY_FOLDER, ignore_errors=True)
+            locked.release(remove=True)
 
 
 def make_write_error(out: Path, error: OSError) -> BadValue:
-    """Return the error for an --out that the operating system refuses."""
     if error.errno == errno.EBUSY:
         return BadValue(
             f"{printable_path(out)} is a mount point and cannot be replaced.", "Name a new folder within it."
         )
-    where = printable_path(error.filename or out)
-    return BadValue(f"{printable_path(out)} cannot be written: {error.strerror} ({where}).", "Nothing was left behind.")
+    path = printable_path(error.filename or out)
+    return BadValue(f"{printable_path(out)} cannot be written: {error.strerror} ({path}).", "Nothing was left behind.")
 
 
 @contextlib.contextmanager
 def temporary_parents(folder: Path) -> Iterator[None]:
-    """Make a folder and those above it; remove the new ones again if the block raises."""
+    """Make a folder and its parents; remove the new ones if the block raises."""
     missing = [item for item in (folder, *folder.parents) if not os.path.lexists(item)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -129,12 +127,12 @@ def remove_empty(folders: list[Path]) -> None:
 
 
 def lock_partial_folder(out: Path) -> LockedFolder:
-    """Make and lock the folder in which the copy is made; remove the copy that a killed run has left in it."""
+    """Make and lock the folder for the unfinished copy; remove the copy of an interrupted run from it."""
     raw = os.fsencode(out.name)
     name = out.name if len(raw) < MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
     folder = out.with_name(f".{name}{PARTIAL_SUFFIX}")
     try:
-        held = lock_folder(folder)
+        locked = lock_folder(folder)
     except FolderBusy:
         raise BadValue(
             f"another `viaduct migrate` is writing {printable_path(out)}.", "Wait until it has ended."
@@ -146,26 +144,26 @@ def lock_partial_folder(out: Path) -> LockedFolder:
     if os.path.lexists(folder / COPY_FOLDER):
         shutil.rmtree(folder / COPY_FOLDER, ignore_errors=True)
         print(f"Removed an unfinished copy of an interrupted migration: {printable_path(folder)}", file=sys.stderr)
-    return held
+    return locked
 
 
 class Links:
-    """Paths of a project that a copy only links to.
+    """Paths of a project that become links in a copy with `link_data`.
 
-    They are folders of more than `MANY_FILES` files without a script among them, files above `LARGE_BYTES`, and all
-    other data files if they are more than `MANY_DATA_FILES`.
+    They are folders of more than `MANY_FILES` files and no script, files above `LARGE_BYTES`, and all other data files
+    if there are more than `MANY_DATA_FILES`.
     """
 
     def __init__(self, outcome: Outcome) -> None:
         self.root = Path(os.path.realpath(outcome.root))
-        kept = [file.path for file in (*outcome.written, *outcome.added)]
-        own = {*kept, *outcome.walk.scripts, *outcome.walk.excluded, *outcome.walk.links}
-        with_scripts = {folder for path in own for folder in folders_above(path)}
+        migrated = [file.path for file in (*outcome.written, *outcome.added)]
+        always_copied = {*migrated, *outcome.walk.scripts, *outcome.walk.excluded, *outcome.walk.links}
+        with_scripts = {folder for path in always_copied for folder in folders_above(path)}
         data_folders = (folder for path in outcome.walk.others for folder in folders_above(path))
         counts = Counter(folder for folder in data_folders if folder not in with_scripts)
         large = {folder for folder, count in counts.items() if count > MANY_FILES}
         self.folders = {folder for folder in large if not large & {*folders_above(folder)}}
-        data = [path for path in outcome.walk.others if path not in own and not self.is_within(path)]
+        data = [path for path in outcome.walk.others if path not in always_copied and not self.is_within(path)]
         link_all = len(data) > MANY_DATA_FILES
         self.files = {path for path in data if link_all or os.lstat(outcome.root / path).st_size > LARGE_BYTES}
 
@@ -177,7 +175,7 @@ class Links:
 
 
 def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None) -> None:
-    """Copy the files of a project with their changes; a file that cannot be read is left out."""
+    """Copy the files of a project and apply their changes; a file that cannot be read is left out."""
     for folder in outcome.walk.folders:
         if links is not None and folder in links.folders:
             links.create(folder, copy)
@@ -207,8 +205,8 @@ def copy_file(outcome: Outcome, path: str, target: Path) -> bool:
         source = Path(os.path.realpath(source))
     try:
         with open_plain_file(source) as reading, open(target, "xb") as writing:
-            while piece := read_piece(reading):
-                writing.write(piece)
+            while chunk := read_chunk(reading):
+                writing.write(chunk)
     except SourceError as error:
         target.unlink()
         outcome.walk.leave_out(path, f"cannot be read: {error}")
@@ -223,10 +221,10 @@ def copy_file(outcome: Outcome, path: str, target: Path) -> bool:
 
 
 class SourceError(Exception):
-    """A file of the project that cannot be read to its end."""
+    """A file of the project cannot be read to its end."""
 
 
-def read_piece(file: BinaryIO) -> bytes:
+def read_chunk(file: BinaryIO) -> bytes:
     try:
         return file.read(1 << 20)
     except OSError as error:
@@ -234,7 +232,7 @@ def read_piece(file: BinaryIO) -> bytes:
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Replace the content of a file of the copy, of a read-only one too; its mode stays."""
+    """Replace the content of a file in the copy, also a read-only one; its mode stays."""
     mode = path.stat().st_mode
     path.unlink()
     path.write_bytes(data)
@@ -242,7 +240,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
 
 
 def write_extra(copy: Path, extra: Mapping[str, str]) -> None:
-    """Write further files by their paths; start scripts are made executable, but env.sh is only sourced."""
+    """Write the files `extra`: path -> text. Shell scripts become executable, except env.sh, which is sourced."""
     for name, text in extra.items():
         target = copy / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -255,7 +253,7 @@ def write_extra(copy: Path, extra: Mapping[str, str]) -> None:
 
 
 def check_in_place(path: Path) -> None:
-    """Refuse a link to a file: --in-place would replace the link and leave the file that is meant unchanged."""
+    """Raise BadValue for a link to a file: --in-place would replace the link and not change the file."""
     if os.path.islink(path) and not os.path.isdir(path):
         raise BadValue(
             f"{printable_path(path)} is a symbolic link to {printable_path(os.path.realpath(path))}.",
@@ -264,7 +262,7 @@ def check_in_place(path: Path) -> None:
 
 
 def check_clean(outcome: Outcome) -> bool:
-    """Refuse a project with files that git could not restore; return False if there is no repository."""
+    """Raise BadValue for a project with files that git could not restore; return False without a repository."""
     try:
         unsaved = unsaved_files(outcome.walk)
     except UnreadableRepository as error:
@@ -273,10 +271,10 @@ def check_clean(outcome: Outcome) -> bool:
             "--force changes them all the same; --out DIR writes a copy.",
         ) from None
     if unsaved:
-        more = f" and {len(unsaved) - MAX_SHOWN_FILES} more" if len(unsaved) > MAX_SHOWN_FILES else ""
+        remainder = f" and {len(unsaved) - MAX_SHOWN_FILES} more" if len(unsaved) > MAX_SHOWN_FILES else ""
         raise BadValue(
             f"{printable_path(outcome.root)} has changes that are not committed: "
-            f"{', '.join(printable_path(path) for path in unsaved[:MAX_SHOWN_FILES])}{more}.",
+            f"{', '.join(printable_path(path) for path in unsaved[:MAX_SHOWN_FILES])}{remainder}.",
             "Commit them first, so that git can undo the migration; or give --force; or --out DIR.",
         )
     return unsaved is not None

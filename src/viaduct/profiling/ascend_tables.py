@@ -6,7 +6,7 @@
     tasks.list_kernels(steps=20, rank=0)
 
 op_summary_*.csv of msprof and kernel_details.csv of torch_npu have a row for each task of the device; the names of
-their columns differ between releases. They are summed while they are read, since they have millions of rows.
+their columns differ between releases. Rows are summed while they are read, because there may be millions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COLLECTIVE_NAME = re.compile(
     rf"^(hcom|{NPU.backend}|allreduce|allgather|reducescatter|broadcast|alltoall|send|receive)", re.IGNORECASE
 )
 GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")  # scope of a backward node: gradients/, then that of its forward node
-# The first pattern that is found in an operator's type, in small letters, decides.
+# The first pattern that is found in an operator's type, in lower case, decides.
 TYPE_KINDS = (
     (kinds.COMMUNICATION, rf"^(hcom|{NPU.backend})|allreduce|allgather|reducescatter|alltoall"),
     (kinds.OPTIMIZER, r"^apply|^fusedapply|adam|momentum|lamb\b|sgd|lars"),
@@ -50,7 +50,7 @@ TYPE_KINDS = (
                         r"tanh|gelu|silu|swish|axpy|select|greater|less|equal|notequal|fill|zeroslike|oneslike|pow|assign|"
                         r"muls|adds|leakyrelu|threshold|clip|bias)"),
 )  # fmt: skip
-MOST_SPANS = 400_000  # of computing: more are joined where they touch, to save memory
+MOST_SPANS = 400_000  # of computing; beyond this, touching spans are joined to save memory
 ASCEND_DTYPES = {
     **{"FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16"},
     **{"BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8"},
@@ -60,7 +60,7 @@ ASCEND_DTYPES = {
 
 @dataclass
 class Sum:
-    """Calls and time of rows that belong together."""
+    """Number of calls and total time of a group of rows."""
 
     calls: float = 0.0
     time_us: float = 0.0
@@ -80,7 +80,7 @@ class TaskTable:
     )
     collectives: list[Collective] = field(default_factory=list)
     computing: list[Span] = field(default_factory=list)  # all tasks but collectives
-    steps: set[str] = field(default_factory=set)  # numbers of the steps that tasks belong to
+    steps: set[str] = field(default_factory=set)  # numbers of the steps with tasks
     rows: int = 0
 
     def add(self, row: CsvRow) -> None:
@@ -114,8 +114,8 @@ class TaskTable:
         return sorted(kernels, key=lambda kernel: -kernel.time_us)
 
     def list_nodes(self, steps: int, rank: int) -> list[Operator]:
-        """Return a row for each node of the graph and signature; times on the host are not known and stand as 0."""
-        trained = {scope.split("/")[1] for _, scope, _, _ in self.nodes if GRADIENTS.match(scope)}
+        """Return a row for each node of the graph and signature; times on the host are not known and are 0."""
+        trained_scopes = {scope.split("/")[1] for _, scope, _, _ in self.nodes if GRADIENTS.match(scope)}
         operators = [
             Operator(
                 name,
@@ -123,7 +123,7 @@ class TaskTable:
                 total_us=0.0,
                 self_us=0.0,
                 device_us=total.time_us / steps,
-                phase=find_phase(name, scope, trained),
+                phase=find_phase(name, scope, trained_scopes),
                 module=scope,
                 shapes=clean_shapes(shapes),
                 dtypes=", ".join(name_dtype(dtype) for dtype in dtypes.replace(",", ";").split(";") if dtype.strip()),
@@ -135,9 +135,9 @@ class TaskTable:
 
 
 def name_dtype(dtypes: str) -> str:
-    """Return the first of the types in a cell, "FLOAT16;FLOAT", by torch's name."""
-    first = re.split(r"[;,]", dtypes)[0].strip().strip('"')
-    return ASCEND_DTYPES.get(first.upper(), first.lower())
+    """Return torch's name of the first type in a cell, such as "FLOAT16;FLOAT"."""
+    dtype = re.split(r"[;,]", dtypes)[0].strip().strip('"')
+    return ASCEND_DTYPES.get(dtype.upper(), dtype.lower())
 
 
 def clean_shapes(shapes: str) -> str:
@@ -147,24 +147,24 @@ def clean_shapes(shapes: str) -> str:
 
 
 def find_kind(name: str, core: str = "") -> str:
-    """Return the kind of work (kinds.py) of an operator's type, which ran on this core of the device."""
+    """Return the kind of work (kinds.py) of an operator's type; `core` is the core of the device that ran it."""
     if core.upper() in ("HCCL", "COMMUNICATION"):
         return kinds.COMMUNICATION
-    small = name.lower().replace("_", "")
-    return next((kind for kind, pattern in TYPE_KINDS if re.search(pattern, small)), kinds.OTHER)
+    normalised = name.lower().replace("_", "")
+    return next((kind for kind, pattern in TYPE_KINDS if re.search(pattern, normalised)), kinds.OTHER)
 
 
-def find_phase(name: str, scope: str, trained: set[str]) -> Phase:
-    """Return the phase of a TensorFlow node; `trained` has the first names of the scopes that have gradients."""
+def find_phase(name: str, scope: str, trained_scopes: set[str]) -> Phase:
+    """Return the phase of a TensorFlow node; `trained_scopes` are the outermost scopes that have gradients."""
     if find_kind(name) == kinds.OPTIMIZER:
         return "update"
     if scope.startswith("gradients"):
         return "backward"
-    return "forward" if scope.split("/")[0] in trained else "other"
+    return "forward" if scope.split("/")[0] in trained_scopes else "other"
 
 
 def read_memory_record(rows: Iterable[CsvRow], rank: int) -> list[MemoryPoint]:
-    """Return the memory over time of one component: the first that the rows have of PTA+GE, PTA, GE, APP, any other."""
+    """Return the memory over time of one component: the first in the rows of PTA+GE, PTA, GE, APP, or any other."""
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for row in rows:
         time, allocated = row.time_us("Timestamp"), row.bytes("Total Allocated")
@@ -191,13 +191,13 @@ def read_memory_owners(rows: Iterable[CsvRow], rank: int, peak_us: float | None,
 
 
 def find_peak(points: Iterable[MemoryPoint]) -> float | None:
-    """Return the time of the highest point; None without any."""
+    """Return the time of the highest point; None without points."""
     highest = max(points, key=lambda point: point.allocated, default=None)
     return None if highest is None else highest.time_us
 
 
 def read_statistics(rows: Iterable[CsvRow], steps: int, rank: int) -> list[Kernel]:
-    """Return kernels from op_statistic, a row for each type of operator."""
+    """Return the kernels of op_statistic, one for each type of operator."""
     kernels = []
     for row in rows:
         name, count, total = row.text(*TYPE), row.number("Count"), row.time_us("Total Time")

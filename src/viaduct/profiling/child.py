@@ -1,6 +1,6 @@
 """Main function of the process that runs the profiled script; `script_run.py` starts it.
 
-The script runs as Python itself would run it. How it ended is written to ended.json; the exit code is the script's.
+The script runs as Python itself would run it. Its end is recorded in ended.json; the exit code is the script's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(job: ScriptJob) -> int:
     signal.signal(signal.SIGTERM, end_script)
     session = Session(job, stop_script)
     restart_in_forks(job, session)
-    # torch.compile warns of hooks that the script knows nothing of.
+    # torch.compile would warn about our hooks, of which the script knows nothing.
     warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
     with session:
         failed = import_packages(job.target) if job.is_module else None
@@ -53,18 +53,18 @@ def stop_script() -> NoReturn:
     raise StopScript
 
 
-def end_script(number: int, frame: Any) -> NoReturn:
+def end_script(signal_number: int, frame: Any) -> NoReturn:
     """End the script on SIGTERM as `sys.exit` does, so that the collected profile is written."""
-    raise SystemExit(128 + number)
+    raise SystemExit(128 + signal_number)
 
 
 def write_end(session: Session, ended: Ended) -> None:
     """Write ended.json, whose fields are those of `gather.ScriptEnd`."""
-    note = {
+    record = {
         "code": ended.code,
         "rank": session.collector.rank,
         "failure": ended.failure,
         "absence": "" if session.collector.taken else session.phases.describe_absence(),
         "time_s": time.time(),
     }
-    (session.open_folder() / ENDED_FILE).write_text(json.dumps(note), encoding="utf-8")
+    (session.open_folder() / ENDED_FILE).write_text(json.dumps(record), encoding="utf-8")

@@ -6,8 +6,7 @@
     if clock.is_ready(mark):
         clock.read(mark)                      # microseconds of time.perf_counter_ns()
 
-A mark of an accelerator is an event on the current stream: its time is when the device gets there, not when the host
-asked for it.
+A mark of an accelerator is an event on the current stream: its time is when the device reaches it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """Takes marks, and reads them later in microseconds of the host's counter."""
+    """Clock that takes marks, and converts them later to microseconds of the host's counter."""
 
     def mark(self) -> Any: ...
 
@@ -52,8 +51,8 @@ class HostClock:
 class DeviceClock:
     """Marks are events of `torch.cuda`, `torch.npu` or `torch.mlu`, which share one interface.
 
-    `elapsed_time` returns a 32-bit number of milliseconds, which is coarse over minutes: an event is read relative to
-    the one that was read before it.
+    `elapsed_time` returns a 32-bit number of milliseconds, which is coarse over minutes, so each event is read relative
+    to the previously read one.
     """
 
     def __init__(self, vendor: Any) -> None:

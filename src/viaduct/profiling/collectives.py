@@ -1,8 +1,8 @@
-"""Collective operations in a trace, and how much of each was not hidden behind computation.
+"""Collective operations in a trace, and the time of each that no computation overlaps.
 
-On the CPU collectives are annotations that gloo makes in threads of its own ("gloo:all_reduce"); time inside of
-operators is computation, but for operators of c10d, which wait. On an accelerator collectives are kernels of NCCL, HCCL
-or CNCL, and all other kernels are computation.
+On the CPU, collectives are annotations in gloo's own threads ("gloo:all_reduce"). Time inside operators is computation,
+except operators of c10d, which wait. On an accelerator, collectives are kernels of NCCL, HCCL or CNCL, and all other
+kernels are computation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viaduct.profiling.trace_context import Trace
 
 HOST_COLLECTIVE_PREFIXES = ("gloo:", "mpi:", "ucc:")
 COLLECTIVE_KERNEL_PREFIXES = ("ncclDevKernel", "ncclKernel", "hcom_", "cnclKernel")
-# Values of "dtype" in the arguments of a collective's event.
+# Values of "dtype" in the arguments of a collective's event, and torch's names.
 ELEMENT_TYPES = {
     **{"Float": "float32", "Double": "float64", "BFloat16": "bfloat16", "Half": "float16", "Long": "int64"},
     **{"Int": "int32", "Byte": "uint8", "Char": "int8", "Bool": "bool"},
@@ -44,7 +44,7 @@ def list_collectives(trace: Trace) -> list[Collective]:
 
 
 def measure_exposed(events: Iterable[Event], busy: list[Span]) -> list[Collective]:
-    """Return the collectives with their exposed time, in which nothing is computed (`busy`).
+    """Return the collectives with their exposed time, which is outside the spans of computation (`busy`).
 
     Exposed time in which several collectives run counts for the first of them only.
     """
@@ -59,7 +59,7 @@ def measure_exposed(events: Iterable[Event], busy: list[Span]) -> list[Collectiv
 
 
 def find_bytes(event: Event) -> int | None:
-    """Return the size of a collective's input; None where the trace does not have it."""
+    """Return the size of a collective's input; None if the trace does not have it."""
     elements, dtype = event.args.get("In msg nelems"), event.args.get("dtype")
     if isinstance(elements, int) and dtype in ELEMENT_TYPES:
         return elements * DTYPE_BYTES[ELEMENT_TYPES[str(dtype)]]

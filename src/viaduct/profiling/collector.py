@@ -11,9 +11,9 @@
             break
     profile = collector.finish(Facts(source="train.py", kind="script", device="cuda"))
 
-Warm-up steps give no times. The timed steps run with these marks alone. Recorded steps run under the operator profiler,
-which slows them down: they say what a step consists of, not how long it takes. In the profile RECORDING is among
-their interruptions. A mark is a time point as the clock takes it (clocks.py); t1, t2 and t6 are those of `record.Step`.
+Warm-up steps give no times. Timed steps run with these marks alone. Recorded steps run under the operator profiler,
+which slows them down, so they give the operators of a step but not its time; RECORDING is one of their interruptions. A
+mark is a time point as the clock takes it (clocks.py); t1, t2 and t6 are those of `record.Step`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from viaduct.profiling.system import SystemSampler
 
 Part = Literal["skip", "timed", "recorded"]
-"""What the collector does in a step: nothing (warm-up), take its times, or record its operators."""
+"""Action in a step: nothing (warm-up), take its times, or record its operators."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many steps of each part are taken, in this order."""
+    """Number of steps of each part, in this order."""
 
     skip: int  # warm-up
     timed: int  # with the step trace alone
@@ -52,13 +52,13 @@ class Plan:
         return self.skip + self.timed + self.recorded
 
     def find_part(self, number: int) -> Part:
-        """Return what is done in the step with this number, counted from 0."""
+        """Return the part of the step with this number, counted from 0."""
         return "skip" if number < self.skip else "timed" if number < self.skip + self.timed else "recorded"
 
 
 @dataclass
 class OpenStep:
-    """A step whose marks are not read yet; a mark is None until it is taken."""
+    """A step whose marks have not been read; a mark is None until it is taken."""
 
     number: int
     previous_end: Any = None  # mark of the end of the step before
@@ -75,8 +75,8 @@ class OpenStep:
 class Collector:
     """Takes the marks of one rank's steps, and follows the plan.
 
-    `on_step` is called with each step once its times are known. `system` switches the figures of the system on.
-    `make_recorder`, `make_sampler` and `clock` are for tests, which replace these parts.
+    `on_step` is called with each step once its times are known. With `system`, figures of the system are sampled. Tests
+    replace `make_recorder`, `make_sampler` and `clock`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Collector:
         self._make_sampler = make_sampler or make_default_sampler
         self._clock = clock
         self._open_step = OpenStep(0)
-        self._unread: list[OpenStep] = []  # steps that have ended on the host, but maybe not yet on the device
+        self._unread: list[OpenStep] = []  # steps that have ended on the host, but perhaps not on the device
         self._steps: dict[Part, list[Step]] = {"skip": [], "timed": [], "recorded": []}
         self._compilations = Compilations()
         self._recorder: OperatorRecorder | None = None
@@ -118,7 +118,7 @@ class Collector:
     # Marks
 
     def set_device(self, device: str) -> None:
-        """Choose the device's clock; without effect after the first mark, which opens the clock."""
+        """Set the device; without effect after the first mark, which opens the device's clock."""
         if self._clock is None:
             self._device = device
 
@@ -127,14 +127,14 @@ class Collector:
         return self._device
 
     def add_network(self, network: Any) -> None:
-        """Add a network whose modules the recorder annotates, so that recorded operators know their module."""
+        """Add a network whose modules the recorder annotates."""
         if not any(network is known for known in self._networks):
             self._networks.append(network)
             if self._recorder is not None:
                 self._recorder.add_network(network)
 
     def mark_loader_wait(self, began_us: float, ended_us: float) -> None:
-        """Add the time in which the host waited for a batch of this step; both times are the host counter's."""
+        """Add a wait of the host for a batch of this step; both times are the host counter's."""
         self._open_step.loader_wait_us = (self._open_step.loader_wait_us or 0.0) + ended_us - began_us
 
     def mark_forward_start(self) -> None:
@@ -149,17 +149,17 @@ class Collector:
             self._open_step.backward_end = self._begin_step().mark()
 
     def mark_update_end(self) -> None:
-        """Take t6 for a caller that learns only later that the step was over; the last call before the end counts."""
+        """Take t6 for a caller that learns later that the step has ended; the last call before the end counts."""
         if not self.done:
             self._open_step.update_end = self._begin_step().mark()
 
     def mark_interruption(self, kind: str) -> None:
-        """Record what else runs between the step before and this one: "evaluation", "checkpoint"."""
+        """Record other work between the previous step and this one: "evaluation", "checkpoint"."""
         if kind not in self._open_step.interruptions:
             self._open_step.interruptions.append(kind)
 
     def mark_step_end(self, interrupted_by: str = "") -> None:
-        """Take t6, unless `mark_update_end` has, and go on to the next step; after the last one `done` is True."""
+        """Take t6, unless `mark_update_end` did, and begin the next step; after the last one `done` is True."""
         if self.done:
             return
         step, clock = self._open_step, self._begin_step()
@@ -175,7 +175,7 @@ class Collector:
         self._change_part(step)
 
     def _begin_step(self) -> Clock:
-        """Return the clock; with the first mark open it, and begin to sample the system."""
+        """Return the clock; the first call opens it and begins to sample the system."""
         if self._clock is None:
             self._clock = open_clock(self._device)
             self._pauses.start()
@@ -185,7 +185,7 @@ class Collector:
         return self._clock
 
     def _fill_missing_marks(self, step: OpenStep) -> None:
-        """Set marks that were not taken, because no forward pass was seen, or no backward pass."""
+        """Set the marks of a forward or backward pass that was not seen."""
         if step.forward_start is None:
             self.missing_forward += 1
             step.forward_start = step.previous_end if step.previous_end is not None else step.backward_end or step.end
@@ -196,7 +196,7 @@ class Collector:
     # Parts of the plan
 
     def _change_part(self, ended: OpenStep) -> None:
-        """Start the recorder after the last timed step; stop it after the last step of all."""
+        """Start the recorder after the last timed step; stop it after the last step."""
         if self._recorder is not None:
             recorder = self._recorder
             self._guard(lambda: recorder.end_step(leave_out=bool(ended.interruptions)))
@@ -209,7 +209,7 @@ class Collector:
             self.done = self._has_failed
 
     def _guard(self, action: Callable[[], None]) -> None:
-        """Run an action of the recorder; if it fails the training goes on, with a note that operators are missing."""
+        """Run an action of the recorder; if it fails, the training continues, and a note is added."""
         try:
             action()
         except Exception as error:
@@ -236,13 +236,13 @@ class Collector:
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
             self._samples = sampler.stop()
-            self._system = False  # so that `_begin_step` starts no other one
+            self._system = False  # so that `_begin_step` does not start another one
         if self._recorder is not None:
             recorder, self._recorder = self._recorder, None
             self._recorded = recorder.stop()
 
     def _read_steps(self, only_ready: bool) -> None:
-        """Turn the marks of steps into times, in order; with `only_ready` only of steps that the device has ended."""
+        """Convert the marks of steps to times, in order; with `only_ready` only of steps that the device has ended."""
         if not self._unread:
             return
         clock = self._begin_step()
@@ -260,16 +260,16 @@ class Collector:
     # The end
 
     def finish(self, facts: Facts) -> Profile:
-        """Return what was collected so far, whether or not the plan is fulfilled."""
+        """Return the profile of everything collected so far."""
         was_recording = self._recorder is not None
         try:
             self._stop()
-        except Exception as error:  # a device that has failed answers nothing any more
-            self._notes.append(f"what was not read before the end is lost: {type(error).__name__}: {error}")
+        except Exception as error:  # the device has failed
+            self._notes.append(f"times that had not been read before the end are lost: {type(error).__name__}: {error}")
         if was_recording:
             self._notes.append("the script ended while operators were recorded: their figures are of fewer steps.")
-        again = any(step.recompiled and not step.interrupted_by for step in self._steps["timed"])
-        reasons = [COMPILED_AGAIN + reason for reason in self._compilations.list_reasons()] if again else []
+        has_recompiled = any(step.recompiled and not step.interrupted_by for step in self._steps["timed"])
+        reasons = [COMPILED_AGAIN + reason for reason in self._compilations.list_reasons()] if has_recompiled else []
         notes = [*facts.notes, *self._notes, *filter(None, [self._compilations.missing]), *reasons]
         parts = self._steps
         facts = replace(
@@ -306,7 +306,7 @@ class Collector:
 
 
 def find_recorded_us(steps: Sequence[Step]) -> float | None:
-    """Return the median iteration of the recorded steps in which nothing else ran; without any, of all recorded."""
+    """Return the median iteration of recorded steps without other interruptions, or of all recorded steps."""
     undisturbed = [step for step in steps if step.interrupted_by == RECORDING] or steps
     return median(step.iteration_us for step in undisturbed) if undisturbed else None
 
@@ -318,9 +318,9 @@ def make_default_sampler() -> SystemSampler:
 
 
 def read_step(step: OpenStep, clock: Clock, rank: int) -> Step:
-    """Return a step with its times, reading the marks in their order, as `DeviceClock.read` needs it.
+    """Return a step with its times. Marks are read in their order, as `DeviceClock.read` needs it.
 
-    A mark that another stream reached before the preceding mark gets the time of that one.
+    A mark that another stream reached before the preceding mark gets the preceding mark's time.
     """
     previous = None if step.previous_end is None else clock.read(step.previous_end)
     start = clock.read(step.forward_start)
@@ -351,16 +351,13 @@ def convert_to_unix(host_us: float) -> float:
 
 
 def clear_constant_interruptions(profile: Profile) -> Profile:
-    """Return the profile without interruptions that more than half of the timed steps have; a note names them.
-
-    What comes in most steps is part of the step.
-    """
+    """Return the profile without interruptions that occur in more than half of the timed steps; a note names them."""
     timed = [step for step in profile.steps if not step.is_recorded]
     kinds = sorted({kind for step in timed for kind in step.interruptions})
     constant = [kind for kind in kinds if 2 * sum(kind in step.interruptions for step in timed) > len(timed)]
     if not constant or len(timed) < 2:
         return profile
-    notes = [f"{kind} comes in most steps and is counted as part of them." for kind in constant]
+    notes = [f"{kind} occurs in most steps and is counted as part of them." for kind in constant]
     steps = [
         replace(step, interrupted_by=", ".join(kind for kind in step.interruptions if kind not in constant))
         for step in profile.steps

@@ -1,13 +1,13 @@
-"""Compare two profiles: which part of a step takes longer, and which operators.
+"""Compare two profiles: phases and parts of a step, operators, kernels, memory, facts.
 
     difference = compare_profiles(read_any(before), read_any(after))
     difference.differs         # beyond the noise of the steps
     print(write_text(difference))                                           # compare_text.py
     write_difference_page(difference, Path("difference.html"))              # compare_page.py
 
-A difference of two times counts where it exceeds both the spread of the steps within each run and 5 % of the
-iteration, by which two runs of the same program may differ anyway. How much two runs differ is not measured: that
-takes more runs. Operators were recorded in a few steps only, so their differences are sorted but not judged.
+A difference of two times counts if it exceeds both the spread of the steps within each run and 5 % of the iteration, by
+which two runs of the same program may differ (this is an assumption; measuring it would take more runs). Operators were
+recorded in a few steps only, so their differences are sorted but not judged.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .record import Facts, Operator, Profile, Step
 from .step_split import STEP_PARTS, read_split
 
 K = TypeVar("K")
-FEWEST_STEPS = 3  # of each profile, to judge at all
-NOISE_FLOOR = WORTHWHILE_SHARE  # share of the iteration by which two runs of the same program may differ anyway
-STANDARD_ERRORS = 3.0  # by which two means must differ
+FEWEST_STEPS = 3  # of each profile; with fewer, nothing is judged
+NOISE_FLOOR = WORTHWHILE_SHARE  # share of the iteration by which two runs of the same program may differ
+STANDARD_ERRORS = 3.0  # least difference of two means that counts
 PHASES: tuple[tuple[str, Callable[[Step], float | None]], ...] = (
     ("data tail", lambda step: step.data_tail_us),
     ("forward + backward", lambda step: step.forward_backward_us),
@@ -44,7 +44,7 @@ class FigureDifference:
     after_us: float | None
     before_mean_us: float | None = None
     after_mean_us: float | None = None
-    noise_us: float | None = None  # a smaller difference of the medians does not count; None: too few steps to know
+    noise_us: float | None = None  # smaller differences of the medians do not count; None: too few steps
     mean_noise_us: float | None = None  # the same for the means
 
     @property
@@ -73,7 +73,7 @@ class FigureDifference:
 
 @dataclass(frozen=True)
 class OperatorDifference:
-    """One operator in both profiles, per step of one rank; None where a profile does not have it."""
+    """One operator in both profiles, per step of one rank; None if a profile does not have it."""
 
     name: str
     shapes: str
@@ -82,10 +82,10 @@ class OperatorDifference:
     after_us: float | None
     before_calls: float | None
     after_calls: float | None
-    matched_by: str  # "signature", "name", or "" where only one profile has it
+    matched_by: str  # "signature", "name", or "" if only one profile has it
 
     @property
-    def lost_us(self) -> float:
+    def change_us(self) -> float:
         """Time after minus time before; positive for an operator that became slower."""
         return (self.after_us or 0.0) - (self.before_us or 0.0)
 
@@ -101,11 +101,11 @@ class ProfileDifference:
 
     before: Profile
     after: Profile
-    is_identical: bool  # in all that was measured
+    is_identical: bool  # in everything that was measured
     iteration: FigureDifference
-    phases: tuple[FigureDifference, ...]  # empty where one of them has none
-    split: tuple[FigureDifference, ...]  # whole step, computing, exposed communication, free; where both have it
-    operators: tuple[OperatorDifference, ...]  # most time lost first
+    phases: tuple[FigureDifference, ...]  # empty if one of them has none
+    split: tuple[FigureDifference, ...]  # whole step, computing, exposed communication, free; if both have it
+    operators: tuple[OperatorDifference, ...]  # largest slowdown first
     kernels: tuple[FigureDifference, ...]  # by kind
     memory: tuple[int | None, int | None]  # peaks in bytes
     facts: tuple[tuple[str, str, str], ...]  # name, before, after
@@ -117,7 +117,7 @@ class ProfileDifference:
 
     @property
     def exit_code(self) -> int:
-        """0 for no difference beyond the noise, 1 for one, 2 where that cannot be judged."""
+        """0 for no difference beyond the noise, 1 for one, 2 if that cannot be judged."""
         if self.is_identical and self.iteration.before_us is not None:
             return 0
         return int(self.differs) if self.can_be_judged else 2
@@ -129,7 +129,7 @@ class ProfileDifference:
 
 
 def compare_profiles(before: Profile, after: Profile) -> ProfileDifference:
-    """Return what differs between two profiles."""
+    """Return the differences between two profiles."""
     iteration = compare_figure("iteration", before, after, lambda step: step.iteration_us)
     has_phases = before.facts.phases_measured and after.facts.phases_measured and iteration.before_us is not None
     return ProfileDifference(
@@ -162,7 +162,7 @@ def is_identical(before: Profile, after: Profile) -> bool:
 def compare_figure(
     name: str, before: Profile, after: Profile, read: Callable[[Step], float | None]
 ) -> FigureDifference:
-    """Return one time of the regular steps of both profiles."""
+    """Return the difference of one time over the regular steps of both profiles."""
     times_before, times_after = (
         [value for step in profile.regular_steps if (value := read(step)) is not None] for profile in (before, after)
     )
@@ -170,7 +170,7 @@ def compare_figure(
 
 
 def compare_values(name: str, before: Sequence[float], after: Sequence[float], reference_us: float) -> FigureDifference:
-    """Return medians and means of two lists of times with their noise, at least NOISE_FLOOR of `reference_us`."""
+    """Return medians and means of two lists of times, and their noise, at least NOISE_FLOOR of `reference_us`."""
     medians = [median(values) if values else None for values in (before, after)]
     means = [fmean(values) if values else None for values in (before, after)]
     if min(len(before), len(after)) < FEWEST_STEPS:
@@ -189,7 +189,7 @@ def half_spread(values: Sequence[float]) -> float:
 
 
 def compare_splits(before: Profile, after: Profile) -> tuple[FigureDifference, ...]:
-    """Return end-to-end time, computing, exposed communication and free time, where both profiles have them."""
+    """Return end-to-end time, computing, exposed communication and free time, if both profiles have them."""
     splits = [read_split(profile) for profile in (before, after)]
     if not all(splits):
         return ()
@@ -201,26 +201,23 @@ def compare_splits(before: Profile, after: Profile) -> tuple[FigureDifference, .
 
 
 Key = tuple[str, str, str]  # name, shapes, module of an operator
-Sum = tuple[float, float]  # time in microseconds, and calls, of operators that are compared as one
+Sum = tuple[float, float]  # microseconds and calls of operators that are compared as one
 
 
 def compare_operators(before: Iterable[Operator], after: Iterable[Operator]) -> tuple[OperatorDifference, ...]:
-    """Match operators by name, shapes and module, then the unmatched ones by name.
-
-    Return those that lost most first.
-    """
+    """Match operators by name, shapes and module, then by name alone; return the largest slowdown first."""
     left, right = sum_operators(before), sum_operators(after)
     shared = left.keys() & right.keys()
     differences = [make_difference(key, left[key], right[key], "signature") for key in shared]
     left_only = {key: sums for key, sums in left.items() if key not in shared}
     right_only = {key: sums for key, sums in right.items() if key not in shared}
-    left_names = add_up((key[:1], sums) for key, sums in left_only.items())  # the first part of a key is the name
-    right_names = add_up((key[:1], sums) for key, sums in right_only.items())
+    left_names = add_sums((key[:1], sums) for key, sums in left_only.items())  # key[:1] is the name
+    right_names = add_sums((key[:1], sums) for key, sums in right_only.items())
     for name in left_names.keys() & right_names.keys():
         differences.append(make_difference((*name, "", ""), left_names[name], right_names[name], "name"))
     differences += [make_difference(key, left_only[key], None, "") for key in left_only if key[:1] not in right_names]
     differences += [make_difference(key, None, right_only[key], "") for key in right_only if key[:1] not in left_names]
-    return tuple(sorted(differences, key=lambda row: (-row.lost_us, row.name, row.shapes, row.module)))
+    return tuple(sorted(differences, key=lambda row: (-row.change_us, row.name, row.shapes, row.module)))
 
 
 def make_difference(key: Key, before: Sum | None, after: Sum | None, matched_by: str) -> OperatorDifference:
@@ -232,10 +229,10 @@ def sum_operators(operators: Iterable[Operator]) -> dict[Key, Sum]:
     """Return cost and calls of the operators by key, as means over the ranks."""
     rows = list(operators)
     ranks = len({row.rank for row in rows}) or 1
-    return add_up(((row.name, row.shapes, row.module), (row.cost_us / ranks, row.calls / ranks)) for row in rows)
+    return add_sums(((row.name, row.shapes, row.module), (row.cost_us / ranks, row.calls / ranks)) for row in rows)
 
 
-def add_up(pairs: Iterable[tuple[K, Sum]]) -> dict[K, Sum]:
+def add_sums(pairs: Iterable[tuple[K, Sum]]) -> dict[K, Sum]:
     """Return the sums of times and calls by key."""
     sums: dict[K, Sum] = {}
     for key, (time_us, calls) in pairs:
@@ -265,7 +262,7 @@ def sum_kinds(profile: Profile) -> dict[str, float]:
 
 
 def find_peak(profile: Profile) -> int | None:
-    """Return the highest memory of any rank; None where it was not measured."""
+    """Return the highest memory of any rank; None if it was not measured."""
     return max((point.allocated for point in profile.memory), default=None)
 
 

@@ -25,7 +25,6 @@ MAX_OPERATORS = 300
 
 
 def write_difference_page(difference: ProfileDifference, path: Path) -> None:
-    """Write the page."""
     before, after = name_sides(difference)
     sections = [
         *list_steps(difference, (before, after)),
@@ -47,7 +46,7 @@ def write_difference_page(difference: ProfileDifference, path: Path) -> None:
 
 
 def choose_tone(difference: ProfileDifference) -> Tone:
-    """Return good for no difference or a faster iteration, bad for a slower one, else warn."""
+    """Return good for no difference or a faster iteration, bad for a slower one, otherwise warn."""
     if difference.exit_code == 2:
         return "warn"
     if not difference.differs:
@@ -64,10 +63,10 @@ def list_tiles(difference: ProfileDifference) -> list[Tile]:
     for figure in figures:
         if figure.before_us is None or figure.after_us is None:
             continue
-        judged = None if not figure.exceeds_noise else (figure.change_us or 0.0) < 0
+        is_faster = (figure.change_us or 0.0) < 0 if figure.exceeds_noise else None
         value = f"{format_us(figure.before_us)} → {format_us(figure.after_us)}"
         note = f"{format_change(figure.change_us)}; beyond the noise: {write_judgement(figure)}"
-        tiles.append(Tile(figure.name, value, note, judged))
+        tiles.append(Tile(figure.name, value, note, is_faster))
     before, after = difference.memory
     if before is not None and after is not None:
         tiles.append(Tile("memory at the peak", f"{format_bytes(before)} → {format_bytes(after)}"))
@@ -108,8 +107,8 @@ def draw_bars(title: str, figures: Sequence[FigureDifference], names: tuple[str,
 
 
 def make_row(figure: FigureDifference) -> list[object]:
-    judged = "–" if figure.noise_us is None else "yes" if figure.exceeds_noise else "no"
-    return [figure.name, figure.before_us, figure.after_us, figure.change_us, figure.ratio, figure.noise_us, judged]
+    verdict = "–" if figure.noise_us is None else "yes" if figure.exceeds_noise else "no"
+    return [figure.name, figure.before_us, figure.after_us, figure.change_us, figure.ratio, figure.noise_us, verdict]
 
 
 def list_kernels(difference: ProfileDifference, names: tuple[str, str]) -> list[Section]:
@@ -127,10 +126,10 @@ def list_operators(difference: ProfileDifference, names: tuple[str, str]) -> lis
     times = [*(f"{name}, µs" for name in names), "lost, µs", "ratio"]
     columns = ["operator", "shapes", "module", *times, "calls", "matched by"]
     rows = []
-    changed = sorted(difference.operators, key=lambda row: -abs(row.lost_us))[:MAX_OPERATORS]
-    for row in sorted(changed, key=lambda row: -row.lost_us):
+    changed = sorted(difference.operators, key=lambda row: -abs(row.change_us))[:MAX_OPERATORS]
+    for row in sorted(changed, key=lambda row: -row.change_us):
         calls = f"{format_count(row.before_calls)} → {format_count(row.after_calls)}"
-        figures = [row.before_us, row.after_us, row.lost_us, row.ratio]
+        figures = [row.before_us, row.after_us, row.change_us, row.ratio]
         rows.append([row.name, row.shapes, row.module, *figures, calls, row.matched_by or "only one has it"])
     hidden = len(difference.operators) - len(rows)
     text = "Time per recorded step, mean over the ranks; most time lost first; a ratio above 1 is slower."

@@ -1,4 +1,4 @@
-"""The comparison of two profiles on the terminal."""
+"""Terminal output of a comparison of two profiles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLE_GAP = "  "
 
 
 def write_text(difference: ProfileDifference) -> str:
-    """Return the headline, then the tables that it rests on."""
+    """Return the headline and the tables."""
     names = name_sides(difference)
     steps = write_figures("per step", [difference.iteration, *difference.phases], names)
     if difference.is_identical:
@@ -67,18 +67,18 @@ def write_headline(difference: ProfileDifference) -> str:
 
 
 def describe_change(iteration: FigureDifference) -> str:
-    """Return how much slower or faster; by the mean where the median does not show it."""
+    """Return how much slower or faster the iteration is, by the mean if the median does not show it."""
     by_median = abs(iteration.change_us or 0.0) > (iteration.noise_us or 0.0)
     before, after = (
         (iteration.before_us, iteration.after_us) if by_median else (iteration.before_mean_us, iteration.after_mean_us)
     )
     factor = (after or 0.0) / before if before else 1.0
-    what = f"{abs(factor - 1) * 100:.1f} % {'slower' if factor > 1 else 'faster'}{'' if by_median else ' on average'}"
-    return f"{what} ({format_us(after)} an iteration instead of {format_us(before)})"
+    change = f"{abs(factor - 1) * 100:.1f} % {'slower' if factor > 1 else 'faster'}{'' if by_median else ' on average'}"
+    return f"{change} ({format_us(after)} an iteration instead of {format_us(before)})"
 
 
 def name_phase(difference: ProfileDifference) -> str:
-    """Return the phase that changed most, where one exceeds the noise."""
+    """Return a clause about the phase that changed most; "" if no phase exceeds the noise."""
     changed = [phase for phase in difference.phases if phase.exceeds_noise and phase.change_us]
     if not changed:
         return ""
@@ -87,15 +87,15 @@ def name_phase(difference: ProfileDifference) -> str:
 
 
 def write_figures(title: str, figures: Sequence[FigureDifference], names: tuple[str, str]) -> list[str]:
-    """Return a table of times; its last column says whether a difference counts."""
+    """Return a table of times; its last column is the judgement of each difference."""
     if not any(figure.before_us is not None or figure.after_us is not None for figure in figures):
         return []
-    judged = any(figure.noise_us is not None for figure in figures)
-    rows = [[title, *names, "change", "ratio", *(["beyond the noise"] if judged else [])]]
+    has_noise = any(figure.noise_us is not None for figure in figures)
+    rows = [[title, *names, "change", "ratio", *(["beyond the noise"] if has_noise else [])]]
     for figure in figures:
         cells = [figure.name, format_us(figure.before_us), format_us(figure.after_us), format_change(figure.change_us)]
-        rows.append([*cells, format_ratio(figure.ratio), *([write_judgement(figure)] if judged else [])])
-    return align(rows)
+        rows.append([*cells, format_ratio(figure.ratio), *([write_judgement(figure)] if has_noise else [])])
+    return align_columns(rows)
 
 
 def write_judgement(figure: FigureDifference) -> str:
@@ -105,21 +105,21 @@ def write_judgement(figure: FigureDifference) -> str:
 
 
 def write_operators(operators: Sequence[OperatorDifference], names: tuple[str, str]) -> list[str]:
-    """Return the operators that became slower by most, then those that became faster by most."""
-    changed = [operator for operator in operators if operator.lost_us]
+    """Return the operators with the largest slowdowns, then those with the largest speedups."""
+    changed = [operator for operator in operators if operator.change_us]
     if not changed:
         return []
     shown = changed if len(changed) <= MOST_OPERATORS else changed[: MOST_OPERATORS - 5] + changed[-5:]
     rows = [["operator, per step", *names, "lost", "ratio", "calls"]]
     for operator in shown:
         calls = f"{format_count(operator.before_calls)} → {format_count(operator.after_calls)}"
-        where = f"in {operator.module}" if operator.module else ""
-        label = " ".join(filter(None, [operator.name, operator.shapes, where]))
-        times = [format_us(operator.before_us), format_us(operator.after_us), format_change(operator.lost_us)]
+        module = f"in {operator.module}" if operator.module else ""
+        label = " ".join(filter(None, [operator.name, operator.shapes, module]))
+        times = [format_us(operator.before_us), format_us(operator.after_us), format_change(operator.change_us)]
         rows.append([label, *times, format_ratio(operator.ratio), calls])
     left_out = len(changed) - len(shown)
-    tail = [f"{left_out:,} operators in between are not shown; the page has more."] if left_out else []
-    return [*align(rows), *tail]
+    remark = [f"{left_out:,} operators in between are not shown; the page has more."] if left_out else []
+    return [*align_columns(rows), *remark]
 
 
 def write_memory(difference: ProfileDifference) -> list[str]:
@@ -130,10 +130,9 @@ def write_memory(difference: ProfileDifference) -> list[str]:
 
 
 def write_facts(difference: ProfileDifference, names: tuple[str, str]) -> list[str]:
-    """Return what else differs between the two runs."""
     if not difference.facts:
         return []
-    return align([["what differs", *names], *(list(fact) for fact in difference.facts)])
+    return align_columns([["what differs", *names], *(list(fact) for fact in difference.facts)])
 
 
 def list_remarks(difference: ProfileDifference) -> list[str]:
@@ -148,7 +147,7 @@ def list_remarks(difference: ProfileDifference) -> list[str]:
         remarks.append("One of the profiles, or both, has no phases: only the iteration is compared.")
     kinds = {profile.facts.kind for profile in (difference.before, difference.after)}
     if len(kinds) > 1 and kinds & {"kineto", "torch_npu"}:
-        remarks.append("At least one of them was measured while its profiler was on, which makes steps longer.")
+        remarks.append("At least one profile was measured while its profiler was on, which makes steps longer.")
     if difference.can_be_judged and not difference.is_identical:
         remarks.append(
             f"The noise is that of the steps within each run, at least {NOISE_FLOOR:.0%} of the iteration; how much "
@@ -184,8 +183,8 @@ def format_bytes(size: int) -> str:
     return f"{size / 2**20:,.1f} MiB"
 
 
-def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows with columns under each other: the first to the left, figures to the right."""
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines; the first column is aligned to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -1,12 +1,12 @@
-"""Compilations by torch.compile between two moments: how many graphs, how long, and why again.
+"""Compilations by torch.compile: number of graphs, time, and reasons for recompilation.
 
     compilations = Compilations()
-    compilations.listen()                     # in every step: it works once the script has imported torch._dynamo
+    compilations.listen()                     # in every step: has an effect once torch._dynamo is imported
     graphs, time_us = compilations.take_new() # since the last call
     compilations.list_reasons()               # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
 
-torch has no public interface for this. Where a release lacks one of the names used here, the figure stays zero; if that
-is the time, `missing` says so.
+torch has no public interface for this. If a release lacks one of the names used here, the figure stays zero; for the
+time, `missing` says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from viaduct.profiling.clocks import read_host_us
 
 COMPILED_AGAIN = "compiled again: "
-"""Beginning of a profile's notes about why torch.compile compiled again; the advice `recompilation` shows them."""
+"""Prefix of a profile's notes about reasons for recompilation; the advice `recompilation` shows them."""
 MAX_REASON_CHARS = 300
 MOST_REASONS = 5  # in a profile
 
@@ -26,7 +26,7 @@ class Compilations:
     """Counts compiled graphs and adds up the time that compiling took."""
 
     def __init__(self) -> None:
-        self.missing = ""  # a sentence about what this release of torch does not report
+        self.missing = ""  # a sentence about a figure that this release of torch does not report
         self._known_failures = set(list_failures())
         self._is_listening = False
         self._graphs = 0
@@ -57,7 +57,7 @@ class Compilations:
             self._began_us = None
 
     def take_new(self) -> tuple[int, float]:
-        """Return graphs and microseconds since the last call."""
+        """Return the number of graphs and the microseconds since the last call."""
         if not self._is_listening:
             return 0, 0.0
         graphs = count_graphs()
@@ -67,24 +67,21 @@ class Compilations:
         return new, time_us
 
     def list_reasons(self) -> list[str]:
-        """Return why code was compiled again since this object was made, in torch's words, each reason once."""
+        """Return torch's reasons for recompilations since this object was made, each once."""
         reasons = [failure for failure in list_failures() if failure not in self._known_failures]
-        more = [f"{len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
-        return reasons[:MOST_REASONS] + more
+        omitted = [f"{len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
+        return reasons[:MOST_REASONS] + omitted
 
 
 def count_graphs() -> int:
-    """Return how many graphs this process has compiled; 0 where torch does not tell."""
+    """Return the number of graphs that this process has compiled; 0 if torch does not report it."""
     utils: Any = sys.modules.get("torch._dynamo.utils")
     counters = getattr(utils, "counters", {})
     return int(counters["stats"]["unique_graphs"]) if "stats" in counters else 0
 
 
 def list_failures() -> list[str]:
-    """Return the failures of guards in this process so far, each once as "FILE:LINE FUNCTION: what did not hold".
-
-    Empty where torch does not tell.
-    """
+    """Return the guard failures of this process, each once as "FILE:LINE FUNCTION: REASON"."""
     utils: Any = sys.modules.get("torch._dynamo.utils")
     failures: dict[Any, list[Any]] = dict(getattr(utils, "guard_failures", {}))
     lines = []

@@ -1,11 +1,11 @@
-"""CSV files of other tools, read line by line as far as they go.
+"""CSV files of other tools, read line by line, also if they are damaged.
 
     for row in read_rows(path, notes):
         row.text("OP Type", "Op Type"), row.time_us("Task Duration", "Duration"), row.bytes("Total Allocated")
 
-A column's name matches in any case, with any spaces and underscores; the unit in `Duration(us)` is not part of it.
-`notes` gets a sentence about damage: rows that are too short, such as a last line that is cut off, are left out; bytes
-that are no text are replaced. As a text, N/A and an empty cell are ""; as a number, they and other texts are None.
+A column's name matches in any case, with any spaces and underscores; the unit in `Duration(us)` is not part of it. Rows
+that are too short, such as a truncated last line, are left out, and bytes that are not text are replaced; `notes` gets
+a sentence about either. As a text, N/A and an empty cell are ""; as a number, they and other texts are None.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from viaduct.path_errors import refuse_special_file
 UNIT = re.compile(r"(.*?)\s*\(([^()]*)\)$")
 TO_US = {"us": 1.0, "μs": 1.0, "µs": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6}
 TO_BYTES = {"b": 1, "byte": 1, "bytes": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
-LONGEST_CELL = 16 << 20  # characters; call stacks are long
-MOST_ROWS = 5_000_000  # of one file: beyond this the file is read in part, and a note says so
+LONGEST_CELL = 16 << 20  # characters; cells may hold call stacks
+MOST_ROWS = 5_000_000  # of one file; further rows are not read, and a note says so
 Columns = dict[str, list[tuple[int, str]]]  # name without unit -> position and unit of each column of that name
 
 
-def normalise(name: str) -> str:
-    """Return a column's name in small letters, with single spaces in place of underscores."""
+def normalise_name(name: str) -> str:
+    """Return a column's name in lower case, with single spaces instead of underscores."""
     return " ".join(name.replace("_", " ").lower().split())
 
 
 def split_unit(column: str) -> tuple[str, str]:
-    """Return the normalised name of a column and its unit; "" for the unit where the column has none that is known."""
-    match = UNIT.fullmatch(normalise(column))
+    """Return the normalised name of a column and its unit; "" without a known unit."""
+    match = UNIT.fullmatch(normalise_name(column))
     if match and (match[2] in TO_US or match[2] in TO_BYTES):
         return match[1], match[2]
-    return normalise(column), ""
+    return normalise_name(column), ""
 
 
 class CsvRow:
@@ -50,12 +50,12 @@ class CsvRow:
 
     def has(self, *names: str) -> bool:
         """Return True if the table has a column of one of these names."""
-        return any(normalise(name) in self.columns for name in names)
+        return any(normalise_name(name) in self.columns for name in names)
 
     def text(self, *names: str) -> str:
-        """Return the cell of the first of these columns that the table has; "" for N/A."""
+        """Return the cell of the first of these columns that exists; "" for N/A."""
         for name in names:
-            for position, _ in self.columns.get(normalise(name), ()):
+            for position, _ in self.columns.get(normalise_name(name), ()):
                 return clean_cell(self.cells[position])
         return ""
 
@@ -64,20 +64,21 @@ class CsvRow:
         return parse_number(self.text(*names))
 
     def time_us(self, *names: str) -> float | None:
-        """Return the cell in microseconds; a column without a unit is taken to be in them."""
+        """Return the cell in microseconds, which is also the unit of a column that names none."""
         times = [time for name in names for time in self.times_us(name)]
         return times[0] if times else None
 
     def times_us(self, name: str) -> list[float | None]:
         """Return the cells of all columns of this name in microseconds."""
         return [
-            self.convert(position, TO_US.get(unit, 1.0)) for position, unit in self.columns.get(normalise(name), ())
+            self.convert(position, TO_US.get(unit, 1.0))
+            for position, unit in self.columns.get(normalise_name(name), ())
         ]
 
     def bytes(self, *names: str) -> int | None:
-        """Return the cell in bytes; None where the column names no unit of memory."""
+        """Return the cell in bytes; None if the column names no unit of memory."""
         for name in names:
-            for position, unit in self.columns.get(normalise(name), ()):
+            for position, unit in self.columns.get(normalise_name(name), ()):
                 value = self.convert(position, TO_BYTES[unit]) if unit in TO_BYTES else None
                 return None if value is None else round(value)
         return None
@@ -103,15 +104,15 @@ def parse_number(text: str) -> float | None:
 
 
 def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
-    """Yield the rows of a CSV file that are whole; `notes` gets a sentence about the others."""
+    """Yield the complete rows of a CSV file; `notes` gets a sentence about the others."""
     refuse_special_file(path)
     csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(read_lines(path, notes))
     header: list[str] | None = None
     columns: Columns = {}
-    needed = 0  # cells of a whole row
+    needed = 0  # cells of a complete row
     damaged, last_is_damaged, count = 0, False, 0
-    while True:  # not `for`: the reader raises csv.Error for a row and goes on with the next
+    while True:  # the reader raises csv.Error for a damaged row and can then continue with the next one
         try:
             cells = next(reader)
         except StopIteration:
@@ -123,7 +124,7 @@ def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
             continue
         if header is None:
             header, columns = cells, index_columns(cells)
-            # Some writers end each line with a comma, which makes empty names at the end.
+            # Some writers end each line with a comma, so the last names may be empty.
             needed = max((number for number, name in enumerate(cells, 1) if name.strip()), default=0)
             continue
         last_is_damaged = len(cells) < needed
@@ -139,11 +140,11 @@ def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
 
 
 def describe_damage(path: Path, header: list[str] | None, count: int, damaged: int, at_end: bool) -> list[str]:
-    """Return a note about a file of `count` whole and some damaged rows; `at_end`: the last row is damaged."""
+    """Return a note about damaged rows; `count` is the number of complete ones, `at_end`: the last row is damaged."""
     if header is None:
         return [f"{path.name} is empty."]
     if damaged == 1 and at_end:
-        return [f"{path.name}: its last line is cut off and was left out; {count:,} rows were read."]
+        return [f"{path.name}: its last line is truncated and was left out; {count:,} rows were read."]
     return [f"{path.name}: {damaged:,} damaged rows were left out; {count:,} were read."] if damaged else []
 
 
@@ -156,7 +157,7 @@ def index_columns(header: list[str]) -> Columns:
 
 
 def read_lines(path: Path, notes: list[str]) -> Iterator[str]:
-    """Yield the lines of a text file; bytes that are no text are replaced, with one note about all of them."""
+    """Yield the lines of a text file; bytes that cannot be decoded are replaced, and a note says so."""
     encoding = find_encoding(path)
     is_replaced = False
     with path.open(encoding=encoding, errors="replace", newline="") as file:
@@ -168,7 +169,7 @@ def read_lines(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 def find_encoding(path: Path) -> str:
-    """Return the encoding that the first bytes declare, UTF-8 without any; GB18030 where the header is not UTF-8."""
+    """Return UTF-16 if the file begins with its byte order mark, GB18030 if its beginning is not UTF-8, else UTF-8."""
     with path.open("rb") as file:
         head = file.read(4096)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

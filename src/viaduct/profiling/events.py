@@ -2,8 +2,8 @@
 
     events = nest_events(json.load(file)["traceEvents"])
     operators = [event for event in events if event.category == "cpu_op"]
-    inside = sum_inside(operators)
-    operators[0].parent, operators[0].duration - inside.get(id(operators[0]), 0.0)
+    child_times = sum_children(operators)
+    operators[0].parent, operators[0].duration - child_times.get(id(operators[0]), 0.0)
 
 The names of categories are the same in every release of torch. Importing this module does not import torch.
 """
@@ -20,9 +20,9 @@ from typing import Any
 OPERATOR, ANNOTATION, PYTHON = "cpu_op", "user_annotation", "python_function"
 RUNTIMES = ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "privateuse1_driver")
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-ON_HOST = (PYTHON, ANNOTATION, OPERATOR, *RUNTIMES)  # of two events with the same times, the outer one first
+ON_HOST = (PYTHON, ANNOTATION, OPERATOR, *RUNTIMES)  # outermost first, for events with the same times
 
-# Beginnings of the names that torch gives to what the loader, an optimizer and the autograd engine do.
+# Prefixes of the names of events of the loader, an optimizer and the autograd engine.
 LOADER, OPTIMIZER, ENGINE = "enumerate(DataLoader)", "Optimizer.", "autograd::engine::evaluate_function"
 Span = tuple[float, float]  # start and end
 
@@ -63,7 +63,7 @@ def read_event(raw: dict[str, Any]) -> Event | None:
 
 
 def nest_events(raw_events: Iterable[dict[str, Any]]) -> list[Event]:
-    """Return the host's and the device's events in order of time; those of the host know their parent."""
+    """Return the events of host and device in order of time; those of the host have their parent."""
     events = [event for event in map(read_event, raw_events) if event is not None]
     ranks = {category: number for number, category in enumerate(ON_HOST)}
     events.sort(key=lambda event: (event.start, -event.duration, ranks.get(event.category, len(ranks))))
@@ -75,7 +75,7 @@ def nest_events(raw_events: Iterable[dict[str, Any]]) -> list[Event]:
 
 
 def drop_idle_functions(raw_events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the events without the many Python functions inside of which no other event began."""
+    """Return the events without Python functions in which no other kind of event began."""
     starts: dict[Any, list[float]] = defaultdict(list)
     for raw in raw_events:
         if raw.get("ph") == "X" and raw.get("cat") != PYTHON and isinstance(raw.get("ts"), int | float):
@@ -92,21 +92,21 @@ def drop_idle_functions(raw_events: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def attach_to_parent(event: Event, open_events: list[Event]) -> None:
-    """Set the parent of an event to the innermost open one, after closing those that have ended, and open the event."""
+    """Close the events that have ended, set the parent of an event to the innermost open one, and open the event."""
     while open_events and open_events[-1].end <= event.start:
         open_events.pop()
     event.parent = open_events[-1] if open_events else None
     open_events.append(event)
 
 
-def sum_inside(operators: Iterable[Event]) -> dict[int, float]:
-    """Return the time of the operators directly inside of each, by id(operator); operators with none are left out."""
-    inside: dict[int, float] = {}
+def sum_children(operators: Iterable[Event]) -> dict[int, float]:
+    """Return the total time of each operator's direct children, by id(operator), for operators that have some."""
+    totals: dict[int, float] = {}
     for event in operators:
         outer = event.find_around(OPERATOR)
         if outer is not None:
-            inside[id(outer)] = inside.get(id(outer), 0.0) + event.duration
-    return inside
+            totals[id(outer)] = totals.get(id(outer), 0.0) + event.duration
+    return totals
 
 
 def join_spans(spans: Iterable[Span]) -> list[Span]:
@@ -121,7 +121,7 @@ def join_spans(spans: Iterable[Span]) -> list[Span]:
 
 
 def remove_spans(spans: Sequence[Span], removed: Sequence[Span]) -> list[Span]:
-    """Return the parts of spans that `removed` does not cover; both are disjoint and in order, and so is the result."""
+    """Return the parts of spans outside `removed`; both inputs and the result are disjoint and in order."""
     remaining: list[Span] = []
     first = 0
     for start, end in spans:

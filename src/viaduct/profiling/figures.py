@@ -1,9 +1,7 @@
 """Figures that advice rests on, computed from a profile, and the thresholds that several rules share.
 
-    figures = Figures(profile, trials)
-    figures.share(figures.loader_waits[0])      0.61
-
-A rule in profiling/advice reads these and the profile, nothing else. What None or 0 means is said with each figure.
+figures = Figures(profile, trials)
+figures.share(figures.loader_waits[0])      0.61
 """
 
 from __future__ import annotations
@@ -21,18 +19,17 @@ from viaduct.profiling.kinds import COMMUNICATION
 from viaduct.profiling.record import RECORDING, Collective, Kernel, Operator, Phase, Profile, Step
 
 WORTHWHILE_SHARE = 0.05
-"""Share of an iteration that advice must be able to win: two runs of the same program may differ by as much as 5 %."""
+"""Least gain of an advice, as a share of an iteration: two runs of the same program may differ by as much as 5 %."""
 
 NOTABLE_SHARE = 0.10
-"""Share of an iteration from which idle time, and some other figures, are reported: the Ascend advisor's limit for idle
-time."""
+"""Least share of an iteration at which idle time and some other figures are reported, as in the Ascend advisor."""
 
 EVERY_STEP = 0.9
-"""Calls per recorded step from which an operator counts as called in every step; every second step is below."""
+"""Least number of calls per recorded step of an operator that counts as called in every step."""
 
 LOW_PRECISION = ("bfloat16", "float16")
 
-# Names of operators, in small letters but for _UPDATES.
+# Names of operators, in lower case except for _UPDATES.
 _PRODUCTS = re.compile(r"(?:::|^)_?(mm|addmm|bmm|baddbmm|linear|mkldnn_linear\w*|addmm_activation)$|matmul|gemm")
 _CONVOLUTIONS = re.compile(r"conv(?!ert)")
 _UPDATES = re.compile(r"::_foreach|::_fused_(sgd|adam)|::(add|mul|addcdiv|addcmul|lerp|copy)_$")
@@ -66,7 +63,7 @@ class Product:
 
 
 class Trials(Protocol):
-    """Measurements on this machine for an advice (trials.py); None where one cannot be made."""
+    """Measurements on this machine for an advice (trials.py); None if one cannot be made."""
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
         """Return microseconds of a forward and backward pass: contiguous, channels_last."""
@@ -93,12 +90,12 @@ class Figures:
 
     @cached_property
     def iteration_us(self) -> float:
-        """Median iteration; 0 where there is no regular step."""
+        """Median iteration; 0 if there is no regular step."""
         return self.profile.iteration_us or 0.0
 
     @cached_property
     def mean_iteration_us(self) -> float:
-        """Mean iteration without the longest: unlike the median it includes rare long waits, but no single accident."""
+        """Mean iteration without the longest one: unlike the median, it includes repeated long waits."""
         return mean_without_largest(step.iteration_us for step in self.steps)
 
     @cached_property
@@ -108,7 +105,7 @@ class Figures:
 
     @cached_property
     def data_tail_us(self) -> float:
-        """Mean time between the end of a step and the next forward pass, without the longest; of the slowest rank."""
+        """Mean time from the end of a step to the next forward pass, without the longest one; of the slowest rank."""
         tails = ([max(0.0, step.data_tail_us or 0.0) for step in steps] for steps in self.steps_by_rank.values())
         return max(map(mean_without_largest, tails), default=0.0)
 
@@ -116,7 +113,7 @@ class Figures:
     def host_gap(self) -> tuple[float, int]:
         """Time between a step and the next forward pass that neither the loader nor operators took, and its rank.
 
-        The time is a median over steps, of the rank where it is longest. Time of operators is that of `operators`.
+        The time is a median over steps, for the rank with the longest. Time of operators is that of `operators`.
         """
         operators = sum(row.self_us for row in self.operators if row.phase in ("data", "other"))
         times = {
@@ -129,7 +126,7 @@ class Figures:
 
     @cached_property
     def loader_waits(self) -> dict[int, float]:
-        """Mean wait of each rank for its data, without the longest; ranks without a loader are left out."""
+        """Mean wait of each rank for its data, without the longest one; ranks without a loader are left out."""
         by_rank = {
             rank: [step.loader_wait_us for step in steps if step.loader_wait_us is not None]
             for rank, steps in self.steps_by_rank.items()
@@ -137,7 +134,7 @@ class Figures:
         return {rank: mean_without_largest(waits) for rank, waits in by_rank.items() if waits}
 
     def name_rank(self, rank: int) -> str:
-        """Return " on rank 3" where there are several ranks, else "", for a sentence."""
+        """Return " on rank 3" if there are several ranks, else "", for a sentence."""
         return f" on rank {rank}" if len(self.profile.ranks) > 1 else ""
 
     @cached_property
@@ -173,7 +170,7 @@ class Figures:
         return self.facts.device != "cpu"
 
     def share(self, time_us: float) -> float:
-        """Return a time as a share of the median iteration; 0 where no iteration was measured."""
+        """Return a time as a share of the median iteration; 0 if no iteration was measured."""
         return time_us / self.iteration_us if self.iteration_us else 0.0
 
     def is_worth(self, time_us: float) -> bool:
@@ -214,7 +211,7 @@ class Figures:
         return mean(loads) / 100 if loads else None
 
     def read_column(self, table: str, column: str) -> list[float]:
-        """Return the numbers in a column of one of the profile's tables; none where it has no such column."""
+        """Return the numbers in a column of one of the profile's tables; none if it has no such column."""
         content = self.profile.tables.get(table)
         names = content.get("columns", []) if isinstance(content, dict) else []
         if not isinstance(content, dict) or column not in names:
@@ -227,15 +224,15 @@ class Figures:
 
     @cached_property
     def optimizer_locations(self) -> frozenset[str]:
-        """Lines of the script that call an optimizer's step, inside of which torch chooses the operators."""
+        """Lines of the script that call an optimizer's step, inside which torch chooses the operators."""
         rows = (row for row in self.operators if row.phase == "update" and row.location)
         return frozenset(row.location for row in rows if _UPDATES.search(row.name))
 
     @cached_property
     def heavy_operators(self) -> list[Operator]:
-        """Convolutions and matrix products.
+        """Convolutions and matrix products with counted arithmetic, which only the innermost of nested ones have.
 
-        Those whose arithmetic was counted, of nested ones the innermost; where none was counted, all.
+        If none was counted, all convolutions and products.
         """
         rows = [row for row in self.operators if (is_convolution(row) or is_product(row)) and row.cost_us > 0]
         return [row for row in rows if row.flops] or rows
@@ -247,7 +244,7 @@ class Figures:
 
     @cached_property
     def backward_us(self) -> float:
-        """Time of the backward pass: forward and backward, divided as operators are; without operators two thirds."""
+        """Time of the backward pass: its share of the operators' time, or two thirds without operators."""
         forward, backward = self.phase_share("forward"), self.phase_share("backward")
         return self.forward_backward_us * (backward / (forward + backward) if forward and backward else 2 / 3)
 
@@ -258,7 +255,7 @@ def exposed_us(collectives: Iterable[Collective]) -> float:
 
 
 def mean_without_largest(values: Iterable[float]) -> float:
-    """Return the mean of all values but the largest; of all where there are fewer than five, 0 where there are none."""
+    """Return the mean of all values except the largest; of all if fewer than five, 0 if there are none."""
     ordered = sorted(values)
     return mean(ordered[:-1] if len(ordered) >= 5 else ordered) if ordered else 0.0
 
@@ -274,7 +271,7 @@ def is_convolution(operator: Operator) -> bool:
 
 
 def find_float_dtype(operator: Operator) -> str:
-    """Return the first floating-point type among the inputs; empty where none is known."""
+    """Return the first floating-point type among the inputs; empty if none is known."""
     return next((dtype.strip() for dtype in operator.dtypes.split(",") if "float" in dtype), "")
 
 
@@ -284,13 +281,13 @@ def list_locations(operators: Iterable[Operator]) -> tuple[str, ...]:
 
 
 def parse_shapes(text: str) -> list[tuple[int, ...]]:
-    """Return the shapes in "[32, 64], [64]"; brackets that hold something else than numbers are left out."""
+    """Return the shapes in "[32, 64], [64]"; brackets with anything other than numbers are left out."""
     rows = ([number for number in part.replace(" ", "").split(",") if number] for part in _BRACKETS.findall(text))
     return [tuple(map(int, row)) for row in rows if all(number.isdigit() for number in row)]
 
 
 def parse_product(operator: Operator) -> Product | None:
-    """Return the matrix product of an operator's first two matrices, the second maybe transposed; None if unknown."""
+    """Return the product of an operator's first two matrices, the second possibly transposed; None if unknown."""
     shapes = [shape for shape in parse_shapes(operator.shapes) if len(shape) >= 2]
     if len(shapes) < 2:
         return None
@@ -304,7 +301,7 @@ def parse_product(operator: Operator) -> Product | None:
 def parse_convolution(operator: Operator) -> Convolution | None:
     """Return the forward convolution that an operator computes; None if unknown.
 
-    A trace does not have stride and padding: they follow from the number of floating-point operations.
+    A trace does not have stride and padding; the number of floating-point operations gives them.
     """
     shapes = parse_shapes(operator.shapes)
     if "backward" in operator.name or len(shapes) < 2 or len(shapes[0]) != 4 or len(shapes[1]) != 4:
@@ -319,7 +316,7 @@ def parse_convolution(operator: Operator) -> Convolution | None:
 
 
 def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> tuple[int, int] | None:
-    """Return stride and padding with which an output image has so many pixels; the usual padding is tried first."""
+    """Return stride and padding for which an output image has `pixels` pixels; the usual padding is tried first."""
     paddings = sorted(range(weight[2] // 2 + 1), reverse=True)
     for stride in range(1, max(weight[2], 2) + 1):
         for padding in paddings:
@@ -332,7 +329,7 @@ def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> 
 
 
 def sum_by_owner(rows: Iterable[Operator], value: Callable[[Operator], float]) -> dict[str, float]:
-    """Return the sums of a value by module, or by location or name where no module is known, largest first."""
+    """Return the sums of a value by module, or by location or name if no module is known, largest first."""
     sums: dict[str, float] = {}
     for row in rows:
         owner = row.module or row.location or row.name
@@ -349,6 +346,6 @@ def show_time(time_us: float) -> str:
 
 def show_names(names: Iterable[str], limit: int = 3) -> str:
     """Return names as "a, b, c and 2 more"."""
-    known = [name for name in names if name]
-    more = len(known) - limit
-    return ", ".join(known[:limit]) + (f" and {more} more" if more > 0 else "")
+    present = [name for name in names if name]
+    omitted = len(present) - limit
+    return ", ".join(present[:limit]) + (f" and {omitted} more" if omitted > 0 else "")

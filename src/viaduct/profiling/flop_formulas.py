@@ -1,13 +1,13 @@
-"""Floating-point operations and bytes of an operator, from the shapes and dtypes that a trace names.
+"""Floating-point operations and bytes of an operator, from the shapes and dtypes in a trace.
 
     count_work(Call("aten::mm", [[64, 512], [512, 10]], ["float32", "float32"], ["", ""])).flops      # 655360
 
 A multiplication with its addition is two operations. Bytes are those of inputs and outputs, each read or written once;
-a cache may save some, and a bad kernel may move more. A trace has no shapes of outputs, so each formula derives them.
-None means unknown. Operators that are not listed here have neither figure.
+real kernels may move fewer (caches) or more. A trace has no shapes of outputs, so each formula derives them. None means
+unknown, as for operators without a formula.
 
-torch.utils.flop_counter would import torch, knows no bytes, and counts the backward pass of grouped convolutions as if
-they were not grouped (torch 2.13).
+torch.utils.flop_counter would import torch, does not count bytes, and counts the backward pass of grouped convolutions
+as if they were not grouped (torch 2.13).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DTYPE_BYTES = {
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an operator as a trace has it: an entry for each argument, [] and "" for those that are no tensor."""
+    """One call of an operator in a trace: an entry for each argument; shape [] and dtype "" for other than tensors."""
 
     name: str
     shapes: list[Any]
@@ -36,15 +36,14 @@ class Call:
     values: list[str]  # "[1, 1]", "False": arguments that are no tensors, "" for tensors
 
     def shape(self, number: int) -> Shape | None:
-        """Return the shape of a tensor argument; None where there is none, and of lists of tensors."""
+        """Return the shape of a tensor argument; None for any other argument."""
         if number >= len(self.shapes) or number >= len(self.dtypes) or self.dtypes[number] not in DTYPE_BYTES:
             return None
         shape = self.shapes[number]
-        is_plain = isinstance(shape, list) and all(isinstance(side, int) for side in shape)
-        return shape if is_plain else None
+        return shape if isinstance(shape, list) and all(isinstance(side, int) for side in shape) else None
 
     def value(self, number: int) -> Any:
-        """Return an argument that is no tensor, or None where the trace does not have it."""
+        """Return an argument that is not a tensor; None if the trace does not have it."""
         try:
             return ast.literal_eval(self.values[number])
         except (IndexError, SyntaxError, ValueError):
@@ -54,22 +53,22 @@ class Call:
         """Return the bytes of one value of a tensor argument."""
         return DTYPE_BYTES.get(self.dtypes[number]) if number < len(self.dtypes) else None
 
-    def bytes_of(self, number: int) -> int:
-        """Return the bytes of a tensor argument; 0 where there is none."""
+    def count_bytes(self, number: int) -> int:
+        """Return the bytes of a tensor argument; 0 for any other argument."""
         shape, width = self.shape(number), self.width(number)
         return prod(shape) * width if shape is not None and width else 0
 
     @property
     def input_bytes(self) -> int:
         """Bytes of all tensor arguments."""
-        return sum(map(self.bytes_of, range(len(self.shapes))))
+        return sum(map(self.count_bytes, range(len(self.shapes))))
 
 
 @dataclass(frozen=True)
 class Work:
     """Least work of an operator.
 
-    Operators of one `family` call each other for the same work: of nested ones only the innermost counts
+    Operators of one `family` call each other for the same work, so only the innermost of nested ones counts
     (operator_rows.find_works).
     """
 
@@ -96,9 +95,9 @@ def count_work(call: Call) -> Work:
 def count_convolution(
     call: Call, stride: int, padding: int, dilation: int | None = None, transposed: int | None = None
 ) -> Work:
-    """Return the work of a convolution, given the positions of these arguments among the operator's arguments.
+    """Return the work of a convolution; the parameters are positions of its arguments.
 
-    The bytes of a transposed convolution are not known.
+    The bytes of a transposed convolution are unknown.
     """
     images, weight, width = call.shape(0), call.shape(1), call.width()
     is_transposed = call.value(transposed) if transposed is not None else False
@@ -120,7 +119,7 @@ def find_output_sides(sides: Shape, kernel: Shape, stride: Any, padding: Any, di
 
 
 def spread_value(value: Any, count: int) -> list[int]:
-    """Return a list with an entry for each dimension: torch takes a number or a list of one for all of them."""
+    """Return a list of `count` values: torch accepts one number, or a list of one, for all dimensions."""
     values = value if isinstance(value, list) else [value]
     return values * count if len(values) == 1 else values
 
@@ -128,7 +127,7 @@ def spread_value(value: Any, count: int) -> list[int]:
 def count_convolution_backward(call: Call, mask_at: int = 10, transposed_at: int | None = 7) -> Work:
     """Return the work of a convolution's gradients, each as much as the forward pass.
 
-    The arguments `mask_at` (which of input and weight need a gradient) and `transposed_at` are given by position.
+    `mask_at` and `transposed_at` are positions of arguments; the mask tells if input and weight need a gradient.
     """
     gradient, images, weight = call.shape(0), call.shape(1), call.shape(2)
     transposed, mask = call.value(transposed_at) if transposed_at is not None else False, call.value(mask_at)
@@ -136,8 +135,8 @@ def count_convolution_backward(call: Call, mask_at: int = 10, transposed_at: int
         return NOTHING_KNOWN
     forward = 2 * prod(images if transposed else gradient) * prod(weight[1:])
     gradients = bool(mask[0]) + bool(mask[1])
-    # Each gradient reads that of the output and the other operand, and writes a tensor like its own operand.
-    return Work(forward * gradients, gradients * sum(map(call.bytes_of, range(3))), "convolution")
+    # Each gradient reads the output's gradient and the other operand, and writes a tensor like its own operand.
+    return Work(forward * gradients, gradients * sum(map(call.count_bytes, range(3))), "convolution")
 
 
 def count_product(call: Call, left: int = 0) -> Work:
@@ -159,7 +158,7 @@ def count_linear(call: Call) -> Work:
 
 
 def count_attention(call: Call) -> Work:
-    """Return the two products of attention, forward; a causal mask may skip up to half of them."""
+    """Return the work of the two products of attention, forward; a causal mask may skip up to half of it."""
     query, key, value, width = call.shape(0), call.shape(1), call.shape(2), call.width()
     if not query or not key or not value or width is None:
         return NOTHING_KNOWN
@@ -169,15 +168,15 @@ def count_attention(call: Call) -> Work:
 
 
 def count_by_value(call: Call, operations: int, family: str) -> Work:
-    """Return the work of so many operations for each value of the first input, which the result has the shape of."""
+    """Return the work of `operations` for each value of the first input; the result has the same shape."""
     shape = call.shape(0)
     if shape is None:
         return NOTHING_KNOWN
-    return Work(float(operations * prod(shape)), call.input_bytes + call.bytes_of(0), family)
+    return Work(float(operations * prod(shape)), call.input_bytes + call.count_bytes(0), family)
 
 
 def count_pooling(call: Call) -> Work:
-    """Return the work of a pooling with a kernel: one operation for each value under it."""
+    """Return the work of a pooling: one operation for each value under its kernel."""
     images, kernel, stride, padding = call.shape(0), call.value(1), call.value(2), call.value(3)
     width = call.width()
     if not images or kernel is None or stride is None or padding is None or width is None:
@@ -186,11 +185,11 @@ def count_pooling(call: Call) -> Work:
     kernel = spread_value(kernel, 2)
     output = prod(images[:-2]) * prod(find_output_sides(images[-2:], kernel, stride or kernel, padding, dilation))
     indices = 8 * output if "indices" in call.name else 0
-    return Work(float(output * prod(kernel)), call.bytes_of(0) + output * width + indices, "pooling")
+    return Work(float(output * prod(kernel)), call.count_bytes(0) + output * width + indices, "pooling")
 
 
 def count_elementwise(call: Call) -> Work:
-    """Return one operation for each value of the result, whose shape is that of the inputs broadcast together."""
+    """Return the work of one operation for each value of the result, the inputs broadcast together."""
     shapes = [shape for shape in map(call.shape, range(len(call.shapes))) if shape is not None]
     width = next((call.width(number) for number in range(len(call.shapes)) if call.shape(number) is not None), None)
     if not shapes or width is None:
@@ -200,7 +199,7 @@ def count_elementwise(call: Call) -> Work:
 
 
 def broadcast_shapes(shapes: list[Shape]) -> Shape:
-    """Return the shape that elementwise operators give to inputs of these shapes."""
+    """Return the broadcast shape, as torch.broadcast_shapes does."""
     result: Shape = []
     for shape in shapes:
         longest = max(len(shape), len(result))
@@ -210,25 +209,25 @@ def broadcast_shapes(shapes: list[Shape]) -> Shape:
 
 
 def count_copy(call: Call) -> Work:
-    """Return the bytes of a copy into the first argument from the second; values may repeat by broadcasting."""
+    """Return the bytes of a copy from the second argument into the first; values may repeat by broadcasting."""
     if call.shape(0) is None or call.shape(1) is None:
         return NOTHING_KNOWN
-    return Work(0.0, call.bytes_of(0) + call.bytes_of(1), "copy")
+    return Work(0.0, call.count_bytes(0) + call.count_bytes(1), "copy")
 
 
 def count_fill(call: Call) -> Work:
     """Return the bytes that a fill writes."""
-    return NOTHING_KNOWN if call.shape(0) is None else Work(0.0, call.bytes_of(0), "fill")
+    return NOTHING_KNOWN if call.shape(0) is None else Work(0.0, call.count_bytes(0), "fill")
 
 
 def count_reduction(call: Call) -> Work:
-    """Return one operation for each value of the input; what is written is small and not counted."""
+    """Return the work of one operation for each value of the input; the small output is not counted."""
     shape = call.shape(0)
-    return NOTHING_KNOWN if shape is None else Work(float(prod(shape)), call.bytes_of(0), "reduction")
+    return NOTHING_KNOWN if shape is None else Work(float(prod(shape)), call.count_bytes(0), "reduction")
 
 
 def count_lists(call: Call, operations: int) -> Work:
-    """Return the work of an update over lists of tensors; its bytes are not known, as the trace has no dtype."""
+    """Return the work of an update over lists of tensors; its bytes are unknown, because the trace has no dtype."""
     shapes = call.shapes[0]
     if not isinstance(shapes, list) or not shapes or not all(isinstance(shape, list) for shape in shapes):
         return NOTHING_KNOWN
@@ -261,7 +260,7 @@ def name_formulas() -> dict[str, Formula]:
     # Moments, scale and shift; in the backward pass two sums, then the gradient.
     table |= dict.fromkeys(NORMALISATIONS, lambda call: count_by_value(call, 8, "normalisation"))
     table |= dict.fromkeys(backward, lambda call: count_by_value(call, 10, "normalisation"))
-    # The largest value, exponentials, sum and division.
+    # Maximum, subtraction, exponentials, sum and division.
     table |= dict.fromkeys(("_softmax", "_log_softmax"), lambda call: count_by_value(call, 5, "softmax"))
     table |= dict.fromkeys(in_place, lambda call: count_by_value(call, 1, "elementwise"))
     return table

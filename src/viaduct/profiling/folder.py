@@ -1,11 +1,11 @@
-"""A profile folder: profile.json, which holds everything, and tables and a trace for other tools.
+"""A profile folder: profile.json with the complete profile, and tables and a trace for other tools.
 
     write_profile(profile, Path("prof"), events)     profile.json step_trace.csv operators.csv kernels.csv system.csv
-                                                     trace.json, or trace.json.gz where it would be over 20 MB
+                                                     trace.json, or trace.json.gz if it would be over 20 MB
     profile = read_profile(Path("prof"))
     profile = merge_ranks([Path("prof/rank_0"), Path("prof/rank_1")])
 
-Every file is there whole or not at all, and profile.json is written last.
+Every file is written atomically, profile.json last.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .trace_file import read_events, write_trace
 
 PROFILE_FILE = "profile.json"
 MAX_PROFILE_BYTES = 1 << 30
-# The CSV files, and the functions that make their columns and rows.
+# CSV files, and the functions that make their columns and rows.
 TABLE_FILES = {
     "step_trace.csv": tables.make_step_table,
     "operators.csv": tables.make_operator_table,
@@ -41,7 +41,7 @@ TABLE_FILES = {
 
 
 def write_profile(profile: Profile, folder: Path, events: Sequence[Event] = ()) -> list[Path]:
-    """Write all files of a profile but the report, and return their paths. `events` have the profile's clock."""
+    """Write all files of a profile except the report, and return their paths; `events` have the profile's clock."""
     encode_profile(profile)  # a value that JSON cannot hold raises before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     trace, note = write_trace(profile, folder, events)
@@ -66,12 +66,12 @@ def is_profile_folder(folder: Path) -> bool:
 
 
 def read_profile(folder: Path) -> Profile:
-    """Return the profile in a folder that `write_profile` wrote; raise BadData, naming the field, for a damaged one."""
+    """Return the profile in a folder of `write_profile`; raise BadData, naming the field, if it is damaged."""
     path = folder / PROFILE_FILE
     try:
         record = read_json(path)
         if "schema" not in record:
-            raise Damaged("schema is missing; it is no profile")
+            raise Damaged("schema is missing; it is not a profile")
         require_type(record["schema"], int, "schema")
         if record["schema"] != SCHEMA:
             raise Damaged(f"schema is {show_value(record['schema'])}; this version of viaduct reads schema {SCHEMA}")
@@ -90,9 +90,9 @@ def read_json(path: Path) -> dict[str, Any]:
             raise BadData(f"{path} has {size:,} bytes; a profile has at most {MAX_PROFILE_BYTES:,}.")
         return parse_object(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        what = f"{str(path.parent)!r} is not a profile of viaduct: it has no {PROFILE_FILE}."
         raise BadData(
-            what, "`viaduct profile run` writes one; `viaduct profile read` reads other tools' files."
+            f"{str(path.parent)!r} is not a profile of viaduct: it has no {PROFILE_FILE}.",
+            "`viaduct profile run` writes one; `viaduct profile read` reads other tools' files.",
         ) from None
 
 
@@ -109,16 +109,16 @@ def check_tables(profile: Profile) -> None:
 
 
 def merge_ranks(folders: Sequence[Path]) -> Profile:
-    """Return one profile of the profile folders of several ranks, on one clock."""
+    """Return the merged profile of several ranks' folders, on one clock."""
     if not folders:
-        raise BadData("there is no rank's profile to merge.")
+        raise BadData("there are no profiles of ranks to merge.")
     return merge_profiles([read_profile(folder) for folder in folders], [str(folder) for folder in folders])
 
 
 def merge_events(folders: Sequence[Path]) -> list[Event]:
-    """Return the recorded events of several ranks' traces on the clock of `merge_ranks`.
+    """Return the recorded events of several ranks on the clock of `merge_ranks`.
 
-    Numbers of processes and of flows begin with the position of their folder, so that those of two ranks differ.
+    Ids of processes and flows get the position of their folder as a prefix, so that two ranks have different ones.
     """
     offsets = find_offsets([read_profile(folder) for folder in folders])
     merged = []

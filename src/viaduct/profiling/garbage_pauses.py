@@ -15,30 +15,30 @@ from viaduct.profiling.clocks import read_host_us
 
 PAUSES_TABLE, PAUSE_COLUMN = "garbage collection", "pause_us"
 LONG_PAUSE_US = 1000.0
-"""Shortest pause that the table has: the limit of the Ascend advisor."""
+"""Shorter pauses are left out, as in the Ascend advisor."""
 
 
 class GarbagePauses:
-    """Listens to the collector from `start` to `stop`."""
+    """Records pauses from `start` to `stop`."""
 
     def __init__(self, is_timed: Callable[[], bool]) -> None:
-        """Keep the pauses at whose end `is_timed` returns True."""
+        """Create a listener; pauses count if `is_timed` returns True at their end."""
         self.rows: list[list[float]] = []  # generation, microseconds
         self._is_timed = is_timed
         self._began_us: float | None = None
 
     def start(self) -> None:
-        """Begin to listen; a second call does nothing."""
+        """Start listening; a second call does nothing."""
         if self._observe not in gc.callbacks:
             gc.callbacks.append(self._observe)
 
     def stop(self) -> None:
-        """End listening; a second call does nothing."""
+        """Stop listening; a second call does nothing."""
         if self._observe in gc.callbacks:
             gc.callbacks.remove(self._observe)
 
     def make_tables(self) -> dict[str, Any]:
-        """Return the table of a profile; none without a long pause."""
+        """Return the table for `Profile.tables`, or no table without a long pause."""
         return {PAUSES_TABLE: {"columns": ["generation", PAUSE_COLUMN], "rows": self.rows}} if self.rows else {}
 
     def _observe(self, phase: str, info: dict[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Events of a Chrome trace, read one by one, as far as the file goes.
+"""Events of a Chrome trace, read one by one, also from a truncated file.
 
     trace = EventFile(Path("worker.pt.trace.json.gz"), notes)
     for event in trace:
@@ -6,8 +6,8 @@
     trace.header["distributedInfo"]
 
 Kineto writes {"traceEvents": [...]} with facts before and after the events, msprof and torch_npu write a plain list;
-both may be packed with gzip. Of a file that was cut off the whole events are read, with a note. Times that are texts,
-as in some releases of torch_npu, become numbers. `header` has the facts before the events.
+both may be compressed with gzip. The complete events of a truncated file are read, and a note is added. Times that are
+strings, as in some releases of torch_npu, become numbers. `header` has the facts before the events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from viaduct.path_errors import refuse_special_file
 Event = dict[str, Any]
 CHUNK = 1 << 20  # bytes read at a time
 GZIP = b"\x1f\x8b"
-LONGEST_EVENT = 8 << 20  # characters; a longer one is taken for damage
+LONGEST_EVENT = 8 << 20  # characters; a longer event counts as damage
 LARGEST_HEADER = 4 << 20  # characters
 MOST_EVENTS = 4_000_000  # read from one file
 LIST_START = re.compile(r'"traceEvents"\s*:\s*\[')
@@ -42,7 +42,7 @@ class EventFile:
         self.header: dict[str, Any] = {}
         self.count = 0
         self.malformed = 0
-        self.is_whole = False  # True once the end of the list was reached
+        self.is_complete = False  # True once the end of the list was reached
 
     def __iter__(self) -> Iterator[Event]:
         refuse_special_file(self.path)
@@ -59,13 +59,13 @@ class EventFile:
             else:
                 self.malformed += 1
         if self.malformed:
-            self.notes.append(f"{self.path.name}: {self.malformed:,} events of another form were left out.")
-        if not self.is_whole:
-            what = f"it is cut off or damaged after {self.count:,} events" if self.count else "it holds no events"
-            self.notes.append(f"{self.path.name}: {what}; what came before was read.")
+            self.notes.append(f"{self.path.name}: {self.malformed:,} malformed events were left out.")
+        if not self.is_complete:
+            damage = f"it is truncated or damaged after {self.count:,} events" if self.count else "it holds no events"
+            self.notes.append(f"{self.path.name}: {damage}; everything before was read.")
 
     def parse_events(self, text: Iterator[str]) -> Iterator[Any]:
-        """Yield the elements of the list of events until it ends or the file does."""
+        """Yield the elements of the list of events until the list or the file ends."""
         reader = TextWindow(text)
         if not self.find_list(reader):
             return
@@ -75,7 +75,7 @@ class EventFile:
             if position is None:
                 return
             if reader.buffer[position] == "]":
-                self.is_whole = True
+                self.is_complete = True
                 return
             parsed = reader.decode(decoder, position)
             if parsed is None:
@@ -83,7 +83,7 @@ class EventFile:
             yield parsed[0]
 
     def find_list(self, reader: TextWindow) -> bool:
-        """Go to the first event, and read the header on the way; return False if there is no list of events."""
+        """Read the header and move to the first event; return False if there is no list of events."""
         start = reader.skip(PADDING)
         if start is None:
             return False
@@ -99,7 +99,7 @@ class EventFile:
 
 
 class TextWindow:
-    """Part of a long text that moves on as it is parsed; `position` is the first character that is not parsed yet."""
+    """Buffered part of a long text; `position` is the first character that has not been parsed."""
 
     def __init__(self, text: Iterator[str]) -> None:
         self.text = text
@@ -107,14 +107,14 @@ class TextWindow:
         self.position = 0
 
     def read_more(self) -> bool:
-        """Append a chunk and drop what has been parsed; return False at the end of the text."""
+        """Append a chunk and drop the parsed text; return False at the end of the text."""
         chunk = next(self.text, "")
         self.buffer = self.buffer[self.position :] + chunk
         self.position = 0
         return bool(chunk)
 
     def skip(self, pattern: re.Pattern[str]) -> int | None:
-        """Return the position after what the pattern matches; None at the end of the text."""
+        """Move past the match of a pattern and return the position; None at the end of the text."""
         while True:
             match = pattern.match(self.buffer, self.position)
             self.position = match.end() if match else self.position
@@ -124,7 +124,7 @@ class TextWindow:
                 return None
 
     def decode(self, decoder: json.JSONDecoder, position: int) -> tuple[Any] | None:
-        """Return the JSON value at a position, in a tuple as it may be null; None if it is cut off or damaged."""
+        """Return the JSON value at a position as a tuple, as it may be null; None if it is truncated or damaged."""
         self.position = position
         while True:
             try:
@@ -136,41 +136,41 @@ class TextWindow:
                     return None
                 continue
             if end == len(self.buffer) and not isinstance(value, dict) and self.read_more():
-                continue  # a number may go on in the next chunk
+                continue  # a number may continue in the next chunk
             self.position = end
             return (value,)
 
 
 def read_text(path: Path) -> Iterator[str]:
-    """Yield the text of a file, unpacked if it is an archive, in chunks."""
+    """Yield the text of a file in chunks, decompressed if it is a gzip file."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     with path.open("rb") as file:
-        is_packed = file.read(2) == GZIP
+        is_compressed = file.read(2) == GZIP
         file.seek(0)
         chunks = iter(lambda: file.read(CHUNK), b"")
-        for chunk in unpack(chunks) if is_packed else chunks:
+        for chunk in decompress(chunks) if is_compressed else chunks:
             text = decoder.decode(chunk)
             if text:
                 yield text
 
 
-def unpack(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield what a gzip archive holds until it ends or breaks."""
+def decompress(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the decompressed content of a gzip file, up to damage."""
     archive = zlib.decompressobj(wbits=31)
     for chunk in chunks:
         while chunk:
             try:
-                unpacked = archive.decompress(chunk, CHUNK)
+                content = archive.decompress(chunk, CHUNK)
             except zlib.error:
                 return
-            yield unpacked
+            yield content
             chunk = archive.unconsumed_tail
             if archive.eof:
                 chunk, archive = archive.unused_data, zlib.decompressobj(wbits=31)
 
 
 def parse_header(text: str) -> dict[str, Any]:
-    """Return the facts in the text before the events, such as '{"schemaVersion": 1, '; {} where it is damaged."""
+    """Return the facts in the text before the events, such as '{"schemaVersion": 1, '; {} if the text is damaged."""
     try:
         header = json.loads(text.rstrip().rstrip(",") + "}")
     except (ValueError, RecursionError):
@@ -186,14 +186,14 @@ def has_valid_fields(event: Event) -> bool:
 
 
 def convert_times(event: Event) -> None:
-    """Convert times to numbers, and remove those that are none."""
+    """Convert times to numbers, and remove those that are not numbers."""
     for name in ("ts", "dur"):
         if name in event and (number := to_number(event.pop(name))) is not None:
             event[name] = number
 
 
 def to_number(value: Any) -> float | None:
-    """Return a number or a text as a finite number; None for anything else."""
+    """Return a number or a string as a finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

@@ -1,9 +1,9 @@
-"""Turn records into JSON objects and back, every field checked against its annotation.
+"""Convert dataclasses to JSON objects and back; every field is checked against its annotation.
 
-    encode_record(profile)                      fields that hold their default are left out
+    encode_record(profile)                      fields with their default value are left out
     decode_record(Profile, json.loads(text))    Damaged: steps[3].end_us is "x"; it must be a number
 
-A field that this version does not know is skipped, so that a newer version may add one.
+Unknown fields are skipped, so that a newer version may add some.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def encode_value(value: Any) -> Any:
 def decode_record(kind: Any, value: Any, path: str = "") -> Any:
     """Return a record of the class `kind`; raise Damaged for the first field that is missing or of another type.
 
-    `path` is where the value stands, for messages: "steps[3]".
+    `path` is the position of the value, for messages: "steps[3]".
     """
     return find_decoder(kind)(value, path)
 
@@ -70,7 +70,7 @@ def find_decoder(kind: Any) -> Decoder:
         return lambda value, path: None if value is None else find_decoder(record)(value, path)
     if origin is collections.abc.Sequence:
         return lambda value, path: decode_elements(arguments[0], value, path)
-    if origin is tuple:  # of any length: tuple[Collective, ...]
+    if origin is tuple:  # such as tuple[Collective, ...]
         return lambda value, path: tuple(decode_elements(arguments[0], value, path))
     if origin is dict:
         return lambda value, path: decode_entries(arguments[1], value, path)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from viaduct.profiling.measures import PHASE_NAMES, RankFigures, find_roofline_share, operators_of_first_rank
+from viaduct.profiling.measures import PHASE_NAMES, RankFigures, find_roofline_share, list_first_rank_operators
 from viaduct.profiling.record import Ceilings, MemoryPoint, Operator, Profile, Sample, Step
 from viaduct.reporting import (
     BarChart,
@@ -83,7 +83,7 @@ def draw_ranks(ranks: Sequence[RankFigures]) -> StackedBars:
 
 @dataclass
 class ModuleTimes:
-    """Time of a module or operator, with the modules and operators inside of it."""
+    """Time of a module or operator, with the modules and operators inside it."""
 
     time_us: float = 0.0
     calls: float = 0.0
@@ -112,7 +112,7 @@ def split_digits(name: str) -> list[tuple[int, str]]:
 
 def draw_modules(profile: Profile) -> FlameGraph | None:
     """Return one step of the first recorded rank by phase, module and operator; None without operators."""
-    operators = [operator for operator in operators_of_first_rank(profile) if operator.cost_us > 0]
+    operators = [operator for operator in list_first_rank_operators(profile) if operator.cost_us > 0]
     if not operators:
         return None
     root = ModuleTimes()
@@ -143,11 +143,11 @@ def explain_modules(profile: Profile, operators: Sequence[Operator]) -> str:
 
 
 def draw_roofline(profile: Profile) -> ScatterChart | None:
-    """Return operators between the roofs of the device; None where there are no roofs or no points."""
+    """Return operators between the roofs of the device; None if there are no roofs or no points."""
     ceilings = profile.ceilings
     if ceilings is None or ceilings.bandwidth <= 0:
         return None
-    total = sum(operator.cost_us for operator in operators_of_first_rank(profile))
+    total = sum(operator.cost_us for operator in list_first_rank_operators(profile))
     first = min((operator.rank for operator in profile.operators), default=0)
     linked = len(profile.operators) > 12
     points = [
@@ -177,7 +177,7 @@ LEGEND: list[tuple[Tone, str]] = [
 
 
 def place_operator(row: int | None, operator: Operator, total: float, ceilings: Ceilings) -> Point | None:
-    """Return the point of an operator; None where its work was not counted or took no time."""
+    """Return the point of an operator; None if its work was not counted or took no time."""
     time = operator.cost_us
     if not operator.flops or not operator.bytes or time <= 0 or total <= 0:
         return None

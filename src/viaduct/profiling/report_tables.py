@@ -136,7 +136,7 @@ def scale(value: float | None, factor: float) -> float | None:
 
 
 def drop_empty(columns: Sequence[DataColumn]) -> list[DataColumn]:
-    """Leave out columns in which nothing was measured, and the rank where there is one only."""
+    """Leave out columns in which nothing was measured, and the rank if there is one only."""
     return [
         column
         for column in columns
@@ -151,7 +151,7 @@ def sort_by(shares: Sequence[float | None]) -> list[int]:
 
 
 def make_table(name: str, columns: Sequence[DataColumn], caption: str, order: Sequence[int], download: str) -> Part:
-    """Return a large table with filters, or a plain one where there are few rows."""
+    """Return a large table with filters, or a plain one if there are few rows."""
     rows = len(columns[0].values) if columns else 0
     if rows > FEW_ROWS:
         return VirtualTable(name, columns, caption, download=download, order=order)
@@ -205,7 +205,7 @@ def read_column(values: Sequence[Any]) -> list[object]:
 
 
 def count_decimals(values: Sequence[Any]) -> int | None:
-    """Return the most decimals of numbers that came as text; None where there are none, or an exponent."""
+    """Return the most decimals of numbers that came as text; None if there are none, or an exponent."""
     texts = [str(value).strip() for value in values]
     if any("e" in text.lower() for text in texts if NUMBER.fullmatch(text)):
         return None

@@ -48,7 +48,7 @@ class ScriptJob:
 
 
 def load_job() -> ScriptJob | None:
-    """Return the job that this process takes part in; None where there is none."""
+    """Return the job that this process takes part in; None if there is none."""
     path = os.environ.get(JOB_VARIABLE)
     if not path:
         return None

@@ -142,7 +142,7 @@ class ScriptPhases(Watcher):
         return module.training or id(module) not in self._trained
 
     def _on_idle_pass(self, module: nn.Module) -> None:
-        """Mark an evaluation where a trained network is called outside of a step."""
+        """Mark an evaluation if a trained network is called outside a step."""
         self._has_idle_pass = True
         is_outside = not self._step_passes or self._has_stepped  # within a step a pass without gradients is part of it
         if id(module) in self._trained and is_outside:

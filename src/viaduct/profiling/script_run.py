@@ -43,8 +43,8 @@ VIADUCT_VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "GOMP_SPINCOUNT": "10
 class ScriptRun:
     """How a profiled script ended, and what its processes left."""
 
-    code: int  # exit code for `viaduct profile`; 0 where the script was ended after its steps
-    reason: str  # why it ended before all steps were taken; empty where they were
+    code: int  # exit code for `viaduct profile`; 0 if the script was ended after its steps
+    reason: str  # why it ended before all steps were taken; empty if they were
     ranks: list[RankProfile]
     interrupted: int = 0  # number of the signal that asked viaduct to stop; 0 without one
 
@@ -150,7 +150,7 @@ def replace_environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def choose_code(code: int, ranks: list[RankProfile]) -> int:
-    """Return 0 where all steps were taken, else the script's exit code; 2 where it ended well without any step.
+    """Return 0 where all steps were taken, else the script's exit code; 2 if it ended well without any step.
 
     A script that a signal ended has a negative code, for which a shell's 128 + signal is returned.
     """
@@ -162,7 +162,7 @@ def choose_code(code: int, ranks: list[RankProfile]) -> int:
 
 
 def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], interrupted: int = 0) -> str:
-    """Return why the script ended before all steps were taken; "" where they were."""
+    """Return why the script ended before all steps were taken; "" if they were."""
     if ranks and all(rank.done for rank in ranks):
         return ""
     taken = min((rank.taken for rank in ranks), default=0)

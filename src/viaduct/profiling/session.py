@@ -111,7 +111,7 @@ class Session:
 
 @functools.cache
 def describe_device(kind: str) -> str:
-    """Return the device's description; empty where the device cannot be used."""
+    """Return the device's description; empty if the device cannot be used."""
     from viaduct import devices
 
     try:
@@ -141,7 +141,7 @@ def count_ranks() -> int:
 
 
 def find_group() -> Any:
-    """Return torch.distributed where this process is in a group, else None."""
+    """Return torch.distributed if this process is in a group, else None."""
     import torch.distributed as distributed
 
     return distributed if distributed.is_available() and distributed.is_initialized() else None

@@ -39,7 +39,7 @@ def cut_spans(spans: Sequence[Span], start: float, end: float) -> list[Span]:
 
 
 def read_split(profile: Profile) -> dict[str, list[float]]:
-    """Return the parts of each step and their sum, "E2E", from the profile's table; {} where it has none."""
+    """Return the parts of each step and their sum, "E2E", from the profile's table; {} if it has none."""
     table = profile.tables.get(STEP_TRACE_TABLE)
     if not table or not set(STEP_PARTS) <= set(table["columns"]):
         return {}

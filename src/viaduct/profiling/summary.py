@@ -25,9 +25,9 @@ from viaduct.profiling.measures import (
     judge,
     judge_beyond_advice,
     list_conditions,
+    list_first_rank_operators,
     measure_ranks,
     measure_throughput,
-    operators_of_first_rank,
 )
 from viaduct.profiling.record import Advice, Facts, Operator, Profile
 from viaduct.terminal import escape_controls
@@ -149,7 +149,7 @@ def draw_phases(figures: RankFigures, scale: float) -> str:
 
 def write_operators(profile: Profile, width: int) -> list[str]:
     """Write the operators that take the most time."""
-    operators = operators_of_first_rank(profile)
+    operators = list_first_rank_operators(profile)
     total = sum(operator.cost_us for operator in operators)
     if not operators or total <= 0:
         return []
@@ -187,7 +187,7 @@ def write_operator_lines(operators: Sequence[Operator], total: float, profile: P
 
 
 def name_operator(operator: Operator) -> str:
-    """Return the operator with its module, or where that is not known with its line in the script."""
+    """Return the operator with its module, or if that is not known with its line in the script."""
     where = operator.module or operator.location
     return escape_controls(f"{operator.name}  {where}" if where else operator.name)
 

@@ -72,7 +72,7 @@ def make_system_table(profile: Profile) -> tuple[list[str], list[Row]]:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Write a table whole or not at all; N/A where a value is None."""
+    """Write a table whole or not at all; N/A if a value is None."""
     with replace_file(path, durable=False) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         writer = csv.writer(text, lineterminator="\n")

@@ -77,7 +77,7 @@ def draw_steps(profile: Profile, pids: Iterator[int]) -> list[Event]:
 
 
 def draw_phases(step: Step, pid: int) -> list[Event]:
-    """Return the slices of one step: the iteration, and its parts inside of it."""
+    """Return the slices of one step: the iteration, and its parts inside it."""
     facts = {"loader wait us": step.loader_wait_us, "interrupted by": step.interrupted_by or None}
     if step.recompiled:
         facts |= {"graphs compiled": step.recompiled, "compile us": step.compile_us}
@@ -148,7 +148,7 @@ def draw_counter(pid: int, name: str, time_us: float, value: float) -> Event:
 
 
 def is_drawable(event: Event) -> bool:
-    """Return True for an event of a process with finite times, and a duration where its kind needs one."""
+    """Return True for an event of a process with finite times, and a duration if its kind needs one."""
     if "ph" not in event or "pid" not in event:
         return False
     times = [event.get(name) for name in ("ts", "dur") if name in event]

@@ -28,7 +28,7 @@ from viaduct.profiling.events import (
     Event,
     Span,
     nest_events,
-    sum_inside,
+    sum_children,
 )
 from viaduct.profiling.record import Phase
 
@@ -64,9 +64,13 @@ class Trace:
         return number >= 0 and moment < self.windows[number][1]
 
     @cached_property
-    def inside_us(self) -> dict[int, float]:
-        """Time of other operators inside an operator, by id."""
-        return sum_inside(self.operators)
+    def child_times(self) -> dict[int, float]:
+        """Total time of each operator's direct children, by id."""
+        return sum_children(self.operators)
+
+    def get_self_time(self, operator: Event) -> float:
+        """Return the time of an operator without the operators that it calls."""
+        return max(0.0, operator.duration - self.child_times.get(id(operator), 0.0))
 
     @cached_property
     def contexts(self) -> dict[int, Context]:
@@ -76,7 +80,7 @@ class Trace:
     def find_typical(self, times: Iterable[tuple[float, float]]) -> float:
         """Return the sum of times in a typical step, given (moment, time) of each event.
 
-        That is the median over the steps, so that one step on a busy machine has no effect; the mean where some step
+        That is the median over the steps, so that one step on a busy machine has no effect; the mean if some step
         has no such event.
         """
         starts = [start for start, _ in self.windows]
@@ -96,7 +100,7 @@ class Context:
     phase: Phase = "other"
     module: str = ""
     location: str = ""
-    on_host: bool = False  # inside of the loader or the optimizer, whose values are on the host
+    on_host: bool = False  # inside the loader or the optimizer, whose values are on the host
 
 
 @dataclass
@@ -153,7 +157,7 @@ def mark_events(trace: Trace) -> dict[int, Mark]:
 
 
 def mark_annotation(mark: Mark, event: Event) -> None:
-    """Set module or phase by the name of an annotation; the events inside of it inherit them."""
+    """Set module or phase by the name of an annotation; the events inside it inherit them."""
     if event.name.startswith(MODULE_ANNOTATION):
         mark.module = event.name.removeprefix(MODULE_ANNOTATION)
     elif event.name.startswith(OPTIMIZER):

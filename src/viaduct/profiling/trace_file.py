@@ -1,4 +1,4 @@
-"""Write the trace of a profile as trace.json, or as trace.json.gz where it is large, and read it back.
+"""Write the trace of a profile as trace.json, or as trace.json.gz if it is large, and read it back.
 
 Perfetto opens both. Viewers fail on size: chrome://tracing from roughly 0.5 GB, the page of Perfetto around 2 GB.
 """
@@ -25,7 +25,7 @@ WARN_FROM_BYTES = 200_000_000
 
 
 def write_trace(profile: Profile, folder: Path, events: Sequence[Event] = ()) -> tuple[Path, str]:
-    """Write the trace and return its path, and a sentence where it is too large for some viewers."""
+    """Write the trace and return its path, and a sentence if it is too large for some viewers."""
     trace = build_trace(profile, events)
     is_large = exceeds(trace, PACK_FROM_BYTES)
     path, stale = folder / PLAIN_TRACE, folder / PACKED_TRACE

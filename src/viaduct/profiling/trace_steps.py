@@ -214,7 +214,7 @@ def place_on_device(launches: list[Launch], forward: float, backward: float, end
 
 
 def measure_loader(marks: HostMarks, window: Window, previous: float | None, forward: float | None) -> float | None:
-    """Return how long the host waited for the batch of a step; None where the trace has no loader."""
+    """Return how long the host waited for the batch of a step; None if the trace has no loader."""
     if not marks.loaders or (previous is None and not spans_within(marks.loaders, window.start, window.end)):
         return None
     until = window.end if forward is None else forward
@@ -249,7 +249,7 @@ def describe_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> No
 def add_collectives(
     steps: Sequence[Step], collectives: Iterable[Collective], computing: Iterable[Span] | None
 ) -> list[Step]:
-    """Return the steps with the collectives that began in them, with exposed times where `computing` is known.
+    """Return the steps with the collectives that began in them, with exposed times if `computing` is known.
 
     `computing` holds the spans in which the rank's device computed.
     """
@@ -265,7 +265,7 @@ def add_collectives(
 
 
 def measure_exposed(collective: Collective, busy: list[Span]) -> Collective:
-    """Return the collective with its exposed time: the part of its duration outside of the spans in `busy`."""
+    """Return the collective with its exposed time: the part of its duration outside the spans in `busy`."""
     span = (collective.start_us, collective.start_us + collective.duration_us)
     low = max(bisect_left(busy, (span[0],)) - 1, 0)
     high = bisect_left(busy, (span[1],))

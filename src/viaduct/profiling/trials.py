@@ -61,7 +61,7 @@ class DeviceTrials:
         )
 
     def compare(self, make_first: Callable[[], Work], make_second: Callable[[], Work]) -> tuple[float, float] | None:
-        """Return microseconds of two pieces of work; None where one of them cannot be run on this device."""
+        """Return microseconds of two pieces of work; None if one of them cannot be run on this device."""
         if (problem := devices.get(self.device).find_problem()) is not None:
             self.failures.append(problem)
             return None

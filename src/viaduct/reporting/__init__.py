@@ -5,7 +5,7 @@
     write_page(page, "runs/demo/report.html")
 
 A page has tiles and sections, a section has parts. Each kind of part is a dataclass in a file here with a template of
-the same name (`line_chart.py`, `line_chart.html`), and a script where it needs one (`run_curves.js`). Only this package
+the same name (`line_chart.py`, `line_chart.html`), and a script if it needs one (`run_curves.js`). Only this package
 makes HTML; the one exception is the page of `viaduct serve` (handover/serving/page.py).
 """
 

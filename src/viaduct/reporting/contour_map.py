@@ -130,7 +130,7 @@ def draw_cells(positions: Floats, values: Floats) -> list[ContourCell]:
 
 
 def find_bands(positions: Floats, values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Return the band of every cell, 0 to BANDS - 1, row 0 at the bottom; -1 where no measurement is near."""
+    """Return the band of every cell, 0 to BANDS - 1, row 0 at the bottom; -1 if no measurement is near."""
     x, y = np.meshgrid((np.arange(COLUMNS) + 0.5) / COLUMNS, (np.arange(ROWS) + 0.5) / ROWS)
     squared_distances = (x[..., None] - positions[:, 0]) ** 2 + (y[..., None] - positions[:, 1]) ** 2
     weights = 1 / (squared_distances + 1e-4)

@@ -76,7 +76,7 @@ class DrawnBars:
 
     group: BarGroup
     edges: Sequence[int]  # index of the first neighbour of each drawn bar, then the number of all bars
-    means: Floats  # layers x drawn bars; NaN where nothing was measured
+    means: Floats  # layers x drawn bars; NaN if nothing was measured
     longest: Floats  # height of the longest neighbour of each drawn bar
 
     @property

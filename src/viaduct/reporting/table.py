@@ -63,7 +63,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of a cell, and in a numeric column the number to sort by; None where a value is missing."""
+    """Text of a cell, and in a numeric column the number to sort by; None if a value is missing."""
 
     text: str
     number: float | None = None

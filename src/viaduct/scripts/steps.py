@@ -101,7 +101,7 @@ class OptimizerSteps:
             self.watcher.on_update_begin(self.step, optimizer)
 
     def _after_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        """Hook after `step()` of any optimizer; it does not run where `step()` raises."""
+        """Hook after `step()` of any optimizer; it does not run if `step()` raises."""
         if optimizer in self._running:
             del self._running[self._running.index(optimizer) :]
         if self._running or not self.is_relevant(optimizer):

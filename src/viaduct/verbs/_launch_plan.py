@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from viaduct.cluster.findings import format_count
-from viaduct.cluster.plan import Cluster, Layer, Plan, Workload
+from viaduct.cluster.plan import OPTIMIZER_SLOTS, Cluster, Layer, Plan, Workload
 from viaduct.errors import BadValue
 from viaduct.models import check_classes
 from viaduct.models.catalogue import entries
 from viaduct.models.layers import LayerSizes, read_layers
 from viaduct.recipes import load
 
-# fp32 numbers that an optimizer keeps for each parameter; THOR's factors come on top.
-OPTIMIZER_SLOTS = {"Sgd": 1, "Lars": 1, "Thor": 1, "AdamW": 2, "RmsProp": 2}
-
 
 def build_workload(name: str, batch: int | None) -> Workload:
-    """Return the costs of a recipe's training step: of each layer of its network at the recipe's image size."""
-
+    """Return the costs of a recipe's training step."""
     recipe = load(name).recipe
     if not isinstance(recipe.model, str):
         raise BadValue(f"{name} builds its own network, whose sizes are not known.", "`viaduct models` lists ours.")
@@ -37,16 +33,15 @@ def build_workload(name: str, batch: int | None) -> Workload:
 
 
 def scale_costs(layer: LayerSizes, classes: int, area: float) -> tuple[int, int, int]:
-    """Return parameters, multiplications and outputs of a layer for so many classes.
+    """Return parameters, multiplications and outputs of a layer.
 
-    Multiplications and outputs of a spatial layer grow with `area`, the image's area relative to the usual one.
+    `area` is the image's area relative to the network's usual one; only spatial layers depend on it.
     """
     scale = area if layer.is_spatial else 1.0
     return layer.parameters.at(classes), round(layer.macs.at(classes) * scale), round(layer.outputs.at(classes) * scale)
 
 
 def print_plan(name: str, plan: Plan, cluster: Cluster) -> None:
-    """Print a prediction."""
     measured = cluster.step_ms is not None
     speed = f"measured, {cluster.step_ms:g} ms" if measured else f"assumed, {cluster.tflops:g} TFLOP/s sustained"
     rows = [
@@ -65,9 +60,9 @@ def print_plan(name: str, plan: Plan, cluster: Cluster) -> None:
         (
             "memory",
             f"{sum(plan.memory_bytes.values()) / 2**30:.2f} GiB a device: "
-            + ", ".join(f"{what} {size / 2**30:.2f}" for what, size in plan.memory_bytes.items() if size),
+            + ", ".join(f"{purpose} {size / 2**30:.2f}" for purpose, size in plan.memory_bytes.items() if size),
         ),
     ]
     print(f"{name}, predicted (links: {cluster.inner_link:g} GB/s within a server, {cluster.link:g} GB/s out of it)")
-    for what, text in rows:
-        print(f"  {what:<11} {text}")
+    for label, text in rows:
+        print(f"  {label:<11} {text}")

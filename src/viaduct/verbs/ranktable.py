@@ -13,9 +13,9 @@ from viaduct.cluster import generate
 from viaduct.cluster.device_ips import AUTO
 from viaduct.cluster.draft import Template
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target, format_exports
-from viaduct.cluster.findings import Finding, format_count
+from viaduct.cluster.findings import format_count
 from viaduct.cluster.ranktable import RankTable, read_bytes, read_table
-from viaduct.cluster.rules import DEFAULT_CARD, Card, Examined, examine
+from viaduct.cluster.rules import DEFAULT_CARD, Card, Examination, examine
 from viaduct.errors import BadValue
 from viaduct.terminal import print_note
 
@@ -44,7 +44,7 @@ DeviceIps = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option(help="File to write.", show_default="stdout")]
 FORMS: dict[str, Template] = {"1": 1, "2": 2}
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
 @app.command()
@@ -78,13 +78,13 @@ def check(
     present: Present = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Name each rule that the table violates, where, and what to do. Exit code 1 for errors, 0 for warnings."""
-    examined = examine(read_bytes(file), card, present)
+    """Check a table; print each violated rule with its place and a fix. Exit code 1 for errors, 0 for warnings."""
+    examination = examine(read_bytes(file), card, present)
     if as_json:
-        print(json.dumps(build_record(file, examined), indent=1))
+        print(json.dumps(build_record(file, examination), indent=1))
     else:
-        print_findings(file, examined)
-    if examined.errors:
+        print_findings(file, examination)
+    if examination.errors:
         raise typer.Exit(1)
 
 
@@ -110,7 +110,7 @@ def convert(
     force: Force = False,
 ) -> None:
     """Change the form of a rank table: template 1, template 2, hostfile. Comments are dropped."""
-    table = forms.read_any(file, device_ips or [], card, addressed=to != "hostfile")
+    table = forms.read_any(file, device_ips or [], card, needs_addresses=to != "hostfile")
     print_warnings(table, except_rule="ranks-consecutive" if renumber else "")
     table = forms.renumber(table) if renumber else table
     if to == "hostfile":
@@ -119,7 +119,7 @@ def convert(
             print_note(f"Note: {sentence}.")
     else:
         text = forms.render_template(table, FORMS[to], card)
-        if table.path is None:  # made from a hostfile, so print_warnings above had nothing to print
+        if table.path is None:  # a table made from a hostfile has no warnings yet
             for warning in generate.list_warnings(text, card):
                 print_note(f"Note: {warning}.")
     write_or_print(text, out, force, format_size(table.size, len(table.servers)))
@@ -153,9 +153,11 @@ def env(
         raise BadValue("whose variables?", "Give --rank N for one process, or --server IP for torchrun on a server.")
     table = read_table(file, card)
     if rank is not None:
-        name, variables = table.seat(rank).server.server_id, table.environment(rank, port=port, job=job, target=target)
+        name = table.find_position(rank).server.server_id
+        variables = table.environment(rank, port=port, job=job, target=target)
     else:
-        name, variables = server or "", table.server_environment(server or "", port=port, job=job, target=target)
+        name = server or ""
+        variables = table.server_environment(name, port=port, job=job, target=target)
     print(format_exports(variables), end="")
     print_warnings(table)
     numbers = [device.device_id for device in table.server(name).devices]
@@ -165,62 +167,55 @@ def env(
         )
 
 
-def write_or_print(text: str, out: Path | None, force: bool, what: str) -> None:
-    """Print a table, or write it to --out."""
+def write_or_print(text: str, out: Path | None, force: bool, size: str) -> None:
+    """Print a table, or write it to --out and print its size."""
     if out is None:
         print(text, end="")
     else:
         generate.write(text, out, force)
-        print(f"{out}: {what}")
+        print(f"{out}: {size}")
 
 
 def format_size(devices: int, servers: int) -> str:
-    """Describe the size of a table."""
     return f"{format_count(devices, 'device')} on {format_count(servers, 'server')}"
 
 
-def build_record(file: Path, examined: Examined) -> dict[str, object]:
+def build_record(file: Path, examination: Examination) -> dict[str, object]:
     """Return the result of a check as a JSON object."""
     return {
         "file": str(file),
-        "template": examined.draft.template if examined.draft else None,
-        "servers": len(list_servers(examined)),
-        "devices": len(examined.draft.devices) if examined.draft else 0,
-        "errors": len(examined.errors),
-        "warnings": len(examined.warnings),
-        "findings": [finding.as_dict() for finding in examined.findings],
+        "template": examination.draft.template if examination.draft else None,
+        "servers": len(list_servers(examination)),
+        "devices": len(examination.draft.devices) if examination.draft else 0,
+        "errors": len(examination.errors),
+        "warnings": len(examination.warnings),
+        "findings": [finding.as_dict() for finding in examination.findings],
     }
 
 
-def list_servers(examined: Examined) -> set[str]:
-    """Return the distinct ids of the servers in a table, which may be incomplete."""
-    servers = examined.draft.servers if examined.draft else []
+def list_servers(examination: Examination) -> set[str]:
+    """Return the distinct ids of the servers in a table."""
+    servers = examination.draft.servers if examination.draft else []
     return {server.server_id.text for server in servers if server.server_id}
 
 
-def print_findings(file: Path, examined: Examined) -> None:
-    """Print all findings of a table."""
-    for finding in examined.findings:
-        print_finding(finding)
-    if examined.draft is not None:
-        form = f"template {examined.draft.template}"
-        print(f"{file}: {form}, {format_size(len(examined.draft.devices), len(list_servers(examined)))}; ", end="")
-    else:
-        print(f"{file}: ", end="")
-    print(f"{format_count(len(examined.errors), 'error')}, {format_count(len(examined.warnings), 'warning')}")
-
-
-def print_finding(finding: Finding) -> None:
-    """Print one finding."""
-    value = "" if finding.value is None else f" = {finding.value!r}"
-    print(f"{finding.severity} {finding.rule}")
-    print(f"  {finding.path}{value}")
-    print(f"  {finding.wrong}.")
-    print(f"  {finding.fix}")
+def print_findings(file: Path, examination: Examination) -> None:
+    """Print all findings of a table, then its size and their number."""
+    for finding in examination.findings:
+        value = "" if finding.value is None else f" = {finding.value!r}"
+        print(f"{finding.severity} {finding.rule}")
+        print(f"  {finding.path}{value}")
+        print(f"  {finding.wrong}.")
+        print(f"  {finding.fix}")
+    counts = f"{format_count(len(examination.errors), 'error')}, {format_count(len(examination.warnings), 'warning')}"
+    if examination.draft is not None:
+        size = format_size(len(examination.draft.devices), len(list_servers(examination)))
+        counts = f"template {examination.draft.template}, {size}; {counts}"
+    print(f"{file}: {counts}")
 
 
 def print_warnings(table: RankTable, except_rule: str = "") -> None:
-    """Print the warnings of a table on stderr, but for those of one rule."""
+    """Print the warnings of a table on stderr, except those of one rule."""
     for finding in table.warnings:
         if finding.rule != except_rule:
             print_note(f"Note: {finding}.")

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from viaduct.atomic_files import replace_file
-from viaduct.data.example import BYTES, FIXED32, VARINT, field, fields, pack_varint, varint
+from viaduct.data.example import BYTES, FIXED32, VARINT, encode_field, iterate_fields, pack_varint, read_varint
 from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.weights.locate import find_prefix, name_latest
@@ -241,11 +241,11 @@ def name_dtype(number: int) -> str:
 def read_header(value: memoryview) -> int:
     """Return the number of shards; a big-endian checkpoint is refused."""
     shards = endianness = oldest_reader = 0
-    for number, wire, begin, end in fields(value, 0, len(value)):
+    for number, wire, begin, end in iterate_fields(value, 0, len(value)):
         if (number, wire) == (1, VARINT):
-            shards = varint(value, begin, end)[0]
+            shards = read_varint(value, begin, end)[0]
         elif (number, wire) == (2, VARINT):
-            endianness = varint(value, begin, end)[0]
+            endianness = read_varint(value, begin, end)[0]
         elif (number, wire) == (3, BYTES):
             oldest_reader = read_number(value[begin:end], 2)
     if endianness:
@@ -260,9 +260,9 @@ def read_header(value: memoryview) -> int:
 def read_number(message: memoryview, wanted: int) -> int:
     """Return the varint of field `wanted` in a protobuf message; 0 if it is not there."""
     found = 0
-    for number, wire, begin, end in fields(message, 0, len(message)):
+    for number, wire, begin, end in iterate_fields(message, 0, len(message)):
         if (number, wire) == (wanted, VARINT):
-            found = varint(message, begin, end)[0]
+            found = read_varint(message, begin, end)[0]
     return found
 
 
@@ -271,9 +271,9 @@ def read_entry(value: memoryview) -> Variable:
     numbers = dict.fromkeys((1, 3, 4, 5), 0)  # by field: dtype, shard, offset, size
     shape: tuple[int, ...] = ()
     checksum, sliced = 0, False
-    for number, wire, begin, end in fields(value, 0, len(value)):
+    for number, wire, begin, end in iterate_fields(value, 0, len(value)):
         if wire == VARINT and number in numbers:
-            numbers[number] = varint(value, begin, end)[0]
+            numbers[number] = read_varint(value, begin, end)[0]
         elif (number, wire) == (2, BYTES):
             shape = read_shape(value[begin:end])
         elif (number, wire) == (6, FIXED32):
@@ -287,7 +287,7 @@ def read_entry(value: memoryview) -> Variable:
 def read_shape(message: memoryview) -> tuple[int, ...]:
     """Parse a TensorShapeProto: the extents in order."""
     shape = []
-    for number, wire, begin, end in fields(message, 0, len(message)):
+    for number, wire, begin, end in iterate_fields(message, 0, len(message)):
         if (number, wire) == (2, BYTES):
             shape.append(read_number(message[begin:end], 1))
     if len(shape) > MAX_AXES or any(extent >> 63 for extent in shape):
@@ -332,13 +332,13 @@ def write_values(file: BinaryIO, tensors: Iterable[tuple[str, Tensor]]) -> Itera
 def encode_header() -> bytes:
     """Return the BundleHeaderProto of a checkpoint with one shard."""
     version = pack_varint(1 << 3) + pack_varint(VERSION)
-    return pack_varint(1 << 3) + pack_varint(1) + field(3, version)
+    return pack_varint(1 << 3) + pack_varint(1) + encode_field(3, version)
 
 
 def encode_entry(tensor: Tensor, offset: int, content: bytes) -> bytes:
     """Return the BundleEntryProto of one variable."""
-    shape = b"".join(field(2, pack_varint(1 << 3) + pack_varint(extent)) for extent in tensor.shape)
-    message = pack_varint(1 << 3) + pack_varint(NUMBERS[dtype_of(tensor)]) + field(2, shape)
+    shape = b"".join(encode_field(2, pack_varint(1 << 3) + pack_varint(extent)) for extent in tensor.shape)
+    message = pack_varint(1 << 3) + pack_varint(NUMBERS[dtype_of(tensor)]) + encode_field(2, shape)
     if offset:
         message += pack_varint(4 << 3) + pack_varint(offset)
     message += pack_varint(5 << 3) + pack_varint(len(content))

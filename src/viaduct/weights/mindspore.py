@@ -24,7 +24,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from viaduct.atomic_files import replace_file
-from viaduct.data.example import BYTES, VARINT, extent, field, fields, pack_varint, tag, varint
+from viaduct.data.example import (
+    BYTES,
+    VARINT,
+    encode_field,
+    find_content,
+    iterate_fields,
+    pack_varint,
+    read_tag,
+    read_varint,
+)
 from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.terminal import escape_controls
 from viaduct.weights.tensor_bytes import as_tensor, count_bytes, dtype_of, explain_write_errors
@@ -200,10 +209,10 @@ class MindsporeFile(MindsporeNames):
         """Return a value's name and header, and where the next one begins."""
         data, begin = self._data, position
         try:
-            number, wire, position = tag(data, position, end)
+            number, wire, position = read_tag(data, position, end)
             if (number, wire) != (1, BYTES):
                 raise self._make_damage_error(f"byte {begin:,} begins no parameter")
-            length, position = varint(data, position, end)
+            length, position = read_varint(data, position, end)
         except BadData as error:
             if error.what.startswith(str(self.prefix)):
                 raise
@@ -264,7 +273,7 @@ def read_value(data: memoryview, position: int, stop: int) -> tuple[str, Paramet
     """Parse a Value message: the name of a parameter, and its header."""
     name: str | None = None
     parameter: Parameter | None = None
-    for number, wire, begin, end in fields(data, position, stop):
+    for number, wire, begin, end in iterate_fields(data, position, stop):
         if (number, wire) == (1, BYTES):
             if not 0 < end - begin <= MAX_NAME_BYTES:
                 raise BadData(f"its name has {end - begin:,} bytes.")
@@ -282,12 +291,12 @@ def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
     """Parse a Tensor message, without its content."""
     shape: list[int] = []
     kind, content = "", (position, position)
-    for number, wire, begin, end in fields(data, position, stop):
+    for number, wire, begin, end in iterate_fields(data, position, stop):
         if (number, wire) == (1, VARINT):
-            shape.append(varint(data, begin, end)[0])
+            shape.append(read_varint(data, begin, end)[0])
         elif (number, wire) == (1, BYTES):  # packed
             while begin < end:
-                extent_of_axis, begin = varint(data, begin, end)
+                extent_of_axis, begin = read_varint(data, begin, end)
                 shape.append(extent_of_axis)
         elif (number, wire) == (2, BYTES):
             kind = str(data[begin:end], "utf-8", "backslashreplace")
@@ -317,14 +326,14 @@ def begins_with_parameter(start: memoryview) -> bool:
     """Return True if a message begins with a value that has a name and a tensor or a map."""
     stop = len(start)
     try:
-        number, wire, position = tag(start, 0, stop)
-        length, position = varint(start, position, stop)
-        inner, inner_wire, name_at = tag(start, position, stop)
+        number, wire, position = read_tag(start, 0, stop)
+        length, position = read_varint(start, position, stop)
+        inner, inner_wire, name_at = read_tag(start, position, stop)
         if (number, wire, inner, inner_wire) != (1, BYTES, 1, BYTES):
             return False
-        name_begin, name_end = extent(start, inner, BYTES, name_at, stop)
+        name_begin, name_end = find_content(start, inner, BYTES, name_at, stop)
         name = str(start[name_begin:name_end], "utf-8")
-        next_number, next_wire, _ = tag(start, name_end, stop)
+        next_number, next_wire, _ = read_tag(start, name_end, stop)
     except (BadData, UnicodeDecodeError):
         return False
     fits = name_end < position + length and bool(name) and name.isprintable()
@@ -368,5 +377,5 @@ def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE_BYTES) -
     type_name = next(name for name, dtype in DTYPES.items() if dtype == dtype_of(tensor))
     for begin in range(0, max(len(content), 1), slice_size):
         part = content[begin : begin + slice_size].tobytes()
-        message = dims + field(2, type_name.encode()) + field(3, part)
-        yield field(1, field(1, name.encode()) + field(2, message))
+        message = dims + encode_field(2, type_name.encode()) + encode_field(3, part)
+        yield encode_field(1, encode_field(1, name.encode()) + encode_field(2, message))

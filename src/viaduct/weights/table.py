@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-from viaduct.data.example import pack_varint, varint
+from viaduct.data.example import pack_varint, read_varint
 from viaduct.data.tfrecord import masked_crc32c
 from viaduct.errors import BadData
 
@@ -69,8 +69,8 @@ def read_index_handle(view: memoryview) -> Handle:
 
 def read_handle(view: memoryview, position: int) -> tuple[Handle, int]:
     """Return the handle at a position, and the position behind it."""
-    offset, position = varint(view, position, len(view))
-    size, position = varint(view, position, len(view))
+    offset, position = read_varint(view, position, len(view))
+    size, position = read_varint(view, position, len(view))
     return (offset, size), position
 
 
@@ -98,9 +98,9 @@ def parse_entries(block: memoryview) -> Iterator[Entry]:
     position, key, stop = 0, b"", len(block)
     while position < stop:
         begin = position
-        shared, position = varint(block, position, stop)
-        added, position = varint(block, position, stop)
-        length, position = varint(block, position, stop)
+        shared, position = read_varint(block, position, stop)
+        added, position = read_varint(block, position, stop)
+        length, position = read_varint(block, position, stop)
         if shared > len(key) or shared + added > MAX_KEY_BYTES or added + length > stop - position:
             raise BadData(f"the entry at byte {begin:,} of a block is longer than the block or its name too long.")
         key = key[:shared] + bytes(block[position : position + added])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from viaduct.comparison import readers
-from viaduct.comparison.readers.rehearsal import AFTER_CALLS, read, recognise
+from viaduct.comparison.readers.rehearsal import AFTER_CALLS, can_read, read
 from viaduct.comparison.storage import open_tensor
 from viaduct.errors import BadData
 
@@ -21,7 +21,7 @@ def write_rank(record: Path, rank: int = 0) -> Path:
     folder.mkdir(parents=True)
     np.savez(folder / "losses.npz", **{"0 0": 2 * ONES, "1 0": ONES, "1 1": ONES})
     calls = ("00000 input 0", "00001 layer1.conv", "00001 layer1.conv input 0", "00002 layer1.conv", "00003 a module 2")
-    np.savez(folder / "forward.npz", **{name: place * ONES for place, name in enumerate(calls)})
+    np.savez(folder / "forward.npz", **{name: index * ONES for index, name in enumerate(calls)})
     np.savez(folder / "gradients.npz", **{"layer1.conv.weight": ONES})
     np.savez(folder / "weights.npz", **{"layer1.conv.weight": ONES})
     return folder
@@ -31,7 +31,7 @@ def test_other_folders_are_not_taken_for_a_record(tmp_path: Path) -> None:
     (tmp_path / "observed" / "rank-0").mkdir(parents=True)
     (tmp_path / "observed" / "rank-x").mkdir()
     (tmp_path / "observed" / "rank-x" / "losses.npz").write_bytes(b"")
-    assert not recognise(tmp_path)
+    assert not can_read(tmp_path)
     with pytest.raises(BadData, match="holds no tensors"):
         read(tmp_path)
 

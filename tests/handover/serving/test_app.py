@@ -126,8 +126,8 @@ def test_what_is_not_http_is_refused_and_closed(request_bytes: bytes, served: Ru
 
 def test_requests_share_a_connection_and_may_follow_each_other_at_once(served: Running) -> None:
     image = IMAGES["1x1"]
-    one = b"POST /predict?top=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(image) + image
-    answer = served.exchange(3 * one + b"GET /v2/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    request = b"POST /predict?top=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(image) + image
+    answer = served.exchange(3 * request + b"GET /v2/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert answer.count(b"HTTP/1.1 200 OK") == 3
     assert answer.count(b"HTTP/1.1 404") == 1
 

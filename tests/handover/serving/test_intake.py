@@ -48,9 +48,9 @@ def test_pixels_with_four_channels_or_too_many_are_refused(classifier: Classifie
 
 
 def test_the_damaged_one_of_several_images_is_named_by_its_position(classifier: Classifier) -> None:
-    whole = encode(draw())
+    encoded = encode(draw())
     with pytest.raises(Refusal, match="image 1 cannot be used"):
-        prepare_request(request("image_bytes", [whole, whole[:200]]), classifier, Limits())
+        prepare_request(request("image_bytes", [encoded, encoded[:200]]), classifier, Limits())
 
 
 def test_images_pixels_and_tensors_give_the_same_input(classifier: Classifier) -> None:

@@ -27,12 +27,12 @@ def test_a_trace_without_events_is_refused(tmp_path: Path) -> None:
 
 def test_a_trace_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     text = write(tmp_path / "a.pt.trace.json").read_text()
-    whole = read_any(tmp_path)
+    trace = read_any(tmp_path)
     (tmp_path / "a.pt.trace.json").write_text(text[: int(len(text) * 0.7)])
     profile = read_any(tmp_path)
-    assert 0 < len(profile.steps) < len(whole.steps) or profile.steps[-1] != whole.steps[-1]
-    assert profile.steps[0] == whole.steps[0]
-    assert any("cut off or damaged after" in note for note in profile.facts.notes)
+    assert 0 < len(profile.steps) < len(trace.steps) or profile.steps[-1] != trace.steps[-1]
+    assert profile.steps[0] == trace.steps[0]
+    assert any("truncated or damaged after" in note for note in profile.facts.notes)
 
 
 def test_a_packed_trace_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_packed_trace_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Pat
     (tmp_path / "a.pt.trace.json.gz").write_bytes(packed[: len(packed) // 2])
     profile = read_any(tmp_path)
     assert 0 < len(profile.steps) < 400
-    assert any("cut off or damaged after" in note for note in profile.facts.notes)
+    assert any("truncated or damaged after" in note for note in profile.facts.notes)
 
 
 def test_a_step_in_which_nothing_was_computed_is_none(tmp_path: Path) -> None:

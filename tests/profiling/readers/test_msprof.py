@@ -32,7 +32,7 @@ def test_a_trace_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> N
         (output / name).write_text(text[: len(text) - 45])
     profile = read_any(tmp_path)
     assert [step.number for step in profile.steps] == [1, 2, 3]
-    assert sum("its last line is cut off" in note for note in profile.facts.notes) == 2
+    assert sum("its last line is truncated" in note for note in profile.facts.notes) == 2
 
 
 def test_empty_and_strange_files_are_named_and_the_others_read(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_older_releases_are_read_from_summary_and_timeline(tmp_path: Path) -> No
     assert [step.number for step in profile.steps] == [1, 2, 3]
     assert profile.steps[1].data_tail_us == pytest.approx(10)
     assert profile.steps[1].update_tail_us == pytest.approx(20)
-    assert any("cut off or damaged after" in note for note in profile.facts.notes)
+    assert any("truncated or damaged after" in note for note in profile.facts.notes)
     assert profile.kernels[0].rank == 3
 
 
@@ -141,7 +141,7 @@ def list_kernels(profile: Profile) -> list[tuple[int, str, float]]:
 
 
 def test_the_rows_of_two_devices_in_one_file_are_two_ranks(tmp_path: Path) -> None:
-    """As msprof exports a run of PyTorch on devices 4 and 6: one file for both, and no step trace."""
+    """msprof exports a run of PyTorch on devices 4 and 6 as one file without a step trace."""
     output = tmp_path / "PROF_1" / "mindstudio_profiler_output"
     other = [*TASK[:3], "mul", "Mul", *TASK[5:7], 80, *TASK[8:]]
     write_rows(output / "op_summary_20240101.csv", OP_SUMMARY, [[4, *TASK], [6, *other], [6, *other]])

@@ -68,15 +68,15 @@ def test_damage_is_said_and_never_ends_in_a_traceback(write: Callable[[Path], ob
     write(tmp_path)
     rng = random.Random(23)
     for file in sorted(path for path in tmp_path.rglob("*") if path.is_file()):
-        whole = file.read_bytes()
+        content = file.read_bytes()
         for _ in range(12):
-            place = rng.randrange(len(whole))
+            offset = rng.randrange(len(content))
             damage = rng.choice([b"", b'"', b"\x00\xff", b"[]", b"-1e999", b"\n,,,"])
-            file.write_bytes(whole[:place] + damage + (whole[place + 3 :] if damage else b""))
+            file.write_bytes(content[:offset] + damage + (content[offset + 3 :] if damage else b""))
             try:
                 profile = read_any(tmp_path)
             except BadData:
                 continue
             write_profile(profile, tmp_path.parent / "copy")
             assert list(read_any(tmp_path.parent / "copy").steps) == list(profile.steps)
-        file.write_bytes(whole)
+        file.write_bytes(content)

@@ -34,7 +34,7 @@ def test_only_the_steps_that_the_options_name_are_dumped(record: Any, steps: lis
 
 
 class Operator:
-    """As much of a graph's operator as a dump reads."""
+    """Graph operator with the fields that a dump reads."""
 
     def __init__(self, type: str, name: str, inputs: list[Any]) -> None:
         self.type, self.name, self.inputs = type, name, inputs

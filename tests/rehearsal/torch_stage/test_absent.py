@@ -26,8 +26,8 @@ def test_a_batch_on_two_ranks_is_normalised_as_the_whole_batch() -> None:
     x, dy = torch.randn(6, 3, 4, 4), torch.randn(6, 3, 4, 4)
     norm = torch.nn.BatchNorm2d(3, eps=EPS)
     torch.nn.init.uniform_(norm.weight)
-    whole = x.clone().requires_grad_()
-    expected = norm(whole)
+    tensor = x.clone().requires_grad_()
+    expected = norm(tensor)
     expected.backward(dy)
     parts, gradients = (x[:2], x[2:]), (dy[:2], dy[2:])
     counts = torch.tensor([float(part.numel() // 3) for part in parts])
@@ -48,7 +48,7 @@ def test_a_batch_on_two_ranks_is_normalised_as_the_whole_batch() -> None:
         batch_norm_backward_elemt(gradient, part, mean, invstd, weight, sum_dy, sum_dy_xmu, counts)
         for gradient, part in zip(gradients, parts, strict=True)
     ]
-    torch.testing.assert_close(torch.cat(inputs), whole.grad)
+    torch.testing.assert_close(torch.cat(inputs), tensor.grad)
 
 
 def test_half_precision_is_normalised_in_float32_and_comes_back_in_half() -> None:

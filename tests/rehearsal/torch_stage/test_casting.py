@@ -54,8 +54,8 @@ def test_a_region_computes_what_casting_by_hand_computes() -> None:
     card = weight.mlu().requires_grad_()
     with torch.autocast("mlu", dtype=torch.bfloat16):
         # Used twice: the cast is one, so that the two gradients are summed in bfloat16.
-        one = functional.linear(x.mlu(), card)
-        loss = functional.cross_entropy(one + functional.linear(x.mlu() * 2, card), labels.mlu())
+        output = functional.linear(x.mlu(), card)
+        loss = functional.cross_entropy(output + functional.linear(x.mlu() * 2, card), labels.mlu())
     loss.backward()
     host = weight.clone().requires_grad_()
     low = host.bfloat16()

@@ -14,7 +14,7 @@ from rehearsal.torch_stage.networks import batches, network, same
 from rehearsal.torch_stage.staged import on
 
 
-def loaded(buffer: io.BytesIO, **options: object) -> torch.device:
+def load_device(buffer: io.BytesIO, **options: object) -> torch.device:
     buffer.seek(0)
     return torch.load(buffer, **options)["weight"].device
 
@@ -24,13 +24,13 @@ def test_tensors_come_back_to_where_the_file_or_the_caller_says() -> None:
     buffer = io.BytesIO()
     torch.save({"weight": torch.arange(3.0, device="npu:1")}, buffer)
     torch.npu.set_device(4)
-    assert loaded(buffer) == torch.device("npu:1")
-    assert loaded(buffer, map_location="cpu") == torch.device("cpu")
-    assert loaded(buffer, map_location="npu:2", weights_only=False) == torch.device("npu:2")
-    assert loaded(buffer, map_location=torch.device("npu")) == torch.device("npu:4")
-    assert loaded(buffer, map_location={"npu:1": "npu:0"}) == torch.device("npu:0")
-    assert loaded(buffer, map_location=lambda storage, place: storage.npu(3)) == torch.device("npu:3")
-    assert loaded(buffer, map_location=lambda storage, place: storage) == torch.device("cpu")
+    assert load_device(buffer) == torch.device("npu:1")
+    assert load_device(buffer, map_location="cpu") == torch.device("cpu")
+    assert load_device(buffer, map_location="npu:2", weights_only=False) == torch.device("npu:2")
+    assert load_device(buffer, map_location=torch.device("npu")) == torch.device("npu:4")
+    assert load_device(buffer, map_location={"npu:1": "npu:0"}) == torch.device("npu:0")
+    assert load_device(buffer, map_location=lambda storage, place: storage.npu(3)) == torch.device("npu:3")
+    assert load_device(buffer, map_location=lambda storage, place: storage) == torch.device("cpu")
 
 
 @on("mlu")
@@ -39,19 +39,19 @@ def test_a_file_for_more_cards_than_there_are_is_refused() -> None:
     torch.save({"weight": torch.ones(1, device="mlu:7")}, buffer)
     buffer = io.BytesIO(buffer.getvalue().replace(b"mlu:7", b"mlu:9"))
     with pytest.raises(RuntimeError):
-        loaded(buffer, weights_only=True)
+        load_device(buffer, weights_only=True)
 
 
 @on("npu")
 def test_shared_memory_stays_shared_in_a_file_and_in_a_deep_copy() -> None:
-    whole = torch.zeros(4, device="npu")
+    tensor = torch.zeros(4, device="npu")
     buffer = io.BytesIO()
-    torch.save({"whole": whole, "part": whole[2:]}, buffer)
+    torch.save({"whole": tensor, "part": tensor[2:]}, buffer)
     buffer.seek(0)
-    for pair in (torch.load(buffer), copy.deepcopy({"whole": whole, "part": whole[2:]})):
+    for pair in (torch.load(buffer), copy.deepcopy({"whole": tensor, "part": tensor[2:]})):
         pair["part"].fill_(1)
         assert pair["whole"].tolist() == [0, 0, 1, 1]
-    assert whole.tolist() == [0, 0, 0, 0]
+    assert tensor.tolist() == [0, 0, 0, 0]
 
 
 @on("npu")
@@ -73,8 +73,8 @@ def test_a_run_that_is_resumed_ends_where_one_that_was_not_does(tmp_path: Path) 
         return {name: value.cpu() for name, value in model.state_dict().items()}
 
     torch.manual_seed(1)
-    whole = run(0, 4, resume=False)
+    uninterrupted = run(0, 4, resume=False)
     torch.manual_seed(1)
     run(0, 2, resume=False)
     torch.manual_seed(99)
-    assert same(run(2, 4, resume=True), whole)
+    assert same(run(2, 4, resume=True), uninterrupted)

@@ -11,21 +11,21 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional
 
-from command import started
+from command import start_command
 from rehearsal.torch_stage.networks import batches, network, same
 
 BACKENDS = {"npu": "hccl", "mlu": "cncl", "cuda": "nccl", "cpu": "gloo"}
 
 
 def ranks(stage: str, work: str, folder: Path, backend: str = "") -> list[dict[str, Any]]:
-    """What `work` answers on each of two ranks."""
+    """Return the results of `work` on two ranks."""
     backend = backend or BACKENDS[stage]
     with (
-        started(rank, stage, work, folder, 0, backend) as first,
-        started(rank, stage, work, folder, 1, backend) as second,
+        start_command(rank, stage, work, folder, 0, backend) as first,
+        start_command(rank, stage, work, folder, 1, backend) as second,
     ):
-        told = [command.communicate() for command in (first, second)]
-        assert first.returncode == second.returncode == 0, told
+        outputs = [command.communicate() for command in (first, second)]
+        assert first.returncode == second.returncode == 0, outputs
     return [torch.load(folder / f"{stage}{number}.pt", weights_only=False) for number in range(2)]
 
 
@@ -79,9 +79,9 @@ def everything(place: str, number: int) -> dict[str, Any]:
     listed = [torch.zeros(2, device=place) for _ in range(2)]
     dist.all_gather(listed, own)
     answer["all_gather"] = [part.tolist() for part in listed]
-    whole = torch.zeros(4, device=place)
-    dist.all_gather_into_tensor(whole, own)
-    answer["all_gather_into_tensor"] = whole.tolist()
+    tensor = torch.zeros(4, device=place)
+    dist.all_gather_into_tensor(tensor, own)
+    answer["all_gather_into_tensor"] = tensor.tolist()
     part = torch.zeros(2, device=place)
     dist.reduce_scatter_tensor(part, torch.arange(4.0, device=place))
     answer["reduce_scatter_tensor"] = part.tolist()
@@ -126,24 +126,24 @@ def everything(place: str, number: int) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore")
 def test_every_collective_does_what_its_name_says(tmp_path: Path) -> None:
     for stage, backend in (("mlu", "cncl"), ("cuda", "nccl")):
-        zero, one = ranks(stage, "everything", tmp_path)
+        zero, rank1 = ranks(stage, "everything", tmp_path)
         assert zero["backend"] == backend
         assert zero["SUM"] == [3, 3]
         assert zero["MAX"] == [2, 2]
         assert zero["AVG"] == [1.5, 1.5]
-        assert one["all_gather"] == [[0, 0], [1, 1]]
-        assert one["all_gather_into_tensor"] == [0, 0, 1, 1]
-        assert (zero["reduce_scatter_tensor"], one["reduce_scatter_tensor"]) == ([0, 2], [4, 6])
-        assert (zero["reduce_scatter"], one["reduce_scatter"]) == ([1, 1], [11, 11])
-        assert (zero["all_to_all_single"], one["all_to_all_single"]) == ([0, 10], [1, 11])
-        assert (zero["all_to_all"], one["all_to_all"]) == ([[10, 10], [11, 11]], [[20, 20], [21, 21]])
-        assert zero["broadcast"] == one["broadcast"] == [1, 11]
-        assert (zero["scatter"], one["scatter"]) == ([0, 0], [3, 3])
+        assert rank1["all_gather"] == [[0, 0], [1, 1]]
+        assert rank1["all_gather_into_tensor"] == [0, 0, 1, 1]
+        assert (zero["reduce_scatter_tensor"], rank1["reduce_scatter_tensor"]) == ([0, 2], [4, 6])
+        assert (zero["reduce_scatter"], rank1["reduce_scatter"]) == ([1, 1], [11, 11])
+        assert (zero["all_to_all_single"], rank1["all_to_all_single"]) == ([0, 10], [1, 11])
+        assert (zero["all_to_all"], rank1["all_to_all"]) == ([[10, 10], [11, 11]], [[20, 20], [21, 21]])
+        assert zero["broadcast"] == rank1["broadcast"] == [1, 11]
+        assert (zero["scatter"], rank1["scatter"]) == ([0, 0], [3, 3])
         assert zero["gather"] == [[0, 0], [1, 1]]
-        assert one["recv"] == [9, 9]
+        assert rank1["recv"] == [9, 9]
         assert zero["objects"] == [{"rank": 0}, {"rank": 1}]
         assert zero["later"] == [1, 1]
-        check_norm(zero["norm"], one["norm"])
+        check_norm(zero["norm"], rank1["norm"])
 
 
 def check_norm(zero: tuple[torch.Tensor, ...], one: tuple[torch.Tensor, ...]) -> None:

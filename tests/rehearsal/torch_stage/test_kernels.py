@@ -55,16 +55,16 @@ def test_weights_after_training_are_those_of_the_cpu_bit_for_bit() -> None:
 
 @on("mlu")
 def test_views_share_memory_and_in_place_operators_write_into_it() -> None:
-    whole = torch.arange(12.0, device="mlu").view(3, 4)
-    part = whole[1:, ::2]
+    tensor = torch.arange(12.0, device="mlu").view(3, 4)
+    part = tensor[1:, ::2]
     part.mul_(0).add_(7)
-    whole.t_()
-    assert whole.tolist() == [[0, 7, 7], [1, 5, 9], [2, 7, 7], [3, 7, 11]]
-    assert part.device == whole.device
+    tensor.t_()
+    assert tensor.tolist() == [[0, 7, 7], [1, 5, 9], [2, 7, 7], [3, 7, 11]]
+    assert part.device == tensor.device
     assert part._is_view()
-    whole.unsqueeze_(0).squeeze_(0)[0].zero_()
-    assert whole[0].tolist() == [0, 0, 0]
-    assert whole.view(torch.int32).dtype is torch.int32
+    tensor.unsqueeze_(0).squeeze_(0)[0].zero_()
+    assert tensor[0].tolist() == [0, 0, 0]
+    assert tensor.view(torch.int32).dtype is torch.int32
     real = torch.view_as_real(torch.ones(2, dtype=torch.complex64, device="mlu")[1:])
     assert real.tolist() == [[1, 0]]
 
@@ -102,10 +102,10 @@ def test_operators_that_only_accelerators_have_follow_their_formulas() -> None:
         model = kind(5, 7, num_layers=2, batch_first=True)
         twin = copy.deepcopy(model).mlu()
         x = torch.randn(3, 4, 5)
-        one, other = model(x)[0], twin(x.mlu())[0]
-        one.pow(2).sum().backward()
-        other.pow(2).sum().backward()
-        torch.testing.assert_close(one, other.cpu())
+        first, second = model(x)[0], twin(x.mlu())[0]
+        first.pow(2).sum().backward()
+        second.pow(2).sum().backward()
+        torch.testing.assert_close(first, second.cpu())
         for p, q in zip(model.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(p.grad, q.grad.cpu(), rtol=1e-4, atol=1e-6)
 
@@ -140,12 +140,12 @@ def test_functions_of_pytorch_that_make_tensors_beside_their_input_find_the_devi
     torch.manual_seed(0)
     image = torch.randn(1, 2, 8, 8)
     results = []
-    for place in ("cpu", "cuda"):
+    for device_name in ("cpu", "cuda"):
         torch.manual_seed(1)
-        pooled = functional.fractional_max_pool2d(image.to(place), 2, output_size=4)
-        rows, columns = torch.unravel_index(torch.tensor([5, 2], device=place), (2, 3))
+        pooled = functional.fractional_max_pool2d(image.to(device_name), 2, output_size=4)
+        rows, columns = torch.unravel_index(torch.tensor([5, 2], device=device_name), (2, 3))
         results.append([pooled.cpu(), rows.cpu(), columns.cpu()])
-    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+    assert all(torch.equal(first, second) for first, second in zip(*results, strict=True))
 
 
 @on("npu")
@@ -158,9 +158,9 @@ def test_dropout_draws_what_the_cpu_draws_fused_or_not() -> None:
         lambda y: torch.nn.functional.alpha_dropout(y, 0.3, training=True),
     ):
         drawn = []
-        for place in ("cpu", "npu"):
+        for device_name in ("cpu", "npu"):
             torch.manual_seed(2)
-            drawn.append(call(x.to(place)).cpu())
+            drawn.append(call(x.to(device_name)).cpu())
         assert torch.equal(*drawn)
 
 
@@ -198,14 +198,14 @@ def test_vmap_and_gradients_of_functions_are_those_of_the_cpu() -> None:
         return functional_call(module, parameters, (row.unsqueeze(0),)).square().sum()
 
     results = []
-    for place in ("cpu", "mlu"):
-        placed = copy.deepcopy(model).to(place)
+    for device_name in ("cpu", "mlu"):
+        placed = copy.deepcopy(model).to(device_name)
         parameters = {name: value.detach() for name, value in placed.named_parameters()}
-        rows = x.to(place)
+        rows = x.to(device_name)
         each = vmap(grad(lambda p, row: loss(placed, p, row)), in_dims=(None, 0))(parameters, rows)  # noqa: B023
         second = [transform(lambda y: y.sin().prod())(rows[0]) for transform in (jacrev, jacfwd, hessian)]
         results.append([value.cpu() for value in (*each.values(), *second)])
-    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+    assert all(torch.equal(first, other) for first, other in zip(*results, strict=True))
 
 
 @on("npu")
@@ -215,14 +215,14 @@ def test_packed_sequences_train_and_need_their_lengths_on_the_host() -> None:
     torch.manual_seed(0)
     x = torch.randn(5, 2, 4)
     results = []
-    for place in ("cpu", "npu"):
+    for device_name in ("cpu", "npu"):
         torch.manual_seed(1)
-        layer = torch.nn.LSTM(4, 6).to(place)
-        output, _ = pad_packed_sequence(layer(pack_padded_sequence(x.to(place), [5, 3]))[0])
+        layer = torch.nn.LSTM(4, 6).to(device_name)
+        output, _ = pad_packed_sequence(layer(pack_padded_sequence(x.to(device_name), [5, 3]))[0])
         output.sum().backward()
         results.append([output.detach().cpu(), *(p.grad.cpu() for p in layer.parameters())])
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other)
+    for first, second in zip(*results, strict=True):
+        torch.testing.assert_close(first, second)
     with pytest.raises(RuntimeError, match="'lengths' argument should be a 1D CPU int64 tensor"):
         pack_padded_sequence(x.npu(), torch.tensor([5, 3], device="npu"))
 
@@ -231,14 +231,18 @@ def test_packed_sequences_train_and_need_their_lengths_on_the_host() -> None:
 def test_every_optimizer_steps_as_on_the_cpu() -> None:
     x = torch.randn(5, 4)
     choices: list[tuple[str, dict[str, Any]]] = [
-        *((name, {way: True}) for name in ("SGD", "Adam", "AdamW", "Adagrad") for way in ("foreach", "fused")),
+        *(
+            (name, {implementation: True})
+            for name in ("SGD", "Adam", "AdamW", "Adagrad")
+            for implementation in ("foreach", "fused")
+        ),
         *((name, {"foreach": True}) for name in ("NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "RMSprop", "Rprop")),
         ("LBFGS", {}),
     ]  # foreach is named, for PyTorch chooses it by itself on an accelerator only
     for name, options in choices:
         weights = []
-        for place in ("cpu", "mlu"):
-            model, rows = make_perceptron().to(place), x.to(place)
+        for device_name in ("cpu", "mlu"):
+            model, rows = make_perceptron().to(device_name), x.to(device_name)
             optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.01, **options)
 
             def closure(model: Any = model, rows: Any = rows, optimizer: Any = optimizer) -> torch.Tensor:
@@ -250,4 +254,4 @@ def test_every_optimizer_steps_as_on_the_cpu() -> None:
             for _ in range(3):
                 optimizer.step(closure)
             weights.append([p.detach().cpu() for p in model.parameters()])
-        assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True)), (name, options)
+        assert all(torch.equal(first, second) for first, second in zip(*weights, strict=True)), (name, options)

@@ -41,14 +41,14 @@ def test_sparse_arithmetic_is_that_of_the_cpu() -> None:
     other = torch.randn(5, 3)
     for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
         results = []
-        for place in ("cpu", "cuda"):
-            x = dense.to(place).to_sparse(layout=layout)
-            y = other.clone().to(place).requires_grad_()
+        for device_name in ("cpu", "cuda"):
+            x = dense.to(device_name).to_sparse(layout=layout)
+            y = other.clone().to(device_name).requires_grad_()
             product = x @ y
             product.square().sum().backward()
-            assert x.device.type == place
+            assert x.device.type == device_name
             results.append([product.detach().cpu(), y.grad.cpu(), (x * 2).to_dense().cpu(), x.cpu().to_dense()])
-        assert all(torch.equal(one, two) for one, two in zip(*results, strict=True)), layout
+        assert all(torch.equal(first, second) for first, second in zip(*results, strict=True)), layout
 
 
 @on("mlu")
@@ -75,13 +75,13 @@ def test_an_embedding_with_sparse_gradients_trains_as_on_the_cpu() -> None:
     accept_sparse()
     for optimizer in (torch.optim.SGD, torch.optim.SparseAdam, torch.optim.Adagrad):
         weights = []
-        for place in ("cpu", "npu"):
+        for device_name in ("cpu", "npu"):
             torch.manual_seed(0)
-            table = torch.nn.Embedding(10, 4, sparse=True).to(place)
+            table = torch.nn.Embedding(10, 4, sparse=True).to(device_name)
             update = optimizer(table.parameters(), lr=0.1)
             for rows in ([1, 2, 2], [2, 3]):
                 update.zero_grad()
-                table(torch.tensor(rows, device=place)).square().sum().backward()
+                table(torch.tensor(rows, device=device_name)).square().sum().backward()
                 assert table.weight.grad.is_sparse
                 update.step()
             weights.append(table.weight.detach().cpu())

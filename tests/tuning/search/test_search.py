@@ -76,18 +76,18 @@ def test_the_budget_is_kept_and_only_valid_points_are_asked_for(mode: str) -> No
 @pytest.mark.parametrize("mode", ["GA", "RL", "RL,GA", "random"])
 def test_a_search_repeats_for_its_seed_and_resumes_from_its_journal(mode: str) -> None:
     landscape = make_deceptive(7)
-    whole = search(mode, landscape, 7, 90)
+    complete = search(mode, landscape, 7, 90)
     np.random.seed(99)  # the global random state plays no part
     resumed = make_searcher(mode, SPACE, 7, 90)
-    for point in whole[:60]:
+    for point in complete[:60]:
         assert resumed.ask() == point
         resumed.tell(point, landscape(SPACE.encode(point)))
-    rest = []
+    remaining = []
     while (point := resumed.ask()) is not None:
         resumed.tell(point, landscape(SPACE.encode(point)))
-        rest.append(point)
-    assert rest == whole[60:]
-    assert search(mode, landscape, 8, 90) != whole
+        remaining.append(point)
+    assert remaining == complete[60:]
+    assert search(mode, landscape, 8, 90) != complete
 
 
 @pytest.mark.parametrize("mode", ["GA", "RL", "RL,GA"])

@@ -20,7 +20,7 @@ MOSTLY_EXPOSED = 0.5
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where collectives are mostly exposed."""
+    """Return advice if collectives are mostly exposed."""
     share, rank = min(((share, rank) for rank, share in figures.exposed_shares.items()), default=(0.0, 0))
     steps = figures.communicating_steps.get(rank, [])
     if share < NOTABLE_SHARE or not steps:

@@ -1,7 +1,7 @@
 """A layer computes in float32 inside a network that otherwise computes in bfloat16 or float16.
 
 Only convolutions and matrix products count: normalisation, softmax and the loss are kept in float32 on purpose. The
-gain is measured in both types where this machine can do so, else it follows from the measured ceilings; where neither
+gain is measured in both types if this machine can do so, else it follows from the measured ceilings; if neither
 is possible the advice has no gain.
 """
 
@@ -28,7 +28,7 @@ MOSTLY = 0.5
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where heavy float32 operators stand in a low-precision network."""
+    """Return advice if heavy float32 operators stand in a low-precision network."""
     heavy = figures.heavy_operators
     island = [row for row in heavy if find_float_dtype(row) == "float32"]
     low = [row for row in heavy if find_float_dtype(row) in LOW_PRECISION]

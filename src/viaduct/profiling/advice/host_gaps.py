@@ -18,7 +18,7 @@ CERTAINTY = 0.7
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where an accelerator idles between kernels."""
+    """Return advice if an accelerator idles between kernels."""
     if not figures.on_accelerator or not figures.kernels:
         return None
     launches = sum(kernel.calls for kernel in figures.kernels)

@@ -14,7 +14,7 @@ CERTAINTY = 0.6
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where the host spends much time between steps and not in the loader."""
+    """Return advice if the host spends much time between steps and not in the loader."""
     time, rank = figures.host_gap
     wait = figures.loader_waits.get(rank)
     if wait is None or not figures.operators or figures.share(time) < NOTABLE_SHARE:

@@ -38,7 +38,7 @@ def find(figures: Figures) -> Advice | None:
 
 
 def find_faster_layout(figures: Figures) -> Advice | None:
-    """Return advice where the longest contiguous convolutions are faster in channels_last, by measurement."""
+    """Return advice if the longest contiguous convolutions are faster in channels_last, by measurement."""
     convolutions = [row for row in figures.operators if is_convolution(row) and row.layout == "contiguous"]
     time = sum(row.cost_us for row in convolutions)
     if figures.trials is None or figures.share(time) < WORTHWHILE_SHARE:
@@ -86,7 +86,7 @@ def pick_forward(convolutions: list[Operator]) -> list[Operator]:
 
 
 def find_conversions(figures: Figures) -> Advice | None:
-    """Return advice where tensors are copied from one layout to another in every step."""
+    """Return advice if tensors are copied from one layout to another in every step."""
     calls_of_contiguous = [row for row in figures.operators if row.name == "aten::contiguous"]
     conversions = [row for row in calls_of_contiguous if len(next(iter(parse_shapes(row.shapes)), ())) == 4]
     # An operator of the backward pass has module and location of its forward operator; torch itself copies elsewhere.

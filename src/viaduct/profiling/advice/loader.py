@@ -3,7 +3,7 @@
 A loader without workers prepares the data of each step while nothing is computed. With w workers that do not keep up,
 one worker takes at most w iterations for the data of a step. More workers hide that time as far as there are cores for
 them; on the CPU the network computes on the same cores. Batches that come from no DataLoader show as time before the
-forward pass in which no operator ran; where there is a DataLoader, `host_time` reports that time. Of several ranks the
+forward pass in which no operator ran; if there is a DataLoader, `host_time` reports that time. Of several ranks the
 one that waits longest counts. With gradient accumulation the data of a step are several batches.
 """
 
@@ -57,12 +57,12 @@ class Loading:
 
     @property
     def is_sure(self) -> bool:
-        """True if the gain is worthwhile even where preparing a batch is work of the processor."""
+        """True if the gain is worthwhile even if preparing a batch is work of the processor."""
         return self.gain_if_busy_us >= WORTHWHILE_SHARE * (self.compute_us + self.wait_us)
 
     @property
     def gain_us(self) -> float:
-        """The gain that is certain; where it is below WORTHWHILE_SHARE, the largest possible gain."""
+        """The gain that is certain; if it is below WORTHWHILE_SHARE, the largest possible gain."""
         return self.gain_if_busy_us if self.is_sure else self.gain_if_waiting_us
 
     @property
@@ -75,12 +75,12 @@ class Loading:
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where steps wait for data."""
+    """Return advice if steps wait for data."""
     return find_wait(figures) or find_unseen(figures)
 
 
 def find_wait(figures: Figures) -> Advice | None:
-    """Return advice where steps wait in a loader."""
+    """Return advice if steps wait in a loader."""
     wait, rank = find_longest_wait(figures)
     if wait is None or wait <= WORTHWHILE_SHARE * figures.mean_iteration_us:
         return None
@@ -110,7 +110,7 @@ def find_wait(figures: Figures) -> Advice | None:
 
 
 def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
-    """Return the longest mean wait of a step and its rank; None and 0 where no loader was seen."""
+    """Return the longest mean wait of a step and its rank; None and 0 if no loader was seen."""
     waits = figures.loader_waits
     if waits:
         rank = max(waits, key=lambda number: waits[number])
@@ -120,7 +120,7 @@ def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
 
 
 def find_unseen(figures: Figures) -> Advice | None:
-    """Return advice where batches may be prepared between the steps, without a loader."""
+    """Return advice if batches may be prepared between the steps, without a loader."""
     time, rank = figures.host_gap
     step = figures.iteration_us
     loading = replace(describe_loading(figures, time, step), workers=0)
@@ -160,7 +160,7 @@ def describe_loading(figures: Figures, wait_us: float, step_us: float) -> Loadin
 
 
 def suggest_workers(loading: Loading) -> str:
-    """Return how many workers to take, and what else to do where the cores do not suffice."""
+    """Return how many workers to take, and what else to do if the cores do not suffice."""
     needed, advised = loading.workers_needed, loading.workers_advised
     text = f"Give the DataLoader num_workers={advised} (now {loading.workers}), with persistent_workers=True."
     if loading.is_recipe:
@@ -172,7 +172,7 @@ def suggest_workers(loading: Loading) -> str:
 
 
 def suggest_cheaper_batches(loading: Loading) -> str:
-    """Return what to do where there are as many workers as cores, or more."""
+    """Return what to do if there are as many workers as cores, or more."""
     return (
         f"{loading.workers} workers use the {loading.cores} cores already, {loading.workers_needed} would be needed: "
         "make a batch cheaper (decode to a smaller size, store what was decoded, augment on the device)."

@@ -20,7 +20,7 @@ this order, decides: Adam calls mul_ as well."""
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where a fused update was measured to be faster."""
+    """Return advice if a fused update was measured to be faster."""
     update = [row for row in figures.operators if row.phase == "update"]
     kind, sizes = find_parameters(update)
     time = min(sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER), figures.update_tail_us)
@@ -46,7 +46,7 @@ def find(figures: Figures) -> Advice | None:
 
 
 def find_parameters(update: list[Operator]) -> tuple[str, list[int]]:
-    """Return the name of the optimizer's class and the sizes of its parameters; "" and [] where they are not known."""
+    """Return the name of the optimizer's class and the sizes of its parameters; "" and [] if they are not known."""
     for name, kind in MARKER_OPERATORS.items():
         rows = [(shapes[0], row.calls) for row in update if row.name == name and (shapes := parse_shapes(row.shapes))]
         if rows:

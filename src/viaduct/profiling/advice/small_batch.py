@@ -52,7 +52,7 @@ class Parts:
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where the estimated fixed cost dominates a step."""
+    """Return advice if the estimated fixed cost dominates a step."""
     batch = figures.facts.batch
     if figures.on_accelerator or not figures.operators:
         return None

@@ -18,7 +18,7 @@ FUSIBLE = (kinds.ELEMENTWISE, kinds.COPIES, kinds.OPTIMIZER, kinds.OTHER, kinds.
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where starting short kernels takes a part of the step."""
+    """Return advice if starting short kernels takes a part of the step."""
     if not figures.on_accelerator:
         return None
     short = [row for row in figures.kernels if row.kind in FUSIBLE and row.calls > 0 and mean_us(row) < SHORT_US]

@@ -28,7 +28,7 @@ TOGETHER = 0.05
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where the same rank is steadily slower."""
+    """Return advice if the same rank is steadily slower."""
     rows = list_common_steps(figures.communicating_steps)
     if len(rows) < FEWEST_STEPS:
         return find_late_data(figures)
@@ -74,7 +74,7 @@ def estimate_gain(rows: list[dict[int, Step]], own: dict[int, float], slow: int,
 
 
 def find_late_data(figures: Figures) -> Advice | None:
-    """Return advice where the data tail of one rank keeps the others waiting, from regular steps of all ranks."""
+    """Return advice if the data tail of one rank keeps the others waiting, from regular steps of all ranks."""
     rows = list_common_steps(figures.steps_by_rank)
     if len(rows) < FEWEST_STEPS or not any(step.collectives for step in figures.profile.steps):
         return None

@@ -1,9 +1,9 @@
 """The host waits for the device in every step: `.item()`, `.cpu()`, `print(loss)`, `nonzero`.
 
 Until the value arrives the host queues no further work, and the device idles until it has queued some again. Waits
-inside of an optimizer, a gradient scaler or a loader are not counted: the script does not ask for them. Nor are lines
+inside an optimizer, a gradient scaler or a loader are not counted: the script does not ask for them. Nor are lines
 that do not wait in nearly every step, such as logging every tenth step. A batch that is copied to the device from
-pageable memory waits as well; as nearly every script does that, it counts only where the device idles long enough
+pageable memory waits as well; as nearly every script does that, it counts only if the device idles long enough
 meanwhile. A CPU has no queue to wait for: there the advice is a remark for accelerators, without a gain.
 """
 
@@ -31,7 +31,7 @@ class Line:
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where lines of the script read values in every step."""
+    """Return advice if lines of the script read values in every step."""
     lines = collect_lines(figures)
     if not lines:
         return None
@@ -107,7 +107,7 @@ def explain_cost(figures: Figures, time_us: float) -> str:
 
 
 def estimate_gain(figures: Figures, time_us: float) -> float | None:
-    """Return the time that the device would win; None on a CPU, and where its kernels were not recorded."""
+    """Return the time that the device would win; None on a CPU, and if its kernels were not recorded."""
     if not figures.on_accelerator or not figures.kernels:
         return None
     idle = figures.iteration_us - sum(kernel.time_us for kernel in figures.kernels)

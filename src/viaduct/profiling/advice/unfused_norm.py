@@ -16,7 +16,7 @@ _ACTIVATION = re.compile(r"relu|threshold|clamp_min|silu|gelu|hardswish|sigmoid"
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice where normalisation and kernels of activations both take a large part of a step."""
+    """Return advice if normalisation and kernels of activations both take a large part of a step."""
     if figures.facts.device != "cuda":
         return None
     norms = sum(row.time_us for row in figures.kernels if row.kind == "normalisation")

@@ -183,14 +183,14 @@ def find_launches(events: Iterable[Event]) -> list[Launch]:
 
 
 def read_distributed(header: dict[str, Any], name: str, least: int) -> int:
-    """Return a number of "distributedInfo" in a trace's header: rank or world_size; `least` where it has none."""
+    """Return a number of "distributedInfo" in a trace's header: rank or world_size; `least` if it has none."""
     information = header.get("distributedInfo")
     number = information.get(name) if isinstance(information, dict) else None
     return number if isinstance(number, int) and number >= least else least
 
 
 def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
-    """Return the Unix time of the trace's first event, where the trace says it."""
+    """Return the Unix time of the trace's first event, if the trace says it."""
     base = header.get("baseTimeNanoseconds")
     if isinstance(base, int) and base > 0:
         return base / 1000 + zero

@@ -1,8 +1,8 @@
 """Output of msprof: PROF_*/mindstudio_profiler_output, or device_*/summary and timeline of older releases.
 
-    step_trace_*.csv     the six time points of each iteration; step_trace_*.json or msprof_*.json where there is no csv
+    step_trace_*.csv     the six time points of each iteration; step_trace_*.json or msprof_*.json if there is no csv
     op_summary_*.csv     every task of the device: operators by node, kernels by type, collectives
-    op_statistic_*.csv   kernels, where there is no op_summary
+    op_statistic_*.csv   kernels, if there is no op_summary
     memory_record_*.csv  memory over time; operator_memory_*.csv: who held it at the peak
     nic_*.csv, roce_*.csv  samples of the network
 
@@ -127,7 +127,7 @@ def read(path: Path) -> Profile:
 
 
 def find_folder_device(file: Path) -> int | None:
-    """Return the device in whose folder, device_N of a PROF folder, a file lies; None outside of such folders."""
+    """Return the device in whose folder, device_N of a PROF folder, a file lies; None outside such folders."""
     for part in reversed(file.parts[:-1]):
         match = DEVICE_FOLDER.fullmatch(part)
         if match:
@@ -138,7 +138,7 @@ def find_folder_device(file: Path) -> int | None:
 
 
 def list_device_folders(home: Path) -> list[int]:
-    """Return the devices that have a folder in a PROF folder, also where its output folder is given."""
+    """Return the devices that have a folder in a PROF folder, even if its output folder is given."""
     parent = home.parent if home.name in OUTPUTS else home
     matches = [DEVICE_FOLDER.fullmatch(folder.name) for folder in parent.glob("device_*") if folder.is_dir()]
     return sorted(int(match[1]) for match in matches if match)
@@ -158,7 +158,7 @@ class Source:
     def find_file_device(self, file: Path) -> int:
         """Return the device of a file: as its folder or the PROF folder's only device_N says; else 0.
 
-        A note says so where there are several.
+        A note says so if there are several.
         """
         if file not in self.file_devices:
             device = find_folder_device(file)
@@ -422,7 +422,7 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
 
 
 def place_collectives(steps: list[Step], tasks: TaskTable) -> list[Step]:
-    """Return the steps with exposed times; the collectives of op_summary where the step trace has none."""
+    """Return the steps with exposed times; the collectives of op_summary if the step trace has none."""
     if any(step.collectives for step in steps):
         collectives = [row for step in steps for row in step.collectives]
         return add_collectives([replace(step, collectives=()) for step in steps], collectives, tasks.computing or None)

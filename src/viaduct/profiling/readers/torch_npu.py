@@ -2,7 +2,7 @@
 
 trace_view.json        steps with their phases, as in a trace of torch.profiler
 step_trace_time.csv    computing, communication and free time of each step: its length if the trace has no steps
-kernel_details.csv     kernels by type and collectives; op_statistic.csv where it is missing
+kernel_details.csv     kernels by type and collectives; op_statistic.csv if it is missing
 operator_details.csv   operators of PyTorch with their time on host and device
 memory_record.csv      memory over time; operator_memory.csv: the operators that allocated what the peak holds
 communication.json     collectives with their size; api_statistic.csv and others: tables of the report
@@ -77,7 +77,7 @@ def read(path: Path) -> Profile:
 
 
 def find_rank(output: Path) -> int | None:
-    """Return the rank in the name of profiler_info_N.json, or in its content; None where neither has it."""
+    """Return the rank in the name of profiler_info_N.json, or in its content; None if neither has it."""
     for file in sorted(output.parent.glob("profiler_info*.json")):
         match = re.fullmatch(r"profiler_info_(\d+)\.json", file.name)
         rank = int(match[1]) if match else read_json(file, []).get("rank_id")
@@ -87,7 +87,7 @@ def find_rank(output: Path) -> int | None:
 
 
 def read_json(file: Path, notes: list[str]) -> dict[str, Any]:
-    """Return the object in a JSON file; nothing, and a note, where it is damaged."""
+    """Return the object in a JSON file; nothing, and a note, if it is damaged."""
     try:
         if file.stat().st_size > MAX_JSON_BYTES:
             notes.append(f"{file.name} is larger than {MAX_JSON_BYTES >> 20} MiB and was not read.")
@@ -149,7 +149,7 @@ def read_rank(output: Path, rank: int, path: Path) -> Profile:
 
 
 def refuse_database(source: Source) -> None:
-    """Raise BadData where the profiler wrote a database alone, or was stopped before it wrote anything."""
+    """Raise BadData if the profiler wrote a database alone, or was stopped before it wrote anything."""
     names = sorted(child.name for child in source.folder.iterdir())
     if any(name.endswith((".csv", ".json")) for name in names):
         return
@@ -317,7 +317,7 @@ def find_location(stack: str) -> str:
 
 
 def find_phase(name: str) -> Phase:
-    """Return the phase that an operator's name tells; "other" where it tells none."""
+    """Return the phase that an operator's name tells; "other" if it tells none."""
     if name.startswith("autograd::engine") or name.endswith(("Backward", "Backward0", "Backward1", "_backward")):
         return "backward"
     if name.startswith("Optimizer."):
@@ -350,7 +350,7 @@ def make_collective(name: str, facts: dict[str, Any]) -> Collective | None:
 
 
 def find_size(facts: dict[str, Any]) -> int | None:
-    """Return the bytes of an operation, over links of all kinds; None where none is known."""
+    """Return the bytes of an operation, over links of all kinds; None if none is known."""
     links = facts.get("Communication Bandwidth Info")
     entries = [link for link in links.values() if isinstance(link, dict)] if isinstance(links, dict) else []
     known = [size for link in entries if (size := to_number(link.get("Transit Size(MB)")))]

@@ -65,7 +65,7 @@ class AdamWeightDecay(tf.train.Optimizer):
             next_m = tf.multiply(self.beta_1, m) + tf.multiply(1.0 - self.beta_1, grad)
             next_v = tf.multiply(self.beta_2, v) + tf.multiply(1.0 - self.beta_2, tf.square(grad))
             update = next_m / (tf.sqrt(next_v) + self.epsilon)
-            if not any(re.search(one, param_name) for one in self.exclude):
+            if not any(re.search(pattern, param_name) for pattern in self.exclude):
                 update += self.weight_decay_rate * param
             assignments.extend([param.assign(param - self.learning_rate * update), m.assign(next_m), v.assign(next_v)])
         return tf.group(*assignments, name=name)

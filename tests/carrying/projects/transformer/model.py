@@ -66,8 +66,8 @@ class Transformer(nn.Module):
             torch.nn.init.normal_(module.weight, mean=0.0, std=0.1)
 
     def forward(self, x, targets=None):
-        places = torch.arange(x.size(1), device=x.device)
-        hidden = self.words(x) + self.positions(places)
+        positions = torch.arange(x.size(1), device=x.device)
+        hidden = self.words(x) + self.positions(positions)
         for layer in self.layers:
             hidden = layer(hidden)
         logits = self.head(self.norm(hidden))

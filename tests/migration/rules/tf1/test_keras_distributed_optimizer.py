@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 RULE = "keras_distributed_optimizer"
 HEAD = "import tensorflow as tf\nmodel = tf.keras.Sequential()\n"
@@ -24,7 +24,7 @@ def test_other_compiles_and_wrapped_optimizers_are_left_alone(body: str) -> None
 
 
 def test_one_device_needs_no_wrapper() -> None:
-    assert IMPORT.encode() not in migrated(HEAD + "model.compile('sgd')\nmodel.fit(x)\n").after
+    assert IMPORT.encode() not in migrate_source(HEAD + "model.compile('sgd')\nmodel.fit(x)\n").after
 
 
 def test_unknown_receivers_are_for_a_person() -> None:
@@ -42,8 +42,8 @@ def test_by_position_and_by_keyword() -> None:
             "tf.keras.optimizers.SGD(\n    0.1)))  # slow\n",
         ),
     ):
-        whole = HEAD.replace("as tf\n", "as tf\n" + IMPORT) + after
-        check_rewrite(RULE, HEAD + before, whole, distributed=True)
+        expected = HEAD.replace("as tf\n", "as tf\n" + IMPORT) + after
+        check_rewrite(RULE, HEAD + before, expected, distributed=True)
 
 
 def test_standalone_keras_needs_an_object() -> None:

@@ -63,5 +63,5 @@ def test_a_project_of_lightning_is_never_called_complete(tmp_path: Path) -> None
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
 def test_the_accelerator_of_a_configuration_file_needs_review_and_the_rest_is_written(to: str) -> None:
     made = migrate("conf.yaml", b"device: cuda\ntrainer:\n  accelerator: gpu\n", Options(to=to))  # type: ignore[arg-type]
-    assert [one.line for one in made.findings if one.rule == "torch.lightning"] == [3]
+    assert [finding.line for finding in made.findings if finding.rule == "torch.lightning"] == [3]
     assert made.after == (b"device: cuda\n" if to == "any" else f"device: {to}\n".encode()) + made.before[13:]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 IMPORTS = (
     "import torch",
@@ -54,8 +54,8 @@ def program(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_random_program_comes_through(seed: int, to: str) -> None:
     text = "import torch\n" + program(seed)
-    result = migrated(text, to=to)
+    result = migrate_source(text, to=to)
     after = result.after.decode()
-    left = [line for line in after.splitlines() if "torch.cuda" in line and not any(word in line for word in KEPT)]
+    left = [line for line in after.splitlines() if "torch.cuda" in line and not any(name in line for name in KEPT)]
     assert left == []
     assert re.search(rf"^\s*(import|from) torch_{to}\b", after, re.MULTILINE)

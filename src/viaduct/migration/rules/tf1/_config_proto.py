@@ -1,7 +1,6 @@
-"""Statements that give a ConfigProto the NPU's optimizer, and the names in them as the file spells them.
+"""Statements that add NpuOptimizer to a ConfigProto, and the variables that hold a ConfigProto.
 
-The optimizer is NpuOptimizer, which optimizes graphs; NPUOptimizer, a training optimizer, is another class. Not a rule:
-the session, Keras and life cycle rules share this module.
+NpuOptimizer optimizes graphs; NPUOptimizer is a training optimizer.
 """
 
 from __future__ import annotations
@@ -30,15 +29,12 @@ COMPAT_IMPORT = re.compile(r"^import tensorflow\.compat\.v1 as (\w+)", re.MULTIL
 DOTTED = re.compile(r"[A-Za-z_][\w.]*")
 
 
-# ---- spelling
-
-
 def tensorflow_prefix(site: Site) -> str:
-    """Return the prefix of TensorFlow's names at the site, else in the file: `tf.`, `tf.compat.v1.`; "" if none."""
+    """Return the prefix of TensorFlow's names at the site or else in the file: `tf.`, `tf.compat.v1.`, ""."""
     if isinstance(site.node, ast.Call) and site.name.startswith("tensorflow."):
-        text, remainder = site.text(site.node.func), site.name.removeprefix("tensorflow.")
-        if text.endswith("." + remainder) and DOTTED.fullmatch(text):
-            return text[: -len(remainder)]
+        text, name = site.text(site.node.func), site.name.removeprefix("tensorflow.")
+        if text.endswith("." + name) and DOTTED.fullmatch(text):
+            return text[: -len(name)]
     compat_import = COMPAT_IMPORT.search(site.source.text)
     alias = compat_import.group(1) if compat_import else site.work.names.local("tensorflow")
     if alias is None:
@@ -47,13 +43,13 @@ def tensorflow_prefix(site: Site) -> str:
 
 
 def tensorflow_name(site: Site, name: str) -> str:
-    """Return `tf.ConfigProto` as this file would write it; import it by name where the file has no `tf`."""
+    """Return a TensorFlow name with the file's prefix: `tf.ConfigProto`; import the name if the file has no prefix."""
     prefix = tensorflow_prefix(site)
     return prefix + name if prefix else site.work.import_name("tensorflow", name)
 
 
 def module_name(site: Site, module: str, alias: str = "") -> str:
-    """Return the local name of a module; add `import module as alias` if the file has no import of it."""
+    """Return the local name of a module; import it, as `alias`, if the file does not."""
     imported = site.work.names.local(module)
     if imported is not None:
         return imported
@@ -70,21 +66,21 @@ def rewriter_config(site: Site) -> str:
 
 
 def as_bytes(site: Site, text: str) -> str:
-    """Return the code of an expression whose value is this string as bytes, for a protobuf field of type bytes."""
+    """Return code for this string as bytes, the type of protobuf's `s` fields."""
     quoted = f'"{text}"' if text.isascii() and not set(text) & set('"\\') else repr(text)
     alias = tensorflow_prefix(site).removesuffix("compat.v1.")
     return f"{alias}compat.as_bytes({quoted})" if alias else f"{quoted}.encode()"
 
 
 def local_name(site: Site, at: ast.AST, wanted: str) -> str:
-    """Reserve and return a name that is free in the function around `at`, at module level in the whole file."""
+    """Reserve and return a name that is free in the function around `at`; outside functions free in the file."""
     function = site.source.function(at)
     if function is None:
         return reserve_name(site, wanted)
     nodes = [node for node in ast.walk(function) if isinstance(node, ast.Name | ast.arg)]
     used = {node.id if isinstance(node, ast.Name) else node.arg for node in nodes}
     candidates = [wanted, f"npu_{wanted}", *(f"npu_{wanted}_{number}" for number in range(2, 100))]
-    # the mark reserves the name: other rules may insert into the same function before the file is parsed again
+    # the mark reserves the name until the file is parsed again
     return next(name for name in candidates if name not in used and mark_once(site, "name", function, name))
 
 
@@ -96,13 +92,10 @@ def reserve_name(site: Site, wanted: str) -> str:
     return wanted
 
 
-# ---- statements
-
-
 def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
-    """Return the statements that make a session with the ConfigProto `config` run on the accelerator.
+    """Return the statements that let a session with the ConfigProto `config` run on the accelerator.
 
-    They need an import of npu_bridge, which registers NpuOptimizer.
+    Request the import that registers NpuOptimizer.
     """
     site.work.effects.add(REGISTERING_MODULE)
     custom = local_name(site, at, "custom_op")
@@ -116,23 +109,22 @@ def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
 
 
 def starts_line(site: Site, statement: ast.stmt) -> bool:
-    """Return True if nothing stands before a statement on its first line, so that lines may be put before it."""
+    """Return True if a statement begins its line, so that lines may be inserted before it."""
     start = site.source.span(statement)[0]
     return not site.source.text[site.source.line_start(start) : start].strip(" \t\f\ufeff")
 
 
 def ends_line(site: Site, statement: ast.stmt) -> bool:
-    """Return True if no semicolon follows a statement on its last line, so that lines may be put behind it."""
+    """Return True if no semicolon follows a statement on its last line, so that lines may be inserted after it."""
     end = site.source.span(statement)[1]
     following = next(site.source.tokens_from(end), None)
     return following is None or following.text != ";" or following.start > site.source.line_stop(end)
 
 
 def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
-    """Return the statement before which statements for an expression may be put.
+    """Return the statement before which code for an expression may be inserted.
 
-    None where they would run at another time or bind an attribute of a class, and where no line can be put before the
-    statement: an `elif`, a statement behind a semicolon.
+    None in a lambda, a comprehension, a definition's header, a class body, an `elif`, and after a semicolon.
     """
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.Lambda | Comprehension):
@@ -141,13 +133,12 @@ def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
             break
     statement = site.source.statement(node)
     if isinstance(statement, FunctionNode | ast.ClassDef) or isinstance(site.source.parents[statement], ast.ClassDef):
-        # a default, a decorator or a base class; in a class body a new name would become an attribute of the class
         return None
     is_elif = isinstance(statement, ast.If) and site.text(statement).startswith("elif")
     return statement if starts_line(site, statement) and not is_elif else None
 
 
-def binds_what_it_uses(statement: ast.stmt, value: ast.expr) -> bool:
+def reads_bound_name(statement: ast.stmt, value: ast.expr) -> bool:
     """Return True if the value reads a name that its statement binds: `with open(f) as g, Session(config=C(g))`."""
     bound = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return any(plain_name(node) in bound for node in ast.walk(value))
@@ -169,7 +160,7 @@ class ConfigVariable:
 def find_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
     """Return a name or `self.x` with all its assignments.
 
-    None for any other expression, and for a name that is also bound in another way, as a parameter is.
+    None for any other expression, and for a name with other bindings than assignments, such as a parameter.
     """
     if isinstance(node, ast.Name):
         bindings = bindings_of(site, node)
@@ -200,8 +191,8 @@ def is_config_proto(site: Site, node: ast.expr) -> bool:
 def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
     """Return `config.graph_options.rewrite_options` as its parts; () for anything but a dotted name.
 
-    A name that was assigned a field of a config, or an entry added to one, is replaced by that field: `custom_op` by
-    `config.graph_options.rewrite_options.custom_optimizers`. Up to five such names are followed.
+    A name that holds a field is replaced by that field, up to five times in a row: `custom_op` by
+    `config.graph_options.rewrite_options.custom_optimizers`.
     """
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -235,22 +226,19 @@ def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.st
     return statements
 
 
-def carries_npu_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> bool:
-    """Return True if a statement adds a custom optimizer, of any name, to the config, or npu_config_proto made it."""
-    is_vendors = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
-    return is_vendors or adding_statement(site, config, node) is not None
+def has_custom_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> bool:
+    """Return True if a statement adds a custom optimizer to the config, or npu_config_proto made the config."""
+    is_made_by_vendor = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
+    return is_made_by_vendor or adding_statement(site, config, node) is not None
 
 
 def is_same_variable(site: Site, config: ConfigVariable, left: ast.AST, right: ast.AST) -> bool:
-    """Return True if the config's name means the same variable at two nodes."""
+    """Return True if the config's name refers to the same variable at two nodes."""
     return variable_identity(site, config.parts, left) == variable_identity(site, config.parts, right)
 
 
 def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
-    """Return a value that differs for variables of the same name in different scopes.
-
-    It is the class around the node for an attribute of self, else the id of the scope's list of bindings.
-    """
+    """Return a key that differs for variables of the same name in different scopes."""
     if parts[0] == "self":
         return enclosing_class(site, node)
     names = site.work.names
@@ -258,10 +246,7 @@ def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> obje
 
 
 def last_setting(site: Site, config: ConfigVariable, assignment: ast.stmt) -> ast.stmt:
-    """Return the last of the statements right behind an assignment that set fields of the config or call their methods.
-
-    The assignment itself if no such statement follows it.
-    """
+    """Return the last statement of the sequence that begins with an assignment of the config and sets its fields."""
     block, last = site.source.block(assignment), assignment
     for statement in block[block.index(assignment) + 1 :]:
         target = sole_target(statement) if isinstance(statement, ast.Assign) else None

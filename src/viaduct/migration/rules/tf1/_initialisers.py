@@ -1,7 +1,4 @@
-"""Initialisers of all variables: which expressions are one, and where an initialiser is run.
-
-Not a rule: distribute_broadcast uses it.
-"""
+"""Expressions that are initialisers of all variables, such as `tf.global_variables_initializer()`, and their uses."""
 
 from __future__ import annotations
 
@@ -32,17 +29,14 @@ INITIALISER_NAME = re.compile(
     r"(?:^|_)init(?:s|_op|_ops|_all|_fn)?$|(?:^|_)initiali[sz](?:er|ers|e|ation|e_op|er_op)$|^init_"
 )
 EXCLUDED_NAME = re.compile(r"iter|data|local|table|feed|hook|_ds|queue|infeed|npu|comm|system|hvd|saver|weight|config")
-# Calls that run an initialiser they are given; distribute_broadcast reports them, or adds a hook, where they stand.
-HANDLED_BY_OWNER = ("Scaffold", "Supervisor", "train")
+# Calls that run an initialiser among their arguments; distribute_broadcast edits or reports them.
+RUNNING_CALLS = ("Scaffold", "Supervisor", "train")
 Verdict = bool | None
 """True for an initialiser, False for anything else; None if only the name of the expression suggests one."""
 
 
 def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Verdict:
-    """Return True for an initialiser of all variables, made in this file or another of the project.
-
-    tf.variables_initializer of all or of the trainable variables counts as well. None where only the name suggests one.
-    """
+    """Return True for an initialiser of all variables, or of all trainable ones, from any file of the project."""
     if node is None or depth > 6:
         return False
     if makes_initialiser(site.values, node):
@@ -75,7 +69,7 @@ def has_initialiser_name(name: str) -> bool:
 
 
 def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
-    """Return True for a call that makes an initialiser or a group of them, here or in a function of the project."""
+    """Return True for a call that creates an initialiser or a group of them, directly or in a function."""
     name = site.qualified(call.func)
     if name in GROUPING_CALLS:
         return combine([is_initialiser(site, argument, depth + 1) for argument in call.args])
@@ -90,16 +84,16 @@ def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
 
 
 def is_project_initialiser(site: Site, name: str | None) -> bool:
-    """Return True for the qualified name of a function, variable or attribute that the project gives an initialiser.
+    """Return True if the project assigns or returns an initialiser under this qualified name.
 
-    Scripts import a file beside them by its bare name, so the end of a dotted name suffices.
+    Scripts import a file of their folder by its bare name, so the name may lack its beginning.
     """
     names = site.work.project.initialisers
     return name is not None and (name in names or any(full.endswith(f".{name}") for full in names if "." in name))
 
 
 def method_name(site: Site, function: ast.expr) -> str | None:
-    """Return `module.Class.method` of `self.method`, or of a method of an object made in this scope or class."""
+    """Return `module.Class.method` for `self.method`, or for a method of an object whose creation is known."""
     if not isinstance(function, ast.Attribute):
         return None
     owner = site.values.origin(function.value)
@@ -107,8 +101,8 @@ def method_name(site: Site, function: ast.expr) -> str | None:
         values = [assignment.value for assignment in attribute_assignments(site, owner)]
         owner = values[0] if len(values) == 1 else owner
     if is_self(owner):
-        around = enclosing_class(site, function)
-        return f"{site.work.names.own}.{around.name}.{function.attr}" if around else None
+        own_class = enclosing_class(site, function)
+        return f"{site.work.names.module}.{own_class.name}.{function.attr}" if own_class else None
     name = site.qualified(owner.func) if isinstance(owner, ast.Call) else None
     return f"{name}.{function.attr}" if name else None
 
@@ -122,26 +116,26 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
         if isinstance(value, ast.expr) and value is not name and is_initialiser(site, value, depth + 1):
             return True
     function = getattr(site.work.names.scope_of(name).node, "name", "")
-    if f"{site.work.names.own}.{function}({name.id})" in site.work.project.initialisers:
+    if f"{site.work.names.module}.{function}({name.id})" in site.work.project.initialisers:
         return True
     called, index = find_unpacking(site, name) or (None, 0)
     functions = (site.qualified(called), method_name(site, called)) if called is not None else ()
     if any(is_project_initialiser(site, f"{qualified}[{index}]") for qualified in functions if qualified):
         return True
-    # calls of functions that are known, and make no initialiser, refute the name
+    # a variable that holds results of known functions is no initialiser, whatever its name
     is_refuted = bindings and all(isinstance(value, ast.Call) and site.qualified(value.func) for value in bindings)
     return None if has_initialiser_name(name.id) and not is_refuted else False
 
 
 def find_unpacking(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
     """Return the function in `op, name = function()`, in the scope of the name, and the name's index in its result."""
-    around = site.work.names.scope_of(name).node
+    scope = site.work.names.scope_of(name).node
     for node in site.source.of_kind(ast.Assign):
         target = node.targets[0]
         if not isinstance(target, ast.Tuple | ast.List) or not isinstance(node.value, ast.Call):
             continue
         index = next((index for index, part in enumerate(target.elts) if plain_name(part) == name.id), None)
-        if index is not None and site.work.names.scope_of(target.elts[index]).node is around:
+        if index is not None and site.work.names.scope_of(target.elts[index]).node is scope:
             return node.value.func, index
     return None
 
@@ -163,18 +157,15 @@ def is_initialising_attribute(site: Site, node: ast.Attribute) -> Verdict:
 
 
 def is_built_by_call(site: Site, value: ast.expr) -> bool:
-    """Return True for `build_init()` of `self.init = build_init()`, if the function returns an initialiser."""
+    """Return True for a call of a function that returns an initialiser."""
     # depth 5: one level deeper at most, see is_initialiser
     return isinstance(value, ast.Call) and is_initialising_call(site, value, depth=5) is True
 
 
-# ---- where an initialiser goes
-
-
 def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return True if the code shows where an initialiser goes: to a run, an attribute, a caller, another file.
+    """Return True if an initialiser reaches a run, an attribute, a caller or another file, or is never used.
 
-    Groups, collections and variables are followed. True as well for an initialiser that is made and never used.
+    Groups, collections and variables are followed.
     """
     parent = site.source.parents[node]
     call = receiving_call(site, node)
@@ -198,10 +189,10 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 
 def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> bool:
-    """Return True if a call that gets the initialiser runs it, or hands it to something that does."""
+    """Return True if a call runs its argument, an initialiser, or passes it to something that does."""
     name = site.qualified(call.func) or ""
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else name.rpartition(".")[2]
-    if last == "run" or last in HANDLED_BY_OWNER:
+    function_name = call.func.attr if isinstance(call.func, ast.Attribute) else name.rpartition(".")[2]
+    if function_name == "run" or function_name in RUNNING_CALLS:
         return True
     if name in GROUPING_CALLS:
         return is_run_somewhere(site, call, depth + 1)
@@ -213,7 +204,7 @@ def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> boo
     return any(f"{name}({parameter})" in site.work.project.initialisers for parameter in passed)
 
 
-def initialises_some(site: Site, node: ast.expr) -> bool:
+def is_partial_initialiser(site: Site, node: ast.expr) -> bool:
     """Return True for an initialiser of some variables only: `tf.variables_initializer(new_variables)`."""
     origin = site.values.origin(node)
     if not isinstance(origin, ast.Call) or site.qualified(origin.func) not in INITIALISERS_OF_A_LIST:

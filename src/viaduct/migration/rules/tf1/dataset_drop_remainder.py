@@ -1,4 +1,4 @@
-"""Let a dataset's batches all have the same size.
+"""Give all batches of a dataset the same size.
 
      import tensorflow as tf
      ds = tf.data.TFRecordDataset(files)
@@ -6,13 +6,12 @@
     +ds = ds.batch(32, drop_remainder=True)
 
 The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. The rule edits batch,
-padded_batch and map_and_batch of datasets: a `.batch()` of something else is left alone, and one of an object that only
-looks like a dataset is reported. A value that comes from a parameter is replaced as well; where every call in the
-project passes a literal for it, the finding names those calls, which may be changed instead. In a function that is
-named for evaluation or prediction the examples of the last batch are lost; that is mentioned, and needs manual review
-where the data is seen to go to an Estimator's predict(). With `--pad-predict` a prediction's last batch is filled up
-instead: `ds.batch(n)` becomes `ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)`, which yields
-every example and at most n - 1 of the first ones once more at the end.
+padded_batch and map_and_batch of datasets, and reports `.batch()` of an object that only looks like a dataset. It also
+replaces a value that is a parameter; if every call in the project passes a literal for the parameter, the finding names
+those calls, which may be changed instead. Evaluation and prediction lose the examples of the last batch: the finding
+says so, and needs manual review if an Estimator's predict() gets the data. With `--pad-predict` the last batch of a
+prediction is padded: `ds.batch(n)` becomes `ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)`,
+which yields every example, and at most n - 1 of the first ones again at the end.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from viaduct.migration.rules.tf1._batchers import report_dropped_batch
 rule = Rule(__name__)
 
 DROP_REMAINDER_POSITIONS = {"batch": 1, "padded_batch": 3}
-DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}  # other libraries' datasets have them as well
+DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}
 ESTIMATOR_METHODS = ("train", "evaluate", "predict")
-EVALUATION_WORDS = ("eval", "predict", "test", "infer", "valid", "serving")
+EVALUATION_NAMES = ("eval", "predict", "test", "infer", "valid", "serving")
 
 
 @rule.method("batch", "padded_batch")
@@ -55,7 +54,7 @@ def drop_remainder_of_map(site: Site) -> None:
 
 
 def set_drop_remainder(site: Site, position: int) -> None:
-    """Set drop_remainder, and pad or report what a prediction or an evaluation loses by it."""
+    """Set drop_remainder; pad a prediction's last batch, or report the examples that are lost."""
     present = site.argument("drop_remainder", position)
     if is_constant(present, True):
         return
@@ -70,27 +69,24 @@ def set_drop_remainder(site: Site, position: int) -> None:
     advise_parameter(site, present)
     if not (site.options.pad_predict and is_for_prediction(site)):
         report_lost_examples(site)
-    elif {"predict"} < runs_fed(site):
+    elif {"predict"} < consumers(site):
         site.request_review(
-            "this pipeline feeds training or evaluation as well as prediction, so it is not padded here: fill the "
-            "input of predict() up to a multiple of the batch, or the examples of its last batch are lost",
+            "this pipeline feeds training or evaluation as well as prediction, so it is not padded here: pad the "
+            "input of predict() to a multiple of the batch, or the examples of its last batch are lost",
             zh="该数据集同时用于训练或评估与推理,此处不做补齐:"
             "请将 predict() 的输入补齐到批大小的整数倍,否则最后一批样本会丢失",
         )
     elif not pad_last_batch(site):
         site.request_review(
-            "this prediction's last batch cannot be padded here: fill the input up to a multiple of the batch by hand",
+            "this prediction's last batch cannot be padded here: pad the input to a multiple of the batch by hand",
             zh="此处无法自动补齐推理的最后一批:请手工将输入补齐到批大小的整数倍",
         )
 
 
 def is_for_prediction(site: Site) -> bool:
-    """Return True for a pipeline whose function is named for prediction, or that feeds a predict().
-
-    Not for evaluation: examples that count twice would change its result.
-    """
+    """Return True for a pipeline that feeds a predict(), or whose function has a name such as "infer"."""
     name = function_name(site)
-    return any(part in name for part in ("predict", "infer", "serving")) or "predict" in runs_fed(site)
+    return any(part in name for part in ("predict", "infer", "serving")) or "predict" in consumers(site)
 
 
 def function_name(site: Site) -> str:
@@ -99,18 +95,18 @@ def function_name(site: Site) -> str:
     return function.name.lower() if function else ""
 
 
-def runs_fed(site: Site) -> set[str]:
-    """Return which of "train", "evaluate", "predict" of an Estimator get this data in the project."""
-    runs: set[str] = set()
+def consumers(site: Site) -> set[str]:
+    """Return the methods of Estimators ("train", "evaluate", "predict") that get this data in the project."""
+    methods: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode):
-            runs |= runs_fed_by_function(site.work.project, site.work.names.own, parent, set())
-        elif (run := estimator_run(site, parent)) is not None:
-            runs.add(run)  # the site is in a lambda among the arguments: `predict(lambda: ds.batch(8))`
-    return runs
+            methods |= consumers_of_function(site.work.project, site.work.names.module, parent, set())
+        elif (method := estimator_method(site, parent)) is not None:
+            methods.add(method)  # the site is in a lambda among the arguments: `predict(lambda: ds.batch(8))`
+    return methods
 
 
-def estimator_run(site: Site, node: ast.AST) -> str | None:
+def estimator_method(site: Site, node: ast.AST) -> str | None:
     """Return "train", "evaluate" or "predict" for a call of that method of an Estimator; None for anything else."""
     if (
         not isinstance(node, ast.Call)
@@ -121,25 +117,23 @@ def estimator_run(site: Site, node: ast.AST) -> str | None:
     return node.func.attr if site.values.kind(node.func.value) in ("estimator", "npu_estimator") else None
 
 
-def runs_fed_by_function(project: Project, module: str, function: FunctionNode, seen: set[str]) -> set[str]:
-    """Return which of "train", "evaluate", "predict" get the data of a function, directly or through its callers.
-
-    `seen` holds the functions that were visited.
-    """
+def consumers_of_function(project: Project, module: str, function: FunctionNode, visited: set[str]) -> set[str]:
+    """Return the methods of Estimators that get the data of a function, directly or through its callers."""
     name = f"{module}.{function.name}"
-    if name in seen:
+    if name in visited:
         return set()
-    seen.add(name)
-    runs = project.fed.get(name, set()) | project.fed.get(f"*.{function.name}", set())
+    visited.add(name)
+    methods = project.fed.get(name, set()) | project.fed.get(f"*.{function.name}", set())
     for path, call in project.calls.get(name, ()):
         if (caller := project.parsed.get(path)) is not None:
-            around = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))
-            runs = runs.union(*(runs_fed_by_function(project, caller.own, ancestor, seen) for ancestor in around))
-    return runs
+            functions = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))
+            for calling_function in functions:
+                methods |= consumers_of_function(project, caller.module, calling_function, visited)
+    return methods
 
 
 def pad_last_batch(site: Site) -> bool:
-    """Fill up the last batch; return False where the batch size is no simple expression, since it is written twice."""
+    """Pad the last batch; return False if the batch size is no simple expression, since it is written twice."""
     is_map = "map_and_batch" in site.name  # applied to the dataset: `ds.apply(map_and_batch(…))`
     size = site.argument("batch_size", 1 if is_map else 0)
     call: ast.AST = site.source.parents[site.node] if is_map else site.node
@@ -154,7 +148,7 @@ def pad_last_batch(site: Site) -> bool:
         padding = f".apply(lambda ds: ds.concatenate(ds.repeat().take({count} - 1)))"
     site.edit.insert(site.source.span(receiver)[1], padding)
     site.report_change(
-        "the last batch of this prediction is filled up with the first examples: cut what comes back to the number of "
+        "the last batch of this prediction is padded with the first examples: truncate the result to the number of "
         "examples",
         zh="推理的最后一批用开头的样本补齐:请将结果截取到样本数",
         risk="medium",
@@ -170,37 +164,37 @@ def is_simple(size: ast.expr) -> bool:
 
 
 def advise_parameter(site: Site, present: ast.expr | None) -> None:
-    """Advise on a replaced value of drop_remainder that was a parameter of the function (D2)."""
+    """Advise on a replaced value of drop_remainder that was a parameter of the function."""
     function = site.source.function(site.node)
     if not isinstance(present, ast.Name) or function is None:
         return
     parameters = [parameter.arg for parameter in function.args.args]
     if present.id not in parameters:
         return
-    position, name = parameters.index(present.id), f"{site.work.names.own}.{function.name}"
+    position, name = parameters.index(present.id), f"{site.work.names.module}.{function.name}"
     calls = site.work.project.calls.get(name, [])
-    where = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
+    locations = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
     if calls and all(is_literal(find_argument(call, present.id, position)) for _, call in calls):
         site.advise(
-            f"{present.id} is a literal at every call ({where}): passing True there and keeping the parameter would do "
-            "as well",
-            zh=f"所有调用处 {present.id} 均为字面量({where}):也可改为在调用处传 True 并保留该参数",
+            f"{present.id} is a literal at every call ({locations}): those calls could pass True instead, and the "
+            "parameter stay",
+            zh=f"所有调用处 {present.id} 均为字面量({locations}):也可改为在调用处传 True 并保留该参数",
         )
     else:
         site.advise(f"the parameter {present.id} has no effect here any more", zh=f"参数 {present.id} 在此处不再起作用")
 
 
 def report_lost_examples(site: Site) -> None:
-    """Report that evaluation or prediction loses the examples of the last, incomplete batch (D3)."""
+    """Report that evaluation or prediction loses the examples of the last, incomplete batch."""
     name = function_name(site)
-    if "predict" in runs_fed(site):
+    if "predict" in consumers(site):
         site.request_review(
-            "predict() gets this data: the examples of the last incomplete batch are lost; fill the input up to a "
-            "multiple of the batch (--pad-predict does so where no other run shares it)",
+            "predict() gets this data: the examples of the last incomplete batch are lost; pad the input to a "
+            "multiple of the batch (--pad-predict does so if no other run shares the data)",
             zh="predict() 使用该数据:最后不足一批的样本会丢失;请将输入补齐到批大小的整数倍"
             "(未与训练共用时可用 --pad-predict)",
         )
-    elif any(text in name for text in EVALUATION_WORDS):
+    elif any(text in name for text in EVALUATION_NAMES):
         site.advise(
             f"{name} looks like evaluation or prediction: the examples of the last incomplete batch are lost; pad the "
             "input to a multiple of the batch (--pad-predict)",
@@ -215,7 +209,7 @@ def looks_like_dataset(site: Site) -> bool:
     False for an object that is known to be something else.
     """
     receiver, methods = site.node.func.value, set()
-    if site.values.is_other(receiver) or not (site.node.args or site.node.keywords):
+    if site.values.is_from_other_library(receiver) or not (site.node.args or site.node.keywords):
         return False
     while isinstance(receiver, ast.Call | ast.Attribute):
         if isinstance(receiver, ast.Attribute):

@@ -1,15 +1,14 @@
-"""Let the accelerator place operators: remove `with tf.device(…)` of a GPU.
+"""Remove `with tf.device(…)` of a GPU, so that the accelerator's compiler places the operators.
 
      import tensorflow as tf
     -with tf.device("/gpu:0"):
     -    x = tf.zeros([2])  # on the card
     +x = tf.zeros([2])  # on the card
 
-The device's compiler takes the whole graph. A block is removed if its device is a string that names a GPU (a literal, a
-formatted one, a variable that holds nothing else) or the device of a tensor; one that a flag or a parameter decides at
-run time needs manual review. A block for the CPU stays as it is. With `--device cpu` the block is kept and names the
-CPU instead. Of several items in one `with` only the device is dropped. A GPU block that was nested in a block for the
-CPU would now run on the CPU: that is reported.
+A block is removed if its device is a string that names a GPU (a literal, a formatted string, a variable with only such
+values) or the device of a tensor. A device that is decided at run time needs manual review. A block for the CPU stays.
+With `--device cpu` the block is kept and names the CPU. Other items of the same `with` stay. A GPU block that was
+nested in a CPU block would now run on the CPU: that is reported.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ def edit_block(site: Site) -> None:
                 f"{site.text(item.context_expr)} stays: it names the CPU",
                 zh=f"{site.text(item.context_expr)} 指定 CPU,保持不变",
             )
-        elif kind != "nothing":
-            report_left(site, item.context_expr, kind)
+        elif kind != "none":
+            report_unchanged(site, item.context_expr, kind)
 
 
 def is_device(site: Site, node: ast.expr) -> bool:
@@ -50,21 +49,21 @@ def is_device(site: Site, node: ast.expr) -> bool:
 
 
 def classify_device(site: Site, device: ast.expr | None) -> str:
-    """Return "gpu", "cpu", "nothing" for None, "setter" for parameter servers, or "unknown"."""
+    """Return "gpu", "cpu", "none" for None, "setter" for parameter servers, or "unknown"."""
     if device is None:
         return "unknown"
     origin = site.values.origin(device)
     if is_none(origin):
-        return "nothing"
+        return "none"
     if isinstance(origin, ast.Call) and site.qualified(origin.func) in SETTERS:
         return "setter"
-    if is_of_variable(site, device):
+    if is_device_of_tensor(site, device):
         return "gpu"
     return device_in_text(site, device) or "unknown"
 
 
-def is_of_variable(site: Site, device: ast.expr) -> bool:
-    """Return True for `var.device` of a tensor, by the call that makes `var` or by its name: it is taken for a GPU."""
+def is_device_of_tensor(site: Site, device: ast.expr) -> bool:
+    """Return True for `var.device` if `var` is a tensor, by its origin or its name."""
     if not (isinstance(device, ast.Attribute) and device.attr == "device" and isinstance(device.value, ast.Name)):
         return False
     origin = site.values.origin(device.value)
@@ -73,9 +72,9 @@ def is_of_variable(site: Site, device: ast.expr) -> bool:
 
 
 def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
-    """Return "gpu" or "cpu" if a string names just that; "" if it names both or neither, or is decided at run time."""
+    """Return the device that a string names, "gpu" or "cpu"; "" if it names both or neither, or is not known."""
     if isinstance(node, ast.Constant | ast.JoinedStr):
-        parts = node.values if isinstance(node, ast.JoinedStr) else [node]  # an f-string without what is in braces
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
         text = " ".join(map(literal_text, parts)).lower()
         return only_value({name for name in ("gpu", "cpu") if name in text})
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
@@ -104,10 +103,7 @@ def device_in_call(site: Site, call: ast.Call, depth: int) -> str:
 
 
 def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
-    """Return the values that a name may have: those assigned to it, or the items of a literal that a loop goes over.
-
-    None stands for a value that is not known.
-    """
+    """Return the values of a variable, or of a loop variable the items of the list; None for each unknown value."""
     bindings = bindings_of(site, name) or [None]
     loops = [parent for parent in site.source.ancestors(name) if isinstance(parent, ast.For)]
     for loop in loops:
@@ -118,7 +114,7 @@ def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
 
 
 def only_value(values: set[str]) -> str:
-    """Return the only value of a set; "" if it has none or several."""
+    """Return the value of a set with one value, else ""."""
     return values.pop() if len(values) == 1 else ""
 
 
@@ -133,21 +129,21 @@ def remove_device(site: Site, index: int, device: ast.expr | None) -> None:
     else:
         site.edit.unwrap(site.node)
     site.report_change(
-        "operators are placed by the device's compiler: the block is gone", zh="算子由昇腾编译器放置:删除 tf.device"
+        "the device's compiler places the operators: the block is removed", zh="算子由昇腾编译器放置:删除 tf.device"
     )
     report_cpu_block(site)
     report_towers(site)
 
 
 def report_cpu_block(site: Site) -> None:
-    """Report code that is for a GPU and now stands directly in a block for the CPU."""
-    around = [site.node]
+    """Report code of a GPU block that is now directly in a block for the CPU."""
+    blocks = [site.node]
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode | ast.ClassDef):
             break
         if isinstance(parent, ast.With | ast.AsyncWith):
-            around.append(parent)
-    for item in (item for block in around for item in block.items):
+            blocks.append(parent)
+    for item in (item for block in blocks for item in block.items):
         call = item.context_expr
         if is_device(site, call) and call.args and classify_device(site, call.args[0]) == "cpu":
             site.request_review(
@@ -160,32 +156,32 @@ def report_cpu_block(site: Site) -> None:
 
 
 def drop_item(edit: Edits, node: ast.With, index: int) -> None:
-    """Remove one of several items of a `with`, with the comma behind it, or before it if it is the last."""
+    """Remove one of several items of a `with`, and one comma."""
     source, items = edit.source, node.items
     if index + 1 < len(items):
         start, end = source.span(items[index].context_expr)[0], source.span(items[index + 1].context_expr)[0]
-        between = source.text[source.line_start(end) : end]
-        kept = "".join(f"{comment.text}{source.newline}{between}" for comment in source.comments(start, end))
-        edit.replace(start, end, kept)
+        indent = source.text[source.line_start(end) : end]
+        comments = "".join(f"{comment.text}{source.newline}{indent}" for comment in source.comments(start, end))
+        edit.replace(start, end, comments)
     else:
-        before = items[index - 1]
-        end = source.span(before.optional_vars or before.context_expr)[1]
+        previous = items[index - 1]
+        end = source.span(previous.optional_vars or previous.context_expr)[1]
         comma = next(token for token in source.tokens_from(end) if token.text == ",")
         start, stop = source.span(items[index].context_expr)
         if not source.comments(comma.start, start):
             edit.delete(comma.start, stop)
             return
-        behind = next(source.tokens_from(stop))  # between parentheses, so the comma before it may stay
-        edit.delete(*edit.extend_over_blanks(start, behind.end if behind.text == "," else stop))
+        following = next(source.tokens_from(stop))  # between parentheses, so the comma before the item may stay
+        edit.delete(*edit.extend_over_blanks(start, following.end if following.text == "," else stop))
 
 
 def report_towers(site: Site) -> None:
-    """Report a loop over GPUs that builds a copy of the network for each (V5): one process drives one device."""
+    """Report a loop over GPUs that builds a copy of the network for each of them."""
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.For) and "gpu" in ast.unparse(parent.iter).lower():
             site.request_review(
-                f"a tower for each GPU (for … in {ast.unparse(parent.iter)}): keep one and drop the averaging of "
-                "gradients; every device is a process of its own",
+                f"a tower for each GPU (for … in {ast.unparse(parent.iter)}): keep one and remove the averaging of "
+                "gradients; every device has a process of its own",
                 zh=f"按 GPU 构建多个 tower(for … in {ast.unparse(parent.iter)}):"
                 "请只保留一个并去掉梯度平均;每个设备对应一个进程",
                 risk="high",
@@ -194,8 +190,8 @@ def report_towers(site: Site) -> None:
             return
 
 
-def report_left(site: Site, call: ast.expr, kind: str) -> None:
-    """Report a device that is left as written, since it is a parameter server's or decided at run time."""
+def report_unchanged(site: Site, call: ast.expr, kind: str) -> None:
+    """Report a device that stays, since it is a parameter server's or decided at run time."""
     if kind == "setter":
         site.request_review(
             "replica_device_setter places variables on parameter servers: train with NPUDistributedOptimizer instead",

@@ -12,12 +12,11 @@ With `--distributed`:
     +    sess.run(bcast_op)
          sess.run(step)
 
-Only with `--distributed`, in a program that trains: the optimizer, the initialiser and the session may be in different
-files. Where the session's graph is not shown to be the default one, the operation is made under
-`sess.graph.as_default()`. A monitored session, and the training of a ready-made DNN, linear or baseline Estimator, get
-the hook that does the same. NPUEstimator broadcasts by itself. An initialiser is reported as unresolved where the file
-does not show where it is run; a Supervisor, `slim.learning.train` and an initialiser of some variables only need manual
-review.
+The rule edits programs that train; the optimizer, the initialiser and the session may be in different files. If the
+session may have another graph than the default one, the operation is created under `sess.graph.as_default()`. Monitored
+sessions, and the training of canned Estimators (DNN, linear, baseline), get a hook with the same effect. NPUEstimator
+broadcasts by itself. If no code of the project runs an initialiser, it is reported as unresolved. A Supervisor,
+`slim.learning.train` and an initialiser of some variables only need manual review.
 """
 
 from __future__ import annotations
@@ -38,23 +37,19 @@ from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1 import _ranks as ranks
 from viaduct.migration.sessions import SESSION_CLASSES
 
-rule = Rule(
-    __name__,
-    when=lambda options: options.distributed,
-    after=("session_config",),
-)
+rule = Rule(__name__, when=lambda options: options.distributed, after=("session_config",))
 
 HOOKS_POSITIONS = {  # session -> position of its argument `hooks`
     "tensorflow.train.MonitoredTrainingSession": 4,
     "tensorflow.train.SingularMonitoredSession": 0,
     "tensorflow.train.MonitoredSession": 1,
 }
-EVALUATION_WORDS = ("eval", "predict", "infer", "test", "export", "freeze", "convert", "serve", "serving")
-WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+EVALUATION_PREFIXES = ("eval", "predict", "infer", "test", "export", "freeze", "convert", "serve", "serving")
+WORD_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 TRAINING_NAME = re.compile(
     r"(?:^|_)train(?:_?(?:op|ops|step|steps|er))?$|(?:^|_)(?:optimi[sz]er?|minimi[sz]e|apply_gradients)(?:_op)?$"
 )
-MANAGING_FUNCTIONS = (  # they make and initialise a session themselves
+TRAINING_LOOPS = (  # they create and initialise a session themselves
     *("tensorflow.contrib.slim.learning.train", "tf_slim.learning.train", "tensorflow.contrib.training.train"),
     "tensorflow.train.Supervisor",
 )
@@ -65,27 +60,27 @@ SIMPLE_STATEMENTS = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
 @rule.method("run")
-def follow_run(site: Site) -> None:
-    """Add a broadcast behind `sess.run(init)` and `init.run()`."""
+def broadcast_after_initialiser(site: Site) -> None:
+    """Add a broadcast after `sess.run(init)` and `init.run()`."""
     receiver = site.node.func.value
-    if not may_be_session_or_operation(site, receiver) or broadcasts_already(site) or not trains(site):
+    if not may_be_session_or_operation(site, receiver) or has_broadcast(site) or not is_training(site):
         return
-    first = site.argument("fetches", 0)
-    is_initialiser = initialisers.is_initialiser(site, first)  # None: only its name suggests it
+    fetches = site.argument("fetches", 0)
+    is_initialiser = initialisers.is_initialiser(site, fetches)  # None: only its name suggests it
     if is_initialiser:
         insert_broadcast(site, session=receiver, run=f"{site.text(receiver)}.run({{}})")
         return
     if initialisers.is_initialiser(site, receiver):
         session = site.argument("session", 1)
-        remainder = ", ".join(site.text(argument) for argument in [*site.node.args, *site.node.keywords])
-        insert_broadcast(site, session, run=f"{{}}.run({remainder})")
-    elif first is not None and initialisers.initialises_some(site, first):
+        arguments = ", ".join(site.text(argument) for argument in [*site.node.args, *site.node.keywords])
+        insert_broadcast(site, session, run=f"{{}}.run({arguments})")
+    elif fetches is not None and initialisers.is_partial_initialiser(site, fetches):
         report_missing_broadcast(site)
     elif is_initialiser is None and not is_initialised_in_function(site):
         site.report_unresolved(
-            f"if {site.text(first) if first else 'this'} initialises the model's variables, all ranks must get the "
-            "values of rank 0 behind it: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
-            zh=f"若 {site.text(first) if first else '此处'} 初始化模型变量,其后各 rank 需取得 rank 0 的值:"
+            f"if {site.text(fetches) if fetches else 'this'} initialises the model's variables, all ranks must get the "
+            "values of rank 0 after it: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
+            zh=f"若 {site.text(fetches) if fetches else '此处'} 初始化模型变量,其后各 rank 需取得 rank 0 的值:"
             "对每个可训练变量赋值 hccl_ops.broadcast([var], 0)[0]",
         )
 
@@ -98,22 +93,22 @@ def may_be_session_or_operation(site: Site, receiver: ast.expr) -> bool:
 
 def is_initialised_in_function(site: Site) -> bool:
     """Return True if another run in the same function surely initialises all variables."""
-    around = site.source.function(site.node)
-    runs = [node for node in site.work.index.methods.get("run", []) if site.source.function(node) is around]
+    function = site.source.function(site.node)
+    runs = [node for node in site.work.index.methods.get("run", []) if site.source.function(node) is function]
     return any(node.args and initialisers.is_initialiser(site, node.args[0]) for node in runs if node is not site.node)
 
 
 def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
-    """Insert the operation and its run behind the site's statement, or report where that is not possible.
+    """Insert the broadcast operation and its run after the site's statement, or report that they are missing.
 
-    `run` is the code that runs it, with {} for its name; the session is None if it is the default one.
+    `run` is the code that runs the operation, with {} for its name. None means the default session.
     """
     statement = site.source.statement(site.node)
     if (
         not isinstance(statement, SIMPLE_STATEMENTS)
         or is_deferred(site, statement)
-        or is_finalized(site)
-        or is_for_one_rank(site)
+        or is_graph_finalized(site)
+        or is_on_one_rank(site)
     ):
         report_missing_broadcast(site)
         return
@@ -135,7 +130,7 @@ def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
 
 
 def is_deferred(site: Site, statement: ast.stmt) -> bool:
-    """Return True if the call is in a lambda or comprehension: it runs at another time than its statement."""
+    """Return True if the call is in a lambda or comprehension, which may not run where its statement runs."""
     for parent in site.source.ancestors(site.node):
         if parent is statement:
             return False
@@ -144,15 +139,15 @@ def is_deferred(site: Site, statement: ast.stmt) -> bool:
     return False
 
 
-def is_finalized(site: Site) -> bool:
-    """Return True if the function has finalised a graph before the site: it takes no new operations then."""
-    around = site.source.function(site.node)
-    closed = site.work.index.methods.get("finalize", []) if "finalize" in site.source.text else []
-    return any(site.source.function(node) is around and node.lineno < site.node.lineno for node in closed)
+def is_graph_finalized(site: Site) -> bool:
+    """Return True if the function finalised the graph before the site; then no operation can be added."""
+    function = site.source.function(site.node)
+    calls = site.work.index.methods.get("finalize", [])
+    return any(site.source.function(node) is function and node.lineno < site.node.lineno for node in calls)
 
 
-def is_for_one_rank(site: Site) -> bool:
-    """Return True under `if rank == 0:`: the other ranks would never reach the broadcast."""
+def is_on_one_rank(site: Site) -> bool:
+    """Return True under `if rank == 0:`, where the other ranks would never reach the broadcast."""
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
@@ -162,7 +157,7 @@ def is_for_one_rank(site: Site) -> bool:
 
 
 def is_in_default_graph(site: Site, session: ast.expr) -> bool:
-    """Return True if an operation that is made at the site belongs to the session's graph."""
+    """Return True if an operation that is created at the site is in the session's graph."""
     if not isinstance(session, ast.Name):
         name = site.qualified(session.func) if isinstance(session, ast.Call) else None
         return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *SESSION_CLASSES)
@@ -175,10 +170,7 @@ def is_in_default_graph(site: Site, session: ast.expr) -> bool:
 
 
 def enters_session(item: ast.withitem, name: str) -> bool:
-    """Return True for `with tf.Session() as name` and `with name:`.
-
-    Not for `with name.as_default()`, which does not change the default graph.
-    """
+    """Return True for `with tf.Session() as name` and `with name:`, which also set the default graph."""
     session = item.optional_vars if item.optional_vars is not None else item.context_expr
     is_as_default = (
         isinstance(item.context_expr, ast.Call) and getattr(item.context_expr.func, "attr", "") == "as_default"
@@ -187,10 +179,10 @@ def enters_session(item: ast.withitem, name: str) -> bool:
 
 
 def shares_default_graph(site: Site, value: str | ast.expr | None) -> bool:
-    """Return True for a session of the default graph, opened where that is the graph of the run too.
+    """Return True for a session of the graph that is the default one at the site.
 
-    It takes no `graph=`, and all blocks `with graph.as_default()` around it are around the run, too. One that is opened
-    in another function counts only if that is the module and the run is in no such block.
+    The session has no `graph=`, and all blocks `with graph.as_default()` around it enclose the site too. If the session
+    is opened in another function than the site, it must be at module level and the site in no such block.
     """
     if not isinstance(value, ast.Call) or site.qualified(value.func) not in SESSION_CLASSES:
         return False
@@ -211,12 +203,12 @@ def graph_blocks(site: Site, node: ast.AST) -> set[ast.AST]:
 
 
 @rule.call(*initialisers.INITIALISER_FUNCTIONS)
-def follow_initialiser(site: Site) -> None:
-    """Report an initialiser that is made here, if the program does not show where it is run."""
-    if broadcasts_already(site) or not trains(site) or initialisers.is_run_somewhere(site, site.node):
+def report_initialiser_not_run(site: Site) -> None:
+    """Report an initialiser that no code of the program runs."""
+    if has_broadcast(site) or not is_training(site) or initialisers.is_run_somewhere(site, site.node):
         return
     site.report_unresolved(
-        "the code does not show where this initialiser is run; behind that all ranks must get the values of rank 0: "
+        "the code does not show where this initialiser is run; after that all ranks must get the values of rank 0: "
         "assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
         zh="无法看出该初始化操作在何处执行:执行之后各 rank 需取得 rank 0 的值,即对每个可训练变量赋值 "
         "hccl_ops.broadcast([var], 0)[0]",
@@ -237,13 +229,13 @@ def report_missing_broadcast(site: Site) -> None:
     )
 
 
-def trains(site: Site) -> bool:
-    """Return True if the program updates variables, and the function is not named for evaluation, export and the like.
+def is_training(site: Site) -> bool:
+    """Return True if the program updates variables and the site's function is not for evaluation or export.
 
-    Such a name does not count where the function makes or runs a training operation.
+    A function named `evaluate` counts all the same if it creates or runs a training operation.
     """
     function = site.source.function(site.node)
-    if function is not None and is_named_for_evaluation(function.name) and not runs_training(function):
+    if function is not None and is_named_for_evaluation(function.name) and not has_training_operation(function):
         return False
     calls = site.work.index.calls
     if any(name in site.work.index.methods for name in TRAINING_METHODS) or any(
@@ -253,8 +245,8 @@ def trains(site: Site) -> bool:
     return not is_named_for_evaluation(PurePosixPath(site.work.path).stem) and is_training_program(site)
 
 
-def runs_training(function: ast.AST) -> bool:
-    """Return True for a function that makes a training operation, or runs one by its usual name."""
+def has_training_operation(function: ast.AST) -> bool:
+    """Return True for a function that creates a training operation, or runs one with a usual name."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in TRAINING_METHODS:
@@ -283,12 +275,12 @@ def is_training_program(site: Site) -> bool:
 
 def is_named_for_evaluation(name: str) -> bool:
     """Return True for `evaluate`, `run_test`; not for `train_and_eval`, `latest`."""
-    words = [word.lower() for word in WORD.findall(name)]
-    other_work = any(word.startswith(EVALUATION_WORDS) for word in words)
+    words = [word.lower() for word in WORD_PATTERN.findall(name)]
+    other_work = any(word.startswith(EVALUATION_PREFIXES) for word in words)
     return other_work and not any(word.startswith("train") for word in words)
 
 
-def broadcasts_already(site: Site) -> bool:
+def has_broadcast(site: Site) -> bool:
     """Return True if this file calls a broadcast."""
     return any(name in site.work.index.calls for name in BROADCASTS)
 
@@ -298,19 +290,16 @@ def broadcasts_already(site: Site) -> bool:
 
 @rule.call(*HOOKS_POSITIONS)
 def add_monitored_hook(site: Site) -> None:
-    if trains(site) and not broadcasts_already(site):
+    if is_training(site) and not has_broadcast(site):
         add_hook(site, HOOKS_POSITIONS[site.name])
 
 
 @rule.method("train")
 def add_canned_hook(site: Site) -> None:
-    """Add the hook to the training of a ready-made Estimator, which does not broadcast by itself."""
-    made = site.values.origin(site.node.func.value)
-    if (
-        isinstance(made, ast.Call)
-        and site.qualified(made.func) in optimizers.CANNED_ESTIMATORS
-        and not broadcasts_already(site)
-    ):
+    """Add the hook to the training of a canned Estimator, which does not broadcast by itself."""
+    estimator = site.values.origin(site.node.func.value)
+    is_canned = isinstance(estimator, ast.Call) and site.qualified(estimator.func) in optimizers.CANNED_ESTIMATORS
+    if is_canned and not has_broadcast(site):
         add_hook(site, position=1)
 
 
@@ -329,8 +318,8 @@ def add_hook(site: Site, position: int) -> None:
     report_broadcast(site)
 
 
-@rule.call(*MANAGING_FUNCTIONS)
-def report_managed(site: Site) -> None:
-    is_idle_supervisor = site.name.endswith("Supervisor") and not trains(site)
-    if not is_idle_supervisor and not broadcasts_already(site):
+@rule.call(*TRAINING_LOOPS)
+def report_training_loop(site: Site) -> None:
+    is_idle_supervisor = site.name.endswith("Supervisor") and not is_training(site)
+    if not is_idle_supervisor and not has_broadcast(site):
         report_missing_broadcast(site)

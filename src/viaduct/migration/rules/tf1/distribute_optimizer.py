@@ -9,12 +9,11 @@ With `--distributed`:
     +    opt = NPUDistributedOptimizer(opt)
          return opt.minimize(loss)
 
-Only with `--distributed`, and for an optimizer that is shown to train: it reaches minimize, compute_gradients or
-apply_gradients, is returned in a project that wraps none itself, or is given to something that trains with it. Where
-the branches of an `if` choose among several, one line behind them wraps whichever it is. Of a loss scale optimizer the
-inner one is wrapped, and the outer gets is_distributed=True. Wrapped optimizers stay as they are; so does a class that
-is merely called Optimizer. An optimizer whose class the file does not show (from a dictionary of classes, by getattr,
-by a name) is reported where it trains.
+An optimizer is wrapped if it trains: it reaches minimize, compute_gradients or apply_gradients, a call that trains with
+it, or a `return` in a project that wraps none itself. If the branches of an `if` create different optimizers, one line
+after the `if` wraps them. A loss scale optimizer gets is_distributed=True, and its inner optimizer is wrapped. Wrapped
+optimizers stay as they are; so does a class that is merely called Optimizer. If the file does not show the optimizer's
+class (an entry of a dictionary, getattr, a name), its training call is reported.
 """
 
 from __future__ import annotations
@@ -28,18 +27,15 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.values import kind_of_call
 
-rule = Rule(
-    __name__,
-    when=lambda options: options.distributed,
-    after=("tpu_spec", "distribute_sum"),
-)
+rule = Rule(__name__, when=lambda options: options.distributed, after=("tpu_spec", "distribute_sum"))
 
 BUILTIN_FUNCTIONS = frozenset(dir(builtins))
+UNKNOWN_USES = {"unknown", "returned", "passed to wrapper"}
 
 
 @rule.node(ast.Call, only_files_with=("Optimizer", *optimizers.TRAINING_METHODS))
 def wrap_optimizer(site: Site) -> None:
-    """Wrap an optimizer that is shown to train; report one whose use is not known."""
+    """Wrap an optimizer that trains; report one whose use is not known."""
     if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):
         return
     if site.qualified(site.node.func) == optimizers.SYNCHRONOUS:
@@ -49,8 +45,8 @@ def wrap_optimizer(site: Site) -> None:
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         wrap_variable(site, parent)
     elif classify_use(site, outer) in ("trains", "applies"):
-        wrap_here(site, outer)
-    elif classify_use(site, outer) in ("unknown", "returned", "handed in"):
+        wrap_expression(site, outer)
+    elif classify_use(site, outer) in UNKNOWN_USES:
         report_unknown_use(site)
 
 
@@ -63,10 +59,10 @@ def full_expression(site: Site) -> ast.expr:
 
 
 def classify_use(site: Site, node: ast.expr) -> str:
-    """Return how an optimizer is used where it is made or read.
+    """Classify the use of an optimizer at a node that creates or reads it.
 
-    "trains"; "applies": only by apply_gradients; "summed": its gradients go through an allreduce; "wrapped"; "handed
-    in": wrapped by a Horovod that came as an argument; "returned", in a project that wraps optimizers itself;
+    "trains"; "applies": only by apply_gradients; "summed": its gradients go through an allreduce; "wrapped"; "passed to
+    wrapper": to DistributedOptimizer of an unknown object; "returned", in a project that wraps optimizers itself;
     "nothing"; "unknown".
     """
     parent = site.source.parents[node]
@@ -87,7 +83,7 @@ def classify_use(site: Site, node: ast.expr) -> str:
 
 
 def classify_method(site: Site, method: ast.Attribute) -> str:
-    """Return how a call of one of its methods uses an optimizer, in the words of `classify_use`."""
+    """Classify the use of an optimizer by a call of one of its methods, see `classify_use`."""
     if method.attr not in optimizers.TRAINING_METHODS:
         return "nothing"
     if method.attr == "compute_gradients" and optimizers.is_summed(site, site.source.parents[method]):
@@ -98,27 +94,27 @@ def classify_method(site: Site, method: ast.Attribute) -> str:
 
 
 def classify_argument(site: Site, call: ast.Call, node: ast.expr) -> str:
-    """Return how a call uses an optimizer among its arguments, in the words of `classify_use`."""
+    """Classify the use of an optimizer that is an argument of a call, see `classify_use`."""
     name = site.qualified(call.func)
     if name in optimizers.WRAPPERS:
         return "wrapped"
     if getattr(call.func, "attr", "") == "DistributedOptimizer":
-        return "handed in"
+        return "passed to wrapper"
     if getattr(call.func, "id", "") in BUILTIN_FUNCTIONS or getattr(call.func, "attr", "") == "compile":
         return "nothing"  # a Keras model's optimizer is wrapped by keras_distributed_optimizer
-    if optimizers.trains_given_optimizer(site, call) or optimizers.trains_with(site, call, node):
+    if optimizers.trains_with_argument(site, call) or optimizers.trains_in_project(site, call, node):
         return "trains"
     return "unknown"
 
 
 def project_wraps_optimizers(site: Site) -> bool:
     """Return True if a file of the project wraps optimizers, perhaps those that this function returns."""
-    here = {name for name in optimizers.WRAPPERS if name in site.work.index.calls}
-    return bool(here) or any(name in site.work.project.mentions for name in optimizers.WRAPPERS)
+    mentions, calls = site.work.project.mentions, site.work.index.calls
+    return any(name in calls or name in mentions for name in optimizers.WRAPPERS)
 
 
 def wrap_variable(site: Site, statement: ast.Assign) -> None:
-    """Wrap an optimizer in a line behind its assignment, or behind the `if` that chooses it."""
+    """Wrap an optimizer in a line after its assignment, or after the `if` that chooses it."""
     target = statement.targets[0]
     if not isinstance(target, ast.Name | ast.Attribute):
         report_unknown_use(site)
@@ -126,9 +122,9 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
     uses = {classify_use(site, node) for node in optimizers.find_reads(site, target)}
     if "wrapped" in uses or ("summed" in uses and "trains" not in uses):
         return
-    uses = {"trains" if found in ("applies", "summed") else found for found in uses}
-    if "trains" not in uses or "handed in" in uses:
-        if uses & {"unknown", "returned", "handed in"}:
+    uses = {"trains" if use in ("applies", "summed") else use for use in uses}
+    if "trains" not in uses or "passed to wrapper" in uses:
+        if uses & UNKNOWN_USES:
             report_unknown_use(site)
         return
     location = outermost_choice(site, statement, target) or statement
@@ -139,37 +135,37 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
 
 
 def outermost_choice(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
-    """Return the outermost `if` whose branches all make the optimizer, raise or return, so that one line suffices.
+    """Return the outermost `if` whose branches all create the optimizer, raise or return.
 
     None if the optimizer is used within that `if`.
     """
-    found = None
+    outermost = None
     for parent in site.source.ancestors(statement):
         if not isinstance(parent, ast.If):
             break
-        found = parent if all_branches_make(site, parent, target) else found
-    read = set(optimizers.find_reads(site, target))
-    return found if found is not None and not any(node in read for node in ast.walk(found)) else None
+        outermost = parent if all_branches_create(site, parent, target) else outermost
+    reads = set(optimizers.find_reads(site, target))
+    return outermost if outermost is not None and not any(node in reads for node in ast.walk(outermost)) else None
 
 
-def all_branches_make(site: Site, choice: ast.If, target: ast.expr) -> bool:
-    return all(branch_makes(site, branch, target) for branch in (choice.body, choice.orelse))
+def all_branches_create(site: Site, choice: ast.If, target: ast.expr) -> bool:
+    return all(creates_optimizer(site, branch, target) for branch in (choice.body, choice.orelse))
 
 
-def branch_makes(site: Site, branch: list[ast.stmt], target: ast.expr) -> bool:
+def creates_optimizer(site: Site, branch: list[ast.stmt], target: ast.expr) -> bool:
     """Return True for a block that assigns an optimizer to the target, raises or returns."""
     for statement in branch:
         if isinstance(statement, ast.Raise | ast.Return):
             return True
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == ast.unparse(target):
             return all(optimizers.is_optimizer(site, value) for value in branches(statement.value))
-        if isinstance(statement, ast.If) and all_branches_make(site, statement, target):
+        if isinstance(statement, ast.If) and all_branches_create(site, statement, target):
             return True
     return False
 
 
-def wrap_here(site: Site, node: ast.expr) -> None:
-    """Wrap an optimizer where it is made."""
+def wrap_expression(site: Site, node: ast.expr) -> None:
+    """Wrap an optimizer in the expression that creates it."""
     if not site.is_editable or not mark_once(site, "wrapped", node):
         return
     start, end = site.source.span(node)
@@ -179,7 +175,7 @@ def wrap_here(site: Site, node: ast.expr) -> None:
 
 
 def wrapper_name(site: Site) -> str:
-    """Return the vendor's class, or its function with `--style wrapper`."""
+    """Return the name of the vendor's class; with `--style wrapper` of the vendor's function."""
     return "npu_distributed_optimizer_wrapper" if site.options.style == "wrapper" else "NPUDistributedOptimizer"
 
 
@@ -204,25 +200,25 @@ def mark_distributed(site: Site) -> None:
     if site.argument("is_distributed", 2) is None and not site.has_unpacked_arguments and site.is_editable:
         site.edit.add_argument(site.node, "is_distributed=True")
         site.report_change(
-            "the loss scale optimizer is told that the run is distributed",
+            "the loss scale optimizer gets is_distributed=True",
             zh="loss scale 优化器声明 is_distributed=True",
         )
 
 
 @rule.method("minimize", "apply_gradients")
 def report_unwrapped(site: Site) -> None:
-    """Report an optimizer that is not wrapped, because the code does not show how it is made."""
+    """Report an optimizer that is not wrapped because the code does not show its class."""
     receiver = site.node.func.value
     if (
         site.qualified(receiver)
         or optimizers.is_in_optimizer_class(site)
         or optimizers.is_known_optimizer(site, receiver)
     ):
-        return  # a function of a module; an optimizer that calls another; one that is wrapped where it is made
+        return
     if site.name == "apply_gradients" and averages_by_hand(site):
         return
-    made = site.values.origin(receiver)
-    name = ast.unparse(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
+    origin = site.values.origin(receiver)
+    name = ast.unparse(origin.func).rpartition(".")[2] if isinstance(origin, ast.Call) else ""
     if name.endswith("Optimizer"):
         site.request_review(
             f"{name} is not shown to be a TensorFlow optimizer: if it is, wrap it in NPUDistributedOptimizer",
@@ -230,7 +226,7 @@ def report_unwrapped(site: Site) -> None:
         )
         return
     site.request_review(
-        f"the code does not show how {site.text(receiver)} is made, so it is not wrapped: without "
+        f"the code does not show how {site.text(receiver)} is created, so it is not wrapped: without "
         "NPUDistributedOptimizer every rank trains a model of its own",
         zh=f"无法看出 {site.text(receiver)} 如何创建,未做包装:不使用 NPUDistributedOptimizer 时各 rank 各自训练",
         risk="high",
@@ -238,7 +234,7 @@ def report_unwrapped(site: Site) -> None:
 
 
 def averages_by_hand(site: Site) -> bool:
-    """Return True if the function calls tf.gradients or an allreduce: distribute_gradients averages gradients there."""
+    """Return True if the function calls tf.gradients or an allreduce, so that distribute_gradients edits it."""
     function = site.source.function(site.node) or site.source.tree
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     return any(site.qualified(call.func) in optimizers.AVERAGING_CALLS for call in calls)
@@ -246,14 +242,12 @@ def averages_by_hand(site: Site) -> bool:
 
 @rule.call("tensorflow.contrib.layers.optimize_loss")
 def report_optimize_loss(site: Site) -> None:
-    """Report an optimizer that optimize_loss makes from a name or a class, so that it cannot be wrapped."""
+    """Report an optimizer that optimize_loss creates from a name or a class: it cannot be wrapped."""
     optimizer = site.argument("optimizer", 3)
     if optimizer is None:
         return
     origin = site.values.origin(optimizer)
-    is_name = is_string(origin)
-    is_class = kind_of_call(site.qualified(optimizer) or "") == "optimizer"
-    if is_name or is_class:
+    if is_string(origin) or kind_of_call(site.qualified(optimizer) or "") == "optimizer":
         site.request_review(
             f"optimize_loss makes the optimizer {site.text(optimizer)} itself: pass one that is wrapped in "
             "NPUDistributedOptimizer",

@@ -15,11 +15,11 @@
      model.fit(x, y)
     +npu_keras_sess.close()
 
-Keras makes a session of its own when it is given none, and that session does not use the device. The session must be
-set before the first layer or optimizer is made: before the statement at module level that makes one, else before the
-first statement of main that makes one or calls a function that does. It is closed at the end of that block, at the end
-of main, or by `atexit`. A file that only defines models is not a script: `--entry FILE` names the script that is
-started. With `--style wrapper` the vendor's set_keras_session_npu_config does the same.
+Without this Keras creates a session that does not use the device. The session must be set before the first layer or
+optimizer is created: at module level, or in main if only main and the functions that it calls create them. It is closed
+at the end of that block, at the end of main, or by `atexit`. If the session cannot go into the file that runs models,
+`--entry FILE` names the script that is started. With `--style wrapper` the vendor's set_keras_session_npu_config is
+called instead.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def set_up_keras_file(site: Site) -> None:
 
 @rule.file(only_files_with=("__main__", *(f".{method}(" for method in _keras.RUN_METHODS)))
 def set_up_entry(site: Site) -> None:
-    """Handle a script that does not mention Keras: it may make or run models that other files define."""
+    """Set up a script without the word "keras", which may run models that other files define."""
     if "keras" not in site.source.text:
         set_up(site)
 
 
 def set_up(site: Site) -> None:
-    """Insert a session where the started script makes or runs its first model, or report why that is not possible."""
+    """Insert a session before the started script creates or runs its first model, or report that it is missing."""
     if has_session(site) or not mark_once(site, "keras session"):
         return
     entry, path = site.options.entry or site.work.project.entry, site.work.path
@@ -62,7 +62,7 @@ def set_up(site: Site) -> None:
     if location is None:
         site.request_review(
             "Keras models run here, but this file is not the script that is started: name that script with --entry "
-            "FILE, so that the session is set up before any layer is made",
+            "FILE, so that the session is set up before any layer is created",
             zh="此处运行 Keras 模型,但本文件不是启动脚本:请用 --entry FILE 指明启动脚本,以便在建立任何层之前设置会话",
             node=runs[0] if runs else None,
             risk="high",
@@ -78,10 +78,10 @@ def report_possible_model(site: Site) -> None:
         keywords = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
         receiver = receiver_text(call)
         runs = [run for name in _keras.RUN_METHODS for run in methods.get(name, []) if receiver_text(run) == receiver]
-        if keywords and runs and not site.values.is_other(call.func):
+        if keywords and runs and not site.values.is_from_other_library(call.func):
             site.request_review(
-                f"{receiver} is compiled and run like a Keras model, but the code does not show where it is made: if "
-                "it is one, set a session that carries NpuOptimizer before its first layer is made",
+                f"{receiver} is compiled and run like a Keras model, but the code does not show its creation: if it "
+                "is one, set a session with NpuOptimizer before its first layer is created",
                 zh=f"{receiver} 的用法与 Keras 模型相同,但看不到其创建之处:"
                 "若是,请在建立第一层之前设置带 NpuOptimizer 的会话",
                 risk="high",
@@ -91,7 +91,7 @@ def report_possible_model(site: Site) -> None:
 
 
 def receiver_text(call: ast.Call) -> str:
-    """Return `x` of `x.method(…)`, as ast writes it."""
+    """Return the code of x in `x.method(…)`."""
     return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
@@ -104,16 +104,14 @@ def has_session(site: Site) -> bool:
 
 
 def find_location(site: Site) -> ast.stmt | None:
-    """Return the statement before which the session is set.
+    """Return the statement before which the session is set; None if the file is not the script that is started.
 
-    That is the first one at module level that makes a layer or model, or runs one; else the first of main that does so
-    or calls a function that does; else the first of main or of the main guard.
-
-    None if the file is not the script that is started.
+    It is the first one at module level that creates a layer or model, or runs one; else the first one of main that does
+    so or calls a function that does; else the first one of main or of the main guard.
     """
     guard, main = _entry.main_guard(site), _entry.main_function(site)
-    top = [statement for statement in site.source.tree.body if not isinstance(statement, FunctionNode | ast.ClassDef)]
-    module_level = [inner for statement in top for inner in (statement.body if statement is guard else [statement])]
+    body = [statement for statement in site.source.tree.body if not isinstance(statement, FunctionNode | ast.ClassDef)]
+    module_level = [inner for statement in body for inner in (statement.body if statement is guard else [statement])]
     classes = _keras.model_classes(site)
     for statement in module_level:
         calls = [node for node in walk_executed(statement) if isinstance(node, ast.Call)]
@@ -129,7 +127,7 @@ def find_location(site: Site) -> ast.stmt | None:
 
 
 def builds_or_runs(site: Site, node: ast.AST) -> bool:
-    """Return True for a call that makes a layer, a model or an optimizer, runs a model or asks for the session."""
+    """Return True for a call that creates a layer, model or optimizer, runs a model, or gets the session."""
     if not isinstance(node, ast.Call):
         return False
     name = site.qualified(node.func)
@@ -138,7 +136,7 @@ def builds_or_runs(site: Site, node: ast.AST) -> bool:
 
 
 def insert_session(site: Site, statement: ast.stmt) -> None:
-    """Make a session with NpuOptimizer before a statement, hand it to Keras, and close it."""
+    """Insert a session with NpuOptimizer for Keras before a statement, and close the session."""
     name = site.reserve_name("npu_keras_sess")
     if site.options.style == "wrapper":
         lines = [f"{name} = {site.import_name('set_keras_session_npu_config')}()"]
@@ -150,14 +148,14 @@ def insert_session(site: Site, statement: ast.stmt) -> None:
     site.edit.insert_before(statement, lines)
     insert_close(site, statement, closing)
     site.report_change(
-        "Keras gets a session that carries NpuOptimizer, before its first layer",
+        "Keras gets a session with NpuOptimizer, before its first layer",
         zh="在建立第一层之前为 Keras 设置带 NpuOptimizer 的会话",
         node=statement,
     )
 
 
 def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
-    """Return the statements that make a session with NpuOptimizer and hand it to Keras."""
+    """Return the statements that create a session with NpuOptimizer and set it in Keras."""
     if not proto.tensorflow_prefix(site):
         proto.module_name(site, "tensorflow", "tf")
     config = proto.local_name(site, statement, "config")
@@ -170,7 +168,7 @@ def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
 
 
 def set_session_name(site: Site) -> str:
-    """Return set_session as this file writes it; import it by name for the standalone package."""
+    """Return `tf.keras.backend.set_session` with the file's prefix, or the local name of the standalone Keras's."""
     root = "keras" if _keras.is_standalone(site) else "tensorflow.keras"
     alias = site.work.names.local(f"{root}.backend")
     if alias is not None:
@@ -181,9 +179,9 @@ def set_session_name(site: Site) -> str:
 
 
 def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
-    """Close the session where the block of the statement that opens it ends.
+    """Close the session at the end of the block of the statement that opens it.
 
-    At module level, where the end is not reached, close it at the end of main, or by `atexit` if there is no main.
+    If that is the end of the module and is not reached, close it at the end of main, or by `atexit`.
     """
     main = _entry.main_function(site)
     if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):

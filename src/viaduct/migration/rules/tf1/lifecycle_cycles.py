@@ -31,7 +31,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import mark_once
-from viaduct.migration.project_usage import estimator_cycle
+from viaduct.migration.project_usage import find_estimator_cycle
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
@@ -46,7 +46,7 @@ rule = Rule(
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_files_with=(".train(", ".evaluate("))
 def restart_in_cycles(site: Site) -> None:
     """Restart communication behind each train, evaluate and predict that another follows or that is in a loop."""
-    calls = [call for call in estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
+    calls = [call for call in find_estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
     # an input function that asks for ranks may be defined in any file of the project
     needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
     if not calls or not needs_ranks or handles_communication(site):

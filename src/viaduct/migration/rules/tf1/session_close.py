@@ -10,11 +10,11 @@
     +    sess.close()
     +    return result
 
-The device's graph is released when the session is closed. A session opened by `with` closes itself; any other is closed
-at the end of its block and before each return and exit in it, or in a `finally` where there is one. If the end of a
-module is not reached (`tf.app.run` and `tf.test.main` leave by sys.exit), functions still use the session or other
-files import the module, `atexit` closes it. A session that is returned, kept on an object or handed to Keras needs
-manual review: its owner is named. A session that only reads or writes files is left alone.
+Closing the session releases the device's graph. A session opened by `with` closes itself; any other is closed at the
+end of its block and before each return and exit in it, or in a `finally` if there is one. `atexit` closes a session at
+module level if functions use it, other files import the module, or the end of the module is not reached (`tf.app.run`
+and `tf.test.main` leave by sys.exit). A session that is returned, kept on an object or given to Keras needs manual
+review. A session that only reads or writes files is left alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ rule = Rule(__name__, after=("device_block",))
 
 CLOSING_FUNCTIONS = {"closing", "enter_context", "push", "callback", "register"}  # of contextlib and atexit
 CLOSE_METHODS = ("close", "__exit__")
-SESSION_KINDS = {"session", "monitored_session"}  # as values.py calls them
+SESSION_KINDS = {"session", "monitored_session"}  # kinds of values.py
 
 
 @rule.call(*CLOSABLE_SESSIONS)
@@ -55,18 +55,14 @@ def close_session(site: Site) -> None:
         report_keeper(site, "in no variable", "匿名表达式")
 
 
-# ---- a variable
-
-
 def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     """Close the session in a variable after its last use, unless it is closed already or kept by something else."""
     names, function = site.work.names, site.source.function(site.node)
     bindings = names.lookup(name, names.scope_of(site.node)) or []
     reads = reads_within(site, (function or site.source.tree).body, name)
     reads = [read for read in reads if bindings is names.lookup(name, names.scope_of(read))]
-    # the caller of a function that starts communication closes its session
-    is_for_start = function is not None and starts_communication(site, function)
-    if is_for_start or any(is_closed(site, read) for read in reads):
+    closed_by_caller = function is not None and starts_communication(site, function)
+    if closed_by_caller or any(is_closed(site, read) for read in reads):
         return
     if isinstance(names.scope_of(statement).node, ast.ClassDef):
         report_keeper(site, "by a class", "类")
@@ -83,12 +79,12 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
 
 
 def reads_name(value: str | ast.expr | None, name: str) -> bool:
-    """Return True for `DebugWrapper(sess)` of `sess = DebugWrapper(sess)`: it is still the same session."""
+    """Return True for a value that wraps the variable's former value: `sess = DebugWrapper(sess)`."""
     return isinstance(value, ast.expr) and any(plain_name(node) == name for node in ast.walk(value))
 
 
 def is_closed(site: Site, use: ast.Name) -> bool:
-    """Return True if the session is closed at this use, by its method, a `with` or an exit stack."""
+    """Return True if the session is closed at this use: by its method, a `with` or an exit stack."""
     parent = site.source.parents[use]
     if isinstance(parent, ast.Attribute):
         return parent.attr in CLOSE_METHODS
@@ -115,16 +111,13 @@ def check_attribute(site: Site, target: ast.Attribute) -> None:
         report_keeper(site, f"as {text}", text)
 
 
-# ---- the end of a module
-
-
 def outlives_module(site: Site, reads: list[ast.Name]) -> bool:
     """Return True for a session at module level that cannot be closed at the module's end.
 
-    That is so if functions use it, nothing reads it, another file imports the module, or its end is not reached.
+    Functions use it, nothing reads it, another file imports the module, or the end is not reached.
     """
-    around = (parent for read in reads for parent in site.source.ancestors(read))
-    in_functions = any(isinstance(parent, Function | ast.ClassDef) for parent in around)
+    parents = (parent for read in reads for parent in site.source.ancestors(read))
+    in_functions = any(isinstance(parent, Function | ast.ClassDef) for parent in parents)
     is_imported = any(site.work.path in files for files in site.work.project.imports.values())
     return in_functions or not reads or is_imported or _exits.leaves_early(site, site.source.tree.body)
 
@@ -134,25 +127,26 @@ def register_close(site: Site, name: str, statement: ast.stmt) -> None:
     report_closed(site)
 
 
-# ---- the end of a block
-
-
 def close_block(
     site: Site, name: str, statement: ast.stmt, reads: list[ast.Name], bindings: list[str | ast.expr | None]
 ) -> None:
-    """Close the session at the exits and the end of the block that holds all its uses, or report that there is none.
+    """Close the session at the exits and the end of the block that holds all its uses; report it without such a block.
 
-    That block is the one in which it is opened; if it is opened within a `with` and used behind that, the block of the
-    `with`. `bindings` holds what is assigned to the variable, `remainder` the statements behind the opening.
+    The block is the one of the assignment; if the session is also used after a `with` around it, that of the `with`.
+    `bindings` holds the values of the variable.
     """
-    start, remainder = common_start(site, statement, bindings), list[ast.stmt]()
+    start, statements = common_start(site, statement, bindings), list[ast.stmt]()
     while start is not None:
-        remainder += statements_behind(site, start)
+        statements += statements_after(site, start)
         if not is_used_outside(site, start, reads):
             break
         parent = site.source.parents[start]
         start = parent if isinstance(parent, ast.With | ast.AsyncWith) else None
-    if start is None or (remainder and _exits.is_endless(remainder[-1])) or is_used_in_finally(site, remainder, reads):
+    if (
+        start is None
+        or (statements and _exits.is_endless(statements[-1]))
+        or is_used_in_finally(site, statements, reads)
+    ):
         site.request_review(
             f"it is not clear where `{name}` is used for the last time (opened more than once or in a branch, used in "
             "a finally, or in a loop that never ends): close it there",
@@ -161,14 +155,14 @@ def close_block(
         return
     if not mark_once(site, "closed", start, name):
         return
-    if _exits.runs_script(site, remainder):
+    if _exits.runs_script(site, statements):
         register_close(site, name, start)
         return
-    last_try = final_try(site, remainder, reads)
+    last_try = final_try(site, statements, reads)
     if last_try is not None:
         site.edit.insert_after(last_try.finalbody[-1], [f"{name}.close()"])
-        remainder = [*remainder[: remainder.index(last_try)], last_try]
-    _exits.insert_at_exits(site, remainder or [start], [f"{name}.close()"], skip=last_try)
+        statements = [*statements[: statements.index(last_try)], last_try]
+    _exits.insert_at_exits(site, statements or [start], [f"{name}.close()"], skip=last_try)
     report_closed(site)
 
 
@@ -187,20 +181,20 @@ def common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr 
     return parent if in_else == {True, False} else None
 
 
-def statements_behind(site: Site, start: ast.stmt) -> list[ast.stmt]:
-    """Return the statements behind a statement in its block."""
+def statements_after(site: Site, start: ast.stmt) -> list[ast.stmt]:
+    """Return the statements after a statement in its block."""
     block = site.source.block(start)
     return block[block.index(start) + 1 :]
 
 
 def is_used_outside(site: Site, start: ast.stmt, reads: list[ast.Name]) -> bool:
-    """Return True if the session is used before a statement or behind the block of that statement."""
+    """Return True if the session is used before a statement or after its block."""
     begin, end = site.source.span(start)[0], site.source.span(site.source.block(start)[-1])[1]
     return any(not begin <= site.source.span(read)[0] < end for read in reads)
 
 
 def is_used_in_finally(site: Site, statements: list[ast.stmt], reads: list[ast.Name]) -> bool:
-    """Return True if an exit passes through a `finally` that uses the session; that of `final_try` does not count."""
+    """Return True if an exit passes through a `finally` that uses the session, except the one of `final_try`."""
     for statement in _exits.find_exits(site, statements, skip=final_try(site, statements, reads)):
         for parent in site.source.ancestors(statement):
             if isinstance(parent, ast.Try) and any(site.source.is_within(read, parent.finalbody) for read in reads):

@@ -32,7 +32,7 @@ rule = Rule(__name__)
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_files_with=("ConfigProto",))
 def fill_helper(site: Site) -> None:
     """Fill the config that a function at module level returns, if the project's sessions get it from there."""
-    name = f"{site.work.names.own}.{site.node.name}"
+    name = f"{site.work.names.module}.{site.node.name}"
     if name not in site.work.project.config_helpers or not isinstance(site.source.parents[site.node], ast.Module):
         return
     if site.work.project.returns.get(name) != "config_proto":

@@ -1,15 +1,14 @@
-"""Switch TensorFlow's own compiler (XLA) off, and remapping wherever the script switches it on.
+"""Switch off XLA, TensorFlow's compiler, and remapping, a graph optimization.
 
      import tensorflow as tf
      config = tf.ConfigProto()
     -config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1
     +config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.OFF
 
-The graph is compiled for the accelerator by its own engine; XLA would take nodes away from it. The same goes for
-`tf.config.optimizer.set_jit` and for `jit_scope`. Remapping (a pass of Grappler, TensorFlow's graph optimizer) must be
-off, and the last statement that sets it decides: each that switches it on is changed, as an attribute of any variable
-or as a keyword of RewriterConfig. Other settings that disturb the device get advice: Grappler's passes stay at their
-defaults, model pruning is never disabled, soft placement stays on.
+The accelerator's own engine compiles the graph; XLA would take nodes away from it. The rule also edits
+`tf.config.optimizer.set_jit` and `jit_scope`. Remapping, a pass of TensorFlow's graph optimizer Grappler, is switched
+off in every statement that switches it on: an attribute of any variable, or a keyword of RewriterConfig. Other settings
+that disturb the device get advice: Grappler's passes should stay on, model pruning and soft placement too.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 rule = Rule(__name__, after=("session_graph_options",))
 
-SCOPES = (
+JIT_SCOPES = (
     "tensorflow.xla.experimental.jit_scope",
     "tensorflow.contrib.compiler.jit.experimental_jit_scope",
 )
-STAY_ON = {
+NEEDED_PASSES = {
     *("function_optimization", "constant_folding", "shape_optimization", "arithmetic_optimization"),
     *("loop_optimization", "dependency_optimization", "layout_optimizer", "memory_optimization"),
 }
@@ -59,7 +58,7 @@ def edit_assignment(site: Site) -> None:
 
 @rule.call(REWRITER)
 def edit_rewriter_config(site: Site) -> None:
-    """Edit, or advise on, the same fields as keywords of RewriterConfig."""
+    """Edit, or advise on, keyword arguments of RewriterConfig."""
     for keyword in site.node.keywords:
         if keyword.arg == "remapping":
             switch_remapping_off(site, keyword.value)
@@ -79,7 +78,7 @@ def report_setattr(site: Site) -> None:
 
 @rule.node(ast.Constant, only_files_with=("remapping",))
 def report_text_options(site: Site) -> None:
-    """Report a config in protobuf's text form, as text_format.Parse reads it, that sets remapping."""
+    """Report a string with a config in protobuf's text format that sets remapping."""
     text, is_docstring = site.node.value, isinstance(site.source.parents[site.node], ast.Expr)
     if isinstance(text, str) and not is_docstring and "rewrite_options" in text and REMAPPING_TEXT.search(text):
         report_remapping(site)
@@ -106,7 +105,7 @@ def edit_set_jit(site: Site) -> None:
         report_xla_off(site)
 
 
-@rule.call(*SCOPES)
+@rule.call(*JIT_SCOPES)
 def edit_jit_scope(site: Site) -> None:
     if not is_constant(site.argument("compile_ops", 0), False) and not site.has_unpacked_arguments:
         site.set_argument("compile_ops", "False", 0)
@@ -121,7 +120,7 @@ def is_jit_level(site: Site, target: ast.Attribute) -> bool:
 
 
 def switch_xla_off(site: Site, value: ast.expr) -> None:
-    """Replace a level by OFF, of the enumeration that the value names if it names one."""
+    """Replace a JIT level by OFF."""
     name = site.qualified(value) or ""
     is_minus_one = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) and is_literal_in(value.operand, 1)
     if name.endswith("OptimizerOptions.OFF") or is_minus_one:  # OFF is -1
@@ -134,7 +133,7 @@ def switch_xla_off(site: Site, value: ast.expr) -> None:
 
 
 def is_remapping(site: Site, target: ast.expr) -> bool:
-    """Return True for the field of rewrite options, if its path, its object or the value that it gets shows that."""
+    """Return True for the field `remapping` of rewrite options, known by its path, its object or the assigned value."""
     if not isinstance(target, ast.Attribute) or target.attr != "remapping":
         return False
     if proto.field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
@@ -147,7 +146,7 @@ def is_remapping(site: Site, target: ast.expr) -> bool:
 
 
 def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = True) -> None:
-    """Replace the value of remapping by OFF; report `a = b = value`, in which the other targets must keep it."""
+    """Replace the value of remapping by OFF; report `a = b = value`, since the other targets must keep the value."""
     if is_off(site, value):
         return
     if not is_only_target:
@@ -196,7 +195,7 @@ def advise_rewriting(site: Site, field: str, value: ast.expr) -> None:
             zh="rewrite_options.disable_model_pruning 默认关闭,请勿开启",
             risk="high",
         )
-    elif field in STAY_ON and (site.qualified(value) or "").endswith(".OFF"):
+    elif field in NEEDED_PASSES and (site.qualified(value) or "").endswith(".OFF"):
         site.advise(
             f"leave {field} at its default (on): the accelerator relies on it",
             zh=f"rewrite_options.{field} 默认开启,请勿关闭",

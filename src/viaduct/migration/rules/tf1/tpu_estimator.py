@@ -12,11 +12,10 @@
     +model = NPUEstimator(
     +    model_fn=model_fn, config=config, params={"batch_size": 32})
 
-Input functions read params["batch_size"], which TPUEstimator fills in: the training size is written there, or the size
-for evaluation or prediction where there is no other. Evaluation and prediction then use the same size.
-iterations_per_loop is kept only if all numbers of steps in the file are multiples of it, since NPUEstimator refuses
-others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off. What the vendor's converter
-wrote (`config=npu_run_config_init(…)`) stays.
+TPUEstimator passes the batch size to input functions as params["batch_size"]; now `params` gets one, used for training,
+evaluation and prediction. iterations_per_loop is kept only if all numbers of steps in the file are multiples of it,
+since NPUEstimator refuses others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off.
+Output of the vendor's converter (`config=npu_run_config_init(…)`) stays.
 """
 
 from __future__ import annotations
@@ -32,15 +31,11 @@ rule = Rule(__name__)
 TPU = "tensorflow.estimator.tpu"
 BATCH_SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")
 SWITCHES = ("use_tpu", "eval_on_tpu", "export_to_tpu")
-DROPPED = (
-    *BATCH_SIZES,
-    *SWITCHES,
-    "batch_axis",
-    "export_to_cpu",
-    "export_saved_model_api_version",
-    "embedding_config_spec",
+DROPPED_PARAMETERS = (
+    *(*BATCH_SIZES, *SWITCHES, "batch_axis", "export_to_cpu"),
+    *("export_saved_model_api_version", "embedding_config_spec"),
 )
-ESTIMATOR_PARAMETERS = ("model_fn", "model_dir", "config", "params")  # positional ones, as NPUEstimator has them
+ESTIMATOR_PARAMETERS = ("model_fn", "model_dir", "config", "params")  # positional parameters of NPUEstimator
 REMOVED_PARAMETERS = ("train_distribute", "eval_distribute", "device_fn", "protocol")
 CLUSTER_PARAMETERS = ("cluster", "master", "evaluation_master", "tpu_config", "session_config_overrides")
 
@@ -52,19 +47,18 @@ def convert(site: Site) -> None:
         return
     if is_converted(site):
         return
-    if any(isinstance(value, ast.Starred) for value in site.node.args) or len(site.node.args) > len(
-        ESTIMATOR_PARAMETERS
-    ):
+    arguments = site.node.args
+    if any(isinstance(value, ast.Starred) for value in arguments) or len(arguments) > len(ESTIMATOR_PARAMETERS):
         site.request_review(
             "name TPUEstimator's arguments first", zh="请先将 TPUEstimator 的参数改为关键字形式", risk="high"
         )
         return
     site.rename(site.import_name("NPUEstimator"))
-    dropped = [keyword for keyword in site.node.keywords if keyword.arg in DROPPED]
+    dropped = [keyword for keyword in site.node.keywords if keyword.arg in DROPPED_PARAMETERS]
     site.remove_arguments(dropped, add=move_batch_size(site))
     site.report_change("TPUEstimator becomes NPUEstimator", zh="TPUEstimator 替换为 NPUEstimator")
     check_arguments(site)
-    sizes = {ast.unparse(given.value) for given in site.node.keywords if given.arg in BATCH_SIZES}
+    sizes = {ast.unparse(keyword.value) for keyword in site.node.keywords if keyword.arg in BATCH_SIZES}
     if len(sizes) > 1:
         site.advise(
             f"batch sizes differ ({', '.join(sorted(sizes))}); training, evaluation and prediction now use the one in "
@@ -74,9 +68,9 @@ def convert(site: Site) -> None:
 
 
 def move_batch_size(site: Site) -> str:
-    """Write the batch size into params; return the argument params=… to add where there is none, else ""."""
-    given = [site.argument(name) for name in BATCH_SIZES]
-    size = next((value for value in given if value is not None and not is_none(value)), None)
+    """Write the batch size into params; if the call has no params, return the argument params=… to add, else ""."""
+    sizes = [site.argument(name) for name in BATCH_SIZES]
+    size = next((value for value in sizes if value is not None and not is_none(value)), None)
     params = site.argument("params", 3)
     if size is None:
         return ""
@@ -96,18 +90,18 @@ def move_batch_size(site: Site) -> str:
 
 
 def is_converted(site: Site) -> bool:
-    """Return True for a config of npu_run_config_init, as the vendor's converter writes it: the class stays."""
+    """Return True for a config of npu_run_config_init, as the vendor's converter writes it."""
     config = site.argument("config", 2)
-    made = site.values.origin(config) if config is not None else None
-    return isinstance(made, ast.Call) and site.qualified(made.func) == run_configs.CONVERTER
+    origin = site.values.origin(config) if config is not None else None
+    return isinstance(origin, ast.Call) and site.qualified(origin.func) == run_configs.CONVERTER
 
 
 def check_arguments(site: Site) -> None:
-    """Report unpacked arguments, and a config that is not shown to be one that NPUEstimator takes."""
+    """Report unpacked arguments, and a config that may be no NPURunConfig."""
     if site.has_unpacked_arguments:
         site.report_unresolved(
-            "arguments come by **: NPUEstimator knows neither the batch sizes nor the switches of a TPUEstimator; put "
-            "the batch size into params",
+            "arguments are passed by **: NPUEstimator has neither the batch sizes nor the switches of a TPUEstimator; "
+            "put the batch size into params",
             zh="参数以 ** 传入:NPUEstimator 不支持 TPUEstimator 的批大小与开关参数;请将批大小放入 params",
         )
         return
@@ -137,14 +131,14 @@ def convert_run_config(site: Site) -> None:
         )
         return
     site.rename(site.import_name("NPURunConfig"))
-    loop = usable_loop(site, loop_in_config(site))
+    loop = check_loop(site, loop_in_config(site))
     dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER_PARAMETERS, *REMOVED_PARAMETERS)]
     site.remove_arguments(dropped, add=f"iterations_per_loop={loop}" if loop else "")
     site.report_change("tpu.RunConfig becomes NPURunConfig", zh="tpu.RunConfig 替换为 NPURunConfig")
 
 
 def loop_in_config(site: Site) -> str:
-    """Return the code of the TPUConfig's iterations_per_loop; "" if there is none; report an unknown config."""
+    """Return the code of the TPUConfig's iterations_per_loop, or ""; report an unknown config."""
     config = site.argument("tpu_config")
     origin = site.values.origin(config) if config is not None else None
     if not isinstance(origin, ast.Call):
@@ -158,23 +152,21 @@ def loop_in_config(site: Site) -> str:
     return site.text(value) if value is not None else ""
 
 
-def usable_loop(site: Site, loop: str) -> str:
-    """Return the loop if all numbers of steps in the file are multiples of it; else report it and return ""."""
+def check_loop(site: Site, loop: str) -> str:
+    """Return iterations_per_loop if all numbers of steps in the file are multiples of it; else report it, return ""."""
     if loop in ("", "1"):
         return ""
     unsuited = [text for text, value in find_step_counts(site) if not is_multiple(value, loop, text)]
     if loop.isdigit() and not unsuited:
         site.advise(
-            f"NPUEstimator wants every number of steps, and the interval of checkpoints, to be a multiple of {loop}",
+            f"NPUEstimator requires every number of steps, and the interval of checkpoints, to be a multiple of {loop}",
             zh=f"NPUEstimator 要求训练步数与检查点间隔均为 {loop} 的整数倍",
         )
         return loop
-    why = (
-        f"{', '.join(unsuited)} is not shown to be a multiple of it" if unsuited else "the code does not show its value"
-    )
+    reason = f"{', '.join(unsuited)} may be no multiple of it" if unsuited else "the code does not show its value"
     site.request_review(
-        f"iterations_per_loop={loop} of the TPU is left out, since {why}, and NPUEstimator refuses such steps: give it "
-        "to NPURunConfig once they are (--loop N)",
+        f"iterations_per_loop={loop} of the TPU is left out, since {reason}, and NPUEstimator refuses such steps: give "
+        "it to NPURunConfig once all steps are multiples of it (--loop N)",
         zh=f"未保留 TPU 的 iterations_per_loop={loop}:无法确认 {'、'.join(unsuited) or '其取值'} 是其整数倍,"
         "NPUEstimator 会拒绝;满足后请在 NPURunConfig 中设置(--loop N)",
     )
@@ -182,25 +174,25 @@ def usable_loop(site: Site, loop: str) -> str:
 
 
 def find_step_counts(site: Site) -> list[tuple[str, ast.expr | None]]:
-    """Return the numbers of steps in this file that the loop must divide, each with its text."""
+    """Return the numbers of steps in this file that must be multiples of iterations_per_loop, each with its text."""
     keywords = {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
-    saved = {name: keywords[name] for name in ("save_checkpoints_steps", "save_checkpoints_secs") if name in keywords}
-    found = [(f"{name}={site.text(value)}", value) for name, value in saved.items() if name.endswith("steps")]
-    if not saved:
-        found.append(("the default of 100 steps between checkpoints", ast.Constant(100)))
+    saving = {name: keywords[name] for name in ("save_checkpoints_steps", "save_checkpoints_secs") if name in keywords}
+    counts = [(f"{name}={site.text(value)}", value) for name, value in saving.items() if name.endswith("steps")]
+    if not saving:
+        counts.append(("the default of 100 steps between checkpoints", ast.Constant(100)))
     for call in site.source.nodes:
         method = getattr(call.func, "attr", "") if isinstance(call, ast.Call) else ""
         if isinstance(call, ast.Call) and method in ("train", "TrainSpec"):
-            found += [
-                (f"{given.arg}={site.text(given.value)}", given.value)
-                for given in call.keywords
-                if given.arg in ("steps", "max_steps") and not is_none(given.value)
+            counts += [
+                (f"{keyword.arg}={site.text(keyword.value)}", keyword.value)
+                for keyword in call.keywords
+                if keyword.arg in ("steps", "max_steps") and not is_none(keyword.value)
             ]
-    return found
+    return counts
 
 
 def is_multiple(value: ast.expr | None, loop: str, text: str) -> bool:
-    """Return True for a literal that the loop divides, and for a value written like the loop itself: `steps=loop`."""
+    """Return True for a literal that is a multiple of the loop, and for the loop's own text: `steps=loop`."""
     if isinstance(value, ast.Constant) and isinstance(value.value, int) and loop.isdigit():
         return value.value % int(loop) == 0
     return text.endswith(f"={loop}")

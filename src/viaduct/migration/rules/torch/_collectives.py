@@ -27,7 +27,7 @@ NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)
 NCCL_BACKEND = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
 """`nccl`, also as an entry of `cpu:gloo,cuda:nccl`; a sentence that mentions it does not match."""
 DEFAULT_POSITIONS = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault": 1, "getattr": 2}
-"""Functions that return a value which the user has set, or a default: the argument at this position."""
+"""Functions that return a setting or a default -> position of the default."""
 BACKEND_GETTERS = ("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend")
 # Libraries that pass the backend's name on to torch.distributed unchanged.
 LIBRARIES_WITH_BACKEND = (
@@ -39,7 +39,7 @@ SETTINGS_CLASSES = (
     *("argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "addict.Dict"),
     "ml_collections.ConfigDict",
 )
-MAX_DEPTH = 8  # of assignments and calls that are followed
+MAX_DEPTH = 8  # longest chain of assignments and calls that is followed
 
 
 @dataclass
@@ -51,11 +51,8 @@ class Origin:
 
 
 def is_nccl(node: ast.AST | None) -> bool:
-    """Return True for a string that names NCCL, alone or for a device as in `cuda:nccl`."""
+    """Return True for a string such as "nccl" or "cpu:gloo,cuda:nccl"."""
     return NCCL_BACKEND.fullmatch(literal_text(node)) is not None
-
-
-# ---- tracing
 
 
 def trace_backend(site: Site, value: ast.AST) -> Origin:
@@ -66,7 +63,7 @@ def trace_backend(site: Site, value: ast.AST) -> Origin:
 
 
 def collect_origin(site: Site, value: ast.AST, origin: Origin, depth: int) -> None:
-    """Add to an origin the NCCL strings that a value may be, and the expressions that cannot be followed."""
+    """Add the NCCL strings that a value may be, and the expressions that cannot be followed, to an origin."""
     if isinstance(value, ast.Constant):
         if is_nccl(value) and value not in origin.texts:
             origin.texts.append(value)
@@ -129,7 +126,7 @@ def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.exp
     if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_arguments(function.args)}:
         return None
     default = parameter_default(function, parameter)
-    calls = site.work.index.calls.get(f"{site.work.names.own}.{function.name}", [])
+    calls = site.work.index.calls.get(f"{site.work.names.module}.{function.name}", [])
     if default is None and not calls:
         return None
     passed = [bind_arguments(call, positional_parameters(function)).get(parameter) for call in calls]
@@ -137,9 +134,9 @@ def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.exp
 
 
 def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | None:
-    """Return the values that this file assigns to an attribute of that name, of whatever object.
+    """Return the values that this file assigns to attributes of that name.
 
-    [] for a command line option of that name without an assignment: its default is changed where it is written.
+    [] for a command line option that has that name and no assignment: another handler changes its default.
     """
     if site.qualified(node) == "torch.distributed.Backend.NCCL":
         return []  # the rule `backend` has a handler for it
@@ -160,9 +157,9 @@ def assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
 
 
 def dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | None:
-    """Return the values of a key of a dict that is written out in this file, later assignments included.
+    """Return the values of a key in a dict display, later assignments included.
 
-    None if the dict or the key is not written out, or the key has no value.
+    None if the file does not show the dict or the key, or the key has no value.
     """
     items = dict_items(site.values.origin(table))
     if items is None or not isinstance(key, ast.Constant):
@@ -188,11 +185,8 @@ def dict_items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
     return None
 
 
-# ---- questions
-
-
-def serves_target(site: Site, value: ast.AST) -> bool:
-    """Return True for a backend that follows the device: torch's default for it, or a table with the card's backend."""
+def follows_device(site: Site, value: ast.AST) -> bool:
+    """Return True for a backend that depends on the device: torch's default for it, or a dict with the card's one."""
     value = site.values.origin(value)
     if isinstance(value, ast.Call):
         if (site.qualified(value.func) or "").rpartition(".")[2] == "get_default_backend_for_device":
@@ -202,15 +196,15 @@ def serves_target(site: Site, value: ast.AST) -> bool:
 
 
 def has_entry(site: Site, table: ast.expr) -> bool:
-    """Return True if a dict that is written out has the card's backend under the card's device."""
+    """Return True for a dict display with the card's backend under the card's device."""
     target = card(site.options)
     items = dict_items(site.values.origin(table)) or []
     return any(name == target.device and is_literal_in(value, target.backend) for name, value in items)
 
 
-def passes_backend_on(site: Site, name: str) -> bool:
-    """Return True for a function of the project, a class of settings, or a library that passes its backend on."""
-    is_own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.own}.")
+def is_backend_receiver(site: Site, name: str) -> bool:
+    """Return True for a function of the project, a settings class, or a library that takes a backend's name."""
+    is_own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.module}.")
     return is_own or name.startswith(LIBRARIES_WITH_BACKEND) or name in SETTINGS_CLASSES
 
 
@@ -220,11 +214,8 @@ def is_backend_expression(site: Site, node: ast.expr) -> bool:
     return any(isinstance(value, ast.expr) and "backend" in ast.unparse(value).lower() for value in (node, assigned))
 
 
-# ---- replacing
-
-
 def replace_backend(site: Site, text: ast.expr) -> bool:
-    """Write the target's backend for one string and report it; return False if that is done already or impossible."""
+    """Replace NCCL in a string and report it; return False if the string stays or was replaced before."""
     replaced = replace_by_helper(site, text) if site.target.is_any else replace_by_card(site, text)
     if replaced:
         report_replaced(site, text)
@@ -232,7 +223,7 @@ def replace_backend(site: Site, text: ast.expr) -> bool:
 
 
 def replace_by_card(site: Site, text: ast.expr) -> bool:
-    """Replace NCCL in one string by the card's backend; return False if that is done already or impossible."""
+    """Replace NCCL in a string by the card's backend; return False if the string stays or was replaced before."""
     if site.source.in_f_string(text) or site.work.is_served(text):
         return False
     start, end = site.source.span(text)
@@ -247,9 +238,9 @@ def replace_by_card(site: Site, text: ast.expr) -> bool:
 
 
 def replace_by_helper(site: Site, text: ast.expr) -> bool:
-    """Write a call of the helper for one string; return False if that is done already or impossible.
+    """Replace a string by a call of the helper; return False if the string stays or was replaced before.
 
-    A string that names NCCL among others is reported. One that is compared is left to `backend_compare`.
+    Strings in comparisons are left to `backend_compare`.
     """
     is_compared = isinstance(site.source.parents.get(text), ast.Compare)
     if site.work.is_served(text) or is_compared or not mark_once(site, "any", text):

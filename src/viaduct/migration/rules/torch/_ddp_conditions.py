@@ -1,6 +1,6 @@
 """Conditions for rewriting a script to one process per card, and the parts of the script that then change.
 
-Every condition is checked before anything is edited: a script that is half distributed is worse than one that is not.
+All conditions are checked before the first edit.
 """
 
 from __future__ import annotations
@@ -17,17 +17,14 @@ from viaduct.migration.rules.torch._collectives import dict_items
 from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
 from viaduct.migration.rules.torch._training import DATA_LOADERS, EpochLoop, LoaderTrace
 
-MOVES = ("cuda", "npu", "mlu", "to")
-SAVES = ("torch.save", "torch.jit.save")
-# Arguments of a DataLoader that the edits replace, or that exclude them.
+MOVING_METHODS = ("cuda", "npu", "mlu", "to")
+SAVING_FUNCTIONS = ("torch.save", "torch.jit.save")
+# Arguments of a DataLoader that a `**kwargs` must not hide.
 LOADER_ARGUMENTS = {"shuffle", "sampler", "batch_sampler", "batch_size"}
 
 
 class Refused(Exception):
-    """A condition that does not hold: its message in English and Chinese, and the node that violates it.
-
-    With `explain` the finding also says how to rewrite the script by hand.
-    """
+    """A condition does not hold at a node. With `explain` the finding also says how to rewrite the script by hand."""
 
     def __init__(self, message: str, zh: str, node: ast.AST | None = None, explain: bool = True) -> None:
         super().__init__(message)
@@ -41,8 +38,8 @@ class Loader:
     call: ast.Call
     dataset: ast.expr
     batch_size: ast.expr | None
-    shuffle: ast.expr | None  # the argument; None if it is not given
-    shuffles: bool  # its value
+    shuffle: ast.expr | None  # the argument
+    is_shuffled: bool
     epochs: list[EpochLoop]
 
 
@@ -52,14 +49,14 @@ class Plan:
 
     wrapping_calls: list[ast.Call]  # of DataParallel
     loaders: list[Loader]
-    first: ast.stmt  # the first statement of the started script that could use the card
-    last: ast.stmt  # its last statement
+    first: ast.stmt  # first statement of the started script that could use the card
+    last: ast.stmt  # last statement of the started script
     saving_statements: list[ast.stmt]
-    saving_functions: list[FunctionNode]  # those named for saving, without a return value
+    saving_functions: list[FunctionNode]
 
 
 def plan_edits(site: Site) -> Plan:
-    """Return the parts to edit; raise Refused with the first condition that does not hold."""
+    """Return the parts to edit; raise Refused if a condition does not hold."""
     refuse_unsuitable_script(site)
     wrapping_calls = wrapped.wrapping_calls(site)
     for call in wrapping_calls:
@@ -92,7 +89,7 @@ def refuse_unsuitable_script(site: Site) -> None:
 
 
 def refuse_wrapping(call: ast.Call) -> None:
-    """Refuse a DataParallel whose model or arguments cannot be seen, or that splits along another dimension than 0."""
+    """Refuse a DataParallel with a hidden model or hidden arguments, or that splits along another dimension than 0."""
     if wrapped.wrapped_model(call) is None or any(keyword.arg is None for keyword in call.keywords):
         raise Refused("the call does not show which model is wrapped", "无法看出被包装的模型", call)
     dim = keyword_value(call, "dim")
@@ -104,9 +101,9 @@ def refuse_wrapping(call: ast.Call) -> None:
 
 
 def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
-    """Return the loaders of loops that compute gradients; any other loader may read all samples on every rank."""
+    """Return the loaders of loops that compute gradients. Other loaders stay: they read all samples on every rank."""
     traces = [(call, LoaderTrace(site, call)) for call in calls_to(site, DATA_LOADERS)]
-    training = [(call, trace) for call, trace in traces if trace.trains()]
+    training = [(call, trace) for call, trace in traces if trace.is_for_training()]
     if not training:
         raise Refused(
             "no loop that computes gradients goes over a DataLoader made in this file: the training data cannot be "
@@ -118,9 +115,9 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
 
 
 def refuse_sampler(site: Site, call: ast.Call) -> None:
-    """Refuse a loader with a sampler of its own, or with arguments that cannot be seen.
+    """Refuse a loader with a sampler of its own, or with hidden arguments.
 
-    Of unpacked arguments only a `**kwargs` that is written out without batch size, order and sampler is accepted.
+    A `**kwargs` is accepted if the file shows its entries and none of them is one of LOADER_ARGUMENTS.
     """
     if keyword_value(call, "sampler", "batch_sampler") is not None or len(call.args) > 3:  # the fourth is the sampler
         raise Refused("the training loader has a sampler of its own", "训练数据使用了自定义 sampler", call)
@@ -136,22 +133,22 @@ def refuse_sampler(site: Site, call: ast.Call) -> None:
 
 
 def describe_loader(site: Site, call: ast.Call, trace: LoaderTrace) -> Loader:
-    """Return the dataset, batch size, order and epochs of one loader; refuse one that cannot be rewritten."""
+    """Return the dataset, batch size, order and epochs of a loader; refuse a loader that cannot be rewritten."""
     refuse_sampler(site, call)
     arguments = bind_arguments(call, ("dataset", "batch_size", "shuffle"))
     dataset, batch_size, shuffle = (arguments.get(name) for name in ("dataset", "batch_size", "shuffle"))
     statement = site.source.statement(call)
-    is_plain = isinstance(statement, ast.Assign | ast.Return) and statement.value is call
-    if dataset is None or not is_plain or site.edit.own_indent(statement) is None:
+    is_complete_value = isinstance(statement, ast.Assign | ast.Return) and statement.value is call
+    if dataset is None or not is_complete_value or site.edit.own_indent(statement) is None:
         raise Refused("the training loader is not simply assigned or returned", "训练数据不是简单赋值或返回", call)
     if isinstance(batch_size, ast.Constant) and not isinstance(batch_size.value, int):
         raise Refused("the training loader has no batch size", "训练数据加载器没有 batch_size", call)
     refuse_iterable_dataset(site, dataset)
-    return Loader(call, dataset, batch_size, shuffle, shuffles(site, shuffle, call), epochs_of(trace, call))
+    return Loader(call, dataset, batch_size, shuffle, is_shuffled(site, shuffle, call), epochs_of(trace, call))
 
 
 def refuse_batches(site: Site, wrapping_calls: list[ast.Call], loaders: list[Loader]) -> None:
-    """Refuse a batch of 1, and one that the number of cards named in the first wrapper does not divide."""
+    """Refuse a batch of 1, and a batch that cannot be divided by the number of cards in the first DataParallel."""
     count = count_cards(wrapping_calls[0])
     for loader in loaders:
         batch_size = loader.batch_size
@@ -175,7 +172,7 @@ def count_cards(call: ast.Call) -> int:
 
 
 def refuse_decisions(site: Site, training: list[LoaderTrace]) -> None:
-    """Refuse a script in which ranks could take different decisions, see RankDecisions."""
+    """Refuse a script whose ranks could take different branches, see RankDecisions."""
     node = RankDecisions(site, training).first_divergence()
     if node is not None:
         text = site.text(getattr(node, "test", node))
@@ -188,8 +185,8 @@ def refuse_decisions(site: Site, training: list[LoaderTrace]) -> None:
         )
 
 
-def shuffles(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
-    """Return True if a loader shuffles; refuse where that is decided at run time."""
+def is_shuffled(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
+    """Return the value of a loader's argument `shuffle`; refuse a value that is decided at run time."""
     if value is not None and not (isinstance(value, ast.Constant) and isinstance(value.value, bool)):
         text = site.text(value)
         raise Refused(
@@ -214,7 +211,7 @@ def epochs_of(trace: LoaderTrace, call: ast.Call) -> list[EpochLoop]:
 
 
 def refuse_iterable_dataset(site: Site, dataset: ast.expr) -> None:
-    """Refuse a dataset whose class in this file is an IterableDataset: a DistributedSampler needs a length."""
+    """Refuse an IterableDataset that is defined in this file: a DistributedSampler needs a length."""
     origin = site.values.origin(dataset)
     name = plain_name(origin.func) if isinstance(origin, ast.Call) else ""
     classes = [node for node in site.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
@@ -231,7 +228,7 @@ def refuse_iterable_dataset(site: Site, dataset: ast.expr) -> None:
 def find_entry(site: Site) -> tuple[ast.stmt, ast.stmt]:
     """Return the first statement of the started script that could use the card, and the last statement.
 
-    If a statement before the main guard moves something to the card, the first one is at module level.
+    The first is at module level if a statement before the main guard moves something to the card.
     """
     guard = main_guard(site)
     refuse_hidden_start(site, guard)
@@ -262,7 +259,7 @@ def may_use_card(site: Site, statement: ast.stmt) -> bool:
     """
     defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
-        if (site.qualified(call.func) or "").startswith("torch.") or getattr(call.func, "attr", "") in MOVES:
+        if (site.qualified(call.func) or "").startswith("torch.") or getattr(call.func, "attr", "") in MOVING_METHODS:
             return True
         if plain_name(call.func) in defined and "arg" not in plain_name(call.func):
             return True
@@ -270,14 +267,14 @@ def may_use_card(site: Site, statement: ast.stmt) -> bool:
 
 
 def moves_to_device(site: Site, statement: ast.stmt) -> bool:
-    """Return True if a statement calls a method that moves something to a device: `.cuda()`, `.to(…)`."""
+    """Return True if a statement calls `.cuda()`, `.to(…)` or the like."""
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
-    moving = (call.func for call in calls if getattr(call.func, "attr", "") in MOVES)
+    moving = (call.func for call in calls if getattr(call.func, "attr", "") in MOVING_METHODS)
     return any(not (site.qualified(function) or "").startswith("torch.") for function in moving)
 
 
 def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
-    """Refuse a file that is no script, a start through a decorator, and a function that chooses the visible cards."""
+    """Refuse a file that is not started, a start through a decorator, and a function that chooses visible cards."""
     last = (guard.body if guard is not None else site.source.tree.body)[-1]
     if isinstance(last, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
         raise Refused("this file is not the one that is started", "该文件不是启动脚本")
@@ -295,14 +292,11 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 
 
 def find_saving(site: Site, loaders: list[Loader]) -> tuple[list[FunctionNode], list[ast.stmt]]:
-    """Return the functions that are for saving, and the statements outside them that save.
-
-    The edits let the functions return at once on other ranks than 0, and put the statements under `if rank == 0`.
-    """
+    """Return the functions that only save, and the saving statements outside such functions."""
     training = {site.source.function(epochs.loop) for loader in loaders for epochs in loader.epochs}
-    functions: dict[FunctionNode, None] = {}  # in the order in which they are found, each once
+    functions: dict[FunctionNode, None] = {}  # an ordered set
     statements: dict[ast.stmt, None] = {}
-    for call in calls_to(site, SAVES):
+    for call in calls_to(site, SAVING_FUNCTIONS):
         function = site.source.function(call)
         if function is not None and function not in training and is_for_saving(function):
             functions[function] = None
@@ -319,7 +313,7 @@ def is_for_saving(function: FunctionNode) -> bool:
 
 
 def saving_statement(site: Site, call: ast.Call) -> ast.stmt:
-    """Return the statement that saves, or the `with open(…)` around it; refuse one that cannot stand under an `if`."""
+    """Return the statement that saves, or the `with open(…)` around it; refuse one that cannot be put under an `if`."""
     statement: ast.stmt = site.source.statement(call)
     if not isinstance(statement, ast.Expr):
         raise Refused("a checkpoint is saved within another statement", "在其他语句内保存权重", call)

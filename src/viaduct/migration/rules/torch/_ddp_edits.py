@@ -10,21 +10,16 @@ from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import first_statement
 from viaduct.migration.rules.torch import _wrapped as wrapped
-from viaduct.migration.rules.torch._ddp_conditions import MOVES, Loader, Plan, Refused
+from viaduct.migration.rules.torch._ddp_conditions import MOVING_METHODS, Loader, Plan, Refused
 from viaduct.migration.targets import card
 
 NUMBERED_DEVICE = re.compile(r"(?:cuda|npu|mlu):\d+")
-NO_PARENTHESES = (
-    ast.Name,
-    ast.Attribute,
-    ast.Call,
-    ast.Subscript,
-)  # expressions that need no parentheses before `.npu()`
+NO_PARENTHESES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # before `.npu()`
 CARDS = ("cuda", "npu", "mlu")  # modules of torch, and methods that move to a card
 
 
 class Rewriter:
-    """Rewrites one script as a program for several ranks: first `check`, which may refuse, then `write`."""
+    """Rewrites a script as a program for several ranks: `check` raises Refused or not, then `write` edits."""
 
     def __init__(self, site: Site, plan: Plan) -> None:
         self.site, self.plan, self.card = site, plan, card(site.options)
@@ -32,10 +27,8 @@ class Rewriter:
         self.numbered_moves: list[ast.Call] = []  # `.cuda(0)`
         self.removed: list[ast.stmt] = []
 
-    # ---- the last conditions
-
     def check(self) -> None:
-        """Collect the places that name a card by its number; refuse one that cannot become the rank's card."""
+        """Collect the expressions that name a card by its number; refuse those that cannot become the rank's card."""
         source = self.site.source
         for node in source.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and NUMBERED_DEVICE.fullmatch(node.value):
@@ -62,21 +55,17 @@ class Rewriter:
                 raise Refused(f"the code does not show which card {text} is", f"无法看出 {text} 是哪张卡", call)
             self.numbered_moves.append(call)
 
-    # ---- names
-
     def import_module(self, qualified: str, wanted: str) -> str:
         """Return the local name of a module; import it if the file does not."""
-        known = self.site.work.names.local(qualified)
-        if known is not None:
-            return known
+        imported = self.site.work.names.local(qualified)
+        if imported is not None:
+            return imported
         local = self.site.reserve_name(wanted)
         self.site.work.needed[local] = self.site.work.names.added[local] = qualified
         return local
 
-    # ---- writing
-
     def write(self) -> None:
-        """Make all edits; the conditions were checked before."""
+        """Make all edits."""
         self.dist = self.import_module("torch.distributed", "dist")
         self.local_rank = self.site.reserve_name("local_rank")
         self.parallel = self.site.work.import_name("torch.nn.parallel", "DistributedDataParallel")
@@ -112,27 +101,27 @@ class Rewriter:
         model = wrapped.wrapped_model(call)
         assert model is not None
         text = self.site.text(model)
-        is_moved = isinstance(model, ast.Call) and getattr(model.func, "attr", "") in MOVES
+        is_moved = isinstance(model, ast.Call) and getattr(model.func, "attr", "") in MOVING_METHODS
         if not is_moved:
             text = f"{text if isinstance(model, NO_PARENTHESES) else f'({text})'}.{self.card.method}()"
         self.site.edit.node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")
 
     def rename_references(self) -> None:
-        """Let `isinstance(model, nn.DataParallel)` test for DistributedDataParallel."""
+        """Replace DataParallel outside calls: `isinstance(model, nn.DataParallel)`."""
         for name in wrapped.DATA_PARALLEL:
             for node in self.site.work.index.references.get(name, []):
                 if not self.site.source.in_f_string(node):
                     self.site.edit.node(node, self.parallel)
 
     def order_downloads(self) -> None:
-        """Let rank 0 download first, in calls with download=True; the other ranks wait and then find the files."""
-        rank, unit, done = f"{self.dist}.get_rank()", self.site.source.indent_unit, set()
+        """Let rank 0 run calls with download=True first; the other ranks wait and then find the files."""
+        rank, unit, ordered = f"{self.dist}.get_rank()", self.site.source.indent_unit, set()
         for call in self.site.source.of_kind(ast.Call):
             statement = self.site.source.statement(call)
             is_download = is_constant(keyword_value(call, "download"), True)
-            if not is_download or statement in done or self.site.edit.own_indent(statement) is None:
+            if not is_download or statement in ordered or self.site.edit.own_indent(statement) is None:
                 continue
-            done.add(statement)
+            ordered.add(statement)
             self.site.edit.insert_before(statement, [f"if {rank} != 0:", f"{unit}{self.dist}.barrier()"])
             self.site.edit.insert_after(statement, [f"if {rank} == 0:", f"{unit}{self.dist}.barrier()"])
             self.site.report_change(
@@ -144,10 +133,10 @@ class Rewriter:
         site, data = self.site, self.site.text(loader.dataset)
         sampler = site.work.import_name("torch.utils.data", "DistributedSampler")
         if not isinstance(loader.dataset, ast.Name | ast.Attribute):
-            made, data = data, site.reserve_name("train_dataset")
-            site.edit.insert_before(site.source.statement(loader.call), [f"{data} = {made}"])
+            expression, data = data, site.reserve_name("train_dataset")
+            site.edit.insert_before(site.source.statement(loader.call), [f"{data} = {expression}"])
             site.edit.replace(*site.source.span(loader.dataset), data)
-        argument = f"sampler={sampler}({data}{'' if loader.shuffles else ', shuffle=False'})"
+        argument = f"sampler={sampler}({data}{'' if loader.is_shuffled else ', shuffle=False'})"
         if loader.shuffle is None:
             site.edit.add_argument(loader.call, argument)
         else:
@@ -167,7 +156,7 @@ class Rewriter:
 
     def set_epochs(self) -> None:
         """Call `set_epoch` at the beginning of every loop over epochs."""
-        lines: dict[ast.For, dict[str, None]] = {}  # for each loop its calls, each once
+        lines: dict[ast.For, dict[str, None]] = {}  # loop -> lines to insert, an ordered set
         for epochs in (epochs for loader in self.plan.loaders for epochs in loader.epochs):
             lines.setdefault(epochs.loop, {})[f"{epochs.loader}.sampler.set_epoch({epochs.epoch})"] = None
         for loop, calls in lines.items():
@@ -179,7 +168,7 @@ class Rewriter:
             )
 
     def save_on_rank_0(self) -> None:
-        """Let rank 0 alone save."""
+        """Let only rank 0 save: other ranks return at once from saving functions, and skip saving statements."""
         rank, unit = f"{self.dist}.get_rank()", self.site.source.indent_unit
         for function in self.plan.saving_functions:
             first = first_statement(function)
@@ -190,7 +179,7 @@ class Rewriter:
             self.site.report_change("rank 0 alone saves", zh="仅 rank 0 保存", node=statement)
 
     def indent(self, statement: ast.stmt, header: str, unit: str) -> None:
-        """Put a statement under a condition: every line of it moves right, but not those within a string."""
+        """Put a statement under a header, such as an `if`: indent all its lines except those within a string."""
         source, edit = self.site.source, self.site.edit
         start, end = source.span(statement)
         edit.insert_before(statement, [header])
@@ -201,20 +190,20 @@ class Rewriter:
                 edit.insert(begin, unit)
 
     def wait_before_loading(self) -> None:
-        """Let ranks wait before a torch.load behind the training loop until rank 0 has saved."""
+        """Insert a barrier before each torch.load after the training loop, so that rank 0 has saved."""
         source, loaders = self.site.source, self.plan.loaders
         loops = {source.function(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
-        done: set[ast.stmt] = set()
+        preceded: set[ast.stmt] = set()
         for call in self.site.work.index.calls.get("torch.load", []):
             loop, statement = loops.get(source.function(call)), source.statement(call)
-            if loop is None or call.lineno <= (loop.end_lineno or 0) or statement in done:
+            if loop is None or call.lineno <= (loop.end_lineno or 0) or statement in preceded:
                 continue
-            done.add(statement)
+            preceded.add(statement)
             self.site.edit.insert_before(statement, [f"{self.dist}.barrier()"])
             self.site.report_change("all ranks wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
 
     def accept_existing_folders(self) -> None:
-        """Let os.makedirs and os.mkdir accept a folder that exists: several ranks make it at once."""
+        """Let os.makedirs and os.mkdir accept a folder that another rank has created."""
         for call in calls_to(self.site, ["os.makedirs"]):
             if len(call.args) < 3 and not any(keyword.arg in (None, "exist_ok") for keyword in call.keywords):
                 self.site.edit.add_argument(call, "exist_ok=True")
@@ -242,25 +231,25 @@ class Rewriter:
 
     def destroy_process_group(self) -> None:
         """Destroy the process group where the script ends."""
-        last, end = self.plan.last, f"{self.dist}.destroy_process_group()"
+        last, line = self.plan.last, f"{self.dist}.destroy_process_group()"
         value = exit_value(last)
         if value is None:
-            self.site.edit.insert_after(last, [end])
+            self.site.edit.insert_after(last, [line])
             return
         status = self.site.reserve_name("status")
-        self.site.edit.insert_before(last, [f"{status} = {self.site.text(value)}", end])
+        self.site.edit.insert_before(last, [f"{status} = {self.site.text(value)}", line])
         self.site.edit.replace(*self.site.source.span(value), status)
 
 
 def is_device_number(value: ast.expr) -> bool:
-    """Return True for what looks like the number of a device."""
+    """Return True for an integer, and for an expression with "gpu", "device_ids" or "rank" in it."""
     if isinstance(value, ast.Constant):
         return isinstance(value.value, int)
     return any(word in ast.unparse(value).lower() for word in ("gpu", "device_ids", "rank"))
 
 
 def exit_value(statement: ast.stmt) -> ast.expr | None:
-    """Return `main()` of `sys.exit(main())` or `raise SystemExit(main())`: nothing behind such a statement runs."""
+    """Return `main()` of `sys.exit(main())` or `raise SystemExit(main())`; None for any other statement."""
     value = statement.exc if isinstance(statement, ast.Raise) else getattr(statement, "value", None)
     if not isinstance(value, ast.Call) or not value.args:
         return None

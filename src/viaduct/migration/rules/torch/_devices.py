@@ -1,8 +1,7 @@
-"""Expressions of a file that are devices: they reach `.to(…)`, `device=…`, `torch.device(…)`, or a name with "device".
+"""Expressions of a file that are devices, such as "cuda" in `where = "cuda"; model.to(where)`.
 
-From every place where PyTorch takes a device its expression is traced back to the strings that it may be: through
-names, attributes, keys of dictionaries, parameters and their defaults, conditional expressions. A string that is not
-reached in this way is not taken for a device.
+Each expression that PyTorch takes for a device, or that a name with "device" gets, is traced back to string literals:
+through names, attributes, keys of dictionaries, parameters, conditional expressions. Other strings are no devices.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ DEVICE_POSITIONS = {
 }
 MOVERS = ("to", "cuda", "npu", "mlu")
 AVAILABILITY_TESTS = {f"torch.{card}.is_available" for card in ("cuda", "npu", "mlu", "accelerator")}
-TEXT_METHODS = ("split", "partition", "lower", "strip")  # methods of a device's text whose result names the device too
+TEXT_METHODS = ("split", "partition", "lower", "strip")  # string methods that keep a device's name in their result
 OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
 STORING_NODES = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
 STARTING_NODES = (  # nodes that `trace_from` handles
@@ -67,7 +66,7 @@ def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
     """Return the project's class that defines the method called on this receiver; None if no such class is known."""
     kind = site.values.kind(node) or ""
     project, own_class = site.work.project, enclosing_class(site, node)
-    name = f"{site.work.names.own}.{own_class.name}" if own_class is not None else ""
+    name = f"{site.work.names.module}.{own_class.name}" if own_class is not None else ""
     if kind.startswith(OBJECT):  # an instance of the project's class of that name
         return owner_of(project, kind.removeprefix(OBJECT), method)
     if plain_name(node) == "self":
@@ -80,16 +79,16 @@ def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
 
 @dataclass
 class Devices:
-    """Devices of one file as it stands. `found`: the literals that are CUDA devices, in the order in which found."""
+    """Devices in the present text of a file."""
 
     site: Site
-    found: dict[ast.expr, None] = field(default_factory=dict)
-    names: set[tuple[int, str]] = field(default_factory=set)  # (id of the scope, name) of names that hold a device
-    attributes: set[str] = field(default_factory=set)  # x.NAME and x["NAME"] that hold one
-    traced: set[ast.AST] = field(default_factory=set)  # expressions that `trace` has dealt with
-    stored: dict[str, list[ast.expr]] = field(default_factory=dict)  # `self.place`, `cfg["place"]` -> what is assigned
-    keyed: dict[str, list[ast.expr]] = field(default_factory=dict)  # key of a dictionary -> its values
-    looped: dict[str, list[ast.expr]] = field(default_factory=dict)  # variable of a loop -> what the loop goes over
+    cuda_literals: dict[ast.expr, None] = field(default_factory=dict)  # an ordered set
+    device_names: set[tuple[int, str]] = field(default_factory=set)  # (id of the scope, name)
+    device_keys: set[str] = field(default_factory=set)  # NAME of x.NAME and x["NAME"] that hold a device
+    traced: set[ast.AST] = field(default_factory=set)  # expressions that `trace` has visited
+    assigned_values: dict[str, list[ast.expr]] = field(default_factory=dict)  # by target: `self.place`, `cfg["place"]`
+    dict_values: dict[str, list[ast.expr]] = field(default_factory=dict)  # by key, of all dictionaries
+    iterables: dict[str, list[ast.expr]] = field(default_factory=dict)  # by loop variable
 
     def __post_init__(self) -> None:
         for node in self.site.source.of_kinds(*STORING_NODES):
@@ -97,27 +96,25 @@ class Devices:
         for node in self.site.source.of_kinds(*STARTING_NODES):
             self.trace_from(node)
 
-    # ---- where values are stored, and where a trace starts
-
     def record_values(self, node: ast.AST) -> None:
-        """Record the values that a node stores, so that they can be traced back."""
+        """Record the values that a node assigns to attributes, keys and loop variables."""
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Attribute | ast.Subscript):
-                    self.stored.setdefault(ast.unparse(target), []).append(node.value)
+                    self.assigned_values.setdefault(ast.unparse(target), []).append(node.value)
         elif isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Name):
-            self.looped.setdefault(node.target.id, []).append(node.iter)
+            self.iterables.setdefault(node.target.id, []).append(node.iter)
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    self.keyed.setdefault(key.value, []).append(value)
+                    self.dict_values.setdefault(key.value, []).append(value)
         elif isinstance(node, ast.Call) and plain_name(node.func) == "dict":
             for keyword in node.keywords:
                 if keyword.arg:
-                    self.keyed.setdefault(keyword.arg, []).append(keyword.value)
+                    self.dict_values.setdefault(keyword.arg, []).append(keyword.value)
 
     def trace_from(self, node: ast.AST) -> None:
-        """Trace what a node takes for a device, or stores under a name that says device."""
+        """Trace the device arguments of a call, and values that are stored under a name with "device"."""
         if isinstance(node, ast.Call):
             for value in self.device_arguments(node):
                 self.trace(value)
@@ -126,7 +123,7 @@ class Devices:
             if any(map(self.is_target_named_device, targets)) or self.is_under_availability(node):
                 self.trace(node.value)
                 self.trace_annotation(node.annotation if isinstance(node, ast.AnnAssign) else None)
-        elif isinstance(node, ast.IfExp) and self.asks_for_card(node.test) and not self.is_key(node):
+        elif isinstance(node, ast.IfExp) and self.is_availability_test(node.test) and not self.is_key(node):
             self.trace(node)
         elif isinstance(node, ast.For) and self.is_target_named_device(node.target):
             self.trace(node.iter)
@@ -134,7 +131,7 @@ class Devices:
             self.trace_definition(node)
 
     def trace_definition(self, node: Function) -> None:
-        """Trace the defaults of parameters whose name says device, and the results of such a function."""
+        """Trace the defaults of parameters with "device" in their name, and the results of functions named so."""
         for parameter in all_arguments(node.args):
             if is_device_name(parameter.arg):
                 self.trace(parameter_default(node, parameter.arg))
@@ -151,20 +148,20 @@ class Devices:
 
     @staticmethod
     def is_target_named_device(target: ast.AST) -> bool:
-        """Return True for a variable or attribute whose name says device."""
+        """Return True for a variable or attribute with "device" in its name."""
         if isinstance(target, ast.Name):
             return is_device_name(target.id)
         return isinstance(target, ast.Attribute) and is_device_name(target.attr)
 
     def is_key(self, node: ast.expr) -> bool:
-        """Return True for `BACKENDS["cuda" if torch.cuda.is_available() else "cpu"]`: such a key is the table's own."""
+        """Return True for a key, as in `BACKENDS["cuda" if torch.cuda.is_available() else "cpu"]`."""
         parent = self.site.source.parents[node]
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
             return parent.func.attr == "get" and parent.args[:1] == [node]
         return isinstance(parent, ast.Subscript) and parent.slice is node
 
-    def asks_for_card(self, test: ast.expr) -> bool:
-        """Return True for a condition that asks whether there is a card, also through a name."""
+    def is_availability_test(self, test: ast.expr) -> bool:
+        """Return True for a condition with `torch.cuda.is_available()` or a variable that holds its result."""
         origins = (self.site.values.origin(part) for part in ast.walk(test))
         calls = (node for origin in origins for node in ast.walk(origin) if isinstance(node, ast.Call))
         return any(self.site.qualified(call.func) in AVAILABILITY_TESTS for call in calls)
@@ -174,9 +171,7 @@ class Devices:
         if not isinstance(node, ast.stmt) or device_literal(getattr(node, "value", None)) is None:
             return False
         parent = self.site.source.parents.get(node)
-        return isinstance(parent, ast.If) and node in parent.body and self.asks_for_card(parent.test)
-
-    # ---- arguments that are devices
+        return isinstance(parent, ast.If) and node in parent.body and self.is_availability_test(parent.test)
 
     def device_arguments(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the arguments of a call that are taken for a device."""
@@ -201,7 +196,7 @@ class Devices:
     def device_arguments_of_torch(self, call: ast.Call, name: str) -> Iterator[ast.expr]:
         """Yield the arguments that a function of torch takes for a device."""
         if name.startswith("torch.hub."):
-            return  # names of repositories and models; what is given by keyword goes to the network
+            return  # names of repositories and models
         for position, value in enumerate(call.args):
             if position == DEVICE_POSITIONS.get(name) or device_literal(value) is not None:
                 yield value
@@ -223,13 +218,13 @@ class Devices:
     # ---- tracing back
 
     def trace(self, node: ast.AST | None) -> None:
-        """Trace an expression that is a device back to the literals that it may be."""
+        """Record the CUDA literals that an expression may evaluate to."""
         if node is None or node in self.traced:
             return
         self.traced.add(node)
         literal = device_literal(node)
         if literal is not None:
-            self.found[literal] = None
+            self.cuda_literals[literal] = None
         elif isinstance(node, ast.IfExp):
             self.trace(node.body)
             self.trace(node.orelse)
@@ -250,14 +245,14 @@ class Devices:
             self.trace_call(node)
 
     def trace_name(self, node: ast.Name) -> None:
-        """Trace a name that holds a device to all that is bound to it."""
+        """Trace all values that a name may have."""
         names = self.site.work.names
         scope = names.binding_scope(node.id, names.scope_of(node))
-        self.names.add((id(scope), node.id))
+        self.device_names.add((id(scope), node.id))
         for value in scope.bound[node.id] if scope is not None else ():
             if isinstance(value, ast.expr):
                 self.trace(value)
-        for iterable in self.looped.get(node.id, []):
+        for iterable in self.iterables.get(node.id, []):
             if self.site.source.function(iterable) is self.site.source.function(node):
                 is_slice = isinstance(iterable, ast.Subscript) and isinstance(iterable.slice, ast.Slice)
                 self.trace_entries(self.site.values.origin(iterable.value if is_slice else iterable))  # type: ignore[attr-defined]
@@ -265,9 +260,9 @@ class Devices:
             self.trace_parameter(scope.node, node.id)
 
     def trace_parameter(self, function: Function, parameter: str) -> None:
-        """Trace a parameter that holds a device to its default and to what callers in this file pass."""
+        """Trace the default of a parameter and the arguments that calls in this file pass for it."""
         self.trace(parameter_default(function, parameter))
-        qualified = f"{self.site.work.names.own}.{getattr(function, 'name', '')}"
+        qualified = f"{self.site.work.names.module}.{getattr(function, 'name', '')}"
         for call in self.site.work.index.calls.get(qualified, []):
             self.trace(bind_arguments(call, positional_parameters(function)).get(parameter))
 
@@ -288,19 +283,19 @@ class Devices:
         )
 
     def trace_stored(self, node: ast.Attribute | ast.Subscript) -> None:
-        """Trace an attribute or an entry of a table to what is assigned to it."""
+        """Trace the values that are assigned to an attribute or an entry of a dictionary."""
         if isinstance(node, ast.Subscript):
-            for table in (self.site.values.origin(node.value), *self.stored.get(ast.unparse(node.value), [])):
+            for table in (self.site.values.origin(node.value), *self.assigned_values.get(ast.unparse(node.value), [])):
                 self.trace_entries(table)
-        for value in self.stored.get(ast.unparse(node), []):
+        for value in self.assigned_values.get(ast.unparse(node), []):
             self.trace(value)
         self.trace_key(node.attr if isinstance(node, ast.Attribute) else literal_text(node.slice))
 
     def trace_key(self, key: str) -> None:
-        """Trace the values that are written for a key of any dictionary of the file."""
+        """Trace the values of a key in all dictionaries of the file."""
         if key:
-            self.attributes.add(key)
-            for value in self.keyed.get(key, []):
+            self.device_keys.add(key)
+            for value in self.dict_values.get(key, []):
                 if device_literal(value) is not None or isinstance(value, ast.IfExp):
                     self.trace(value)
 
@@ -325,20 +320,18 @@ class Devices:
 
     def trace_returns(self, name: str) -> None:
         """Trace the results of a top-level function of this file that returns a device."""
-        module = self.site.work.names.own
+        module = self.site.work.names.module
         for node in self.site.source.tree.body:
             if isinstance(node, ast.FunctionDef) and f"{module}.{node.name}" == name:
                 for statement in returns_of(self.site.work.names, node):
                     self.trace(statement.value)
-
-    # ---- questions about expressions
 
     def is_device(self, node: ast.AST) -> bool:
         """Return True if an expression in a comparison is a device, its type or its text."""
         if isinstance(node, ast.Attribute):
             if node.attr == "type":
                 return self.is_device(node.value)
-            return is_device_name(node.attr) or node.attr in self.attributes
+            return is_device_name(node.attr) or node.attr in self.device_keys
         if isinstance(node, ast.NamedExpr):
             return self.is_device(node.value) or self.is_device(node.target)
         if isinstance(node, ast.Name):
@@ -346,7 +339,7 @@ class Devices:
         if isinstance(node, ast.Subscript):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else None
             if isinstance(key, str):
-                return is_device_name(key) or key in self.attributes
+                return is_device_name(key) or key in self.device_keys
             return self.is_device(node.value)
         return isinstance(node, ast.Call) and self.is_device_call(node)
 
@@ -359,17 +352,17 @@ class Devices:
             return isinstance(node.args[1], ast.Constant) and is_device_name(str(node.args[1].value))
         if self.site.qualified(node.func) == "torch.device":
             return True
-        is_same = isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
-        return is_same and self.is_device(node.func.value)  # type: ignore[attr-defined]
+        keeps_name = isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
+        return keeps_name and self.is_device(node.func.value)  # type: ignore[attr-defined]
 
     def holds_device(self, node: ast.Name) -> bool:
         """Return True for a name that is known to hold a device."""
         names = self.site.work.names
-        return (id(names.binding_scope(node.id, names.scope_of(node))), node.id) in self.names
+        return (id(names.binding_scope(node.id, names.scope_of(node))), node.id) in self.device_names
 
 
 def entries(table: ast.AST) -> list[ast.expr]:
-    """Return the entries of a written-out list or dictionary; none if a key is a CUDA device (map_location={…})."""
+    """Return the entries of a list or dict display; none if a key is a CUDA device, as in `map_location={…}`."""
     if isinstance(table, ast.List | ast.Tuple):
         return table.elts
     if isinstance(table, ast.ListComp | ast.DictComp):
@@ -392,9 +385,9 @@ def qualified_root(site: Site, node: ast.AST) -> str | None:
 
 
 def report_possible_device(site: Site, node: ast.Constant, device: str, devices: Devices) -> None:
-    """Report a string that may be a device, once a line: in an assignment, as a default or in a table of devices.
+    """Report a string that may be a device: in an assignment, a default or a dict of devices; once a line.
 
-    `device` is the text to write instead. Strings in other places are not reported: many are messages.
+    `device` is the text to write instead.
     """
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):
@@ -413,9 +406,9 @@ def report_possible_device(site: Site, node: ast.Constant, device: str, devices:
 
 
 def is_in_device_dict(node: ast.Constant, table: ast.Dict, device: str, devices: Devices) -> bool:
-    """Return True for a value of a dict whose key says device, or beside which another value is a device."""
+    """Return True for a value of a dict if its key has "device" in it, or if another value is a device."""
     keys = [key for key, value in zip(table.keys, table.values, strict=True) if value is node]
     if any(isinstance(key, ast.Constant) and is_device_name(str(key.value)) for key in keys):
         return True
     names_card = (literal_text(value).partition(":")[0] == device for value in table.values)
-    return bool(keys) and (any(names_card) or any(value in devices.found for value in table.values))
+    return bool(keys) and (any(names_card) or any(value in devices.cuda_literals for value in table.values))

@@ -1,4 +1,4 @@
-"""Test whether an expression is the number of a device: an int, not a text and not a torch.device."""
+"""Expressions that are the number of a device, such as `local_rank` or `args.gpu`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from viaduct.migration.rules.torch._devices import OTHER_LIBRARIES, is_of_other_
 TORCH_LIBRARIES = (
     *("torch", "torchvision", "torchaudio", "torchtext", "timm", "transformers", "diffusers", "monai", "lightning"),
 )
-# Names that scripts usually give to numbers of devices, and to nothing else.
+# Usual names of device numbers.
 NUMBER_NAMES = {
     *("gpu", "gpu_id", "gpuid", "gpu_idx", "gpu_index", "gpu_num", "rank", "local_rank", "device_id", "device_index"),
     *("device_idx", "rank_id", "local_gpu", "localrank"),
@@ -34,7 +34,7 @@ NUMBER_FUNCTIONS = {
     *(f"torch.{card}.{name}" for card in ("cuda", "npu", "mlu") for name in ("current_device", "device_count")),
     "torch.accelerator.current_device_index",
 }
-SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
+SPAWN_FUNCTIONS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
 MAX_DEPTH = 6
 
@@ -48,8 +48,8 @@ def is_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ARITHMETIC) and is_number(site, node.left, depth + 1)
     if isinstance(node, ast.Call):
-        asks_tensor = isinstance(node.func, ast.Attribute) and node.func.attr == "get_device" and not node.args
-        return plain_name(node.func) == "int" or asks_tensor or site.qualified(node.func) in NUMBER_FUNCTIONS
+        is_get_device = isinstance(node.func, ast.Attribute) and node.func.attr == "get_device" and not node.args
+        return plain_name(node.func) == "int" or is_get_device or site.qualified(node.func) in NUMBER_FUNCTIONS
     if isinstance(node, ast.Subscript):  # device_ids[0], args.gpus[0]
         has_index = isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
         return has_index and last_name(node.value).lower() in NUMBER_LIST_NAMES
@@ -61,17 +61,15 @@ def is_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
 def is_number_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bool:
     """Return True for an attribute that holds the number of a device.
 
-    An option of that name decides by its type or its default. Else all values that the file assigns to it must be
-    numbers; for a usual name, such as `args.gpu`, it is enough that none is a text or a device.
+    The type or default of a command line option of that name decides. Without an option, all values that the file
+    assigns to the attribute must be numbers; a usual name, such as `args.gpu`, needs no assignment.
     """
     option = find_option(site, node.attr)
     if option is not None:
         type_argument, default = keyword_value(option, "type"), keyword_value(option, "default")
         if type_argument is not None:
             return plain_name(type_argument) == "int"
-        return (
-            isinstance(default, ast.Constant) and type(default.value) is int
-        )  # without a type, the command line gives a text
+        return isinstance(default, ast.Constant) and type(default.value) is int
     values = assigned_values(site, node)
     if has_number_name(node):
         return not any(is_text_or_device(site, value) for value in values)
@@ -79,14 +77,12 @@ def is_number_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bool
 
 
 def assigned_values(site: Site, node: ast.Attribute) -> list[ast.expr]:
-    """Return the values that the file assigns to the attribute as it is written, None left out."""
-    written = ast.unparse(node)
+    """Return the values that the file assigns to `object.attribute` as it is written, except None."""
+    text = ast.unparse(node)
     return [
         statement.value
         for statement in site.source.of_kind(ast.Assign)
-        if any(
-            getattr(target, "attr", "") == node.attr and ast.unparse(target) == written for target in statement.targets
-        )
+        if any(getattr(target, "attr", "") == node.attr and ast.unparse(target) == text for target in statement.targets)
         and not is_none(statement.value)
     ]
 
@@ -102,7 +98,7 @@ def is_text_or_device(site: Site, value: ast.expr) -> bool:
 
 
 def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
-    """Return True for a name that is bound to numbers only, or a parameter that is one by its name or its calls."""
+    """Return True for a name with only numbers as values, or a parameter that its name or its calls show to be one."""
     if site.values.kind(node) is not None:
         return False
     bindings = bindings_of(site, node)
@@ -119,19 +115,19 @@ def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
 
 def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
     """Return the values of a name in `first, second = rank * 2, rank * 2 + 1`, in the same function."""
-    found: list[ast.expr] = []
+    unpacked: list[ast.expr] = []
     for statement in site.source.of_kind(ast.Assign):
         target = statement.targets[0]
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             pairs = zip(target.elts, statement.value.elts, strict=False)
             values = [value for element, value in pairs if plain_name(element) == node.id]
-            if values and site.source.function(statement) is site.source.function(node):  # slow, so asked last
-                found += values
-    return found
+            if values and site.source.function(statement) is site.source.function(node):  # slow, so tested last
+                unpacked += values
+    return unpacked
 
 
 def is_number_by_name(site: Site, node: ast.Name) -> bool:
-    """Return True if the annotation of a parameter is int, or if it has none and a usual name for a number."""
+    """Return True for a parameter with the annotation int, or without annotation and with a usual name."""
     function = site.work.names.scope_of(node).node
     parameters = all_arguments(function.args) if isinstance(function, Function) else []
     annotation = next((parameter.annotation for parameter in parameters if parameter.arg == node.id), None)
@@ -147,7 +143,7 @@ def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
     is_constructor = function.name == "__init__" and isinstance(owner, ast.ClassDef)
     parameters = positional_parameters(function)[int(is_constructor) :]  # without self
     called = owner.name if is_constructor else function.name  # type: ignore[attr-defined]
-    calls = site.work.index.calls.get(f"{site.work.names.own}.{called}", [])
+    calls = site.work.index.calls.get(f"{site.work.names.module}.{called}", [])
     passed = [bind_arguments(call, parameters).get(node.id) for call in calls]
     return bool(passed) and all(is_number(site, value, depth + 1) for value in passed)
 
@@ -157,7 +153,7 @@ def is_worker_index(site: Site, node: ast.Name) -> bool:
     function = site.work.names.scope_of(node).node
     if not isinstance(function, ast.FunctionDef) or not function.args.args or function.args.args[0].arg != node.id:
         return False
-    return any(plain_name(call.args[0]) == function.name for call in calls_to(site, SPAWN) if call.args)
+    return any(plain_name(call.args[0]) == function.name for call in calls_to(site, SPAWN_FUNCTIONS) if call.args)
 
 
 def is_loop_counter(site: Site, node: ast.Name) -> bool:
@@ -169,7 +165,7 @@ def is_loop_counter(site: Site, node: ast.Name) -> bool:
 
 
 def is_number_or_other(site: Site, node: ast.AST) -> bool:
-    """Return True for a name that is assigned a number in one place and something else in another."""
+    """Return True for a name with both numbers and other things as values."""
     values = bindings_of(site, node) if isinstance(node, ast.Name) else []
     parts = [part for value in values if isinstance(value, ast.expr) for part in branches(value)]
     return len({is_number(site, part) for part in parts}) == 2

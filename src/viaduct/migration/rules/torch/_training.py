@@ -1,7 +1,6 @@
-"""Training loops of a script: its data loaders, their names, and the loop over the epochs.
+"""Training loops of a script: its data loaders, their names, and the loops over epochs.
 
-A loader is assigned, returned from a function, passed to another, stored in `self`. `LoaderTrace` follows one loader
-through a file, to find the loop over the epochs that runs a loop over the loader.
+`LoaderTrace` follows one loader through a file: through assignments, calls, returns and attributes of `self`.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from viaduct.migration.lookups import FunctionNode, enclosing_class, is_self_att
 from viaduct.migration.rule import Site
 
 Alias = tuple[ast.AST | None, str]
-"""Where a name is bound, and the name: a function, or None for the module; for `self.x` the class."""
+"""Scope of a name (a function, None for the module, for `self.x` the class), and the name."""
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 COUNTING_FUNCTIONS = ("range", "trange", "tqdm.trange")
 
 
 @dataclass(frozen=True)
 class EpochLoop:
-    """A loop over epochs: its statement, the loader's name within it, and the variable that counts."""
+    """A loop over epochs."""
 
     loop: ast.For
-    loader: str
-    epoch: str
+    loader: str  # the loader's name within the loop
+    epoch: str  # the loop's variable
 
 
 class LoaderTrace:
@@ -35,15 +34,13 @@ class LoaderTrace:
         self.site, self.source = site, site.source
         self.functions = [node for node in site.source.nodes if isinstance(node, FunctionNode)]
         self.aliases: set[Alias] = set()
-        self.returning: set[tuple[FunctionNode, int | None]] = set()  # functions that return it; its index in a tuple
+        self.returning: set[tuple[FunctionNode, int | None]] = set()  # functions that return it, its index in a tuple
         self.add_result(call)
         while self.follow_once():
             pass
 
-    # ---- names
-
     def add_result(self, call: ast.Call) -> None:
-        """Record the variable or function that gets the loader which a call makes."""
+        """Record the variable that gets the result of a call, or the function that returns the result."""
         statement = self.source.statement(call)
         if isinstance(statement, ast.Return) and statement.value is call:
             self.add_returning(statement, None)
@@ -64,7 +61,6 @@ class LoaderTrace:
             self.returning.add((function, index))
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        """Return the class around a node."""
         return enclosing_class(self.site, node)
 
     def is_loader(self, node: ast.AST) -> bool:
@@ -77,15 +73,13 @@ class LoaderTrace:
         return is_self_attribute(node) and (self.class_of(node), ast.unparse(node)) in self.aliases
 
     def is_bound_in(self, function: FunctionNode | None, name: str) -> bool:
-        """Return True if a function binds this name itself."""
+        """Return True if a function binds this name."""
         scope = self.site.work.names.scopes.get(function) if function is not None else None
         return scope is not None and name in scope.bound
 
-    # ---- following the loader
-
     def follow_once(self) -> bool:
         """Follow the loader through all calls, returns and assignments; return True if a name or function was added."""
-        before = len(self.aliases) + len(self.returning)
+        former_count = len(self.aliases) + len(self.returning)
         for node in self.source.nodes:
             if isinstance(node, ast.Call):
                 self.follow_into_call(node)
@@ -93,7 +87,7 @@ class LoaderTrace:
                 self.follow_return(node, node.value)
             elif isinstance(node, ast.Assign) and len(node.targets) == 1:
                 self.follow_assignment(node.targets[0], node.value)
-        return len(self.aliases) + len(self.returning) > before
+        return len(self.aliases) + len(self.returning) > former_count
 
     def follow_into_call(self, call: ast.Call) -> None:
         """Follow the loader into a function that is called with it."""
@@ -134,13 +128,13 @@ class LoaderTrace:
         classes = [node for node in self.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
         if classes and not is_method:
             constructors = [node for node in self.functions if node.name == "__init__"]
-            found = [node for node in constructors if self.source.parents[node] is classes[0]]
+            candidates = [node for node in constructors if self.source.parents[node] is classes[0]]
         else:
             same_name = [node for node in self.functions if node.name == name]
-            found = [node for node in same_name if isinstance(self.source.parents[node], ast.ClassDef) == is_method]
-        return found[0] if len(found) == 1 else None
-
-    # ---- loops
+            candidates = [
+                node for node in same_name if isinstance(self.source.parents[node], ast.ClassDef) == is_method
+            ]
+        return candidates[0] if len(candidates) == 1 else None
 
     def epoch_loops(self) -> Iterator[EpochLoop]:
         """Yield the outermost counting loops that lead to a training loop over the loader."""
@@ -151,7 +145,7 @@ class LoaderTrace:
                     yield EpochLoop(node, name, node.target.id)
 
     def is_within_counting(self, loop: ast.For) -> bool:
-        """Return True for a counting loop within another counting loop: the outer one counts the epochs."""
+        """Return True for a counting loop within another counting loop, which then counts the epochs."""
         return any(
             isinstance(parent, ast.For) and isinstance(parent.target, ast.Name) and is_counting(parent.iter)
             for parent in self.source.ancestors(loop)
@@ -174,10 +168,7 @@ class LoaderTrace:
         return any(isinstance(node, ast.For) and self.is_training_loop(node) for node in self.walk_reached(body, set()))
 
     def is_training_loop(self, loop: ast.For) -> bool:
-        """Return True for a loop over the loader in which gradients are computed.
-
-        A loop that only evaluates may see all samples on every rank.
-        """
+        """Return True for a loop over the loader that computes gradients."""
         iterables = (loop.iter, self.site.values.origin(loop.iter))  # enumerate(loader), or a name for it
         is_over_loader = any(self.is_loader(node) for iterable in iterables for node in ast.walk(iterable))
         reached = self.walk_reached(loop.body, set())
@@ -192,7 +183,7 @@ class LoaderTrace:
                 entered.add(function)
                 yield from self.walk_reached(function.body, entered)
 
-    def trains(self) -> bool:
+    def is_for_training(self) -> bool:
         """Return True if the script's top level leads to a training loop over the loader."""
         return self.leads_to_training(self.source.tree.body)
 

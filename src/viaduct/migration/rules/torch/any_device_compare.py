@@ -9,10 +9,10 @@
     +if device == torch.device(accelerator.card(0)):
          report()
 
-A branch for CUDA is the branch for the card; unchanged, an NPU would silently take the one for the CPU. TYPES is a
-tuple, as `startswith` accepts it, and `x.is_cuda` becomes a comparison of `x.device.type`. What is compared must be a
-device. `accelerator.card(0)` is "cuda:0", "npu:0", "mlu:0", and without a card "cuda:0" again: were it "cpu", the
-branch for the card would be taken there.
+Without this an NPU would silently take the branch for the CPU. TYPES is a tuple, which `startswith` accepts too, and
+`x.is_cuda` becomes a comparison of `x.device.type`. Comparisons are edited only if a device is compared.
+`accelerator.card(0)` is "cuda:0", "npu:0" or "mlu:0". Without a card it is "cuda:0" too, since "cpu" would select the
+branch for the card.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from viaduct.migration.targets import helper
 
 rule = Rule(__name__, targets=("any",))
 OTHER_CARDS = ("npu", "mlu", "xpu", "hpu", "musa")
-CUTTING_METHODS = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")
-BY_TYPE = ("compare with accelerator.TYPES here", "请在此处与 accelerator.TYPES 比较")
-BY_NUMBER = ("compare with accelerator.card(NUMBER) here", "请在此处与 accelerator.card(编号) 比较")
+SPLITTING_METHODS = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")
+TYPE_ADVICE = ("compare with accelerator.TYPES here", "请在此处与 accelerator.TYPES 比较")
+NUMBER_ADVICE = ("compare with accelerator.card(NUMBER) here", "请在此处与 accelerator.card(编号) 比较")
 
 
 @rule.file(only_files_with=("cuda",))
@@ -49,9 +49,9 @@ def edit_comparisons(site: Site) -> None:
         is_of_device = isinstance(call.func, ast.Attribute) and devices.is_device(call.func.value)
         if prefix is not None and is_of_device and is_literal_in(prefix, "cuda", "cuda:"):
             replace_comparison(site, prefix, render_types(helper(site, call), prefix), call)
-    for method in CUTTING_METHODS:
+    for method in SPLITTING_METHODS:
         for call in site.work.index.methods.get(method, []):
-            report_cut_text(site, devices, call)
+            report_split_text(site, devices, call)
     for statement in site.source.of_kind(ast.Match):
         if devices.is_device(statement.subject):
             report_cases(site, statement)
@@ -60,52 +60,52 @@ def edit_comparisons(site: Site) -> None:
 def edit_comparison(site: Site, devices: Devices, node: ast.Compare) -> None:
     """Change one comparison: a text on one of its sides, or texts within torch.device(…)."""
     sides = [node.left, *node.comparators]
-    made_texts = [text for side in sides for text in texts_of_made_devices(site, side)]
+    new_device_texts = [text for side in sides for text in texts_of_new_devices(site, side)]
     if not any(device_literal(part) is not None for side in sides for part in elements(side)):
-        for made_text in made_texts:
-            edit_made_device(site, made_text)
+        for literal in new_device_texts:
+            edit_new_device(site, literal)
         return
     if not any(devices.is_device(side) for side in sides):
         report_undecided(site, node)
         return
-    if len(sides) != 2 or made_texts or site.source.in_f_string(node):
-        site.request_review(*BY_TYPE, node=node)
+    if len(sides) != 2 or new_device_texts or site.source.in_f_string(node):
+        site.request_review(*TYPE_ADVICE, node=node)
         return
     text = render_comparison(site, node.left, node.ops[0], node.comparators[0])
     if text:
         replace_comparison(site, node, text, node)
     else:
-        site.request_review(*BY_NUMBER, node=node)
+        site.request_review(*NUMBER_ADVICE, node=node)
 
 
-def texts_of_made_devices(site: Site, side: ast.expr) -> Iterator[ast.expr]:
+def texts_of_new_devices(site: Site, side: ast.expr) -> Iterator[ast.expr]:
     """Yield the CUDA texts within `torch.device("cuda:0")`, also in a tuple, in str() or in a branch."""
     parts = [part for branch in branches(side) for part in elements(branch)]
     if isinstance(side, ast.Call) and plain_name(side.func) == "str":
         parts = side.args[:1]
     if parts != [side]:
         for part in parts:
-            yield from texts_of_made_devices(site, part)
+            yield from texts_of_new_devices(site, part)
     elif isinstance(side, ast.Call) and site.qualified(side.func) == "torch.device":
         values = [*side.args[:1], *(keyword.value for keyword in side.keywords)]
         yield from (text for value in values for text in branches(value) if device_literal(text) is not None)
 
 
-def edit_made_device(site: Site, text: ast.expr) -> None:
+def edit_new_device(site: Site, text: ast.expr) -> None:
     """Write the helper's card for a text within torch.device(…)."""
     number = device_number_text(site, text)
     if number is None or site.source.in_f_string(text):
-        site.request_review(*BY_NUMBER, node=text)
+        site.request_review(*NUMBER_ADVICE, node=text)
     else:
         replace_comparison(site, text, f"{helper(site, text)}.card({number})", text)
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:
-    """Report a comparison with 'cuda' whose other side is not known to be a device."""
+    """Report a comparison with 'cuda' of something that may be no device."""
     exact = [side for side in (node.left, *node.comparators) if is_cuda_device(side)]
     if exact and not any(is_membership_key(operator, node.left, exact[0]) for operator in node.ops):
         site.request_review(
-            "what is compared with 'cuda' here may be no device: unchanged; if it is one, use accelerator.TYPES",
+            "this compares 'cuda' with something that may be no device: unchanged; if it is one, use accelerator.TYPES",
             zh="与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
             risk="low",
             node=node,
@@ -113,7 +113,7 @@ def report_undecided(site: Site, node: ast.Compare) -> None:
 
 
 def render_comparison(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
-    """Return a comparison of a device with CUDA as one with every card; "" where that is not known."""
+    """Return a comparison of a device with CUDA as one with every card; "" if no such form is known."""
     name = helper(site, left)
     negated = "not " if isinstance(operator, ast.NotEq | ast.NotIn) else ""
     if isinstance(operator, ast.Eq | ast.NotEq):
@@ -140,11 +140,11 @@ def render_types(name: str, literal: ast.expr) -> str:
     return f"{name}.TYPES" if is_literal_in(literal, "cuda") else f'tuple(kind + ":" for kind in {name}.TYPES)'
 
 
-def report_cut_text(site: Site, devices: Devices, call: ast.Call) -> None:
-    """Report a device's text that is taken apart: `str(device).replace("cuda:", "")`."""
+def report_split_text(site: Site, devices: Devices, call: ast.Call) -> None:
+    """Report code that takes a device's text apart: `str(device).replace("cuda:", "")`."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-    cuts_cuda = bool(call.args) and is_literal_in(call.args[0], "cuda", "cuda:")
-    if receiver is not None and cuts_cuda and devices.is_device(receiver):
+    splits_at_cuda = bool(call.args) and is_literal_in(call.args[0], "cuda", "cuda:")
+    if receiver is not None and splits_at_cuda and devices.is_device(receiver):
         site.request_review(
             "this takes a device's text apart by 'cuda': use torch.device(…).index or .type",
             zh="此处按 'cuda' 拆分设备文本:请改用 torch.device(…).index 或 .type",
@@ -199,7 +199,7 @@ def has_branch_for_another_card(site: Site, node: ast.AST) -> bool:
 
 
 def else_branch(branch: ast.If | ast.IfExp) -> ast.AST | None:
-    """Return the only statement, or the expression, behind `else`; None if there are none or several."""
+    """Return the expression after `else`, or the only statement; None if there are none or several."""
     if isinstance(branch, ast.IfExp):
         return branch.orelse
     return branch.orelse[0] if len(branch.orelse) == 1 else None

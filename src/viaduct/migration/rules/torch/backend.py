@@ -1,15 +1,15 @@
-"""Name the accelerator's own collective backend.
+"""Replace the collective backend NCCL by the accelerator's backend.
 
      import torch.distributed as dist
     +import torch_npu
     -dist.init_process_group("nccl", init_method="env://")
     +dist.init_process_group("hccl", init_method="env://")
 
-NCCL supports NVIDIA GPUs only; Ascend has HCCL and Cambricon CNCL. The string is changed where it is written: in the
-call, where a variable, a field or a dict gets it, or as the default and the choices of a command line option. A backend
-of any other origin stays as written and is reported.
+NCCL supports NVIDIA GPUs only; Ascend has HCCL and Cambricon CNCL. The rule edits the string in the call, in the
+assignment of a variable, a field or a dict, or in the default and the choices of a command line option. A backend of
+any other origin stays and is reported.
 
-With `--to any` the helper names the backend of the available card, and gloo without one:
+With `--to any` the helper returns the backend of the available card, or gloo on a machine without one:
 
      import torch.distributed as dist
     -dist.init_process_group("nccl")
@@ -41,15 +41,15 @@ BACKEND_POSITIONS = {
 }
 """Functions that take a backend, and its position among their arguments; -1: a keyword argument only."""
 ABSL_FLAGS = tuple(
-    f"{home}.{name}"
-    for home in ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
+    f"{root}.{name}"
+    for root in ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
     for name in ("DEFINE_string", "DEFINE_enum")
 )
 GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
 DEVICE_DEPENDENT = (".backend()", "get_default_backend_for_device(")
 """Texts in an expression that chooses the backend by the available device."""
-# Each of these has a message for one card and one for `--to any`.
-DECIDED_AT_RUN_TIME: tuple[Texts, Texts] = (
+# A message for one card, and one for `--to any`:
+RUN_TIME_BACKEND: tuple[Texts, Texts] = (
     (
         "the backend is decided at run time ({{}}): where that is nccl it must become {backend}",
         "通信后端在运行时决定({{}}):若为 nccl,须改为 {backend}",
@@ -59,7 +59,7 @@ DECIDED_AT_RUN_TIME: tuple[Texts, Texts] = (
         "通信后端在运行时决定({}):nccl 仅适用于 CUDA,请使用 accelerator.backend()",
     ),
 )
-GROUP_CLASS_LEFT: tuple[Texts, Texts] = (
+GROUP_CLASS_REVIEW: tuple[Texts, Texts] = (
     (
         "ProcessGroupNCCL has other options than HCCL: {module}._C._distributed_c10d.ProcessGroupHCCL.Options() has a "
         "dict hccl_config, and no is_high_priority_stream",
@@ -82,22 +82,22 @@ AVAILABILITY: tuple[Texts, Texts] = (
 
 @rule.call(*BACKEND_POSITIONS)
 def replace_in_call(site: Site) -> None:
-    """Replace NCCL where a backend is given to torch.distributed; report a backend that is decided at run time."""
+    """Replace NCCL in an argument of torch.distributed; report a backend that is decided at run time."""
     value = site.argument("backend", BACKEND_POSITIONS[site.name]) or unpacked_backend(site)
     origin = collectives.trace_backend(site, value) if value is not None else collectives.Origin()
     for text in origin.texts:
         if collectives.replace_backend(site, text):
             site.target.require_plugin(site)  # importing it registers the backend
-    if origin.unknown and not origin.texts and not follows_device(site, origin.unknown):
-        written = site.text(origin.unknown[0])
-        english, chinese = site.target.select(*DECIDED_AT_RUN_TIME)
-        site.request_review(english.format(written), zh=chinese.format(written), risk="high")
+    if origin.unknown and not origin.texts and not suits_target(site, origin.unknown):
+        expression = site.text(origin.unknown[0])
+        english, chinese = site.target.select(*RUN_TIME_BACKEND)
+        site.request_review(english.format(expression), zh=chinese.format(expression), risk="high")
     if site.target.is_any:
         make_device_id_conditional(site)
 
 
 def unpacked_backend(site: Site) -> ast.expr | None:
-    """Return the backend of `init_process_group(**settings)` with settings written out in this file."""
+    """Return the backend of `init_process_group(**settings)` if this file shows the settings."""
     for keyword in site.node.keywords:
         items = collectives.dict_items(site.values.origin(keyword.value)) if keyword.arg is None else None
         for name, value in items or []:
@@ -106,19 +106,19 @@ def unpacked_backend(site: Site) -> ast.expr | None:
     return None
 
 
-def follows_device(site: Site, unknown: list[ast.AST]) -> bool:
+def suits_target(site: Site, unknown: list[ast.AST]) -> bool:
     """Return True if a backend that is decided at run time is right for the target."""
     if site.target.is_any:
         return any(text in site.text(node) for node in unknown for text in DEVICE_DEPENDENT)
-    return collectives.serves_target(site, unknown[0])
+    return collectives.follows_device(site, unknown[0])
 
 
 def make_device_id_conditional(site: Site) -> None:
-    """Give `device_id` only where there is a card: gloo does not take it."""
+    """Pass `device_id` only if there is a card: gloo does not accept it."""
     keyword = site.keyword("device_id")
     if keyword is not None and "unless_cpu" not in site.text(keyword):
         site.edit.node(keyword.value, f"{helper(site)}.unless_cpu({site.text(keyword.value)})")
-        site.report_change("gloo takes no device_id", zh="gloo 不接受 device_id")
+        site.report_change("gloo accepts no device_id", zh="gloo 不接受 device_id")
 
 
 @rule.method("add_argument")
@@ -145,13 +145,13 @@ def replace_in_own_call(site: Site) -> None:
     name = site.qualified(call.func) or ""
     if name in BACKEND_POSITIONS:
         return
-    if collectives.passes_backend_on(site, name):
+    if collectives.is_backend_receiver(site, name):
         if site.target.is_any or getattr(call.func, "id", "") != "dict":
             collectives.replace_backend(site, site.node.value)
     elif name and not name.startswith("torch.") and not site.target.is_any:
         new = site.target.card.backend
         site.request_review(
-            f"{name} is given the backend {site.text(site.node.value)}: for this card it is {new}, if it takes that",
+            f"{name} gets the backend {site.text(site.node.value)}: for this card it is {new}, if {name} accepts that",
             zh=f"{name} 的后端为 {site.text(site.node.value)}:对于该加速卡应为 {new}(若其支持)",
             risk="high",
         )
@@ -173,13 +173,13 @@ def replace_constant(site: Site) -> None:
 
 @rule.call(f"{DISTRIBUTED}.is_nccl_available", "torch.distributed.distributed_c10d.is_nccl_available")
 def replace_availability(site: Site) -> None:
-    """Ask for the card's backend; `is_backend_available` asks `is_nccl_available` for NCCL."""
+    """Replace `is_nccl_available()` by the test for the card's backend."""
     if not isinstance(site.node.func, ast.Attribute) or not site.is_editable:
         site.request_review(*site.target.select(*AVAILABILITY))
         return
     if site.target.is_any:
-        home = site.text(site.node.func.value)
-        site.edit.node(site.node, f"{home}.is_backend_available({site.target.render_backend(site)})")
+        root = site.text(site.node.func.value)
+        site.edit.node(site.node, f"{root}.is_backend_available({site.target.render_backend(site)})")
     else:
         end = site.source.span(site.node.func)[1]
         start = end - len("is_nccl_available")
@@ -191,9 +191,9 @@ def replace_availability(site: Site) -> None:
 @rule.reference(*GROUP_CLASS)
 @rule.call(*GROUP_CLASS)
 def replace_group_class(site: Site) -> None:
-    """Write ProcessGroupCNCL, which torch_mlu adds to torch, on the MLU; report the class for other targets."""
+    """Write ProcessGroupCNCL, which torch_mlu adds to torch, for the MLU; report the class for other targets."""
     if site.options.to != "mlu":
-        site.request_review(*site.target.select(*GROUP_CLASS_LEFT), risk="high")
+        site.request_review(*site.target.select(*GROUP_CLASS_REVIEW), risk="high")
         return
     start, end = site.source.span(named_node(site))
     position = site.source.text.find("ProcessGroupNCCL", start, end)

@@ -1,4 +1,4 @@
-"""Move tensors and modules to the accelerator by its own method.
+"""Replace `.cuda()` of tensors and modules by the accelerator's method.
 
      import torch
      import torch_npu
@@ -8,12 +8,12 @@
     +model = model.npu()
     +x = torch.zeros(2).npu(0, non_blocking=True)
 
-The plug-ins give every tensor, storage and module a method of the device's name, with the arguments of `.cuda`; numbers
-of devices stay. A class of the project that has its own `cuda` keeps it, and its calls stay; a call that could be of
-either needs manual review. Attributes that are not called stay (`args.cuda`), except a tensor's or module's bound
-method (`move = x.cuda`).
+The plug-ins give every tensor, storage and module a method named after the device, with the arguments of `.cuda`;
+device numbers stay. If a class of the project has its own `cuda`, calls of it stay, and calls that may be of it need
+manual review. Attributes that are not called stay (`args.cuda`), except a tensor's or module's bound method
+(`move = x.cuda`).
 
-With `--to any` the call becomes `.to`, which without a card leaves everything where it is:
+With `--to any` the call becomes `.to`, which moves nothing on a machine without a card:
 
      import torch
     +from accelerator_device import accelerator
@@ -36,13 +36,8 @@ from viaduct.migration.rules.torch._helper import device_number_text, report_if_
 from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_torch_object, looks_up_method, looks_up_module
 from viaduct.migration.targets import Texts, card, helper
 
-rule = Rule(
-    __name__,
-    targets=("npu", "mlu", "any"),
-    former_names=("any_cuda_method",),
-    after=("already",),
-)
-# Each has a message for one card and one for `--to any`.
+rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_method",), after=("already",))
+# A message for one card, and one for `--to any`:
 METHOD_BY_NAME: tuple[Texts, Texts] = (
     (
         "'cuda' is looked up by its name: if a tensor's or module's method is meant, write '{method}'",
@@ -59,7 +54,7 @@ MODULE_BY_NAME: tuple[Texts, Texts] = (
         "此处按名称查找 torch.cuda:请改为 '{device}',或查找 torch.{device}",
     ),
     (
-        "torch.cuda is looked up by its name: take the helper's accelerator, which has its names",
+        "torch.cuda is looked up by its name: use the helper's accelerator, which has the same functions",
         "此处按名称查找 torch.cuda:请改用辅助模块的 accelerator,其名称相同",
     ),
 )
@@ -67,19 +62,17 @@ MODULE_BY_NAME: tuple[Texts, Texts] = (
 
 @rule.method("cuda")
 def move(site: Site) -> None:
-    """Replace `.cuda()` unless it is, or may be, a method of the project's own."""
+    """Replace `.cuda()`, unless the project may define the method."""
     receiver = site.node.func.value
-    concerns_torch = is_in_torch_program(site) or "torch" in site.source.text
-    if not concerns_torch or is_of_other_library(qualified_root(site, receiver)):
+    is_torch_file = is_in_torch_program(site) or "torch" in site.source.text
+    if not is_torch_file or is_of_other_library(qualified_root(site, receiver)):
         return
     if receiver_class(site, receiver, "cuda") is not None:
         return
     own_classes = owners(site.work.project, "cuda", site.work.path)
     function = site.source.function(site.node)
-    is_in_own_method = (
-        function is not None and function.name == "cuda"
-    )  # such a method moves the tensors of its own object
-    is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_own_method)
+    is_in_cuda_method = function is not None and function.name == "cuda"  # it moves the tensors of its object
+    is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_cuda_method)
     if site.target.is_any:
         if is_doubtful or not has_arguments_of_to(site):
             site.request_review(
@@ -97,7 +90,7 @@ def move(site: Site) -> None:
 @rule.call(*UNBOUND_METHODS)
 @rule.reference(*UNBOUND_METHODS)
 def move_unbound(site: Site) -> None:
-    """Replace `torch.Tensor.cuda`, which is passed on as a function; report it with `--to any`."""
+    """Replace `torch.Tensor.cuda` and the like; report them with `--to any`."""
     if site.target.is_any:
         site.request_review(
             f"{site.name} moves to CUDA: pass `lambda x: x.to(accelerator.device())`, or call .to",
@@ -109,7 +102,7 @@ def move_unbound(site: Site) -> None:
 
 @rule.node(ast.Attribute, only_files_with=(".cuda",))
 def rename_bound_method(site: Site) -> None:
-    """Rename a bound method that is not called here: `move = x.cuda`."""
+    """Rename a bound method: `move = x.cuda`."""
     if site.node.attr == "cuda" and not site.target.is_any and is_bound_move(site):
         rename(site, site.node)
 
@@ -127,7 +120,7 @@ def report_module_name(site: Site) -> None:
 
 
 def is_bound_move(site: Site) -> bool:
-    """Return True for the method of a tensor or module that is not called here: `move = x.cuda`."""
+    """Return True for the method of a tensor or module that is not called: `move = x.cuda`."""
     node, parent = site.node, site.source.parents.get(site.node)
     if not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.Attribute | ast.IfExp):
         return False
@@ -135,12 +128,12 @@ def is_bound_move(site: Site) -> bool:
         return False
     if site.qualified(node) is not None or receiver_class(site, node.value, "cuda") is not None:
         return False
-    is_flag = plain_name(node.value) == "self"  # `self.cuda` mostly is
+    is_flag = plain_name(node.value) == "self"  # `self.cuda` is usually a setting
     return not is_flag and is_torch_object(site, node.value)
 
 
 def rename(site: Site, function: ast.expr) -> None:
-    """Write the card's method for `.cuda`."""
+    """Replace `.cuda` by the card's method."""
     device = card(site.options).method
     if site.source.in_f_string(function):
         site.request_review(
@@ -164,24 +157,24 @@ def report_undecided(site: Site, own_class: str) -> None:
 
 
 def has_arguments_of_to(site: Site) -> bool:
-    """Return True if the arguments are those that `.to` has as well."""
+    """Return True if `.to` accepts the arguments too."""
     unknown = {keyword.arg for keyword in site.node.keywords} - {"device", "non_blocking"}
     return not unknown and not site.has_unpacked_arguments and len(site.node.args) <= 2 and site.is_editable
 
 
 def move_by_helper(site: Site) -> None:
-    """Write `.to` with the helper's device for `.cuda`."""
+    """Replace `.cuda` by `.to` with the helper's device."""
     end = site.source.span(site.node.func)[1]
     site.edit.replace(end - len("cuda"), end, "to")
-    give_device(site)
+    insert_device(site)
     site.report_change(".cuda() becomes .to() with the available card", zh=".cuda() 替换为 .to(),设备为现有的加速卡")
 
 
-def give_device(site: Site) -> None:
+def insert_device(site: Site) -> None:
     """Write the helper's device as the first argument of `.to`."""
     call, name = site.node, helper(site)
     device = site.argument("device", 0)
-    if len(call.args) > 1:  # of .to the second is a dtype
+    if len(call.args) > 1:  # the second argument of .to is a dtype
         site.edit.insert(site.source.span(call.args[1])[0], "non_blocking=")
     if device is None:
         opening = site.source.opening(call).end
@@ -193,7 +186,7 @@ def give_device(site: Site) -> None:
 
 
 def keyword_for_storage(site: Site) -> str:
-    """Return `device=` in `map_location=lambda storage, _: storage.cuda(1)`: a storage takes it as a keyword only."""
+    """Return "device=" in `map_location=lambda storage, _: storage.cuda(1)`, as storages require, else ""."""
     function = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.Lambda)), None)
     parent = site.source.parents.get(function) if function is not None else None
     is_location = isinstance(parent, ast.keyword) and parent.arg == "map_location"
@@ -202,7 +195,7 @@ def keyword_for_storage(site: Site) -> str:
 
 
 def render_number(site: Site, device: ast.expr) -> str:
-    """Return the number for the helper: none for `.cuda(None)`, 1 for `.cuda("cuda:1")`, else the value's own text."""
+    """Return the helper's argument: "" for `.cuda(None)`, "1" for `.cuda("cuda:1")`, else the text of the value."""
     if is_none(device):
         return ""
     index = device_number_text(site, device) if device_literal(device) is not None else None

@@ -1,4 +1,4 @@
-"""Report DataParallel, which the accelerator does not have, or remove it with `--data-parallel unwrap`.
+"""Report DataParallel, which the accelerator does not support, or remove it.
 
 With `--data-parallel unwrap`:
 
@@ -9,9 +9,9 @@ With `--data-parallel unwrap`:
     -torch.save(model.module.state_dict(), "model.pt")
     +torch.save(model.state_dict(), "model.pt")
 
-With DataParallel one process drives all cards; the accelerators' plug-ins do not support it. On one card the model
-needs no wrapper. For several, `--data-parallel ddp` turns it into DistributedDataParallel where the script allows that.
-With `--to any` it stays, so that a run on CUDA does what it did, and is reported.
+With DataParallel one process drives all cards; the accelerators' plug-ins do not support that. On one card the model
+needs no wrapper. For several cards `--data-parallel ddp` replaces it by DistributedDataParallel if the script allows
+that. With `--to any` it stays, so that a run on CUDA is unchanged, and is reported.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ rule = Rule(
     former_names=("any_data_parallel",),
     after=("device_string",),
 )
-NOT_MODEL = re.compile(r"opt|sched|scaler", re.IGNORECASE)  # other objects that have load_state_dict
-PREFIX_LENGTH = re.compile(r"7|len\('module\.'\)")  # of `module.`, as ast.unparse writes it
+OTHER_NAME = re.compile(r"opt|sched|scaler", re.IGNORECASE)  # names of other objects with load_state_dict
+PREFIX_LENGTH = re.compile(r"7|len\('module\.'\)")  # length of "module."
 
 
 @rule.call(*wrapped.DATA_PARALLEL)
@@ -52,13 +52,13 @@ def unwrap_or_report(site: Site) -> None:
 
 @rule.call(wrapped.DATA_PARALLEL_FUNCTION, *wrapped.DATA_PARALLEL_PARTS)
 def report_function(site: Site) -> None:
-    """Report functions that DataParallel is made of."""
+    """Report the functional form and the parts of DataParallel."""
     if site.target.is_any:
         report_for_any(site)
         return
     title, name = card(site.options).title, site.name.rpartition(".")[2]
     site.request_review(
-        f"there is no {name} on the {title}: call the module itself, and start one process a card (torchrun)",
+        f"there is no {name} on the {title}: call the module itself, and start one process per card (torchrun)",
         zh=f"{title} 不支持 {name}:请直接调用模块,并用 torchrun 每卡启动一个进程",
         risk="high",
     )
@@ -77,7 +77,7 @@ def report_derived(site: Site) -> None:
 
 
 def report_for_any(site: Site) -> None:
-    """Report DataParallel in a source that serves every card."""
+    """Report DataParallel with `--to any`."""
     name = site.name.rpartition(".")[2]
     site.request_review(
         f"{name} runs on CUDA only: with several NPUs or MLUs use DistributedDataParallel under torchrun; with one, "
@@ -89,27 +89,27 @@ def report_for_any(site: Site) -> None:
 
 def report(site: Site) -> None:
     """Report DataParallel with the code to write instead, in the names of this script."""
-    chosen = card(site.options)
+    target = card(site.options)
     if wrapped.distributed_calls(site):
         site.request_review(
-            f"there is no DataParallel on the {chosen.title}: start this script by its distributed path, one process a "
-            "card; for one card --data-parallel unwrap",
-            zh=f"{chosen.title} 不支持 DataParallel:请使用脚本已有的分布式路径,每卡一个进程;"
+            f"there is no DataParallel on the {target.title}: start this script by its distributed path, one process "
+            "per card; for one card --data-parallel unwrap",
+            zh=f"{target.title} 不支持 DataParallel:请使用脚本已有的分布式路径,每卡一个进程;"
             "单卡可用 --data-parallel unwrap",
         )
         return
     model = wrapped.wrapped_model(site.node)
     name = ast.unparse(model) if model is not None else "model"
     site.request_review(
-        f"there is no DataParallel on the {chosen.title}. One card: write {name} alone (--data-parallel unwrap). "
-        f"Several: one process a card under torchrun (--data-parallel ddp does this where it can): "
-        f'init_process_group("{chosen.backend}"), torch.{chosen.device}.set_device(LOCAL_RANK), '
+        f"there is no DataParallel on the {target.title}. One card: write {name} alone (--data-parallel unwrap). "
+        f"Several: one process per card under torchrun (--data-parallel ddp does this if it can): "
+        f'init_process_group("{target.backend}"), torch.{target.device}.set_device(LOCAL_RANK), '
         f"DistributedDataParallel({name}, device_ids=[LOCAL_RANK]), a DistributedSampler with set_epoch in the "
         f"training loader, saving on rank 0, destroy_process_group() at the end",
-        zh=f"{chosen.title} 不支持 DataParallel。单卡:直接使用 {name}(--data-parallel unwrap)。"
+        zh=f"{target.title} 不支持 DataParallel。单卡:直接使用 {name}(--data-parallel unwrap)。"
         "多卡:用 torchrun 每卡一个进程(--data-parallel ddp 可在条件允许时自动改写):"
-        f'init_process_group("{chosen.backend}")、'
-        f"torch.{chosen.device}.set_device(LOCAL_RANK)、DistributedDataParallel({name}, device_ids=[LOCAL_RANK])、"
+        f'init_process_group("{target.backend}")、'
+        f"torch.{target.device}.set_device(LOCAL_RANK)、DistributedDataParallel({name}, device_ids=[LOCAL_RANK])、"
         f"训练数据使用 DistributedSampler 并调用 set_epoch、仅 rank 0 保存、最后 destroy_process_group()",
         risk="high",
     )
@@ -150,15 +150,15 @@ def remove_module_accesses(site: Site) -> None:
 
 
 def report_checkpoints(site: Site) -> None:
-    """Report code that deals with checkpoints of the wrapped model, whose keys begin with `module.`."""
+    """Report code that expects checkpoints whose keys begin with `module.`."""
     saved = {ast.unparse(call.args[1]) for call in site.work.index.calls.get("torch.save", []) if len(call.args) > 1}
     for call in site.work.index.methods.get("load_state_dict", []):
-        if isinstance(call.func, ast.Attribute) and not NOT_MODEL.search(site.text(call.func.value)):
+        if isinstance(call.func, ast.Attribute) and not OTHER_NAME.search(site.text(call.func.value)):
             report_loading(site, call, saved)
     for node in site.source.of_kind(ast.Subscript):
-        if cuts_module_prefix(site, node):
+        if removes_module_prefix(site, node):
             site.request_review(
-                f"{site.text(node)} takes off `module.`, which the keys of a model without DataParallel do not have: "
+                f"{site.text(node)} removes `module.`, which the keys of a model without DataParallel do not have: "
                 f"write {site.text(node.value)}.removeprefix('module.'), which is right for both",
                 zh=f"{site.text(node)} 用于去掉 `module.`,但未用 DataParallel 的模型没有该前缀:"
                 f"请改为 {site.text(node.value)}.removeprefix('module.')",
@@ -171,27 +171,27 @@ def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
     """Report a loaded checkpoint whose keys may begin with `module.`; `saved` are the files that this script saves."""
     state = site.values.origin(call.args[0]) if call.args else None
     if isinstance(state, ast.Call) and getattr(state.func, "attr", "") == "state_dict":
-        return  # the state of another model, not of a file
+        return  # the state of another model
     nodes = ast.walk(state) if state is not None else ()
     loads = [node for node in nodes if isinstance(node, ast.Call) and site.qualified(node.func) == "torch.load"]
     is_own_file = bool(loads) and all(load.args and ast.unparse(load.args[0]) in saved for load in loads)
     report = site.advise if is_own_file else site.request_review
     report(
-        "a checkpoint that was saved before, from the wrapped model itself, has keys that begin with `module.`: take "
-        "that off before loading (key.removeprefix('module.')). What this script saves from now on has plain keys",
+        "a checkpoint that was saved before, from the wrapped model itself, has keys that begin with `module.`: remove "
+        "that before loading (key.removeprefix('module.')). Checkpoints that this script saves now have plain keys",
         zh="此前由包装模型直接保存的权重,键以 `module.` 开头:加载前请去掉(key.removeprefix('module.'))。"
         "此脚本今后保存的权重没有该前缀",
         node=call,
     )
 
 
-def cuts_module_prefix(site: Site, node: ast.Subscript) -> bool:
+def removes_module_prefix(site: Site, node: ast.Subscript) -> bool:
     """Return True for `key[7:]` or `key[len("module."):]` in a loop over keys."""
-    part, key = node.slice, plain_name(node.value)
-    if not isinstance(part, ast.Slice) or part.lower is None or part.upper or not key:
+    bounds, key = node.slice, plain_name(node.value)
+    if not isinstance(bounds, ast.Slice) or bounds.lower is None or bounds.upper or not key:
         return False
-    if not PREFIX_LENGTH.fullmatch(ast.unparse(part.lower)):
+    if not PREFIX_LENGTH.fullmatch(ast.unparse(bounds.lower)):
         return False
-    loops = [item for above in site.source.ancestors(node) for item in (above, *getattr(above, "generators", ()))]
+    loops = [item for parent in site.source.ancestors(node) for item in (parent, *getattr(parent, "generators", ()))]
     targets = [loop.target for loop in loops if isinstance(loop, ast.For | ast.comprehension)]
     return any(plain_name(inner) == key for target in targets for inner in ast.walk(target))

@@ -1,4 +1,4 @@
-"""Turn DataParallel into DistributedDataParallel, one process per card under torchrun (`--data-parallel ddp`).
+"""Turn DataParallel into DistributedDataParallel, one process per card under torchrun.
 
 With `--data-parallel ddp`:
 
@@ -32,10 +32,9 @@ With `--data-parallel ddp`:
          main(range(8))
     +    dist.destroy_process_group()
 
-The batch of all cards together stays the same where the number of ranks divides it, so the learning rate fits; each
-rank has its share of the samples, and a shuffled loader a new order every epoch; rank 0 saves. All of these edits are
-made, or none: a script that does not allow one of them is left as it is, and the finding names the condition that
-failed. Every rank evaluates all data and prints.
+Each rank reads its share of the samples. The total batch, and so the learning rate, stays the same if the number of
+ranks divides it. A shuffled loader gets a new order every epoch. Only rank 0 saves; every rank evaluates all data and
+prints. Either all of these edits are made or none: then the finding names the condition that the script does not meet.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")
 
 @rule.file(only_files_with=("DataParallel",))
 def rewrite_script(site: Site) -> None:
-    """Rewrite the whole script, or report which condition it does not meet."""
+    """Rewrite the script, or report the condition that it does not meet."""
     calls = wrapped.wrapping_calls(site)
     if not calls:
         return
@@ -77,50 +76,50 @@ def rewrite_script(site: Site) -> None:
         report_refused(site, refused, calls[0])
         return
     rewriter.write()
-    report_ddp(site, calls)
-    advise(site, calls)
+    report_rewrite(site, calls)
+    advise_on_ranks(site, calls)
     report_shared_files(site, plan)
 
 
 def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
-    """Report the condition that failed, with what to do by hand."""
+    """Report the condition that does not hold, and the steps of the rewrite by hand."""
     line = getattr(refused.node, "lineno", 0)
-    at = f" (line {site.work.lines[line - 1]})" if line else ""
-    at_zh = f"(第 {site.work.lines[line - 1]} 行)" if line else ""
+    location = f" (line {site.work.lines[line - 1]})" if line else ""
+    location_zh = f"(第 {site.work.lines[line - 1]} 行)" if line else ""
     english, chinese = manual_steps(site) if refused.explain else ("", "")
     site.request_review(
-        f"DataParallel stays: {refused.message}{at}{english}",
-        zh=f"保留 DataParallel:{refused.zh}{at_zh}{chinese}",
+        f"DataParallel stays: {refused.message}{location}{english}",
+        zh=f"保留 DataParallel:{refused.zh}{location_zh}{chinese}",
         risk="high" if refused.explain else "medium",
         node=call,
     )
 
 
 def manual_steps(site: Site) -> Texts:
-    """Return the steps of the rewrite by hand, in English and Chinese, to be appended to a message."""
+    """Return the steps of the rewrite by hand, in English and Chinese."""
     target = card(site.options)
-    join, choose = f"init_process_group({target.backend!r})", f"torch.{target.device}.set_device(LOCAL_RANK)"
+    init, choose = f"init_process_group({target.backend!r})", f"torch.{target.device}.set_device(LOCAL_RANK)"
     return (
-        f". By hand, in this order: {join} and {choose} at the start; the model to that card and "
+        f". By hand, in this order: {init} and {choose} at the start; the model to that card and "
         "DistributedDataParallel(model, device_ids=[LOCAL_RANK]); a DistributedSampler for the training loader, the "
         "batch size divided by the number of ranks, sampler.set_epoch(epoch) in every epoch; saving on rank 0; "
         "destroy_process_group() at the end; start with torchrun --nproc_per_node=N",
-        f"。请依次手工修改:启动时 {join} 与 {choose};模型移到该卡并用 "
+        f"。请依次手工修改:启动时 {init} 与 {choose};模型移到该卡并用 "
         "DistributedDataParallel(device_ids=[LOCAL_RANK]);训练数据使用 DistributedSampler,batch_size 除以 rank 数,"
         "每个 epoch 调用 set_epoch;仅 rank 0 保存;最后 destroy_process_group();用 torchrun --nproc_per_node=N 启动",
     )
 
 
-def report_ddp(site: Site, calls: list[ast.Call]) -> None:
+def report_rewrite(site: Site, calls: list[ast.Call]) -> None:
     """Report the rewrite, and how to start the script."""
     count = count_cards(calls[0])
     line = f"torchrun --nproc_per_node={count or 'N'} {site.work.path}"
     number, number_zh = ("", "") if count else (", N being the number of cards", ",N 为加速卡数量")
     for call in calls:
         site.report_change(
-            f"one process a card instead of DataParallel: start it with `{line}`{number}. The batch of all cards "
-            "together is what it was if it divides by the number of ranks, and must not be smaller than that; every "
-            "rank evaluates all data and prints what it sees",
+            f"one process per card instead of DataParallel: start it with `{line}`{number}. The total batch stays the "
+            "same if the number of ranks divides it, and must not be smaller than that number; every rank evaluates "
+            "all data and prints",
             zh=f"由 DataParallel 改为每卡一个进程:用 `{line}` 启动{number_zh}。"
             "batch_size 须能被 rank 数整除(且不小于 rank 数),此时全局 batch 不变;每个 rank 都评估全部数据并打印",
             risk="medium",
@@ -128,11 +127,11 @@ def report_ddp(site: Site, calls: list[ast.Call]) -> None:
         )
 
 
-def advise(site: Site, calls: list[ast.Call]) -> None:
-    """Point out what changes when several processes run the script."""
+def advise_on_ranks(site: Site, calls: list[ast.Call]) -> None:
+    """Advise on code that behaves differently when several processes run it."""
     if len(calls) > 1:
         site.advise(
-            "several wrapped models: where one is run twice before its backward, give it broadcast_buffers=False",
+            "several wrapped models: if one is run twice before its backward, give it broadcast_buffers=False",
             zh="有多个被包装的模型:若某个模型在反向前运行两次,请设置 broadcast_buffers=False",
             node=calls[0],
         )
@@ -140,14 +139,14 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
         test = wrapping_condition(site, call)
         if test is not None:
             site.advise(
-                f"the model is wrapped only if {site.text(test)}: where that does not hold, several ranks would train "
-                "separate models; start only one then",
+                f"the model is wrapped only if {site.text(test)}: otherwise several ranks would train separate models; "
+                "start only one rank then",
                 zh=f"仅当 {site.text(test)} 时才包装模型:否则多个 rank 会各自训练,此时请只启动一个",
                 node=call,
             )
     if "SummaryWriter(" in site.source.text or "wandb.init(" in site.source.text:
         site.advise(
-            "every rank writes a log of its own: make the writer on rank 0 alone if one is enough",
+            "every rank writes its own log: create the writer on rank 0 only if one log is enough",
             zh="每个 rank 各写一份日志:如只需一份,请仅在 rank 0 创建",
             node=calls[0],
         )
@@ -160,14 +159,14 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
 
 
 def report_shared_files(site: Site, plan: Plan) -> None:
-    """Report files that every rank writes or removes: only the saving that the plan lists is rank 0's."""
+    """Report files that every rank writes or removes, which is all but the saving in the plan."""
     on_rank_0 = {node for saving in (*plan.saving_statements, *plan.saving_functions) for node in ast.walk(saving)}
     for call in site.source.of_kind(ast.Call):
         if call not in on_rank_0 and writes_file(site, call):
             text = site.text(call)
             site.request_review(
-                f"every rank does this, on the same file: {text}. Let rank 0 alone do it (dist.get_rank() == 0), or "
-                "give each rank a file of its own",
+                f"every rank does this, on the same file: {text}. Let only rank 0 do it (dist.get_rank() == 0), or "
+                "give each rank its own file",
                 zh=f"每个 rank 都会对同一文件执行:{text}。请仅在 rank 0 执行(dist.get_rank() == 0),"
                 "或让各 rank 使用不同文件",
                 node=call,

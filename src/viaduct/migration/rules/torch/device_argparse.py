@@ -37,7 +37,7 @@ def replace_in_options(site: Site) -> None:
         return  # saves find_devices, which takes long
     devices = find_devices(site)
     for call, names in options:
-        if any(is_device_name(name) or name in devices.attributes for name in names):
+        if any(is_device_name(name) or name in devices.device_keys for name in names):
             replace_values(site, call)
 
 

@@ -38,9 +38,9 @@ def name_devices(site: Site) -> None:
         return
     devices = find_devices(site)
     device = card(site.options).device
-    for literal in devices.found:
+    for literal in devices.cuda_literals:
         if not is_in_add_argument(site, literal) and rename_device(site, literal, device):
             site.report_change(f"the device is {device}", zh=f"设备改为 {device}", node=literal)
     for node in site.source.of_kind(ast.Constant):
-        if is_cuda_device(node) and node not in devices.found:
+        if is_cuda_device(node) and node not in devices.cuda_literals:
             report_possible_device(site, node, device, devices)
