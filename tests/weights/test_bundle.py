@@ -206,7 +206,7 @@ def reseal(index: bytes, chance: random.Random) -> bytes:
 
 
 def first_block(index: bytes) -> int:
-    """Where the checksum of the first block stands: the last place whose checksum is right."""
+    """Return the position of the first block's checksum, the last one in the file that is right."""
     return next(end for end in range(len(index) - FOOTER, 4, -1) if is_checksum(index, end))
 
 

@@ -17,7 +17,7 @@ from viaduct.weights.exporting import export_mindspore
 from viaduct.weights.importing import read_values
 from viaduct.weights.mindspore import MindsporeFile, encode_parameter, write_mindspore
 from viaduct.weights.stored import open_weights
-from weights.mindspore_files import TYPES, checkpoint, labelled, message, value, with_checksum
+from weights.mindspore_files import TYPES, checkpoint, encode_field, message, value, with_checksum
 from weights.zoo_resnet import SMALL, build, in_zoo, same
 
 # The format
@@ -100,7 +100,7 @@ def test_a_checksum_is_compared(tmp_path: Path) -> None:
             "different shapes or types",
         ),
         (checkpoint({"x": np.ones(1), "y": np.ones(1)}) + checkpoint({"x": np.ones(1)}), "x is there twice"),
-        (value("x", np.ones(2)) + labelled(1, labelled(2, b"")), "it has no name"),
+        (value("x", np.ones(2)) + encode_field(1, encode_field(2, b"")), "it has no name"),
         ((0x7F3A5ED8).to_bytes(4, "little") + bytes(60), r"encrypted MindSpore checkpoint \(AES-GCM\)"),
         ((0x7F3A5ED9).to_bytes(4, "little") + bytes(60), r"encrypted MindSpore checkpoint \(AES-CBC\)"),
     ],
