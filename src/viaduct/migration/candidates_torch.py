@@ -30,11 +30,7 @@ LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exceptio
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
-    """Yield the candidates of a PyTorch file.
-
-    Candidates on lines in `work.served` are right. On lines in `work.left` there are none: a finding on another line
-    covers them.
-    """
+    """Yield the candidates of a PyTorch file: right on lines in `work.served`, none on lines in `work.left`."""
     if not concerns_torch(work):
         return
     for search in (find_device_calls, find_moves, find_texts, find_loads):

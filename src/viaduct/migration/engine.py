@@ -189,11 +189,7 @@ def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[
 
 
 def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
-    """Run one rule over one file and return the result.
-
-    If two of its edits overlap, as in nested blocks, the second is undone and the rule runs again on the new text. An
-    edit that still overlaps in the last round is reported for manual review.
-    """
+    """Run one rule over one file. If edits overlap, as in nested blocks, the rule runs again on the new text."""
     overlapping: list[Site] = []
     for site, handler in sites(rule, work):
         edit_count, finding_count = len(work.edits.made), len(work.findings)

@@ -46,10 +46,7 @@ def collect_advised_names(work: Work, local: str) -> dict[str, int]:
 
 
 def extend_cell(work: Work) -> Work:
-    """Extend the helper's cell of an earlier migration by the members that the notebook now uses.
-
-    A cell that the user has changed stays unchanged; members that it lacks are reported.
-    """
+    """Extend the helper's cell of an earlier migration; if the user has changed the cell, report missing members."""
     cell = HELPER_CELL.search(work.source.text)
     if cell is None:
         return work

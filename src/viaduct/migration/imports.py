@@ -70,10 +70,7 @@ def is_last_on_line(work: Work, statement: ast.stmt) -> bool:
 
 
 def star_would_overwrite(work: Work, location: ast.stmt | None) -> bool:
-    """Return True, and add a finding, if a star import after `location` would overwrite a name bound before it.
-
-    `location`: the statement after which imports are inserted; None: the top of the file.
-    """
+    """Return True, with a finding, if a star import after `location` (None: at the top) would overwrite a name."""
     body = work.source.tree.body
     bound = work.names.scopes[work.source.tree].bound
     before = body[: body.index(location) + 1] if location is not None else []

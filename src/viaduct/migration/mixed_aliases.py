@@ -63,10 +63,7 @@ def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
 
 
 def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> Iterator[tuple[str, str, Value]]:
-    """Yield the assignments to attributes in a file as (class, attribute, value).
-
-    The class is empty for an object that may be of any class; the attribute is empty for a computed name.
-    """
+    """Yield (class or "", attribute, value) of assignments; the attribute is "" for a computed name."""
     for attribute in sorted(attributes):
         for target in names.source.attributes.get(attribute, ()):
             if isinstance(target.ctx, ast.Store) and not is_declaration(names.source, target):

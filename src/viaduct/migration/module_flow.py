@@ -49,10 +49,7 @@ MEMBERS = {
 
 
 def note_module_flow(project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
-    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`.
-
-    `plain`: path and content of the files without a framework, which may assign other values to an attribute.
-    """
+    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`. `plain`: files without a framework."""
     if not any("horovod" in names.source.text for names in files.values()):
         return
     flow = ModuleFlow(project, files, plain)

@@ -48,7 +48,6 @@ class CardTarget:
         return english.format(**names), chinese.format(**names)
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the expression for the current device, for insertion at the node `at`."""
         return f'"{self.card.device}"'
 
     def render_host_location(self, site: Site) -> str:
@@ -56,7 +55,6 @@ class CardTarget:
         return '"cpu"'
 
     def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the expression for the collective backend."""
         return f'"{self.card.backend}"'
 
     def require_plugin(self, site: Site) -> None:
