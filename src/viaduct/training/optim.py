@@ -1,4 +1,4 @@
-"""Optimizers and losses from a recipe's parts; torch's own wherever it computes the same."""
+"""Builds optimizers and losses from a recipe; torch's own where it computes the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer over the model's trainable parameters, those that decay in the first group."""
-    # One kernel for all weights where torch ships one; elsewhere its default.
+    # torch's fused kernel, where torch has one.
     fused = next(model.parameters()).device.type in ("cpu", "cuda") or None
     match recipe.optimizer:
         case Sgd() as part:
@@ -48,7 +48,7 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
-    """Return LARS: convolution and dense weights have trust ratios; which others decay depends on the form."""
+    """Return LARS; convolution and dense weights have trust ratios, and the form decides what decays by default."""
     default_decay: Decay = "not_norm" if part.form == "contrib" else "weights"
     kernels = {id(parameter) for parameter in list_decaying_parameters(model, "weights")}
     groups = [
@@ -87,7 +87,7 @@ def compute_l2_loss(
 ) -> Tensor:
     """Return the weight decay as a term of the loss: half the decay times the squared weights.
 
-    0 for AdamW, for the form of LARS that scales the decay, and for THOR: their decay is no gradient of a loss term.
+    It is 0 for AdamW, THOR and the zoo's form of LARS: their decay is not the gradient of a loss term.
     """
     if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
         return torch.zeros(())
@@ -100,7 +100,7 @@ def compute_l2_loss(
 
 
 def compute_smoothing(recipe: Recipe, *, training: bool) -> float:
-    """Return the label smoothing of the recipe's cross entropy, as torch counts it."""
+    """Return the label smoothing of the recipe's cross entropy as torch's argument `label_smoothing`."""
     part = recipe.loss
     assert isinstance(part, CrossEntropy)
     smoothing = part.label_smoothing if training or part.smooth_evaluation else 0.0
@@ -110,10 +110,7 @@ def compute_smoothing(recipe: Recipe, *, training: bool) -> float:
 
 
 def build_loss(recipe: Recipe, *, training: bool) -> Loss:
-    """Return the recipe's loss; smoothing belongs to training only, unless the recipe says otherwise.
-
-    Labels are class numbers, or with mixup one row of shares for each image.
-    """
+    """Return the recipe's loss. Labels are class numbers, or with mixup one row of shares for each image."""
     if not isinstance(recipe.loss, CrossEntropy):
         users_loss: Loss = recipe.loss
         return users_loss

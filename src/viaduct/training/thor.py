@@ -63,8 +63,8 @@ class ThorSupport(OptimizerSupport):
         finally:
             self.optimizer.steps = steps_before  # `count_device_step` counts it: a replay runs no Python
 
-    def count_device_steps(self, most: int) -> int:
-        return min(most, -self.optimizer.steps % self.optimizer.part.frequency)
+    def count_device_steps(self, limit: int) -> int:
+        return min(limit, -self.optimizer.steps % self.optimizer.part.frequency)
 
     def count_device_step(self) -> None:
         self.optimizer.steps += 1
