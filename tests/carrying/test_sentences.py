@@ -24,5 +24,5 @@ def test_what_has_no_measure_is_not_called_inf() -> None:
     found = judge(measure(observed(), observed(weights={"w": np.ones(4, np.float32), "steps": np.array(9)})))
     assert math.isinf(found.bad[0].error)
     assert describe_worst(found.informative_pairs("weight")) == (
-        ", 1 beyond measure (from zero, not finite, or whole numbers: steps)"
+        ", 1 without a relative measure (from zero, not finite, or whole numbers: steps)"
     )
