@@ -275,6 +275,6 @@ def export(
 
 def check_file(path: Path, suffix: str, head: bytes, what: str) -> None:
     """Raise unless --out is new, or a file that begins with `head` and may therefore be replaced."""
-    from viaduct.data.places import check_place
+    from viaduct.data.output_files import check_output
 
-    check_place(path, suffix, head, what, "--out")
+    check_output(path, suffix, head, what, "--out")
