@@ -1,14 +1,14 @@
-"""The parts that are compiled, where a compiler is at hand; without one the install goes on and wheels do the work.
+"""C extensions, compiled if a compiler is present; the installation continues without them.
 
-_lerp     resizing; otherwise numpy
-_region   decoding only what a crop needs; wants libjpeg-turbo's headers (Debian: libjpeg62-turbo-dev, Fedora:
-          libjpeg-turbo-devel, Homebrew: jpeg-turbo); otherwise simplejpeg decodes the whole picture
+_lerp     resizing; without it numpy is used
+_region   decoding only the region of a crop; needs libjpeg-turbo's headers (Debian: libjpeg62-turbo-dev, Fedora:
+          libjpeg-turbo-devel, Homebrew: jpeg-turbo); without it simplejpeg decodes the whole image
 
-With VIADUCT_EXTENSIONS=required an extension that cannot be compiled is an error: `make wheel` sets it.
+With VIADUCT_EXTENSIONS=required, which `make wheel` sets, an extension that cannot be compiled is an error.
 
-Both use Python's stable ABI, so that one wheel serves Python 3.10 and later. The buffer protocol became part of it in
-3.11; in 3.10 it has the same functions and the same Py_buffer, but the headers hide them. So 3.11 or later compiles an
-extension that 3.10 loads, too (tests/test_wheel.py), and 3.10 itself compiles one for 3.10 alone.
+Both use Python's stable ABI, so that one wheel serves Python 3.10 and later. The buffer protocol became part of the
+stable ABI in 3.11; 3.10 has the same functions and the same Py_buffer, but its headers hide them. An extension compiled
+with 3.11 or later also loads in 3.10 (tests/test_wheel.py); one compiled with 3.10 is for 3.10 only.
 """
 
 import os
@@ -17,7 +17,7 @@ import sysconfig
 
 from setuptools import Extension, setup
 
-# No contraction into fused multiply-adds: TensorFlow's results have none of them.
+# No fused multiply-adds, because TensorFlow's results are computed without them.
 FLAGS = ["-O3", "-ffp-contract=off"]
 FOLDER = "src/viaduct/data"
 STABLE_ABI = sys.version_info >= (3, 11) and not sysconfig.get_config_var("Py_GIL_DISABLED")

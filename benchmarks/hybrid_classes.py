@@ -154,8 +154,8 @@ def measure(ranks: int, mode: str, options: argparse.Namespace) -> dict[str, Any
             worker.kill()
         if any(worker.exitcode != 0 for worker in workers):
             raise SystemExit("".join(path.read_text() for path in folder.glob("output*.txt")))
-        losses = [loss for record in RunDir(folder / "run").records("log") for loss in record["losses"]]
-        scores = RunDir(folder / "run").records("evaluation")
+        losses = [loss for record in RunDir(folder / "run").read_records("log") for loss in record["losses"]]
+        scores = RunDir(folder / "run").read_records("evaluation")
         return {
             "losses": losses,
             "evaluation": {key: scores[-1][key] for key in ("loss", "top1", "top5")},

@@ -30,7 +30,7 @@ from viaduct.devices.timing import Clock, Sample
 from viaduct.recipes import Lars, Precision, Recipe, RmsProp, Sgd, Shapes, Thor
 from viaduct.training.networks import place_model
 from viaduct.training.optim import build_optimizer
-from viaduct.training.precision import Computation, plan_for
+from viaduct.training.precision import Computation, plan_precision
 from viaduct.training.thor import ThorOptimizer
 
 CLASSES = 1001
@@ -79,7 +79,7 @@ def measure_optimizer_steps(bench: Bench) -> dict[str, float]:
 
 
 def measure_whole_steps(bench: Bench, batch: int, size: int) -> dict[str, float]:
-    plan = plan_for(Precision(), bench.room)
+    plan = plan_precision(Precision(), bench.room)
     computation = Computation(bench.model, plan, bench.device, compiled=False, device_graphs=False)
     images = torch.randn(batch, 3, size, size, device=bench.device).to(memory_format=torch.channels_last)
     labels = torch.randint(0, CLASSES, (batch,), device=bench.device)

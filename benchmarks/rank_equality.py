@@ -166,7 +166,7 @@ def measure_losses(ranks: int, recipe: Recipe) -> list[float]:
         if any(worker.exitcode != 0 for worker in workers):
             outputs = "".join(path.read_text()[-3000:] for path in sorted(Path(folder).glob("output*.txt")))
             raise SystemExit(f"a run on {ranks} ranks failed:\n{outputs}")
-        return [loss for record in RunDir(run).records("log") for loss in record["losses"]]
+        return [loss for record in RunDir(run).read_records("log") for loss in record["losses"]]
 
 
 def largest_difference(ours: list[float], theirs: list[float]) -> float:

@@ -25,11 +25,12 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from command import execute, started
+from command import execute, start_command
 from data.mutations import mutate
 from viaduct.comparison.formats import npy, npz, pt, safetensors
 from viaduct.data import jpeg, origins, png
-from viaduct.data.example import decode_example, encode_example, field, image_fields, image_label
+from viaduct.data.example import decode_example, decode_image_fields, decode_label, encode_example
+from viaduct.data.example import encode_field as field
 from viaduct.data.tfrecord import frame, header, read_records
 from viaduct.errors import BadData, ViaductError
 from viaduct.weights.bundle import Bundle, write_bundle
@@ -66,7 +67,7 @@ def archive_of(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_
 
 
 def tensor_pickle(*, shape: str = "(3,)", strides: str = "(1,)", values: int = 3) -> bytes:
-    """What torch.save writes of a tensor, with other numbers."""
+    """Pickle of a tensor as torch.save writes it, with other numbers."""
     saved = io.BytesIO()
     torch.save(torch.zeros(3), saved)
     with zipfile.ZipFile(saved) as archive:
@@ -215,7 +216,7 @@ def test_a_gzipped_record_of_two_gigabytes_is_not_unfolded(tmp_path: Path) -> No
         file.write(header(length))
         for _ in range(8):  # the rest would be the same
             file.write(bytes(32 << 20))
-    refuse(lambda: list(read_records(path)), "of a compressed file at most 67,108,864 are read")
+    refuse(lambda: list(read_records(path)), "the limit in a compressed file is 67,108,864")
 
 
 def test_a_gzipped_record_of_the_longest_kind_is_read_in_bounds(tmp_path: Path) -> None:
@@ -241,14 +242,20 @@ def test_a_gzipped_record_of_the_longest_kind_is_read_in_bounds(tmp_path: Path) 
             "in more than 100,000",
         ),
         (
-            field(1, field(1, field(1, b"image/class/label") + field(2, field(3, field(1, bytes(4_000_000)))))),
+            field(
+                1,
+                field(
+                    1,
+                    field(1, b"image/class/label") + field(2, field(3, field(1, bytes(4_000_000)))),
+                ),
+            ),
             "has a list of 4,000,005 bytes, expected one number|expected one",
         ),
     ],
     ids=["features", "parts", "labels"],
 )
 def test_a_record_of_very_many_values_is_refused(content: bytes, words: str) -> None:
-    refuse(lambda: image_label(content), words)
+    refuse(lambda: decode_label(content), words)
 
 
 def jpeg_of(height: int, width: int) -> bytes:
@@ -276,7 +283,7 @@ def png_of(height: int, width: int, rows: int) -> bytes:
 
 
 def test_a_png_that_unfolds_a_thousandfold_is_refused() -> None:
-    refuse(lambda: png.decode(png_of(8000, 8000, 1)), "unfolds from|claims")
+    refuse(lambda: png.decode(png_of(8000, 8000, 1)), "expands from|claims")
     assert png.decode(png_of(300, 200, 300)).shape == (300, 200, 3)
 
 
@@ -286,7 +293,7 @@ def test_a_gzipped_idx_file_that_unfolds_a_thousandfold_is_refused(tmp_path: Pat
         file.write(struct.pack(">IIII", origins.IDX_IMAGES, 300_000, 28, 28))
         for _ in range(4):
             file.write(bytes(60 << 20))
-    refuse(lambda: origins.read_idx(path, origins.IDX_IMAGES), "unfolds from")
+    refuse(lambda: origins.read_idx(path, origins.IDX_IMAGES), "expands from")
 
 
 # TensorFlow's checkpoints
@@ -347,7 +354,7 @@ def use(path: Path) -> None:
                 stored.read(tensor)
     elif name.startswith("records"):
         for data in read_records(path):
-            image_fields(data)
+            decode_image_fields(data)
     elif name == "example":
         decode_example(path.read_bytes())
     elif name.endswith((".jpg", ".png")):
@@ -358,11 +365,11 @@ def use(path: Path) -> None:
             kind.open_array(path, member).sum()
         if path.suffix == ".safetensors":
             with open_weights(path) as stored:
-                stored.guesses()
+                stored.guess_networks()
 
 
 def fuzz(folder: Path, seed: int, times: int) -> None:
-    """In a process of its own: damage files, and read them within bounds of memory and time."""
+    """Damage files, and read them within bounds of memory and time; run in its own process."""
     files = samples(folder)
     for name in files:  # imports, and whatever is kept for ever
         use(folder / name)
@@ -386,6 +393,6 @@ def test_damaged_files_are_read_within_bounds(tmp_path: Path, times: int) -> Non
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         f"from pathlib import Path\nfrom test_hostile_files import fuzz\nfuzz(Path({str(tmp_path)!r}), 7, {times})"
     )
-    with started(execute, code) as child:
+    with start_command(execute, code) as child:
         _, errors = child.communicate(timeout=900)
     assert child.returncode == 0, errors[-3000:]

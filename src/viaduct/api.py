@@ -71,7 +71,7 @@ class Run:
         from viaduct.training.rundir import RunDir
 
         check_choice("kind", kind, get_args(MetricKind))
-        return RunDir(self.path).records(kind)
+        return RunDir(self.path).read_records(kind)
 
 
 def train(
@@ -107,7 +107,7 @@ def train(
     request = Request(loaded, RunDir(folder), data_path, device, resume, f"viaduct.train({loaded.name!r})")
     with output_to_logging():
         outcome = run_training(request)
-    step = outcome.step or int((RunDir(folder).summary() or {}).get("steps", 0))
+    step = outcome.step or int((RunDir(folder).read_summary() or {}).get("steps", 0))
     return Run(folder, outcome.finished, step)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import ON_THE_NPU, TORCH, carried, with_copy
+from carrying.journeys import ON_THE_NPU, TORCH, carry_script, with_copy
 from command import begun, viaduct
 
 
@@ -18,7 +18,7 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     (tmp_path / "carried").mkdir()
     (tmp_path / "carried" / "mine.txt").write_text("mine")
     (tmp_path / "model.pth").write_bytes(b"x" * 100)
-    refused = carried(tmp_path, TORCH)
+    refused = carry_script(tmp_path, TORCH)
     assert (refused.code, refused.record) == (2, {})
     assert "is there already" in refused.talk
     assert "Traceback" not in refused.talk

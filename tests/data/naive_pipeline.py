@@ -6,29 +6,29 @@ import math
 
 import numpy as np
 
-from viaduct.data.order import permutation, uniforms
+from viaduct.data.order import draw_uniforms, permutation
 from viaduct.data.source import Images, Split
 
 
 def training_image(split: Split, images: Images, *, seed: int, epoch: int, position: int) -> np.ndarray:
     image = split.images[permutation(seed, epoch, len(split))[position]]
-    top, left, mirror, hole_top, hole_left = uniforms(seed, epoch, len(split), 5)[position]
+    top, left, mirror, hole_top, hole_left = draw_uniforms(seed, epoch, len(split), 5)[position]
     height, width, _ = image.shape
     padded = np.pad(image, ((images.pad, images.pad), (images.pad, images.pad), (0, 0)))
     first_row, first_column = int(top * (2 * images.pad + 1)), int(left * (2 * images.pad + 1))
     cropped = padded[first_row : first_row + height, first_column : first_column + width]
     if images.flip and mirror < 0.5:
         cropped = cropped[:, ::-1]
-    normal = normalised(cropped, images)
+    normal = normalise(cropped, images)
     middle = int(hole_top * height), int(hole_left * width)
-    return resized(with_hole(normal, middle, images.cutout), images.size)
+    return resize(with_hole(normal, middle, images.cutout), images.size)
 
 
 def evaluation_image(split: Split, images: Images, index: int) -> np.ndarray:
-    return resized(normalised(split.images[index], images), images.size)
+    return resize(normalise(split.images[index], images), images.size)
 
 
-def normalised(image: np.ndarray, images: Images) -> np.ndarray:
+def normalise(image: np.ndarray, images: Images) -> np.ndarray:
     if images.normalise == "mean_std":
         return (image / 255 - np.array(images.mean)) / np.array(images.std)
     deviation = max(image.std(), 1 / math.sqrt(image.size))
@@ -44,7 +44,7 @@ def with_hole(image: np.ndarray, middle: tuple[int, int], side: int) -> np.ndarr
     return holed
 
 
-def resized(image: np.ndarray, size: int) -> np.ndarray:
+def resize(image: np.ndarray, size: int) -> np.ndarray:
     """Bilinear between the middles of pixels, which lie at one half; the border is repeated outwards."""
     height, width, _ = image.shape
     result = np.empty((size, size, 3))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from viaduct.data.balance import balanced_order, describe_balance
+from viaduct.data.balance import describe_balance, draw_balanced_order
 from viaduct.data.batches import Batches
 from viaduct.data.order import permutation
 from viaduct.data.record_batches import RecordBatches
@@ -23,53 +23,53 @@ SIZES = {2: 900, 3: 90, 7: 9, 8: 1}
 LABELS = np.random.default_rng(0).permutation(np.repeat(list(SIZES), list(SIZES.values()))).astype(np.int64)
 
 
-def seen(order: np.ndarray) -> dict[int, int]:
+def count_labels(order: np.ndarray) -> dict[int, int]:
     return dict(zip(*(part.tolist() for part in np.unique(LABELS[order], return_counts=True)), strict=True))
 
 
 def test_without_balance_the_order_is_what_it_was() -> None:
-    assert np.array_equal(balanced_order(LABELS, 0.0, 5, 3), permutation(5, 3, 1000))
+    assert np.array_equal(draw_balanced_order(LABELS, 0.0, 5, 3), permutation(5, 3, 1000))
 
 
 def test_at_one_every_class_is_seen_equally_often() -> None:
     for epoch in range(5):
-        order = balanced_order(LABELS, 1.0, 5, epoch)
+        order = draw_balanced_order(LABELS, 1.0, 5, epoch)
         assert len(order) == 1000
-        assert all(abs(count - 250) <= 1 for count in seen(order).values())
+        assert all(abs(count - 250) <= 1 for count in count_labels(order).values())
 
 
 def test_at_a_half_shares_go_by_the_square_root() -> None:
     roots = {label: size**0.5 for label, size in SIZES.items()}
-    order = balanced_order(LABELS, 0.5, 5, 0)
-    for label, count in seen(order).items():
+    order = draw_balanced_order(LABELS, 0.5, 5, 0)
+    for label, count in count_labels(order).items():
         assert abs(count - 1000 * roots[label] / sum(roots.values())) <= 1
 
 
 def test_within_a_class_no_image_is_seen_more_than_once_more_than_another() -> None:
-    times = np.bincount(balanced_order(LABELS, 1.0, 5, 0), minlength=1000)
+    times = np.bincount(draw_balanced_order(LABELS, 1.0, 5, 0), minlength=1000)
     for label in SIZES:
         mine = times[label == LABELS]
         assert mine.max() - mine.min() <= 1
 
 
 def test_images_of_a_large_class_take_turns() -> None:
-    orders = [balanced_order(LABELS, 1.0, 5, epoch) for epoch in range(30)]
+    orders = [draw_balanced_order(LABELS, 1.0, 5, epoch) for epoch in range(30)]
     assert len(np.unique(np.concatenate(orders))) == 1000
     assert len(np.unique(orders[0])) < 400
 
 
 def test_the_order_is_a_function_of_seed_and_epoch_and_is_shuffled() -> None:
-    order = balanced_order(LABELS, 1.0, 5, 3)
-    assert np.array_equal(order, balanced_order(LABELS.copy(), 1.0, 5, 3))
-    assert not np.array_equal(order, balanced_order(LABELS, 1.0, 5, 4))
-    assert not np.array_equal(order, balanced_order(LABELS, 1.0, 6, 3))
+    order = draw_balanced_order(LABELS, 1.0, 5, 3)
+    assert np.array_equal(order, draw_balanced_order(LABELS.copy(), 1.0, 5, 3))
+    assert not np.array_equal(order, draw_balanced_order(LABELS, 1.0, 5, 4))
+    assert not np.array_equal(order, draw_balanced_order(LABELS, 1.0, 6, 3))
     halves = LABELS[order].reshape(2, -1)
     assert all(abs((half == 8).sum() - 125) < 40 for half in halves)
 
 
 def test_even_classes_stay_as_they_are() -> None:
     labels = np.arange(60, dtype=np.int64) % 3
-    assert sorted(balanced_order(labels, 1.0, 1, 1).tolist()) == list(range(60))
+    assert sorted(draw_balanced_order(labels, 1.0, 1, 1).tolist()) == list(range(60))
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, "much", True])
@@ -105,11 +105,11 @@ def test_batches_of_records_are_balanced_and_resumed_exactly(
 
 
 def test_batches_of_a_set_in_memory_are_balanced(split: Split, device: torch.device) -> None:
-    def unused(path: Path | None) -> ImageSet:
+    def fail_if_called(path: Path | None) -> ImageSet:
         raise AssertionError
 
     thin = Split(split.images, np.where(np.arange(103) < 4, 1, 0).astype(np.int64))
-    images = Arrays(global_batch=10, size=12, pad=1, make=unused)
+    images = Arrays(global_batch=10, size=12, pad=1, make=fail_if_called)
     counts = []
     for balance in (0.0, 1.0):
         with Batches(thin, replace(images, balance=balance), device=device, train=True, seed=1) as batches:

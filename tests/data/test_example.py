@@ -11,13 +11,13 @@ from data.mutations import mutate
 from viaduct.data.example import (
     IMAGE_NAMES,
     decode_example,
+    decode_image_fields,
+    decode_label,
     encode_example,
-    features,
-    field,
-    image_fields,
-    image_label,
-    quick_features,
+    iterate_features,
+    pick_features_quickly,
 )
+from viaduct.data.example import encode_field as field
 from viaduct.errors import BadData, BadValue
 
 IMAGENET = {
@@ -51,24 +51,24 @@ LABEL_7 = entry("image/class/label", field(3, field(1, b"\x07")))
 IMAGE = entry("image/encoded", field(1, field(1, b"jpeg")))
 
 
-def refusal(data: bytes, read=image_fields) -> str:
+def refusal(data: bytes, read=decode_image_fields) -> str:
     with pytest.raises(BadData) as caught:
         read(data)
     return str(caught.value)
 
 
 def test_fields_of_an_imagenet_record() -> None:
-    fields = image_fields(encode_example(IMAGENET))
+    fields = decode_image_fields(encode_example(IMAGENET))
     assert bytes(fields.encoded) == IMAGENET["image/encoded"]
     assert (fields.label, fields.text) == (1000, "knee pad")
     assert fields.boxes.dtype == np.float32
     assert fields.boxes.tolist() == [[0.125, 0.25, 0.5, 0.75], [0.0, 0.5, 0.375, 1.0]]
-    assert image_label(encode_example(IMAGENET)) == 1000
+    assert decode_label(encode_example(IMAGENET)) == 1000
 
 
 def test_the_image_is_not_copied() -> None:
     data = bytearray(encode_example(IMAGENET))
-    encoded = image_fields(memoryview(data)).encoded
+    encoded = decode_image_fields(memoryview(data)).encoded
     assert encoded.obj is data
 
 
@@ -85,7 +85,7 @@ def test_everything_comes_back() -> None:
 def test_numbers_of_every_size(number: int) -> None:
     data = encode_example({"numbers": [number, 5, number], "image/class/label": number})
     assert decode_example(data)["numbers"].tolist() == [number, 5, number]
-    assert image_label(data) == number
+    assert decode_label(data) == number
 
 
 def test_the_same_features_in_another_order_are_the_same_bytes() -> None:
@@ -105,7 +105,7 @@ def test_numbers_that_are_not_packed() -> None:
     sides = [
         entry(f"image/object/bbox/{side}", field(2, b"\x0d\0\0\0\x3f")) for side in ("xmin", "ymin", "xmax", "ymax")
     ]
-    fields = image_fields(example(IMAGE, label, *sides))
+    fields = decode_image_fields(example(IMAGE, label, *sides))
     assert (fields.label, fields.boxes.tolist()) == (135, [[0.5, 0.5, 0.5, 0.5]])
     mixed = entry("n", field(3, b"\x08\x01" + field(1, b"\x02\x03") + b"\x08\x04"))
     assert decode_example(example(mixed))["n"].tolist() == [1, 2, 3, 4]
@@ -114,25 +114,25 @@ def test_numbers_that_are_not_packed() -> None:
 def test_unknown_fields_are_skipped() -> None:
     unknown = b"\x50\x96\x01" + b"\x59" + bytes(8) + b"\x5d" + bytes(4) + b"\x62\x02hi" + b"\x6b\x08\x01\x73\x74\x6c"
     data = unknown + field(1, unknown + field(1, LABEL_7 + unknown) + unknown + field(1, IMAGE)) + unknown
-    fields = image_fields(data)
+    fields = decode_image_fields(data)
     assert (fields.label, bytes(fields.encoded)) == (7, b"jpeg")
     assert decode_example(data)["image/encoded"] == [b"jpeg"]
 
 
 def test_of_a_name_given_twice_the_last_one_counts() -> None:
     later = entry("image/class/label", field(3, field(1, b"\x09")))
-    assert image_fields(example(LABEL_7, IMAGE, later)).label == 9
+    assert decode_image_fields(example(LABEL_7, IMAGE, later)).label == 9
     assert decode_example(example(LABEL_7, IMAGE, later))["image/class/label"].tolist() == [9]
 
 
 def test_a_value_before_its_name_and_a_value_in_parts() -> None:
     turned = field(2, field(3, field(1, b"\x07"))) + field(1, b"image/class/label")
     parts = field(1, b"image/encoded") + field(2, b"") + field(2, field(1, field(1, b"jpeg")))
-    assert image_fields(example(turned, parts))[:2] == (b"jpeg", 7)
+    assert decode_image_fields(example(turned, parts))[:2] == (b"jpeg", 7)
 
 
 def test_a_record_without_boxes_or_text() -> None:
-    fields = image_fields(example(IMAGE, LABEL_7))
+    fields = decode_image_fields(example(IMAGE, LABEL_7))
     assert fields.boxes.shape == (0, 4)
     assert fields.text == ""
 
@@ -144,11 +144,11 @@ def test_empty_lists() -> None:
     assert len(found["b"]) == len(found["c"]) == 0
 
 
-def labelled(feature: bytes) -> bytes:
+def make_labelled_example(feature: bytes) -> bytes:
     return example(IMAGE, entry("image/class/label", feature))
 
 
-def boxed(numbers: bytes) -> bytes:
+def make_boxed_example(numbers: bytes) -> bytes:
     return example(IMAGE, LABEL_7, entry("image/object/bbox/xmin", field(2, field(1, numbers))))
 
 
@@ -158,12 +158,12 @@ def boxed(numbers: bytes) -> bytes:
         (b"", "image/encoded has 0 values, expected one"),
         (example(IMAGE), "image/class/label has 0 values, expected one"),
         (example(LABEL_7), "image/encoded has 0 values"),
-        (labelled(field(3, field(1, b"\1\2"))), "image/class/label has 2 values"),
-        (labelled(field(2, field(1, bytes(4)))), "image/class/label holds floats, expected whole numbers"),
-        (labelled(field(3, field(1, b"\x87"))), "a number does not end"),
-        (labelled(field(3, field(1, b"\xff" * 11 + b"\1"))), "a number of more than ten bytes"),
-        (boxed(bytes(4)), "the four sides differ in number: 0 ymin, 1 xmin, 0 ymax, 0 xmax"),
-        (boxed(bytes(3)), "a list of floats has 3 bytes, not a multiple of 4"),
+        (make_labelled_example(field(3, field(1, b"\1\2"))), "image/class/label has 2 values"),
+        (make_labelled_example(field(2, field(1, bytes(4)))), "image/class/label holds floats, expected whole numbers"),
+        (make_labelled_example(field(3, field(1, b"\x87"))), "a number does not end"),
+        (make_labelled_example(field(3, field(1, b"\xff" * 11 + b"\1"))), "a number of more than ten bytes"),
+        (make_boxed_example(bytes(4)), "the four sides differ in number: 0 ymin, 1 xmin, 0 ymax, 0 xmax"),
+        (make_boxed_example(bytes(3)), "a list of floats has 3 bytes, not a multiple of 4"),
         (b"\x0a\x05\x0a", "a field claims 5 bytes where 1 are left at byte 1 of the message"),
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "a field claims 9,223,372,036,854,775,807 bytes"),
         (b"\x0a" + b"\xff" * 20, "a number does not end"),
@@ -188,10 +188,10 @@ def test_the_quick_way_agrees_with_the_general_one() -> None:
     message, quick = encode_example(IMAGENET), 0
     for _ in range(3_000):
         view = memoryview(mutate(message, chance))
-        found = quick_features(view, IMAGE_NAMES)
+        found = pick_features_quickly(view, IMAGE_NAMES)
         if found is not None:
             quick += 1
-            assert found == {bytes(name): value for name, value in features(view) if bytes(name) in IMAGE_NAMES}
+            assert found == {bytes(name): value for name, value in iterate_features(view) if bytes(name) in IMAGE_NAMES}
     assert quick > 300
 
 
@@ -226,7 +226,7 @@ def test_tensorflows_records_are_read() -> None:
     made.features.feature["floats"].float_list.value.extend([1.5, float("inf")])
     made.features.feature["nothing"].SetInParent()
     data = made.SerializeToString()
-    assert image_fields(data)[:2] == (b"\xff\xd8\xffimage", -3)
+    assert decode_image_fields(data)[:2] == (b"\xff\xd8\xffimage", -3)
     assert our_features(data) == tensorflow_features(made)
 
 
@@ -245,7 +245,7 @@ def test_what_tensorflow_makes_of_a_mutated_message_we_make_of_it_too() -> None:
                 decode_example(data)
             continue
         found = our_features(data)
-        if quick_features(memoryview(data), frozenset()) is None:
+        if pick_features_quickly(memoryview(data), frozenset()) is None:
             continue  # an entry with unknown fields: the Python package drops it whole, the C++ one does as we do
         both += 1
         assert repr(sorted(found.items())) == repr(sorted(expected.items()))

@@ -11,7 +11,7 @@ import simplejpeg
 import torch
 
 from viaduct.data.build import build_records
-from viaduct.data.folder import holds_images, image_folders
+from viaduct.data.folder import holds_images, open_image_splits
 from viaduct.data.records import Records
 from viaduct.errors import BadData
 
@@ -55,7 +55,7 @@ def test_records_are_not_taken_for_images(photos: Path, tmp_path: Path) -> None:
 
 def test_a_broken_image_is_named(photos: Path) -> None:
     part = replace(RECORDS, global_batch=1)
-    name = image_folders(photos)[0].images[0].name
+    name = open_image_splits(photos)[0].images[0].name
     (photos / name).write_bytes((photos / name).read_bytes()[:200])
     stream = part.batches(part.load(photos).train, device=torch.device("cpu"), train=True, seed=1)
     with pytest.raises(BadData, match=name), stream:
@@ -76,4 +76,4 @@ def test_images_without_validation_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ant").mkdir()
     (tmp_path / "ant" / "1.jpg").write_bytes(simplejpeg.encode_jpeg(np.zeros((8, 8, 3), np.uint8), colorspace="RGB"))
     with pytest.raises(BadData, match="too few to set some aside"):
-        image_folders(tmp_path)
+        open_image_splits(tmp_path)

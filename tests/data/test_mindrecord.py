@@ -19,7 +19,7 @@ from data.mutations import mutate
 from viaduct.data.check import check_records
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord import MindRecordFile, is_mindrecord
-from viaduct.data.mindrecord_folder import find_kind, mindrecord_folders, split_files
+from viaduct.data.mindrecord_folder import find_kind, open_mindrecord_splits, split_files
 from viaduct.data.records import Records
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, ViaductError
@@ -57,7 +57,7 @@ def test_arrays_and_several_blobs_are_taken_apart(tmp_path: Path) -> None:
     stored = [{"box": [1, -2, 3 * n], "label": [n % 3], "image": jpeg(n)} for n in range(30)]
     write_mindrecord(tmp_path / "train.mindrecord", {**arrays, "image": {"type": "bytes"}}, stored)
     write_mindrecord(tmp_path / "val.mindrecord", {**arrays, "image": {"type": "bytes"}}, stored[:2])
-    train, _ = mindrecord_folders(tmp_path)
+    train, _ = open_mindrecord_splits(tmp_path)
     assert train is not None
     assert [train.fields(n).label for n in range(30)] == [n % 3 for n in range(30)]
     assert [bytes(train.fields(n).encoded) for n in range(30)] == [row["image"] for row in stored]
@@ -119,7 +119,7 @@ def test_fields_of_another_schema_are_named(tmp_path: Path) -> None:
         BadData, match=r"several fields of bytes[\s\S]*a \(bytes\), b \(bytes\), x \(int32\)[\s\S]*image_field"
     ):
         load(path)
-    with pytest.raises(BadValue, match=r"image_field='c' is no field[\s\S]*It has: a \(bytes\)"):
+    with pytest.raises(BadValue, match=r"image_field='c' is not a field[\s\S]*It has: a \(bytes\)"):
         load(path, image_field="c")
     images = load(path, image_field="b", label_field="y")
     assert set(images.train.labels.tolist()) == {0, 1}
@@ -139,7 +139,7 @@ def test_damage_is_named_with_file_and_byte(tmp_path: Path) -> None:
         "cut short: page": intact[:-10],
         "cut short: its header": intact[:200],
         "is an encrypted MindRecord file": intact[:-7] + b"ENCRYPT",
-        "its header is no JSON": intact[:100] + b"\0" + intact[101:],
+        "its header is not JSON": intact[:100] + b"\0" + intact[101:],
         "version '9.0'": intact.replace(b'"version":"3.0"', b'"version":"9.0"'),
         "does not end within its page": intact[:HEADER] + b"\xff" * 8 + intact[HEADER + 8 :],
     }

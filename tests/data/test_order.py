@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from viaduct.data.order import Purpose, permutation, rank_positions, raw_draws, sample_generator, uniforms
+from viaduct.data.order import Purpose, draw_uniforms, draw_words, permutation, rank_positions, sample_generator
 from viaduct.errors import BadValue
 
 
@@ -16,7 +16,7 @@ def test_golden_order() -> None:
 
 
 def test_golden_draws() -> None:
-    drawn = uniforms(seed=1, epoch=0, count=2, draws=3)
+    drawn = draw_uniforms(seed=1, epoch=0, count=2, draws=3)
     assert (drawn * 2**24).astype(np.int64).tolist() == [
         [12609925, 16008961, 13027615],
         [13701461, 9561432, 4093790],
@@ -29,16 +29,16 @@ def test_every_image_is_visited_exactly_once() -> None:
 
 
 def test_seeds_epochs_and_purposes_do_not_share_words() -> None:
-    streams = [raw_draws(seed, epoch, purpose, 100) for seed in (0, 1, -1) for epoch in (0, 1) for purpose in Purpose]
+    streams = [draw_words(seed, epoch, purpose, 100) for seed in (0, 1, -1) for epoch in (0, 1) for purpose in Purpose]
     assert len(np.unique(np.concatenate(streams))) == 100 * len(streams)
 
 
 def test_a_row_of_draws_does_not_depend_on_how_many_there_are() -> None:
-    assert np.array_equal(uniforms(5, 2, 10, 4), uniforms(5, 2, 1000, 4)[:10])
+    assert np.array_equal(draw_uniforms(5, 2, 10, 4), draw_uniforms(5, 2, 1000, 4)[:10])
 
 
 def test_draws_are_uniform_and_never_one() -> None:
-    drawn = uniforms(0, 0, 20_000, 5)
+    drawn = draw_uniforms(0, 0, 20_000, 5)
     assert drawn.min() >= 0
     assert drawn.max() < 1
     counts = np.histogram(drawn, bins=10, range=(0, 1))[0]
@@ -78,5 +78,5 @@ def test_a_mirrored_share_holds_both_of_a_pair(ranks: int, parts: int) -> None:
 
 
 def test_a_share_of_nothing_is_refused() -> None:
-    with pytest.raises(BadValue, match="a global batch of 8 worked through in 4 parts leaves some of 3 ranks"):
+    with pytest.raises(BadValue, match="a global batch of 8 in 4 parts leaves some of 3 ranks"):
         rank_positions(8, 0, 3, parts=4)

@@ -31,7 +31,7 @@ def test_advice_about_other_files_names_their_endings_and_never_all_images(photo
     assert f"`viaduct data build {photos} --out DIR --ignore '*.csv' --ignore '*.txt'`" in str(refused.value)
     for name in ("bee/notes.txt", "ant/list.csv"):
         (photos / name).rename(photos / f"{name}.jpg")
-    with pytest.raises(BadData, match="All are named as an image, and the contents are empty, damaged") as refused:
+    with pytest.raises(BadData, match="All are named as an image, but the content is empty, damaged") as refused:
         open_class_folders(photos)
     assert "--ignore" not in str(refused.value)
 
@@ -46,14 +46,14 @@ def test_what_windows_leaves_in_folders_and_what_shall_be_ignored_is_passed_over
 
 
 def test_patterns_to_ignore_are_refused_for_a_list(photos: Path) -> None:
-    with pytest.raises(BadValue, match=r"Patterns to ignore are for folders"):
+    with pytest.raises(BadValue, match=r"patterns to ignore are for folders"):
         find_origin(make_list(photos, "ant/0000.JPEG,ant"), ["*.txt"])
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: (folder / "1.jpg").write_bytes(JPEG), r"1\.jpg: this image is in no class folder"),
+        (lambda folder: (folder / "1.jpg").write_bytes(JPEG), r"1\.jpg: images must be in class folders"),
         (lambda folder: (folder / "cat").rmdir(), "there are no class folders in it"),
         (lambda folder: None, "cat: no images in the folder of this class"),
     ],
@@ -119,5 +119,5 @@ def test_damaged_idx_files(tmp_path: Path, injury, message: str) -> None:
 def test_idx_files_that_do_not_belong_together(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="12 images, but 8 labels"):
         open_idx_files(make_idx(tmp_path, 12)[0], make_idx(tmp_path, 8)[1])
-    with pytest.raises(BadValue, match="names must be 4 different ones"):
+    with pytest.raises(BadValue, match="expected 4 different names"):
         open_idx_files(*make_idx(tmp_path, 12)[:2], names=("a", "b"))

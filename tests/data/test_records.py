@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_missing_path_is_asked_for() -> None:
-    with pytest.raises(BadData, match=r"say where they are with --data DIR"):
+    with pytest.raises(BadData, match=r"give their folder with --data DIR"):
         RECORDS.load(None)
 
 

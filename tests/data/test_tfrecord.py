@@ -15,14 +15,14 @@ import pytest
 
 from data.mutations import mutate
 from viaduct.data.crc32c import crc32c
-from viaduct.data.example import decode_example, encode_example, image_fields
+from viaduct.data.example import decode_example, decode_image_fields, encode_example
 from viaduct.data.file_index import build_index
 from viaduct.data.tfrecord import (
     MAX_UNPACKED_RECORD_BYTES,
     BadRecord,
     Record,
     RecordWriter,
-    compression,
+    find_compression,
     frame,
     header,
     masked_crc32c,
@@ -113,7 +113,7 @@ def pack_members(content: bytes) -> bytes:
 @pytest.mark.parametrize("pack", [pack_gzip, pack_members, zlib.compress])
 def test_compressed_files_are_read(file: Path, pack) -> None:
     file.write_bytes(pack(file.read_bytes()))
-    assert compression(file) == ("zlib" if pack is zlib.compress else "gzip")
+    assert find_compression(file) == ("zlib" if pack is zlib.compress else "gzip")
     assert contents(file) == RECORDS
 
 
@@ -136,7 +136,7 @@ def test_a_length_that_looks_like_gzip_is_still_a_length(tmp_path: Path) -> None
     data = bytes(0x088B1F)
     path.write_bytes(frame(data))
     assert path.read_bytes().startswith(b"\x1f\x8b\x08")
-    assert compression(path) == ""
+    assert find_compression(path) == ""
     assert contents(path) == [data]
 
 
@@ -196,7 +196,7 @@ def test_a_truncated_file_tells_what_was_expected(file: Path, kept: int, record:
 @pytest.mark.parametrize("length", [1 << 31, 1 << 63, (1 << 64) - 1])
 def test_an_absurd_length_takes_no_memory(file: Path, length: int) -> None:
     file.write_bytes(header(length) + b"data")
-    assert f"its length is absurd: {length:,} bytes" in damage(file).reason
+    assert f"its length is impossible: {length:,} bytes" in damage(file).reason
 
 
 def test_a_long_length_asks_only_for_what_is_there(file: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_long_length_asks_only_for_what_is_there(file: Path) -> None:
 
 def test_a_record_that_a_compressed_file_claims_to_be_longer_is_not_unfolded(file: Path) -> None:
     file.write_bytes(gzip.compress(header(MAX_UNPACKED_RECORD_BYTES + 1) + b"data"))
-    assert damage(file).reason == "its length is 67,108,865 bytes; of a compressed file at most 67,108,864 are read"
+    assert damage(file).reason == "its length is 67,108,865 bytes; the limit in a compressed file is 67,108,864"
 
 
 def test_an_error_survives_the_way_between_processes(file: Path) -> None:
@@ -278,12 +278,12 @@ def fuzz(path: Path, count: int, seed: int) -> dict[str, int]:
 def read_whole(path: Path) -> None:
     for data in read_records(path):
         decode_example(data)
-        image_fields(data)
+        decode_image_fields(data)
 
 
 def read_unchecked(path: Path) -> None:
     for data in read_records(path, check=False):
-        image_fields(data)
+        decode_image_fields(data)
 
 
 @pytest.mark.lengthy

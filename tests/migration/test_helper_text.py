@@ -67,7 +67,7 @@ def test_what_is_asked_for_is() -> None:
 
 
 def test_everything_is_the_whole_of_it() -> None:
-    assert helper_text.write(ALL) == helper_text.read_helper()
+    assert helper_text.render(ALL) == helper_text.read_helper()
 
 
 def test_its_documents_count_right() -> None:
@@ -78,7 +78,7 @@ def test_its_documents_count_right() -> None:
 
 
 def test_the_order_of_the_questions_does_not_matter() -> None:
-    assert helper_text.write(["Event", "backend"]) == helper_text.write(["backend", "backend", "Event"])
+    assert helper_text.render(["Event", "backend"]) == helper_text.render(["backend", "backend", "Event"])
 
 
 def test_an_object_that_is_handed_on_may_be_asked_for_everything() -> None:
@@ -101,7 +101,7 @@ def test_a_finding_may_tell_a_person_to_write_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_part_brings_along_what_it_needs(name: str) -> None:
-    text = helper_text.write([name])
+    text = helper_text.render([name])
     assert not loose_names(text)
     assert helper_text.is_as_written(text)
     assert not helper_text.is_as_written(text + "# mine\n")
@@ -110,7 +110,7 @@ def test_every_part_brings_along_what_it_needs(name: str) -> None:
 
 def test_nothing_is_imported_in_vain() -> None:
     for uses in SETS:
-        text = helper_text.write(uses)
+        text = helper_text.render(uses)
         for name in ("nullcontext", "perf_counter", "importlib", "Any"):
             assert text.count(name) != 1, (uses, name)
 
@@ -118,7 +118,7 @@ def test_nothing_is_imported_in_vain() -> None:
 def test_it_is_laid_out_as_ruff_lays_it_out(tmp_path: Path) -> None:
     pytest.importorskip("ruff")
     for number, uses in enumerate(SETS):
-        (tmp_path / f"helper_{number}.py").write_text(helper_text.write(uses))
+        (tmp_path / f"helper_{number}.py").write_text(helper_text.render(uses))
     chosen = ["--isolated", "--line-length", "120", str(tmp_path)]
     for words in (["format", "--check"], ["check", "--select", "E,F,I,B,UP,RUF,C4,SIM"]):
         done = subprocess.run([sys.executable, "-m", "ruff", *words, *chosen], capture_output=True, text=True)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from profiling.traces import MAIN, annotate, make_event, read_trace
-from viaduct.profiling.memory import describe_memory, find_live_tensors, keep_alive_ones
+from viaduct.profiling.memory import describe_memory, find_live_tensors, select_alive
 
 STEP = [
     annotate("enumerate(DataLoader)#next", 0, 50),
@@ -95,4 +95,4 @@ def test_live_tensors_are_known_by_what_they_are_for() -> None:
 
 def test_what_was_released_meanwhile_does_not_count() -> None:
     before, after = {"gradients": {1: 10, 2: 20}}, {"gradients": {3: 10}, "other tensors": {2: 20}}
-    assert keep_alive_ones(before, after) == {"gradients": {2: 20}}
+    assert select_alive(before, after) == {"gradients": {2: 20}}

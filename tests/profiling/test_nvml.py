@@ -53,7 +53,7 @@ def test_without_a_library_the_reason_is_said() -> None:
 
 
 def test_a_driver_that_does_not_start_is_said() -> None:
-    with pytest.raises(ValueError, match="NVML does not start"):
+    with pytest.raises(ValueError, match="NVML cannot be initialised"):
         GpuReader(StandInLibrary(init=9)).read()
 
 

@@ -50,11 +50,11 @@ def test_the_keys_of_the_book_are_read_and_those_without_meaning_named(tmp_path:
     assert (found.output, found.operators, found.fp_point) == (tmp_path, True, "conv1")
     assert found.bp_point == "gradients/AddN_70"
     assert len(found.notes) == 1
-    assert "aicpu, aic_metrics have no meaning here" in found.notes[0]
+    assert "aicpu, aic_metrics have no effect here" in found.notes[0]
 
 
 def test_a_key_with_a_blank_inside_is_refused_with_the_key_that_is_meant() -> None:
-    with pytest.raises(BadValue, match="'task_ trace' has blanks inside") as error:
+    with pytest.raises(BadValue, match="'task_ trace' contains spaces") as error:
         parse_options(BOOK)
     assert "'task_trace'" in str(error.value)
 
@@ -63,7 +63,7 @@ def test_a_key_with_a_blank_inside_is_refused_with_the_key_that_is_meant() -> No
     ("text", "where", "hint"),
     [
         ("{“output”: “/tmp”}", "at character 2, in '{“output”", "typographic quotes"),
-        ('{"output": "/tmp",\n "task_\ntrace": "on"}', "control character at", "line break stands inside"),
+        ('{"output": "/tmp",\n "task_\ntrace": "on"}', "control character at", "line break inside"),
         ("{'output': '/tmp'}", "at character 2", "double quotes"),
         ('{"output": "/tmp"', "at character 18", "For example"),
         ('["output"]', "not a JSON object", "For example"),
@@ -83,7 +83,7 @@ def test_a_text_that_is_no_json_is_refused_at_its_place(text: str, where: str, h
         ({"task_trace": True}, 'task_trace is true; it is "on" or "off"'),
         ({"aic_metrics": "PipeUtilisation"}, "Closest is 'PipeUtilization'"),
         ({"fp_point": 3}, "fp_point is 3; it must be a text"),
-        ({"storage_limit": "20MB"}, 'storage_limit is "20MB"; it is a number of megabytes from 200 on'),
+        ({"storage_limit": "20MB"}, 'storage_limit is "20MB"; it must be at least 200MB'),
         ({"storage_limit": 300}, "storage_limit is 300"),
         ({"training_trace": "off", "task_trace": "off"}, "nothing is left to profile"),
     ],
@@ -112,7 +112,7 @@ def test_switches_and_limits_are_read() -> None:
 
 
 def test_operators_without_a_step_trace_are_said_to_come_with_one() -> None:
-    assert "the step trace is taken all the same" in options(training_trace="off").notes[0]
+    assert "the step trace is recorded anyway" in options(training_trace="off").notes[0]
 
 
 def test_every_key_is_either_used_or_named_as_unused() -> None:

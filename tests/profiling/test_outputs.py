@@ -15,7 +15,7 @@ from viaduct.profiling.outputs import (
     check_folder,
     complete_folder,
     find_advice,
-    measure_ceilings,
+    find_ceilings,
     remove_profile,
     write_ranks,
 )
@@ -86,9 +86,9 @@ def test_a_roofline_that_cannot_be_measured_is_reported(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(roofline, "load_ceilings", fail)
     lines: list[str] = []
-    assert measure_ceilings(make_profile(), lines.append) is None
+    assert find_ceilings(make_profile(), lines.append) is None
     assert lines == ["the roofline is left out: the device is busy"]
-    assert measure_ceilings(replace(make_profile(), kernels=[]), pytest.fail) is None
+    assert find_ceilings(replace(make_profile(), kernels=[]), pytest.fail) is None
 
 
 def test_a_profile_without_operators_gets_no_trials(monkeypatch: pytest.MonkeyPatch) -> None:

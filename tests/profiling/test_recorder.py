@@ -93,7 +93,7 @@ def test_operators_of_an_evaluation_are_no_operators_of_a_step() -> None:
     assert {row.name: row.calls for row in found.operators if row.name in ("aten::cos", "aten::tan")} == {
         "aten::cos": 1
     }
-    assert "1 of 3 recorded steps were interrupted, such as by an evaluation" in found.notes[0]
+    assert "1 of 3 recorded steps were interrupted, for example by an evaluation" in found.notes[0]
 
 
 def test_recording_ends_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:

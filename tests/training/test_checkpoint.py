@@ -15,18 +15,27 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import normed, plain
+from training.tiny_runs import build_normed_network, plain
 from viaduct.errors import BadRun, DiskFull
 from viaduct.training import checkpoint
-from viaduct.training.checkpoint import Saved, checkpoints, discard, load_model, newest_whole, prune, save, sweep
+from viaduct.training.checkpoint import (
+    SavedCheckpoint,
+    discard,
+    find_newest_intact,
+    list_checkpoints,
+    load_model,
+    prune,
+    remove_leftovers,
+    save,
+)
 
 
 def network() -> nn.Module:
     torch.manual_seed(1)
-    return normed(4)
+    return build_normed_network(4)
 
 
-def saved_at(folder: Path, *steps: int) -> list[Saved]:
+def saved_at(folder: Path, *steps: int) -> list[SavedCheckpoint]:
     return [save(folder, step, network(), {"step": step, "random": torch.arange(9)}, {"note": "x"}) for step in steps]
 
 
@@ -42,12 +51,12 @@ def test_nothing_but_the_checkpoint_is_left_after_saving(tmp_path: Path) -> None
 
 def test_what_was_saved_is_whole_and_comes_back(tmp_path: Path) -> None:
     [saved] = saved_at(tmp_path, 7)
-    assert saved.damage() is None
-    assert (saved.step, saved.manifest()["step"], saved.manifest()["note"]) == (7, 7, "x")
-    assert saved.state()["step"] == 7
-    assert torch.equal(saved.state()["random"], torch.arange(9))
-    other = normed(4)
-    load_model(other, saved.model(), saved.path)
+    assert saved.find_damage() is None
+    assert (saved.step, saved.read_manifest()["step"], saved.read_manifest()["note"]) == (7, 7, "x")
+    assert saved.read_state()["step"] == 7
+    assert torch.equal(saved.read_state()["random"], torch.arange(9))
+    other = build_normed_network(4)
+    load_model(other, saved.read_model(), saved.path)
     assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in network().state_dict().items())
 
 
@@ -62,7 +71,7 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     [saved] = saved_at(tmp_path, 7)
     (saved.path / "state.pt").write_bytes(b"damaged")
     saved_at(tmp_path, 7)
-    assert saved.damage() is None
+    assert saved.find_damage() is None
     assert names(tmp_path) == ["step-7"]
 
 
@@ -101,38 +110,38 @@ def test_damage_is_found_and_said(tmp_path: Path, damage: str) -> None:
     older, newer = saved_at(tmp_path, 5, 10)
     harm(newer.path)
     with pytest.raises(AssertionError, match=message):
-        assert newer.damage() is None, newer.damage()
-    found, damaged = newest_whole(tmp_path)
+        assert newer.find_damage() is None, newer.find_damage()
+    found, damaged = find_newest_intact(tmp_path)
     assert found == older
     assert len(damaged) == 1
 
 
 def test_a_whole_checkpoint_is_never_skipped(tmp_path: Path) -> None:
     *_, newest = saved_at(tmp_path, 9, 10, 100)
-    assert newest_whole(tmp_path) == (newest, [])  # by number, not by name
+    assert find_newest_intact(tmp_path) == (newest, [])  # by number, not by name
 
 
 def test_the_newest_whole_one_is_found_behind_two_damaged_ones(tmp_path: Path) -> None:
     good, bad, worse = saved_at(tmp_path, 1, 2, 3)
     flip_a_byte(bad.path / "model.safetensors")
     (worse.path / "manifest.json").unlink()
-    found, damaged = newest_whole(tmp_path)
+    found, damaged = find_newest_intact(tmp_path)
     assert found == good
     assert ["step-3" in damaged[0], "step-2" in damaged[1]] == [True, True]
 
 
 def test_where_nothing_is_whole_nothing_is_found(tmp_path: Path) -> None:
-    assert newest_whole(tmp_path / "not there") == (None, [])
+    assert find_newest_intact(tmp_path / "not there") == (None, [])
     [saved] = saved_at(tmp_path, 1)
     (saved.path / "state.pt").unlink()
-    assert newest_whole(tmp_path)[0] is None
+    assert find_newest_intact(tmp_path)[0] is None
 
 
 def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:
     saved_at(tmp_path, 4)
     for name in (".step-5.123.tmp", ".step-3.trash", "step-old", "notes"):
         (tmp_path / name).mkdir()
-    assert [saved.step for saved in checkpoints(tmp_path)] == [4]
+    assert [saved.step for saved in list_checkpoints(tmp_path)] == [4]
 
 
 def test_pruning_keeps_the_last_few_and_the_best(tmp_path: Path) -> None:
@@ -164,10 +173,10 @@ def test_nothing_is_left_of_what_was_discarded_or_cut_short(tmp_path: Path) -> N
     (tmp_path / ".step-3.99.tmp").mkdir()
     (tmp_path / ".step-3.99.tmp" / "state.pt").write_bytes(b"half")
     (tmp_path / ".step-2.trash").mkdir()
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert names(tmp_path) == ["step-1"]
-    assert kept.damage() is None
-    sweep(tmp_path / "not there")
+    assert kept.find_damage() is None
+    remove_leftovers(tmp_path / "not there")
 
 
 def test_a_checkpoint_of_another_model_changes_nothing_and_is_refused_by_name(tmp_path: Path) -> None:
@@ -175,7 +184,7 @@ def test_a_checkpoint_of_another_model_changes_nothing_and_is_refused_by_name(tm
     other = plain(4)
     before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
     with pytest.raises(BadRun, match="is a checkpoint of another model") as caught:
-        load_model(other, saved.model(), saved.path)
+        load_model(other, saved.read_model(), saved.path)
     assert "missing there: 0.bias, 4.weight, 4.bias" in str(caught.value)
     assert "not in this model: 1.bias, 1.num_batches_tracked, 1.running_mean …" in str(caught.value)
     assert all(torch.equal(tensor, before[name]) for name, tensor in other.state_dict().items())
@@ -184,7 +193,7 @@ def test_a_checkpoint_of_another_model_changes_nothing_and_is_refused_by_name(tm
 def test_another_number_of_classes_is_refused_with_both_shapes(tmp_path: Path) -> None:
     [saved] = saved_at(tmp_path, 1)
     with pytest.raises(BadRun, match=r"of another shape: 5.weight is \(4, 6\), here \(7, 6\), 5.bias is"):
-        load_model(normed(7), saved.model(), saved.path)
+        load_model(build_normed_network(7), saved.read_model(), saved.path)
 
 
 class Bomb:
@@ -204,7 +213,7 @@ def test_code_in_a_state_file_is_never_run(tmp_path: Path, zipped: bool) -> None
     else:
         (saved.path / "state.pt").write_bytes(pickle.dumps(Bomb(trigger), protocol=2))
     with pytest.raises(BadRun, match=r"state.pt cannot be loaded"):
-        saved.state()
+        saved.read_state()
     assert not trigger.exists()
     torch.load(saved.path / "state.pt", weights_only=False) if zipped else pickle.loads(pickle.dumps(Bomb(trigger)))
     assert trigger.exists()  # the bomb is live: a careless loader would have set it off
@@ -213,7 +222,7 @@ def test_code_in_a_state_file_is_never_run(tmp_path: Path, zipped: bool) -> None
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 not a zip file", b"\x00" * 200])
 def test_a_state_or_model_that_is_none_is_refused(tmp_path: Path, data: bytes) -> None:
     [saved] = saved_at(tmp_path, 1)
-    for name, read in (("state.pt", saved.state), ("model.safetensors", saved.model)):
+    for name, read in (("state.pt", saved.read_state), ("model.safetensors", saved.read_model)):
         (saved.path / name).write_bytes(data)
         with pytest.raises(BadRun, match=f"{name} cannot be loaded"):
             read()
@@ -234,9 +243,9 @@ def test_a_full_disk_costs_no_older_checkpoint_and_leaves_no_rubbish(
     monkeypatch.setattr(checkpoint.os, "fsync", no_room)
     with pytest.raises(DiskFull, match=r"the checkpoint of step 3 does not fit: it needs 0.0 MiB, .* free.") as caught:
         saved_at(tmp_path, 3)
-    assert "older checkpoints are whole (step-1, step-2)" in str(caught.value)
+    assert "older checkpoints are intact (step-1, step-2)" in str(caught.value)
     assert names(tmp_path) == ["step-1", "step-2"]
-    assert all(saved.damage() is None for saved in older)
+    assert all(saved.find_damage() is None for saved in older)
 
 
 def test_a_disk_too_full_for_the_first_folder_is_said_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +272,7 @@ import resource, signal, sys
 from pathlib import Path
 from torch import nn
 from viaduct.errors import DiskFull
-from viaduct.training.checkpoint import checkpoints, save
+from viaduct.training.checkpoint import list_checkpoints, save
 
 folder = Path(sys.argv[1])
 save(folder, 1, nn.Linear(4, 4), {}, {})
@@ -273,7 +282,7 @@ try:
     save(folder, 2, nn.Linear(400, 400), {}, {})
 except DiskFull as error:
     print(error)
-print([saved.damage() for saved in checkpoints(folder)], [path.name for path in folder.iterdir()])
+print([saved.find_damage() for saved in list_checkpoints(folder)], [path.name for path in folder.iterdir()])
 """
 
 

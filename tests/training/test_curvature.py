@@ -82,7 +82,7 @@ def test_patches_are_those_that_the_convolution_multiplies(padding: Any, pads: t
     x, weight = torch.randn(2, 4, 7, 9), torch.randn(6, 2, 3, 3)
     stride = 1 if padding == "same" else (2, 3)
     call = LayerCall(x, weight, None, stride, padding, (1, 2), groups=2)
-    assert call.margins((3, 3), (1, 2)) == pads
+    assert call.compute_margins((3, 3), (1, 2)) == pads
     products = torch.einsum("ngcklij,gockl->ngoij", call.extract_patches(), weight.view(2, 3, 2, 3, 3))
     expected = F.conv2d(x, weight, None, stride, padding, (1, 2), groups=2)
     torch.testing.assert_close(products.flatten(1, 2), expected)

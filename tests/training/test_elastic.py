@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from training.ranks import together
-from training.test_distributed import conducted, samples
+from training.test_distributed import run_recipe, samples
 from viaduct.recipes import Recipe, load
 from viaduct.training.rundir import RunDir
 
@@ -69,7 +69,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def by_file(run: Path, recipe: Path) -> None:
     loaded: Recipe = load(str(recipe)).recipe
-    conducted(run, loaded)
+    run_recipe(run, loaded)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def wait_for(run: Path, step: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.005)
 
 
-def killed(recipe: Path, run: Path, moments: list[tuple[int, int]]) -> str:
+def run_with_kills(recipe: Path, run: Path, moments: list[tuple[int, int]]) -> str:
     """A run whose ranks are killed, each when a step is reached; what was said meanwhile."""
     process = launch(recipe, run)
     for step, rank in moments:
@@ -138,7 +138,7 @@ def alive(process: int) -> bool:
 
 
 def assert_equal_runs(run: Path, undisturbed: Path, errors: str) -> None:
-    ours, theirs = RunDir(run).summary(), RunDir(undisturbed).summary()
+    ours, theirs = RunDir(run).read_summary(), RunDir(undisturbed).read_summary()
     assert ours is not None
     assert theirs is not None
     assert ours["steps"] == theirs["steps"] == STEPS
@@ -148,7 +148,7 @@ def assert_equal_runs(run: Path, undisturbed: Path, errors: str) -> None:
     assert all(set(images) == set(wanted[step]) for step, images in samples(run).items())
     assert samples(run).keys() == wanted.keys()
     twice = [step + 1 for step, images in samples(run).items() if len(images) > 32]
-    restarts = RunDir(run).restarts()
+    restarts = RunDir(run).read_restarts()
     named = [step for restart in restarts for step in range(restart["first"], restart["last"] + 1)]
     assert set(named) <= set(twice)
     assert len(set(twice) - set(named)) <= len(restarts), "a step that was begun and not ended may be done again"
@@ -161,9 +161,9 @@ def assert_equal_runs(run: Path, undisturbed: Path, errors: str) -> None:
 
 
 def test_ranks_killed_twice_change_nothing(recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
-    errors = killed(recipe, tmp_path / "run", [(24, 2), (87, 0)])
+    errors = run_with_kills(recipe, tmp_path / "run", [(24, 2), (87, 0)])
     assert_equal_runs(tmp_path / "run", undisturbed, errors)
-    restarts = RunDir(tmp_path / "run").restarts()
+    restarts = RunDir(tmp_path / "run").read_restarts()
     assert [restart["step"] for restart in restarts] == [21, 84]
     assert "Restarts" in (tmp_path / "run" / "report.html").read_text()
     text = (tmp_path / "run" / "log.txt").read_text()
@@ -174,7 +174,7 @@ def test_ranks_killed_twice_change_nothing(recipe: Path, undisturbed: Path, tmp_
 def test_ten_random_kills_change_nothing(seed: int, recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
     chance = random.Random(seed)
     steps = sorted(chance.sample(range(1, STEPS - 10), 2))
-    errors = killed(recipe, tmp_path / "run", [(step, chance.randrange(4)) for step in steps])
+    errors = run_with_kills(recipe, tmp_path / "run", [(step, chance.randrange(4)) for step in steps])
     assert_equal_runs(tmp_path / "run", undisturbed, errors)
 
 
@@ -193,7 +193,7 @@ def test_ctrl_c_ends_all_ranks_with_one_checkpoint_and_another_number_continues(
     assert again.returncode == 0, errors
     assert f"step-{stopped}" in errors
     assert "done twice" not in errors
-    assert RunDir(run).restarts() == []
+    assert RunDir(run).read_restarts() == []
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records if record["kind"] == "log"][-1] == STEPS
     assert sorted(samples(run)) == list(range(STEPS))

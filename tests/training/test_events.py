@@ -23,14 +23,14 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def masked(data: bytes) -> int:
+def mask_checksum(data: bytes) -> int:
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def written(folder: Path, step: int, **scalars: float) -> Path:
+def write_events(folder: Path, step: int, **scalars: float) -> Path:
     file = EventFile(folder, step)
-    file.scalars(step + 1, scalars)
+    file.write_scalars(step + 1, scalars)
     [path] = folder.iterdir()
     return path
 
@@ -41,8 +41,8 @@ def records(path: Path) -> list[bytes]:
     while data:
         head, (length,) = data[:8], struct.unpack("<Q", data[:8])
         body = data[12 : 12 + length]
-        assert struct.unpack("<I", data[8:12]) == (masked(head),)
-        assert struct.unpack("<I", data[12 + length : 16 + length]) == (masked(body),)
+        assert struct.unpack("<I", data[8:12]) == (mask_checksum(head),)
+        assert struct.unpack("<I", data[12 + length : 16 + length]) == (mask_checksum(body),)
         found.append(body)
         data = data[16 + length :]
     return found
@@ -51,7 +51,7 @@ def records(path: Path) -> list[bytes]:
 def test_every_record_has_the_checksums_of_the_format(tmp_path: Path) -> None:
     assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
     assert crc32c(b"\x00" * 32) == 0x8A9136AA  # RFC 3720, B.4
-    found = records(written(tmp_path, 0, loss=1.0))
+    found = records(write_events(tmp_path, 0, loss=1.0))
     assert len(found) == 3
     assert found[0].endswith(b"\x1a\x0dbrain.Event:2")
 
@@ -64,12 +64,12 @@ def test_numbers_are_coded_as_protobuf_does(number: int, coded: str) -> None:
 
 
 def test_the_name_is_one_that_tensorboard_looks_for(tmp_path: Path) -> None:
-    assert written(tmp_path, 0, loss=1.0).name.startswith("events.out.tfevents.")
+    assert write_events(tmp_path, 0, loss=1.0).name.startswith("events.out.tfevents.")
 
 
 def test_what_was_written_is_on_disk_at_once(tmp_path: Path) -> None:
     file = EventFile(tmp_path, 0)
-    file.scalars(5, {"loss": 1.0})
+    file.write_scalars(5, {"loss": 1.0})
     [path] = tmp_path.iterdir()
     assert len(records(path)) == 3
 
@@ -92,8 +92,8 @@ def reader() -> Any:
 
 def test_tensorboard_reads_tags_steps_and_values(tmp_path: Path, reader: Any) -> None:
     file = EventFile(tmp_path, 0)
-    file.scalars(100, {"train/loss": 2.5, "train/lr": 0.1})
-    file.scalars(700_665, {"train/loss": -1e-20, "validation/top1": 0.75})
+    file.write_scalars(100, {"train/loss": 2.5, "train/lr": 0.1})
+    file.write_scalars(700_665, {"train/loss": -1e-20, "validation/top1": 0.75})
     found = reader(tmp_path)
     assert set(found.Tags()["scalars"]) == {"train/loss", "train/lr", "validation/top1"}
     assert [(event.step, event.value) for event in found.Scalars("train/loss")] == [
@@ -105,7 +105,7 @@ def test_tensorboard_reads_tags_steps_and_values(tmp_path: Path, reader: Any) ->
 
 
 def test_tensorboard_reads_losses_that_are_no_numbers(tmp_path: Path, reader: Any) -> None:
-    written(tmp_path, 0, nan=float("nan"), infinite=float("inf"))
+    write_events(tmp_path, 0, nan=float("nan"), infinite=float("inf"))
     found = reader(tmp_path)
     assert str(found.Scalars("nan")[0].value) == "nan"
     assert found.Scalars("infinite")[0].value == float("inf")
@@ -114,10 +114,10 @@ def test_tensorboard_reads_losses_that_are_no_numbers(tmp_path: Path, reader: An
 def test_a_resumed_run_shows_no_step_twice(tmp_path: Path, reader: Any) -> None:
     first = EventFile(tmp_path, 0)
     for step in (10, 20, 30, 40):
-        first.scalars(step, {"loss": float(step)})
+        first.write_scalars(step, {"loss": float(step)})
     second = EventFile(tmp_path, 20)  # the checkpoint it continues from
     for step in (30, 40, 50):
-        second.scalars(step, {"loss": 100.0 + step})
+        second.write_scalars(step, {"loss": 100.0 + step})
     assert [(event.step, event.value) for event in reader(tmp_path).Scalars("loss")] == [
         (10, 10.0),
         (20, 20.0),

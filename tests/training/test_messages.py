@@ -15,10 +15,10 @@ import torch
 from data.mutations import mutate
 from training.ranks import together
 from viaduct.errors import BadValue, LostRank
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.distributed import join_ranks
 from viaduct.training.messages import decode, encode
-from viaduct.training.metrics import Counted
+from viaduct.training.metrics import ImageResults
 
 
 def back(value: Any) -> Any:
@@ -29,7 +29,8 @@ def back(value: Any) -> Any:
     "value",
     [
         None, True, 3, 1 << 90, 0.1, math.inf, "text \u2713", [], {}, (), [1, (2, [3])], {"a": {0: (0.9, 0.999)}},
-        {1: "number", "1": "text", (0, "x"): "tuple"}, Path("runs/one"), Saved(Path("runs/one/checkpoints/step-3")),
+        {1: "number", "1": "text", (0, "x"): "tuple"}, Path("runs/one"),
+        SavedCheckpoint(Path("runs/one/checkpoints/step-3")),
         (None, random.Random(3).getstate(), torch.bfloat16), {"tensor": 3}, {"dict": [1]},
     ],
 )  # fmt: skip
@@ -79,9 +80,9 @@ def test_a_tensor_that_repeats_one_element_comes_back() -> None:
 
 
 def test_arrays_and_records_come_back() -> None:
-    counted = Counted(np.arange(3), np.arange(3), np.zeros(3, np.int64), math.nan, 2)
+    counted = ImageResults(np.arange(3), np.arange(3), np.zeros(3, np.int64), math.nan, 2)
     again = back([counted])[0]
-    assert isinstance(again, Counted)
+    assert isinstance(again, ImageResults)
     assert isinstance(again.images, np.ndarray)
     assert again.images.tolist() == [0, 1, 2]
     assert math.isnan(again.loss)
@@ -107,7 +108,9 @@ def test_a_pickle_that_arrives_is_not_opened() -> None:
 
 
 def test_damaged_messages_end_in_words() -> None:
-    encoded = encode({"model": {"w": torch.randn(3, 4)}, "state": (1, 2.5, "x", [None]), "saved": Saved(Path("a"))})
+    encoded = encode(
+        {"model": {"w": torch.randn(3, 4)}, "state": (1, 2.5, "x", [None]), "saved": SavedCheckpoint(Path("a"))}
+    )
     chance = random.Random(3)
     for _ in range(3000):
         damaged = mutate(encoded, chance)
@@ -123,7 +126,7 @@ def speak(folder: Path) -> None:
         assert [part["rank"] for part in every] == list(range(group.ranks))
         assert [part["tensor"].tolist() for part in every] == [[0], [1, 1], [2, 2, 2]]
         assert group.broadcast_value(("first", [1]) if group.is_first else None) == ("first", [1])
-        assert group.run_on_first(lambda: Saved(Path("x"))) == Saved(Path("x"))
+        assert group.run_on_first(lambda: SavedCheckpoint(Path("x"))) == SavedCheckpoint(Path("x"))
         (folder / str(group.rank)).touch()
 
 

@@ -13,12 +13,19 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import PER_EPOCH, RECIPE, Recorder, normed, plain, trained, training, weights
+from training.tiny_runs import PER_EPOCH, RECIPE, Recorder, build_normed_network, plain, train_recipe, training, weights
 from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe
 from viaduct.training.loop import Training
-from viaduct.training.precision import Computation, LossScale, Plan, all_finite, plan_for, unscale
+from viaduct.training.precision import (
+    Computation,
+    LossScale,
+    Plan,
+    has_finite_gradients,
+    plan_precision,
+    unscale_gradients,
+)
 from viaduct.training.rundir import RunDir
 
 CPU = torch.device("cpu")
@@ -30,14 +37,14 @@ def device(*able: str, software: tuple[str, ...] = ()) -> Any:
 
 @pytest.mark.parametrize("word", ["auto", "fp32", "O0"])
 def test_nothing_is_reduced_where_the_hardware_cannot_or_nobody_asked(word: str) -> None:
-    assert plan_for(Precision(word), device()) == Plan("fp32", False, False)
+    assert plan_precision(Precision(word), device()) == Plan("fp32", False, False)
 
 
 def test_auto_takes_what_the_hardware_computes_in_and_nothing_that_is_done_in_software() -> None:
-    assert plan_for(Precision("auto"), device("fp16")).compute == "fp16"
-    assert plan_for(Precision("auto"), device()).compute == "fp32"
-    assert plan_for(Precision("auto"), device(software=("bf16", "fp16"))).compute == "fp32"
-    assert plan_for(Precision("auto"), device("fp16", "bf16")).compute == "bf16"
+    assert plan_precision(Precision("auto"), device("fp16")).compute == "fp16"
+    assert plan_precision(Precision("auto"), device()).compute == "fp32"
+    assert plan_precision(Precision("auto"), device(software=("bf16", "fp16"))).compute == "fp32"
+    assert plan_precision(Precision("auto"), device("fp16", "bf16")).compute == "bf16"
 
 
 @pytest.mark.parametrize(
@@ -55,13 +62,13 @@ def test_auto_takes_what_the_hardware_computes_in_and_nothing_that_is_done_in_so
     ],
 )
 def test_the_levels_mean_what_they_mean_elsewhere(word: str, able: tuple[str, ...], expected: Plan) -> None:
-    assert plan_for(Precision(word), device(*able)) == expected
+    assert plan_precision(Precision(word), device(*able)) == expected
 
 
 @pytest.mark.parametrize("word", ["O1", "O2", "O3"])
 def test_a_level_is_refused_where_there_is_nothing_to_reduce_to(word: str) -> None:
     with pytest.raises(BadValue, match=r"card computes in neither fp16 nor bf16.\n  Use --precision fp32"):
-        plan_for(Precision(word), device())
+        plan_precision(Precision(word), device())
 
 
 @pytest.mark.parametrize("word", ["auto", "fp32", "O0", "bf16", "fp16", "O1", "O2", "O3"])
@@ -72,7 +79,7 @@ def test_every_precision_trains_on_every_processor(
     monkeypatch.setenv("VIADUCT_CPU_BF16", instructions)
     fast = {"fp32", "bf16"} if instructions == "1" else {"fp32"}
     expected = {"fp32": "fp32", "O0": "fp32", "fp16": "fp16", "auto": "bf16" if "bf16" in fast else "fp32"}
-    done, seen = losses(replace(RECIPE, model=normed, precision=Precision(word), epochs=1), run)
+    done, seen = losses(replace(RECIPE, model=build_normed_network, precision=Precision(word), epochs=1), run)
     assert done.plan.compute == expected.get(word, "bf16")
     assert done.plan.cast_network == (word in ("O2", "O3"))
     assert all(map(math.isfinite, seen))
@@ -82,13 +89,13 @@ def test_every_precision_trains_on_every_processor(
 
 @pytest.mark.parametrize(("word", "keep"), [("O2", False), ("O3", True), ("O2", True), ("O3", False)])
 def test_keep_batchnorm_fp32_overrules_the_level(word: str, keep: bool) -> None:
-    plan = plan_for(Precision(word, keep_batchnorm_fp32=keep), device("fp16"))
+    plan = plan_precision(Precision(word, keep_batchnorm_fp32=keep), device("fp16"))
     assert plan == Plan("fp16", True, cast_norms=not keep)
 
 
 def computation(plan: Plan) -> Computation:
     torch.manual_seed(1)
-    return Computation(normed(4), plan, CPU, compiled=False, device_graphs=False)
+    return Computation(build_normed_network(4), plan, CPU, compiled=False, device_graphs=False)
 
 
 def dtypes(module: nn.Module) -> dict[str, torch.dtype]:
@@ -171,7 +178,7 @@ def test_training_and_evaluation_reach_both_networks() -> None:
 AMOEBANET = Precision("fp16", loss_scale="dynamic", scale_start=2.0**32, scale_grow_every=1000, scale_shrink_after=2)
 
 
-def updated(scale: LossScale, finite: bool, times: int = 1) -> float:
+def update_scale(scale: LossScale, finite: bool, times: int = 1) -> float:
     for _ in range(times):
         scale.update(finite)
     return scale.value
@@ -180,45 +187,45 @@ def updated(scale: LossScale, finite: bool, times: int = 1) -> float:
 def test_a_dynamic_scale_does_not_move_before_its_time() -> None:
     scale = LossScale(AMOEBANET, "fp16")
     assert scale.value == 2.0**32
-    assert updated(scale, True, 999) == 2.0**32
-    assert updated(scale, False) == 2.0**32
-    assert updated(scale, True, 999) == 2.0**32  # an overflow starts the count again
+    assert update_scale(scale, True, 999) == 2.0**32
+    assert update_scale(scale, False) == 2.0**32
+    assert update_scale(scale, True, 999) == 2.0**32  # an overflow starts the count again
 
 
 def test_a_dynamic_scale_doubles_after_so_many_good_steps() -> None:
     scale = LossScale(AMOEBANET, "fp16")
-    assert updated(scale, True, 1000) == 2.0**33
-    assert updated(scale, True, 999) == 2.0**33
-    assert updated(scale, True) == 2.0**34
+    assert update_scale(scale, True, 1000) == 2.0**33
+    assert update_scale(scale, True, 999) == 2.0**33
+    assert update_scale(scale, True) == 2.0**34
 
 
 def test_a_dynamic_scale_halves_after_so_many_overflows() -> None:
     scale = LossScale(AMOEBANET, "fp16")
-    assert updated(scale, False, 2) == 2.0**31
-    assert updated(scale, True) == 2.0**31
-    assert updated(scale, False) == 2.0**31
-    assert updated(scale, False) == 2.0**30
+    assert update_scale(scale, False, 2) == 2.0**31
+    assert update_scale(scale, True) == 2.0**31
+    assert update_scale(scale, False) == 2.0**31
+    assert update_scale(scale, False) == 2.0**30
     assert scale.skipped == 4
 
 
 def test_overflows_before_a_doubling_are_forgotten_as_in_tensorflow() -> None:
     scale = LossScale(AMOEBANET, "fp16")
-    updated(scale, False)
-    assert updated(scale, True, 1000) == 2.0**33
-    assert updated(scale, False) == 2.0**33
+    update_scale(scale, False)
+    assert update_scale(scale, True, 1000) == 2.0**33
+    assert update_scale(scale, False) == 2.0**33
 
 
 def test_a_dynamic_scale_never_falls_below_one() -> None:
     scale = LossScale(replace(AMOEBANET, scale_start=4.0), "fp16")
-    assert updated(scale, False, 100) == 1.0
+    assert update_scale(scale, False, 100) == 1.0
     assert scale.is_exhausted
 
 
 def test_torchs_rule_is_the_default_for_fp16() -> None:
     scale = LossScale(Precision("fp16"), "fp16")
     assert (scale.dynamic, scale.value) == (True, 65536.0)
-    assert updated(scale, False) == 32768.0
-    assert updated(scale, True, 2000) == 65536.0
+    assert update_scale(scale, False) == 32768.0
+    assert update_scale(scale, True, 2000) == 65536.0
 
 
 @pytest.mark.parametrize("compute", ["fp32", "bf16"])
@@ -245,38 +252,38 @@ def test_a_dynamic_scale_must_drop_what_overflows(scale: Any) -> None:
 
 def test_a_fixed_scale_stays_and_still_counts_overflows() -> None:
     scale = LossScale(Precision("fp16", loss_scale=512.0), "fp16")
-    assert updated(scale, True, 5000) == updated(scale, False, 10) == 512.0
+    assert update_scale(scale, True, 5000) == update_scale(scale, False, 10) == 512.0
     assert (scale.skips_overflows, scale.skipped, scale.is_exhausted) == (True, 10, False)
-    updated(scale, False, 40)
+    update_scale(scale, False, 40)
     assert scale.is_exhausted
-    updated(scale, True)
+    update_scale(scale, True)
     assert not scale.is_exhausted
 
 
 def test_a_scale_continues_from_its_state() -> None:
     first, second = LossScale(AMOEBANET, "fp16"), LossScale(AMOEBANET, "fp16")
-    updated(first, True, 1500)
-    updated(first, False)
+    update_scale(first, True, 1500)
+    update_scale(first, False)
     second.restore(first.state())
     assert second.state() == first.state()
-    assert updated(first, False) == updated(second, False) == 2.0**32
+    assert update_scale(first, False) == update_scale(second, False) == 2.0**32
     assert second.skipped == 2
 
 
 def test_unscaling_takes_the_scale_out_and_passes_over_missing_gradients() -> None:
     first, second = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(2))
     first.grad = torch.tensor([8.0, 16.0, -4.0])
-    unscale([first, second], 4.0)
+    unscale_gradients([first, second], 4.0)
     assert first.grad.tolist() == [2.0, 4.0, -1.0]
     assert second.grad is None
-    unscale([second], 4.0)
+    unscale_gradients([second], 4.0)
 
 
 @pytest.mark.parametrize(("worst", "finite"), [(3e38, True), (float("inf"), False), (float("nan"), False)])
 def test_one_bad_element_is_found_and_a_large_one_is_not_bad(worst: float, finite: bool) -> None:
     parameters = [nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(4))]
     parameters[0].grad, parameters[1].grad = torch.full((4,), 3e38), torch.tensor([0.0, worst, 1.0, 0.0])
-    assert all_finite(parameters) is finite
+    assert has_finite_gradients(parameters) is finite
 
 
 def test_an_overflow_leaves_weights_and_momentum_as_they_were(run: RunDir) -> None:
@@ -292,7 +299,7 @@ def test_an_overflow_leaves_weights_and_momentum_as_they_were(run: RunDir) -> No
 def test_a_dynamic_scale_finds_its_way_down_and_the_steps_after_it_count(run: RunDir) -> None:
     dynamic = replace(RECIPE, precision=replace(AMOEBANET, scale_start=2.0**40, scale_shrink_after=1), epochs=8)
     recorder = Recorder()
-    done = trained(dynamic, run, recorder)
+    done = train_recipe(dynamic, run, recorder)
     assert 0 < done.scale.skipped < done.steps
     assert done.scale.value == 2.0 ** (40 - done.scale.skipped)
     assert recorder.logs[-1].skipped == done.scale.skipped
@@ -301,7 +308,7 @@ def test_a_dynamic_scale_finds_its_way_down_and_the_steps_after_it_count(run: Ru
 
 def test_one_step_changes_the_master_weights_by_less_than_bf16_can_hold(run: RunDir, able: Callable[..., None]) -> None:
     able("bf16")
-    state = training(replace(RECIPE, model=normed, precision=Precision("O3")), run)
+    state = training(replace(RECIPE, model=build_normed_network, precision=Precision("O3")), run)
     with torch.no_grad():
         state.model[5].weight.fill_(1.0)
     state.computation.publish_weights()
@@ -323,7 +330,7 @@ def able(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def losses(recipe: Recipe, run: RunDir) -> tuple[Training, list[float]]:
     recorder = Recorder()
-    done = trained(recipe, run, recorder)
+    done = train_recipe(recipe, run, recorder)
     return done, [record.loss for record in recorder.logs]
 
 
@@ -331,7 +338,7 @@ def losses(recipe: Recipe, run: RunDir) -> tuple[Training, list[float]]:
 @pytest.mark.parametrize("word", ["bf16", "fp16"])
 def test_a_network_learns_at_every_level(run: RunDir, able: Callable[..., None], level: str, word: str) -> None:
     able(word)
-    done, seen = losses(replace(RECIPE, model=normed, precision=Precision(level), epochs=8), run)
+    done, seen = losses(replace(RECIPE, model=build_normed_network, precision=Precision(level), epochs=8), run)
     assert (done.plan.compute, done.plan.cast_network) == (word, level != "O1")
     assert sum(seen[-PER_EPOCH:]) < 0.6 * sum(seen[:PER_EPOCH])
     assert done.score is not None

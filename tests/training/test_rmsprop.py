@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import RECIPE, normed, trained, weights
+from training.tiny_runs import RECIPE, build_normed_network, train_recipe, weights
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, RmsProp
-from viaduct.training.optim import build_optimizer, l2_loss
+from viaduct.training.optim import build_optimizer, compute_l2_loss
 from viaduct.training.rundir import RunDir
 
 RATES = (0.05, 0.05, 0.02, 0.02, 0.01, 0.01)
@@ -23,7 +23,7 @@ RATES = (0.05, 0.05, 0.02, 0.02, 0.01, 0.01)
 
 def network() -> nn.Module:
     torch.manual_seed(3)
-    return normed(4)
+    return build_normed_network(4)
 
 
 def build(model: nn.Module, **fields: Any) -> torch.optim.Optimizer:
@@ -82,7 +82,7 @@ def test_the_decay_is_reported_as_the_l2_term_of_the_loss() -> None:
     model = network()
     optimizer = build(model, weight_decay=2e-3, decay="weights")
     expected = 1e-3 * sum(float(parameter.detach().square().sum()) for parameter in (model[0].weight, model[5].weight))
-    assert float(l2_loss(optimizer)) == pytest.approx(expected, rel=1e-5)
+    assert float(compute_l2_loss(optimizer)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_its_state_survives_a_file_to_the_last_bit() -> None:
@@ -110,8 +110,8 @@ def test_a_parameter_without_a_gradient_stays_as_it_is() -> None:
 
 def test_a_loss_scale_makes_no_difference(run: RunDir) -> None:
     recipe = replace(RECIPE, optimizer=RmsProp(lr=0.05, weight_decay=1e-3))
-    plain = trained(recipe, run)
-    scaled = trained(replace(recipe, precision=Precision("fp32", loss_scale=1024.0)), run)
+    plain = train_recipe(recipe, run)
+    scaled = train_recipe(replace(recipe, precision=Precision("fp32", loss_scale=1024.0)), run)
     for name, tensor in weights(plain).items():
         torch.testing.assert_close(weights(scaled)[name], tensor, rtol=1e-4, atol=1e-6)
 

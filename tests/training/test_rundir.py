@@ -20,17 +20,17 @@ from viaduct.recipes._fields import override, to_record
 from viaduct.training.rundir import RunDir
 
 
-def loaded(recipe: Recipe = RECIPE, name: str = "mine") -> Loaded:
+def make_loaded(recipe: Recipe = RECIPE, name: str = "mine") -> Loaded:
     return Loaded(name, recipe, "A recipe.", None)
 
 
-def begin(run: RunDir, recipe: Recipe = RECIPE) -> None:
-    run.record_start(loaded(recipe), {"name": "mine", "file": None, "recipe": to_record(recipe)})
+def begin_run(run: RunDir, recipe: Recipe = RECIPE) -> None:
+    run.record_start(make_loaded(recipe), {"name": "mine", "file": None, "recipe": to_record(recipe)})
 
 
 def test_nothing_is_refused_to_the_recipe_that_began_the_run(run: RunDir) -> None:
-    begin(run)
-    run.refuse_another(loaded())
+    begin_run(run)
+    run.refuse_other_recipe(make_loaded())
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def test_nothing_is_refused_to_the_recipe_that_began_the_run(run: RunDir) -> Non
     ],
 )
 def test_how_long_and_what_is_watched_may_change(run: RunDir, path: str, text: str) -> None:
-    begin(run)
-    run.refuse_another(loaded(override(RECIPE, path, text)))
+    begin_run(run)
+    run.refuse_other_recipe(make_loaded(override(RECIPE, path, text)))
 
 
 def test_what_is_expected_and_who_calls_back_may_change(run: RunDir) -> None:
-    begin(run)
-    run.refuse_another(loaded(replace(RECIPE, expects=Top1(99.0), callbacks=(print,))))
+    begin_run(run)
+    run.refuse_other_recipe(make_loaded(replace(RECIPE, expects=Top1(99.0), callbacks=(print,))))
 
 
 def test_another_recipe_is_refused_by_both_names(run: RunDir) -> None:
-    begin(run)
+    begin_run(run)
     with pytest.raises(BadRun, match=r"run' holds a run of 'mine', not of 'yours'.\n  Choose another place with --run"):
-        run.refuse_another(loaded(name="yours"))
+        run.refuse_other_recipe(make_loaded(name="yours"))
 
 
 @pytest.mark.parametrize(
@@ -73,42 +73,42 @@ def test_another_recipe_is_refused_by_both_names(run: RunDir) -> None:
     ],
 )
 def test_another_value_is_refused_with_both(run: RunDir, path: str, text: str, message: str) -> None:
-    begin(run)
+    begin_run(run)
     with pytest.raises(BadRun) as caught:
-        run.refuse_another(loaded(override(RECIPE, path, text)))
+        run.refuse_other_recipe(make_loaded(override(RECIPE, path, text)))
     assert message in str(caught.value)
     assert f"`viaduct train --run {run.path}` continues it" in str(caught.value)
 
 
 def test_several_other_values_are_counted(run: RunDir) -> None:
-    begin(run)
+    begin_run(run)
     with pytest.raises(BadRun, match=r"optimizer.lr=0.1, not 0.5 \(and 2 more\)"):
-        run.refuse_another(loaded(replace(within(RECIPE, "optimizer", lr=0.5), seed=4, clip_norm=1.0)))
+        run.refuse_other_recipe(make_loaded(replace(within(RECIPE, "optimizer", lr=0.5), seed=4, clip_norm=1.0)))
 
 
 def test_another_part_is_one_difference_called_by_its_name(run: RunDir) -> None:
-    begin(run)
+    begin_run(run)
     with pytest.raises(BadRun, match=r"begun with optimizer=Sgd, not AdamW\."):
-        run.refuse_another(loaded(replace(RECIPE, optimizer=AdamW())))
+        run.refuse_other_recipe(make_loaded(replace(RECIPE, optimizer=AdamW())))
     with pytest.raises(BadRun, match=r"begun with schedule=Constant, not Cosine\."):
-        run.refuse_another(loaded(replace(RECIPE, schedule=Cosine())))
+        run.refuse_other_recipe(make_loaded(replace(RECIPE, schedule=Cosine())))
 
 
 def test_a_folder_that_is_no_run_is_called_that(run: RunDir) -> None:
-    assert not run.begun
+    assert not run.is_begun
     with pytest.raises(BadRun, match=r"run' is not a run: it has no recipe.json"):
-        run.read_recipe()
+        run.read_recipe_json()
     (run.path / "recipe.json").write_text('{"name": "mi')
     with pytest.raises(BadRun, match=r"recipe.json is damaged"):
-        run.read_recipe()
+        run.read_recipe_json()
 
 
 def test_a_run_remembers_the_recipe_it_was_begun_with(run: RunDir) -> None:
     taster = load("shapes_taster")
     changed = replace(taster, recipe=override(taster.recipe, "optimizer.lr", "0.25"))
     run.record_start(changed, {"name": "shapes_taster", "file": None, "recipe": to_record(changed.recipe)})
-    assert run.begun
-    assert run.recipe().recipe == changed.recipe
+    assert run.is_begun
+    assert run.load_recipe().recipe == changed.recipe
 
 
 OWN = """
@@ -125,10 +125,10 @@ def test_a_recipe_file_that_has_changed_since_is_not_the_one_that_continues(run:
     own = load(str(file))
     run.record_start(own, {"name": own.name, "file": str(file), "recipe": to_record(own.recipe)})
     file.write_text(OWN.format(word="second"))
-    again = run.recipe()
+    again = run.load_recipe()
     assert (again.name, again.recipe.model(4)) == ("own_recipe", "first")
     file.unlink()
-    assert run.recipe().recipe.model(4) == "first"
+    assert run.load_recipe().recipe.model(4) == "first"
 
 
 @pytest.fixture(autouse=True)
@@ -184,27 +184,27 @@ def line(step: int, kind: str = "log", **more: object) -> str:
 def test_nothing_before_the_resumed_step_is_forgotten(run: RunDir) -> None:
     lines = [line(1), line(2), line(2, "evaluation"), line(2, "checkpoint")]
     run.metrics.write_text("\n".join([*lines, line(3), line(4, "checkpoint")]) + "\n")
-    run.forget_after(2)
+    run.drop_metrics_after(2)
     assert run.metrics.read_text().splitlines() == lines
 
 
 @pytest.mark.parametrize("half", [line(2)[:-5], "{", "null", "\x00\x00\x00", '{"kind": "log"}'])
 def test_a_line_cut_short_is_forgotten(run: RunDir, half: str) -> None:
     run.metrics.write_text(line(1) + "\n" + half)
-    run.forget_after(9)
+    run.drop_metrics_after(9)
     assert run.metrics.read_text() == line(1) + "\n"
 
 
 def test_a_last_line_without_its_end_is_kept_and_ended(run: RunDir) -> None:
     run.metrics.write_text(line(1))
-    run.forget_after(1)
+    run.drop_metrics_after(1)
     assert run.metrics.read_text() == line(1) + "\n"
 
 
 def test_a_run_without_metrics_has_nothing_to_forget(run: RunDir) -> None:
-    run.forget_after(3)
+    run.drop_metrics_after(3)
     assert not run.metrics.exists()
-    assert run.records("log") == []
+    assert run.read_records("log") == []
 
 
 def test_a_step_is_told_once_and_as_it_was_told_last(run: RunDir) -> None:
@@ -214,14 +214,14 @@ def test_a_step_is_told_once_and_as_it_was_told_last(run: RunDir) -> None:
     lines += [line(2, "evaluation", top1=top1, **score) for top1 in (0.2, 0.3)]
     damaged = [line(2, loss="low", **log), '{"kind": "log"', "[]", line(2, "evaluation", **{**score, "top1": []})]
     run.metrics.write_text("\n".join([*lines, *damaged]) + "\n")
-    assert [record["loss"] for record in run.records("log")] == [3.0, 2.0]
-    assert [(record["step"], record["top1"]) for record in run.records("evaluation")] == [(1, 0.1), (2, 0.3)]
+    assert [record["loss"] for record in run.read_records("log")] == [3.0, 2.0]
+    assert [(record["step"], record["top1"]) for record in run.read_records("evaluation")] == [(1, 0.1), (2, 0.3)]
 
 
 def test_a_run_has_a_summary_only_once_it_is_whole(run: RunDir) -> None:
-    assert run.summary() is None
+    assert run.read_summary() is None
     (run.path / "summary.json").write_text('{"steps": ')
-    assert run.summary() is None
+    assert run.read_summary() is None
     summary = {"steps": 10, "length": {"steps": 0, "epochs": 1.0}}
     (run.path / "summary.json").write_text(json.dumps(summary))
-    assert run.summary() == summary
+    assert run.read_summary() == summary

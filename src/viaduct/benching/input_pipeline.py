@@ -31,7 +31,7 @@ from viaduct.data import jpeg, region
 from viaduct.data.geometry import Axis, resample
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import sample_generator
-from viaduct.data.places import check_place, write_result
+from viaduct.data.output_files import check_output, write_result
 from viaduct.data.preprocess import choose_view, normal_lines, normalise
 from viaduct.data.views import View
 from viaduct.errors import BadData, UnknownName, ViaductError
@@ -100,7 +100,7 @@ def write_figures(out: Path, result: dict[str, Any]) -> None:
 
 
 def check_figures_path(out: Path) -> None:
-    check_place(out, ".json", FIGURES_PREFIX, "a file of figures")
+    check_output(out, ".json", FIGURES_PREFIX, "a file of figures")
 
 
 def is_installed(module: str) -> bool:

@@ -26,7 +26,7 @@ from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, lacks_memory
 from viaduct.recipes import Recipe
 from viaduct.training.networks import build_model
-from viaduct.training.precision import DTYPES, plan_for, software_note
+from viaduct.training.precision import DTYPES, describe_emulation, plan_precision
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import explain_limits
 
@@ -103,8 +103,8 @@ def measure(
     setting: Setting, peers: list[Peer], unavailable: dict[str, str], lengths: Lengths, notify: Notify
 ) -> Outcome:
     """Measure ours and the peers once; `unavailable` has the reason for each peer that cannot be measured."""
-    plan = plan_for(setting.recipe.precision, setting.device)
-    if note := software_note(plan, setting.device):
+    plan = plan_precision(setting.recipe.precision, setting.device)
+    if note := describe_emulation(plan, setting.device):
         notify(note)
     notify("measuring the device's peak rates")
     with explain_out_of_memory(setting):

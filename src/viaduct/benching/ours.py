@@ -24,7 +24,7 @@ from viaduct.recipes import Checkpoint, Evaluation, Log, Recipe
 from viaduct.training.compiling import choose_mode, describe_unused_compile
 from viaduct.training.loop import Training
 from viaduct.training.own_kernels import uses_own_kernels
-from viaduct.training.precision import plan_for
+from viaduct.training.precision import plan_precision
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
 from viaduct.training.sink import describe_sink
@@ -60,7 +60,7 @@ class Setting:
 
     def check_supported(self) -> None:
         """Choose mode and kernels and load the data, to raise their errors before anything is measured."""
-        device_type, plan = self.torch_device.type, plan_for(self.recipe.precision, self.device)
+        device_type, plan = self.torch_device.type, plan_precision(self.recipe.precision, self.device)
         mode = choose_mode(self.endless_recipe, device_type, ranks=1, observed=False)
         uses_own_kernels(self.endless_recipe, plan, device_type, observed=False, mode=mode)
         _ = self.images

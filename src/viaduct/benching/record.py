@@ -14,7 +14,7 @@ from viaduct import __version__
 from viaduct.benching.measure import Lengths, Outcome, VariantResult
 from viaduct.benching.ours import Setting
 from viaduct.benching.starts import StartResults, format_starts
-from viaduct.data.places import check_place, write_result
+from viaduct.data.output_files import check_output, write_result
 from viaduct.devices.base import select_known
 from viaduct.devices.hardware import find_package_version
 from viaduct.devices.timing import Sample, ratio
@@ -208,7 +208,7 @@ def check_json_path(path: Path) -> None:
     """Raise if the record cannot be written there; a temporary file tests the folder."""
     if path.is_dir():
         raise BadValue(f"--json {path} is a folder.", f"Name a file: --json {path / 'figures.json'}")
-    check_place(path, ".json", RECORD_PREFIX, "a file of `viaduct bench`", "--json")
+    check_output(path, ".json", RECORD_PREFIX, "a file of `viaduct bench`", "--json")
     folder = path.resolve().parent  # of the link's target
     try:
         with tempfile.TemporaryFile(dir=folder):

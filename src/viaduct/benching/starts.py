@@ -148,7 +148,7 @@ def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
     from viaduct.benching.peers import Loop, find
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
-    from viaduct.training.precision import plan_for
+    from viaduct.training.precision import plan_precision
 
     recipe = load(request.recipe).recipe
     for path, text in request.changes:
@@ -158,7 +158,7 @@ def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
         setting = Setting(recipe, Path(request.data), device, torch_device, Path(tempfile.gettempdir()))
         return Ours(setting), device.synchronize
     (peer,), _ = find([request.peer], (request.mode,), recipe)
-    return Loop(peer, recipe, torch_device, plan_for(recipe.precision, device).dtype), device.synchronize
+    return Loop(peer, recipe, torch_device, plan_precision(recipe.precision, device).dtype), device.synchronize
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from viaduct.carrying.observed import Arrays
-from viaduct.data.example import BYTES, FIXED32, VARINT, fields, varint
+from viaduct.data.example import BYTES, FIXED32, VARINT, iterate_fields, read_varint
 from viaduct.data.tfrecord import read_records
 from viaduct.errors import ViaductError
 
@@ -314,9 +314,9 @@ def read_events(path: Path) -> Content:
     for record in read_records(path):
         # Fields of the message Event: 2 is the step, 5 a summary. Of a summary's values: 1 the tag, 2 simple_value.
         step, summaries = 0, []
-        for number, wire, start, stop in fields(record, 0, len(record)):
+        for number, wire, start, stop in iterate_fields(record, 0, len(record)):
             if (number, wire) == (2, VARINT):
-                step = varint(record, start, stop)[0]
+                step = read_varint(record, start, stop)[0]
             elif (number, wire) == (5, BYTES):
                 summaries.append(record[start:stop])
         for summary in summaries:
@@ -327,9 +327,9 @@ def read_events(path: Path) -> Content:
 
 def scalars_in(summary: memoryview) -> Iterator[tuple[str, float]]:
     """Yield the tags and scalars (`simple_value`) of one summary."""
-    for _, _, start, stop in fields(summary, 0, len(summary)):
+    for _, _, start, stop in iterate_fields(summary, 0, len(summary)):
         value, tag, scalar = summary[start:stop], "", None
-        for number, wire, begin, end in fields(value, 0, len(value)):
+        for number, wire, begin, end in iterate_fields(value, 0, len(value)):
             if (number, wire) == (1, BYTES):
                 tag = bytes(value[begin:end]).decode("utf-8", "replace")
             elif (number, wire) == (2, FIXED32):

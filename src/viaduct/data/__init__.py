@@ -1,28 +1,28 @@
-"""Images: their sources, the order in which they are used, and how they become batches.
+"""Images: their sources, the order in which they are used, and their batches.
 
 source.py      the data of a recipe, and the arrays it loads                    (no torch)
 shapes.py      the built-in set, drawn from silhouettes.py                      (no torch)
-cifar10.py     CIFAR-10 in its binary version                                   (no torch)
+cifar10.py     CIFAR-10 in its binary version; fashion_mnist.py                 (no torch)
 order.py       sample order and random draws, pure functions of the position   (no torch)
 augment.py     crop, mirror, normalise, cut out, resize, on whole batches
 prefetch.py    threads that prepare batches ahead, in order
-batches.py     batches of a split on the device: what the training loop iterates over
+batches.py     batches of a split on the device, for the training loop
 
 preprocess.py  an encoded image as each reference prepares it: decoded, cropped, resized   (no torch from here)
-references/    the preprocessing of each reference         views.py         what they are made of
+references/    the preprocessing of each reference         views.py         parts of these preprocessings
 geometry.py    the crop sampler and bilinear resizing      colour.py        random colour in training
-jpeg.py        decoding as TensorFlow has it               png.py      the same for PNG
-region.py      decoding only what a crop needs             auto_augment.py   policies, made of operations.py
-crops.py       crops of several records in one call        compiled.py       functions of the C extensions
-balance.py     using small classes more often              notices.py        lines on stderr, lists of names
+jpeg.py        decoding as TensorFlow does it              png.py           the same for PNG
+region.py      decoding only the region of a crop          auto_augment.py  policies, made of operations.py
+crops.py       crops of several records in one call        compiled.py      functions of the C extensions
+balance.py     class balancing                             notices.py       lines on stderr, lists of names
 
 records.py           TFRecords, MindRecords and class folders as a recipe's data; record_batches.py: batches (torch)
 index.py             random access to TFRecords, with tfrecord.py, example.py, file_index.py, sidecar.py, shards.py
 mindrecord_folder.py random access to MindRecords (mindrecord.py); folder.py: to class folders and lists
-build.py             TFRecords out of images (origins.py); check.py, sheet.py, fetch.py: other verbs of `viaduct data`
+build.py             TFRecords from images (origins.py); check.py, sheet.py, fetch.py: other verbs of `viaduct data`
 synthetic.py         noise instead of images; synthetic_batches.py: its batches (torch)
 
-`preprocess` and `sample_crop` are public and stable. They are imported when first asked for.
+`preprocess` and `sample_crop` are public and stable. They are imported at their first use.
 """
 
 from importlib import import_module
@@ -36,10 +36,7 @@ __all__ = ["Arrays", "Cifar10", "ImageSet", "Images", "Shapes", "Split", "prepro
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public function when it is first used.
-
-    The submodule `preprocess` can be called like the function in it, so the two may share the name.
-    """
+    """Import a public function at its first use; the submodule `preprocess` can be called like its function."""
     if name == "preprocess":
         return import_module("viaduct.data.preprocess")
     if name == "sample_crop":

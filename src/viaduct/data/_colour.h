@@ -1,11 +1,11 @@
-/* Saturation, shared by _lerp.c (an image by itself) and _recolour.h (one of several records). */
+/* Saturation, shared by _lerp.c (single images) and _recolour.h (crops of several records). */
 #ifndef VIADUCT_COLOUR_H
 #define VIADUCT_COLOUR_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* Each channel moves on a straight line from or to the largest; colour.py says why. */
+/* Scale the distance of each channel to the largest, as `scale_saturation_in_numpy` in colour.py does. */
 static void saturate_pixels(float *restrict pixels, Py_ssize_t count, float factor) {
     for (Py_ssize_t i = 0; i < count; i++) {
         float *restrict pixel = pixels + 3 * i;
@@ -13,7 +13,7 @@ static void saturate_pixels(float *restrict pixels, Py_ssize_t count, float fact
         const float high = red > green ? red : green, low = red > green ? green : red;
         const float largest = high > blue ? high : blue, smallest = low < blue ? low : blue;
         const float span = largest - smallest;
-        const float ratio = largest / (span > 0 ? span : 1.0f); /* divided always: a branch would cost more */
+        const float ratio = largest / (span > 0 ? span : 1.0f); /* always divided, because a branch is slower */
         const float most = span > 0 ? ratio : 0.0f;
         const float above = most > 0 ? most : 0.0f;
         const float share = above < factor ? above : factor;

@@ -1,5 +1,5 @@
-/* The crop that training sees of an image: what `sample_crop` in geometry.py draws with the generator that order.py
- * makes for a position, draw for draw and digit for digit. Tests hold the two against each other.
+/* Training crops: the same draws and results as `draw_crop` in geometry.py with the generator `sample_generator` of
+ * order.py. Tests compare the two.
  */
 #ifndef VIADUCT_CROP_H
 #define VIADUCT_CROP_H
@@ -10,21 +10,21 @@
 #define PURPOSE_SAMPLE 7 /* order.Purpose.SAMPLE */
 #define MOST_BOXES 64    /* an image with more is left to Python */
 
-/* Philox4x64-10, as NumPy counts it: the counter moves before every four words. */
+/* Philox4x64-10 as in NumPy, which increments the counter before every four words. */
 typedef struct {
     uint64_t counter[4], key[2], words[4];
     int used;
 } Chance;
 
 typedef struct {
-    double low, high;              /* of width to height */
-    double least_area, most_area;  /* as fractions of the image's */
-    double least_covered;          /* of at least one object */
+    double low, high;              /* range of width / height */
+    double least_area, most_area;  /* fractions of the image's area */
+    double least_covered;          /* share of at least one object that the crop must cover */
     int64_t attempts, uses_boxes;
-    int64_t frame; /* the side of a square to sample in, which is then stretched to the image; 0: the image */
+    int64_t frame; /* side of the square to sample in; the crop is then stretched to the image; 0: no square */
 } Sampler;
 
-typedef enum { NOT_MIRRORED, MIRRORED_BEFORE, MIRRORED_AFTER } Mirroring; /* resizing */
+typedef enum { NOT_MIRRORED, MIRRORED_BEFORE, MIRRORED_AFTER } Mirroring; /* before or after resizing */
 
 typedef struct {
     int64_t y, x, height, width;
@@ -41,7 +41,7 @@ static Chance chance_of(uint64_t seed, uint64_t epoch, uint64_t position) {
 }
 
 static void draw_words(Chance *chance) {
-    /* Nobody draws 2^64 times: a carry into the next word of the counter cannot be. */
+    /* The first word of the counter never overflows: that would take 2^64 calls. */
     chance->counter[0]++;
     uint64_t c[4] = {chance->counter[0], chance->counter[1], chance->counter[2], chance->counter[3]};
     uint64_t key[2] = {chance->key[0], chance->key[1]};
@@ -58,7 +58,7 @@ static void draw_words(Chance *chance) {
     chance->used = 0;
 }
 
-/* In [0, 1), 53 bits: `Generator.random`. */
+/* Draw from [0, 1) with 53 bits, as `Generator.random` does. */
 static double draw_uniform(Chance *chance) {
     if (chance->used == 4) draw_words(chance);
     return (double)(chance->words[chance->used++] >> 11) * (1.0 / 9007199254740992.0);
@@ -68,7 +68,7 @@ static int64_t draw_choice(Chance *chance, int64_t choices) {
     return choices > 1 ? (int64_t)(draw_uniform(chance) * (double)choices) : 0;
 }
 
-/* Halves to the even number, as Python rounds. */
+/* Round halves to the even number, as Python does. */
 static inline int64_t rounded(double value) { return (int64_t)nearbyint(value); }
 
 static int64_t tallest_that_fits(double ratio, double most_area, int64_t height, int64_t width) {
@@ -129,7 +129,7 @@ static Crop sample_crop(const Sampler *sampler, int64_t height, int64_t width, c
     return whole;
 }
 
-/* From a frame to the image, truncated; at least one pixel. */
+/* Draw a crop in the frame and stretch it to the image, truncated; at least one pixel. */
 static Crop sample_crop_in_frame(const Sampler *sampler, int64_t height, int64_t width, Chance *chance) {
     const int64_t frame = sampler->frame;
     const Crop crop = sample_crop(sampler, frame, frame, NULL, 0, chance);
@@ -137,8 +137,7 @@ static Crop sample_crop_in_frame(const Sampler *sampler, int64_t height, int64_t
     return (Crop){crop.y * height / frame, crop.x * width / frame, high > 1 ? high : 1, wide > 1 ? wide : 1};
 }
 
-/* `length` pixels from `start` on as `size` places, the legacy way. Mirrored before, other pixels come to lie there;
- * mirrored after, the places change their order. */
+/* Resize `length` pixels from `start` on to `size` positions, as `stretch_axis` in geometry.py does, and mirror. */
 static void stretch(int64_t start, int64_t length, Py_ssize_t size, Mirroring mirroring, int64_t *first,
                     int64_t *second, float *way) {
     const float step = (float)length / (float)size;

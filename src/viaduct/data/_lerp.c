@@ -1,8 +1,8 @@
-/* Inner loops over pixels, with the GIL released. Optional: geometry.py and colour.py have the same in numpy.
+/* Inner loops over pixels, without the GIL. Optional: geometry.py and colour.py have the same in numpy.
  *
  *     lerp(pixels, rows_first, rows_second, rows_way, columns_first, columns_second, columns_way, out)
- *         bilinear sampling at given places, in every resize. pixels: uint8 H x W x 3; first, second: int64 places;
- *         way: float32 from the first to the second; out: float32 rows x columns x 3
+ *         bilinear sampling. pixels: uint8 H x W x 3; first, second: int64 indices of two neighbouring pixels;
+ *         way: float32, fraction of the distance from the first to the second; out: float32 rows x columns x 3
  *     saturate(image, factor)
  *         scale the saturation of a float32 H x W x 3 image, in place
  */
@@ -18,7 +18,7 @@ static void sample(const uint8_t *pixels, int64_t height, int64_t width, const A
         for (int i = 0; i < 2; i++) {
             if (sampled->number[slots[i]] == pair[i]) continue;
             const uint8_t *line = pixels + pair[i] * 3 * width;
-            /* The last row has nothing behind it that may be touched. */
+            /* The quick function reads one byte beyond a row; beyond the last row is other memory. */
             const int last = pair[i] == height - 1;
             (last ? sample_across : sample_across_quickly)(line, 0, columns, sampled->row[slots[i]]);
             sampled->number[slots[i]] = pair[i];
@@ -59,7 +59,7 @@ static PyObject *lerp(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_IndexError, "a place lies outside of the image");
         goto done;
     }
-    /* One float more than a row has: the quick way writes four for the last colour. */
+    /* One float more than a row: sample_across_quickly writes four floats for the last pixel. */
     const size_t line = 3 * (size_t)columns.count + 1;
     float *scratch = malloc(2 * line * sizeof(float));
     if (scratch == NULL) {

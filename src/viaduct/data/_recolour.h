@@ -1,8 +1,7 @@
-/* The colours of a training image, varied as two of the references do: what `draw_saturation`, `vary_saturation` and
- * their likes in colour.py do, draw for draw and number for number. Tests hold the two against each other.
+/* Random changes of colour in training: the same draws and results as `draw_saturation` and `vary_saturation`, and
+ * `draw_chroma` and `vary_chroma` in colour.py. Tests compare them.
  *
- * The order of the arithmetic is numpy's: its mean over rows adds one row after the other, that over columns one column
- * after the other.
+ * The order of the arithmetic is numpy's: a mean over rows adds row after row, one over columns column after column.
  */
 #ifndef VIADUCT_RECOLOUR_H
 #define VIADUCT_RECOLOUR_H
@@ -17,7 +16,7 @@ static double draw_between(Chance *chance, double low, double high) {
     return low + (high - low) * draw_uniform(chance);
 }
 
-/* Brightened, in place; the mean of each channel. `sums` has room for a row. */
+/* Add to all values, in place, and compute the mean of each channel. `sums` has room for a row. */
 static void brighten(float *pixels, Py_ssize_t size, float more, float *restrict sums, float mean[3]) {
     for (Py_ssize_t row = 0; row < size; row++) {
         float *restrict line = pixels + 3 * row * size;
@@ -38,7 +37,7 @@ static inline float clipped(float value) {
     return above < 255 ? above : 255.0f;
 }
 
-/* Between black and white; with `shift` and `factor`, one a float of a row, what comes out is normalised. */
+/* Clip a row to 0..255; if `shift` is not NULL, normalise it with `shift` and `factor`. */
 static void finish_row(float *restrict line, Py_ssize_t count, const float *restrict shift,
                        const float *restrict factor) {
     if (shift == NULL)
@@ -47,7 +46,7 @@ static void finish_row(float *restrict line, Py_ssize_t count, const float *rest
         for (Py_ssize_t i = 0; i < count; i++) line[i] = (clipped(line[i]) + shift[i]) * factor[i];
 }
 
-/* Add to each channel of a row that was multiplied before. */
+/* Multiply all values of a row, then add to each channel. */
 static void move_row(float *restrict line, Py_ssize_t size, float times, const float more[3]) {
     for (Py_ssize_t column = 0; column < size; column++)
         for (int k = 0; k < 3; k++) line[3 * column + k] = line[3 * column + k] * times + more[k];

@@ -1,6 +1,6 @@
-/* A TFRecord of the ImageNet schema, read and checked: the quick way of tfrecord.py and example.py.
+/* A TFRecord of the ImageNet schema, read and verified.
  *
- * What is not written the way every writer has it, or is damaged, is left to these two, which name what is wrong.
+ * Records that are damaged or encoded in an unusual way are left to tfrecord.py and example.py, which report errors.
  */
 #ifndef VIADUCT_RECORD_H
 #define VIADUCT_RECORD_H
@@ -20,12 +20,12 @@ typedef struct {
 
 typedef struct {
     Span encoded, sides[4]; /* floats: top, left, bottom, right of each object */
-    int boxed, labelled;
+    int boxed, labelled; /* bits of the sides that were found; 1 if a label was found */
 } Example;
 
 static uint32_t checksum_table[8][256];
 
-/* Slices of eight. Called once, when the module is loaded. */
+/* Tables for eight bytes at a time (slicing-by-8). Called once, when the module is loaded. */
 static void make_checksum_table(void) {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t word = byte;
@@ -75,7 +75,7 @@ static uint32_t masked_checksum(const uint8_t *data, size_t length) {
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-/* The data of a record and its checksum, into fresh memory; NULL if they cannot be had or do not agree. */
+/* Read the data of a record and verify its checksum; NULL on any failure. The caller frees the data. */
 static uint8_t *read_record(int descriptor, int64_t offset, size_t length, int check) {
     const size_t wanted = length + 4;
     uint8_t *data = malloc(wanted);
@@ -95,7 +95,7 @@ static uint8_t *read_record(int descriptor, int64_t offset, size_t length, int c
     return NULL;
 }
 
-/* What follows a tag of one byte and a length of at most five; 0 where the tag is another or the data ends. */
+/* Find the content after a one-byte tag and a length of at most five bytes; 0 for another tag or too few data. */
 static int field_at(const uint8_t *at, const uint8_t *end, uint8_t tag, Span *found) {
     if (at >= end || *at++ != tag) return 0;
     uint64_t length = 0;
@@ -111,7 +111,7 @@ static int field_at(const uint8_t *at, const uint8_t *end, uint8_t tag, Span *fo
     return 0;
 }
 
-/* The only field of a message. */
+/* Find the content of the only field of a message. */
 static int sole_field(Span message, uint8_t tag, Span *found) {
     return field_at(message.begin, message.end, tag, found) && found->end == message.end;
 }
@@ -126,7 +126,7 @@ static int sole_bytes(Span feature, Span *found) {
     return sole_field(feature, 0x0A, &list) && sole_field(list, 0x0A, found);
 }
 
-/* One number of less than ten bytes; a negative one has ten. */
+/* Return 1 if the list has a single number of less than ten bytes (negative numbers have ten). */
 static int is_sole_number(Span feature) {
     Span list, packed;
     if (!sole_field(feature, 0x1A, &list) || !sole_field(list, 0x0A, &packed)) return 0;
@@ -161,7 +161,7 @@ static int take_feature(Span name, Span feature, Example *example) {
     return 1;
 }
 
-/* 1: all that training needs is found, and nothing else is odd about it. */
+/* Return 1 if the record has all features that training needs, and only the usual encoding. */
 static int read_example(const uint8_t *data, size_t length, Example *example) {
     Span features, entry, name, feature;
     memset(example, 0, sizeof *example);

@@ -1,25 +1,24 @@
-/* A JPEG straight to what is seen of it: only the crop is decoded, and sampled row by row as it is decoded.
+/* Decode only a crop of a JPEG, and resample it row by row as it is decoded.
  *
  *     see(data, rows_first, rows_second, rows_way, columns_first, columns_second, columns_way, out,
  *         shrink, fast_dct, fancy_upsampling, shift, factor)          True; or False, and out is undefined
  *
- * The places are as in _lerp.c, those of rows in order and each pair next to each other; shift and factor are float32,
- * one a float of a row of out, or None. Rows above the crop are entropy-decoded only, and rows below not even that.
- * Columns beside it are not transformed. One MCU more is decoded on each side, because chroma is interpolated from
- * neighbours: so the pixels are those of a full decode, bit for bit.
+ * Rows and columns are as in _lerp.c; rows must be sorted, with neighbouring pixels in each pair. shift and factor are
+ * None, or float32 with an element for each of a row of out. Rows above the crop are only entropy-decoded, rows below
+ * are not read, and columns beside the crop are not transformed. One more MCU is decoded on each side, because chroma
+ * is interpolated from neighbours: the pixels are those of a full decode, bit for bit.
  *
- * False means: leave this one to the full decoder. It does so for CMYK, for incomplete progressive images, and at
- * the first warning or error of libjpeg, so that all decisions about damage, and all messages, are made in one place.
+ * The caller decodes the whole image if the result is False: for CMYK, for incomplete progressive images, and after any
+ * warning or error of libjpeg, so that damage is judged and reported in one place, jpeg.py.
  *
  *     see_crops(wanted, sampler, seed, epoch, check, size, large, fancy_upsampling, mirrors_before, colours, shift,
  *                 factor, out, seen)
  *
- * The same for several records at a time, from the file to the pixels of a random crop, in one go without the GIL:
- * sixteen threads that each hold it for 90 microseconds an image wait for each other, and at 8,000 images a second
- * the training loop waits with them. wanted: int64 rows of descriptor, offset, length and position; sampler: the eight
- * float64 of _crop.h's; large: crops of which both sides have so many pixels are left alone, 0: none; mirrors_before:
- * resizing, rather than after it; colours: one of _recolour.h's; out: float32, size x size x 3 for each record; seen: a
- * byte each, 1 where out has the image.
+ * Prepare random crops of several records in one call, without the GIL. wanted: int64 rows of descriptor, offset,
+ * length and position; sampler: the eight fields of Sampler in _crop.h, as float64; large: crops with at least this
+ * many pixels on both sides are left to the caller, 0: none; mirrors_before: mirror before instead of after resizing;
+ * colours: one of Colours in _recolour.h; out: float32, size x size x 3 for each record; seen: a byte for each record,
+ * 1 if out has its image.
  */
 #include "_sample.h"
 
@@ -36,41 +35,41 @@
 #error "decoding regions needs libjpeg-turbo 2.1 or later"
 #endif
 
-#define MOST_PIXELS (((int64_t)1 << 29) / 3) /* jpeg.py refuses more, and says so */
-#define KEPT 4 /* rows: two are decoded at a time, and the one before them may still be wanted */
+#define MOST_PIXELS (((int64_t)1 << 29) / 3) /* jpeg.py refuses larger images with an error */
+#define KEPT 4 /* rows: two are decoded at a time, and the row before them may still be needed */
 
 typedef struct {
     struct jpeg_error_mgr base; /* first, so that a pointer to it is a pointer to this */
     jmp_buf escape;
 } Complaints;
 
-/* What a random crop is drawn from. Where rows and columns are known beforehand there is none of it. */
+/* Settings and random state of a random crop. */
 typedef struct {
     const Sampler *sampler;
-    Mirroring mirroring; /* if it is mirrored */
+    Mirroring mirroring; /* of the crops that are mirrored */
     int64_t large;
     Chance chance;
     Example example;
-    int64_t *places; /* four times as many as a side has: first and second of rows, then of columns */
-    float *ways;     /* twice as many */
+    int64_t *places; /* 4 x size: first and second of the rows, then of the columns */
+    float *ways;     /* 2 x size: of the rows, then of the columns */
 } Draw;
 
-/* Everything one image needs. It lives outside of the function that calls setjmp, so a longjmp leaves it as it is. */
+/* State of one image. The caller of the function that calls setjmp owns it, so a longjmp does not change it. */
 typedef struct {
     struct jpeg_decompress_struct decoder;
     Complaints complaints;
     const uint8_t *data;
     size_t length;
     Axis rows, columns;
-    Draw *draw;                       /* what rows and columns are drawn from, once the size is known; or NULL */
-    int64_t top, bottom, left, right; /* the first and the last place in each direction */
+    Draw *draw;                       /* of a random crop, whose rows and columns are then drawn; or NULL */
+    int64_t top, bottom, left, right; /* first and last pixel index in each direction */
     int shrink, fast_dct, fancy_upsampling;
     const float *shift, *factor;
     float *out;
-    uint8_t *lines; /* the last rows that were decoded, by their number modulo KEPT */
-    float *samples; /* two rows as sampled */
-    size_t line;    /* bytes of a decoded row, and some more */
-    int64_t origin; /* the first decoded column */
+    uint8_t *lines; /* the last decoded rows, by their number modulo KEPT */
+    float *samples; /* two sampled rows */
+    size_t line;    /* bytes reserved for a decoded row */
+    int64_t origin; /* first decoded column */
 } Job;
 
 static void give_up(j_common_ptr decoder) { longjmp(((Complaints *)decoder->err)->escape, 1); }
@@ -81,7 +80,7 @@ static void give_up_on_warning(j_common_ptr decoder, int level) {
 
 static void say_nothing(j_common_ptr decoder) {}
 
-/* Fractions to whole pixels, truncated, as `pixel_boxes` has it; -1: they are not boxes, or too many. */
+/* Convert boxes from fractions to pixels, as `to_pixels` in geometry.py does; -1 for invalid or too many boxes. */
 static int objects_of(const Example *example, int64_t height, int64_t width, Crop *objects) {
     const int64_t bytes = example->sides[0].end - example->sides[0].begin;
     for (int side = 1; side < 4; side++)
@@ -101,7 +100,7 @@ static int objects_of(const Example *example, int64_t height, int64_t width, Cro
     return (int)(bytes / 4);
 }
 
-/* Rows and columns of a random crop of an image of the decoder's size. */
+/* Draw rows and columns of a random crop; 0 if the image is left to the caller. */
 static int draw_view(Job *job) {
     Draw *draw = job->draw;
     const int64_t height = job->decoder.image_height, width = job->decoder.image_width;
@@ -143,7 +142,7 @@ static int begin(Job *job) {
     return jpeg_start_decompress(decoder) && decoder->output_components == 3;
 }
 
-/* Whether some scans of a progressive image are missing: libjpeg then smooths, in its own way in each version. */
+/* Return 1 if scans of a progressive image are missing: libjpeg then smooths, differently in each version. */
 static int is_incomplete(const Job *job) {
     const struct jpeg_decompress_struct *decoder = &job->decoder;
     if (decoder->coef_bits == NULL) return 0;
@@ -153,7 +152,7 @@ static int is_incomplete(const Job *job) {
     return 0;
 }
 
-/* Narrow the decoder down to the columns that are needed and one MCU on each side; skip the rows above. */
+/* Restrict the decoder to the needed columns and one MCU on each side; skip the rows above. */
 static int narrow(Job *job) {
     j_decompress_ptr decoder = &job->decoder;
     const int64_t across = (int64_t)decoder->max_h_samp_factor * decoder->min_DCT_scaled_size;
@@ -175,8 +174,8 @@ static int narrow(Job *job) {
 }
 
 static int make_room(Job *job) {
-    /* The quick way reads a byte past the last pixel and writes a float past the last colour. Rows begin on an odd
-     * address: on an aligned one libjpeg-turbo's SIMD writes past the cache, and sampling took three times as long. */
+    /* sample_across_quickly reads a byte and writes a float past the last pixel. Rows begin at an odd address, because
+     * libjpeg-turbo's SIMD code writes aligned rows past the cache, and sampling then takes three times as long. */
     job->line = (3 * (size_t)job->decoder.output_width + 16) & ~(size_t)1;
     job->lines = malloc(KEPT * job->line + 1);
     job->samples = malloc(2 * (3 * (size_t)job->columns.count + 4) * sizeof(float));
@@ -185,7 +184,7 @@ static int make_room(Job *job) {
 
 static uint8_t *line_of(const Job *job, int64_t row) { return job->lines + 1 + (row % KEPT) * job->line; }
 
-/* Decode up to and with this row, two at a time: that is how they come where chroma is halved, without a copy. */
+/* Decode up to and including this row, two rows at a time, which avoids a copy if chroma is subsampled. */
 static int decode_to(Job *job, int64_t row) {
     while ((int64_t)job->decoder.output_scanline <= row) {
         const int64_t next = job->decoder.output_scanline;
@@ -214,7 +213,7 @@ static int see_rows(Job *job) {
     return 1;
 }
 
-/* Without the GIL. The decoder is destroyed, and what was allocated is freed, on every way out. */
+/* Decode and resample one image, without the GIL. */
 static int see_image(Job *job) {
     int done = 0;
     job->decoder.err = jpeg_std_error(&job->complaints.base);
@@ -233,7 +232,7 @@ static int see_image(Job *job) {
     return done;
 }
 
-/* Rows come out of the decoder in order, and only two of them are at hand at a time. */
+/* Return 1 if rows are sorted and pairs are neighbours: the decoder yields rows in order, and few are kept. */
 static int in_order(const Axis *rows) {
     for (Py_ssize_t r = 0; r < rows->count; r++) {
         if (rows->second[r] != rows->first[r] && rows->second[r] != rows->first[r] + 1) return 0;
@@ -306,7 +305,7 @@ release:
     return PyBool_FromLong(done);
 }
 
-/* What several records have in common. */
+/* Arguments of `see_crops`. */
 typedef struct {
     const int64_t *wanted; /* four numbers each */
     Sampler sampler;
@@ -325,7 +324,7 @@ static int is_plain_jpeg(Span image) {
     return length > 4 && memcmp(image.begin, "\xff\xd8\xff", 3) == 0 && memcmp(image.end - 2, "\xff\xd9", 2) == 0;
 }
 
-/* `sums`: room for a row. */
+/* Prepare one record; return 1 on success. `sums` has room for a row. */
 static int see_record(const Task *task, Py_ssize_t number, Job *job, Draw *draw, float *sums) {
     const int64_t *wanted = task->wanted + 4 * number;
     const size_t length = (size_t)wanted[2];
@@ -353,7 +352,7 @@ static int see_record(const Task *task, Py_ssize_t number, Job *job, Draw *draw,
     return done;
 }
 
-/* Without the GIL. Where there is no memory nothing is seen, and Python says so. */
+/* Prepare all records, without the GIL. If memory runs out, the records are left to the caller. */
 static void see_task(const Task *task) {
     Job *job = malloc(sizeof *job);
     Draw draw = {.sampler = &task->sampler, .mirroring = task->mirroring, .large = task->large};

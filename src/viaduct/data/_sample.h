@@ -1,7 +1,7 @@
 /* Bilinear sampling along a row, shared by _lerp.c (pixels in memory) and _region.c (pixels as they are decoded).
  *
- * The order of the arithmetic is TensorFlow's, so that results agree to the bit: along the upper row, along the lower
- * row, then between the two. A row that serves two rows of the result is sampled once.
+ * The order of the arithmetic is TensorFlow's, so that results are equal bit for bit: along the upper row, along the
+ * lower row, then between the two. A row that is needed for two rows of the result is sampled once.
  */
 #ifndef VIADUCT_SAMPLE_H
 #define VIADUCT_SAMPLE_H
@@ -15,7 +15,7 @@
 #include <emmintrin.h>
 #endif
 
-/* Places along one direction: each lies between two pixels, so far (0..1) on the way to the second. */
+/* Sampling positions along one direction, each between two pixels; `way` (0..1) is the distance from the first. */
 typedef struct {
     const int64_t *first, *second;
     const float *way;
@@ -32,7 +32,7 @@ static int take(PyObject *object, Py_buffer *view, Py_ssize_t itemsize, int flag
     return 0;
 }
 
-/* The smallest and the largest place of an axis; 0 and -1 if it has none. */
+/* Set the smallest and the largest pixel index of an axis; 0 and -1 for an empty axis. */
 static void reach(const Axis *axis, int64_t *low, int64_t *high) {
     *low = axis->count ? axis->first[0] : 0;
     *high = axis->count ? axis->first[0] : -1;
@@ -45,7 +45,7 @@ static void reach(const Axis *axis, int64_t *low, int64_t *high) {
     }
 }
 
-/* A row of the image at the given places: three floats each. `pixels` begins at pixel `origin` of the row. */
+/* Sample a row of the image at all positions, three floats each. `pixels` begins at pixel `origin` of the row. */
 static inline void sample_across(const uint8_t *pixels, int64_t origin, const Axis *columns, float *out) {
     for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
         const uint8_t *a = pixels + 3 * (columns->first[c] - origin), *b = pixels + 3 * (columns->second[c] - origin);
@@ -54,7 +54,7 @@ static inline void sample_across(const uint8_t *pixels, int64_t origin, const Ax
 }
 
 #ifdef __SSE2__
-/* Red, green, blue and the byte after them as four floats: one conversion instead of three. */
+/* Return red, green, blue and the byte after them as four floats: one conversion instead of three. */
 static inline __m128 colour_at(const uint8_t *pixel) {
     int word;
     memcpy(&word, pixel, 4);
@@ -63,7 +63,7 @@ static inline __m128 colour_at(const uint8_t *pixel) {
     return _mm_cvtepi32_ps(_mm_unpacklo_epi16(shorts, zero));
 }
 
-/* The same, four channels at a time: reads one byte past a pixel and writes one float past a colour. */
+/* `sample_across` with four channels at a time: it reads one byte and writes one float past each pixel. */
 static inline void sample_across_quickly(const uint8_t *pixels, int64_t origin, const Axis *columns, float *out) {
     for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
         const __m128 one = colour_at(pixels + 3 * (columns->first[c] - origin));
@@ -76,20 +76,20 @@ static inline void sample_across_quickly(const uint8_t *pixels, int64_t origin, 
 #define sample_across_quickly sample_across
 #endif
 
-/* Two sampled rows of the image, and which they are; -1: none. */
+/* Two sampled rows of the image, and their numbers; -1: none. */
 typedef struct {
     float *row[2];
     int64_t number[2];
 } Sampled;
 
-/* Where the two rows of a pair are or shall go, leaving a row that is wanted in its place. */
+/* Choose a slot for each row of a pair; a row that is sampled already keeps its slot. */
 static inline void choose_slots(const Sampled *sampled, const int64_t pair[2], int slots[2]) {
     const int keeps_second = sampled->number[0] == pair[1];
     slots[0] = sampled->number[0] == pair[0] ? 0 : sampled->number[1] == pair[0] ? 1 : keeps_second;
     slots[1] = pair[1] == pair[0] ? slots[0] : 1 - slots[0];
 }
 
-/* Between two sampled rows. With `shift` and `factor`, one a float, what comes out is normalised. */
+/* Interpolate between two sampled rows; if `shift` is not NULL, normalise with `shift` and `factor`. */
 static inline void blend_rows(const float *restrict top, const float *restrict bottom, float fall,
                               const float *restrict shift, const float *restrict factor, float *restrict out,
                               Py_ssize_t count) {

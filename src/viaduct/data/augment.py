@@ -2,8 +2,8 @@
 
     uint8 NHWC, stored ─► crop, mirror ─► float32, normalise ─► cut out ─► resize ─► N,3,H,W channels_last
 
-A plan is an int64 array that says where each image comes from and how it is cut: a column for each image, a row for
-each of `Row`. It is computed on the host once an epoch; a step only slices it, and nothing here waits for the device.
+A plan is an int64 array with the source and the crop of each image: a column for each image, a row for each of `Row`.
+The host computes it once an epoch; a step takes a slice. Nothing here waits for the device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from viaduct.data.order import permutation, uniforms
+from viaduct.data.order import draw_uniforms, permutation
 from viaduct.data.source import Images
 
 
@@ -24,39 +24,39 @@ class Row(IntEnum):
     """Rows of a plan. Evaluation plans have only the first."""
 
     INDEX = 0  # of the image in its split
-    CORNER = 1  # the pixel of the padded image that becomes the first of the crop, counted along its rows
-    STRIDE = 2  # from there to the next pixel: 1, or -1 if the crop is mirrored
-    HOLE_TOP = 3  # of the cutout, may lie outside of the image
+    CORNER = 1  # flat index, in the padded image, of the crop's first pixel
+    STRIDE = 2  # 1, or -1 if the crop is mirrored
+    HOLE_TOP = 3  # of the cutout; may lie outside of the image
     HOLE_LEFT = 4  # likewise
 
 
 def draw_training_plan(
     images: Images, height: int, width: int, *, seed: int, epoch: int, count: int
 ) -> npt.NDArray[np.int64]:
-    """Draw order, crop, mirroring and hole of every image of an epoch.
+    """Draw order, crop, mirroring and hole of every image of an epoch, whether or not the recipe uses them.
 
-    All are drawn always, so that switching one on does not change the others.
+    Thus a change of one option does not change the other draws.
     """
-    top, left, mirror, hole_top, hole_left = uniforms(seed, epoch, count, draws=5).T
+    top, left, mirror, hole_top, hole_left = draw_uniforms(seed, epoch, count, draws=5).T
     mirrored = ((mirror < 0.5) & images.flip).astype(np.int64)
     first_row, first_column = scale_draws(top, 2 * images.pad + 1), scale_draws(left, 2 * images.pad + 1)
     plan = np.empty((len(Row), count), dtype=np.int64)
     plan[Row.INDEX] = permutation(seed, epoch, count)
     plan[Row.CORNER] = first_row * (width + 2 * images.pad) + first_column + mirrored * (width - 1)
     plan[Row.STRIDE] = 1 - 2 * mirrored
-    # The middle of the hole is equally likely on every pixel, so the border cuts off a part of some holes.
+    # The centre of the hole is uniform over all pixels, so some holes extend beyond the border.
     plan[Row.HOLE_TOP] = scale_draws(hole_top, height) - images.cutout // 2
     plan[Row.HOLE_LEFT] = scale_draws(hole_left, width) - images.cutout // 2
     return plan
 
 
 def scale_draws(draws: npt.NDArray[np.float32], choices: int) -> npt.NDArray[np.int64]:
-    """Turn draws from 0 to 1 into whole numbers below `choices`."""
+    """Convert draws in [0, 1) to whole numbers below `choices`."""
     return (draws * np.float32(choices)).astype(np.int64)
 
 
 def make_evaluation_plan(count: int, padded: int) -> npt.NDArray[np.int64]:
-    """Return the plan with every image once, in the order of the split, then image 0 until there are `padded`."""
+    """Return the plan with every image in order, padded with image 0 to `padded` columns."""
     positions = np.arange(padded, dtype=np.int64)
     return np.where(positions < count, positions, 0)[None]
 
@@ -66,7 +66,7 @@ def zero_pad(images_NHWC: Tensor, pad: int) -> Tensor:
 
 
 class Crop:
-    """Cut height x width windows out of padded images, mirrored or not, in one gather of whole pixels."""
+    """Cut height x width windows out of padded images, mirrored or not, in a single gather."""
 
     def __init__(self, height: int, width: int, pad: int, device: torch.device) -> None:
         self.height, self.width = height, width
@@ -83,7 +83,7 @@ class Crop:
 
 
 class Normalise:
-    """Conversion of uint8 NHWC to float32 N,3,H,W channels_last, with constants that lie on the device."""
+    """Conversion of uint8 NHWC to normalised float32 N,3,H,W channels_last."""
 
     def __init__(self, images: Images, device: torch.device) -> None:
         self.per_image = images.normalise == "per_image"
@@ -98,7 +98,7 @@ class Normalise:
 def compute_standardisation(images_NHWC: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and 1 / max(std, 1 / sqrt(n)) of each image, as `tf.image.per_image_standardization` does.
 
-    The sums are integers, hence exact: the same on every device and with every number of threads.
+    The sums are integers, so they are exact on every device.
     """
     values = images_NHWC.flatten(1).to(torch.int32)
     count = values.shape[1]
@@ -109,7 +109,7 @@ def compute_standardisation(images_NHWC: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class CutOut:
-    """Fill a square of each normalised image with zero, the mean colour, in place."""
+    """Fills a square of each normalised image with zero, the mean colour, in place."""
 
     def __init__(self, height: int, width: int, side: int, device: torch.device) -> None:
         self.height, self.width, self.side = height, width, side
@@ -123,10 +123,7 @@ class CutOut:
 
 
 def resize(images_NCHW: Tensor, size: int) -> Tensor:
-    """Resize bilinearly, with half-pixel centres.
-
-    Being linear, it may follow normalisation, which then has less to do.
-    """
+    """Resize bilinearly, with half-pixel centres."""
     if images_NCHW.shape[2:] == (size, size):
         return images_NCHW
     resized = F.interpolate(images_NCHW, size=(size, size), mode="bilinear", align_corners=False)

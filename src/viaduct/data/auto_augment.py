@@ -1,15 +1,14 @@
-"""Augmentation policies that were searched for, as a data option: `auto_augment`, or `--auto-augment` in training.
+"""Augmentation policies, selected by the recipe's `data.auto_augment` or `--auto-augment`.
 
     imagenet             AutoAugment's policy for ImageNet (Cubuk et al. 2018, arXiv:1805.09501, table 9)
-    cifar10              and for CIFAR-10 (table 7)
-    randaugment          two operations drawn from fourteen, all at magnitude 9 of 10 (Cubuk et al. 2019,
-    randaugment-N-M      arXiv:1909.13719); or N operations at magnitude M, 0 to 30
+    cifar10              AutoAugment's policy for CIFAR-10 (table 7)
+    randaugment          two operations drawn from fourteen, at magnitude 9 of 10 (Cubuk et al. 2019, arXiv:1909.13719)
+    randaugment-N-M      N operations at magnitude M, 0 to 30
 
-AutoAugment draws one of 25 pairs; each operation of a pair has its own probability and its magnitude, 0 to 10 over the
-range that the paper gives. Where the paper and its code differ we follow the paper (posterize keeps 8 to 4 bits), and
-shifts are in proportion to the side. A policy is applied to bytes, after cropping, mirroring and resizing and before
-the network's own changes of colour and normalisation. It draws from the image's own generator after the crop and the
-mirroring, so these are the same with and without it.
+AutoAugment draws one of 25 pairs of operations; each operation has a probability and a magnitude, 0 to 10 over the
+range in the paper. Posterize keeps 8 to 4 bits, as in the paper (its code differs); shifts are relative to the side.
+A policy is applied to uint8 images after cropping, mirroring and resizing, before changes of colour and normalisation.
+It draws from the image's generator after the crop and the mirroring, which therefore do not depend on the policy.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ NAMES = ("imagenet", "cifar10", "randaugment")
 
 @cache
 def find_policy(name: str) -> Policy | None:
-    """Return the function that changes an image by its generator; None for the empty name."""
+    """Return the policy of this name; None for the empty name."""
     if not name:
         return None
     if name == "imagenet":
@@ -118,11 +117,8 @@ def find_policy(name: str) -> Policy | None:
 def apply_one_pair(
     pairs: Sequence[tuple[Step, Step]], operations: dict[str, Operation], image: Pixels, generator: np.random.Generator
 ) -> Pixels:
-    """Apply AutoAugment: one pair of operations.
-
-    Everything is drawn always, so that the draw of one operation does not change the other's.
-    """
-    draws = generator.random(5)  # the pair; for each operation whether it is applied, and its sign
+    """Apply AutoAugment: one pair of operations."""
+    draws = generator.random(5)  # the pair; then for each operation: whether it is applied, and its sign
     pair = pairs[int(draws[0] * len(pairs))]
     for (name, probability, magnitude), draw, sign_draw in zip(pair, draws[1::2], draws[2::2], strict=True):
         if draw < probability:
@@ -131,14 +127,13 @@ def apply_one_pair(
 
 
 def apply_several(count: int, strength: float, image: Pixels, generator: np.random.Generator) -> Pixels:
-    """Apply RandAugment: `count` operations of one strength."""
+    """Apply RandAugment: `count` operations of equal strength."""
     for choice, sign_draw in generator.random((count, 2)):
         image = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](image, strength, choose_sign(sign_draw))
     return image
 
 
 def choose_sign(draw: float) -> float:
-    """Return -1 or 1 for a draw from 0 to 1."""
     return 1.0 if draw < 0.5 else -1.0
 
 

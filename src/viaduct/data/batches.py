@@ -33,7 +33,7 @@ from viaduct.data.augment import (
     zero_pad,
 )
 from viaduct.data.auto_augment import augment_batch, find_policy
-from viaduct.data.balance import balanced_order, describe_balance
+from viaduct.data.balance import describe_balance, draw_balanced_order
 from viaduct.data.notices import print_notice
 from viaduct.data.order import rank_positions, sample_generator
 from viaduct.data.prefetch import prepare_ahead
@@ -207,7 +207,7 @@ class Batches:
         images, seed = self._images, self._seed
         plan = draw_training_plan(images, self._height, self._width, seed=seed, epoch=epoch, count=self.count)
         if images.balance:
-            plan[Row.INDEX] = balanced_order(self._host_labels, images.balance, seed, epoch)
+            plan[Row.INDEX] = draw_balanced_order(self._host_labels, images.balance, seed, epoch)
         return plan
 
     def _select_rank_columns(self, plan: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -23,13 +23,13 @@ from typing import Literal
 import numpy as np
 
 from viaduct.data.crc32c import crc32c
-from viaduct.data.example import NO_BOXES, ImageFields, image_fields, image_filename
+from viaduct.data.example import NO_BOXES, ImageFields, decode_filename, decode_image_fields
 from viaduct.data.mindrecord import MindRecordFile, is_mindrecord
 from viaduct.data.mindrecord_folder import MindRecordFolder, choose_fields, holds_mindrecords, open_files, split_files
 from viaduct.data.notices import join_first
 from viaduct.data.origins import find_image_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, explain_nothing_found, read_label_names, record_files
-from viaduct.data.tfrecord import BadRecord, Record, compression, origin_note, survey_records
+from viaduct.data.tfrecord import BadRecord, Record, find_compression, format_origin, survey_records
 from viaduct.errors import BadData
 from viaduct.extras import MissingExtra
 
@@ -194,7 +194,7 @@ class Checker:
             shard.findings.append(Finding("error", "corrupt", str(shard.path), message))
         if not shard.records and not shard.corrupt:
             shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
-        kind = "" if is_row_file else compression(shard.path)
+        kind = "" if is_row_file else find_compression(shard.path)
         if kind:
             message = f"compressed ({kind}): training reads at random, so it must be unpacked first."
             shard.findings.append(Finding("error", "compressed", str(shard.path), message))
@@ -207,7 +207,7 @@ class Checker:
                 add_corrupt(shard, record, record.reason)
                 continue
             try:
-                fields = image_fields(record.data)
+                fields = decode_image_fields(record.data)
             except BadData as error:
                 add_corrupt(shard, record, error.what)
             else:
@@ -288,8 +288,8 @@ def add_corrupt(shard: ShardCheck, record: Record | BadRecord, reason: str) -> N
 def describe_record(shard: ShardCheck, record: Record | BadRecord) -> str:
     """Return file, number, offset and, if known, image file of a record, for messages."""
     number = record.record if isinstance(record, BadRecord) else record.number
-    made_from = record.made_from if isinstance(record, BadRecord) else image_filename(record.data)
-    return f"{shard.path}: record {number:,} at byte {record.offset:,}{origin_note(made_from)}"
+    made_from = record.made_from if isinstance(record, BadRecord) else decode_filename(record.data)
+    return f"{shard.path}: record {number:,} at byte {record.offset:,}{format_origin(made_from)}"
 
 
 def describe_row(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:

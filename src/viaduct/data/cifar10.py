@@ -28,7 +28,7 @@ RECORD_BYTES = 1 + 3 * SIDE * SIDE
 RECORDS_PER_FILE = 10_000
 
 HOW_TO_GET = (
-    "`viaduct data fetch cifar10 --out DIR` brings it (170 MB); without a network: --from cifar-10-binary.tar.gz, "
+    "`viaduct data fetch cifar10 --out DIR` downloads it (170 MB); without a network: --from cifar-10-binary.tar.gz, "
     "from https://www.cs.toronto.edu/~kriz/cifar.html"
 )
 
@@ -57,7 +57,7 @@ class Cifar10(Images):
 
 
 def find_folder(path: Path) -> Path:
-    """Return the folder that the archive unpacks to: the one in `path` if it is there, else `path` itself."""
+    """Return the folder with the files: the archive's folder in `path` if it is there, otherwise `path`."""
     if path.is_file():
         raise BadData(f"{path}: expected a folder, found a file.", "If it is the archive, unpack it first.")
     if not path.is_dir():
@@ -85,7 +85,7 @@ def read_records(file: Path) -> tuple[Pixels, Labels]:
 
 
 def check_file(file: Path) -> None:
-    """Refuse a file that is missing or has another size."""
+    """Raise `BadData` for a file that is missing or has another size."""
     if not file.is_file():
         raise BadData(f"{file}: there is no such file.", *explain_missing(file))
     expected = RECORDS_PER_FILE * RECORD_BYTES
@@ -102,7 +102,7 @@ def check_file(file: Path) -> None:
 
 
 def explain_missing(file: Path) -> list[str]:
-    """Return hints about what the folder has instead."""
+    """Return hints about the contents of the folder."""
     present = sorted(entry.name for entry in file.parent.iterdir())
     hints = [f"{file.parent} has: {join_first(present, 12)}" if present else f"{file.parent} is empty."]
     pickled = [file.parent, file.parent / "cifar-10-batches-py"]
@@ -122,7 +122,7 @@ def check_labels(file: Path, labels: Labels) -> None:
 
 
 def read_names(folder: Path) -> tuple[str, ...]:
-    """Read the class names from batches.meta.txt; return CIFAR-10's own where the file is not there."""
+    """Read the class names from batches.meta.txt; return CIFAR-10's if there is no such file."""
     file = folder / NAMES_FILE
     if not file.is_file():
         return NAMES

@@ -1,11 +1,9 @@
-"""Random changes of colour in training, on float32 images of 0..255: those of two references, and increased_aug.
+"""Random changes of colour in training, on float32 images of 0..255.
 
-    vary_saturation(image, draw_saturation(generator))       brightness, contrast about the mean, saturation; clipped
-    vary_chroma(image, draw_chroma(generator))               brightness and the two chroma axes; clipped
-    vary_increased(image, draw_increased(generator, ranges)) increased_aug: brightness, hue and saturation in YIQ,
-                                                             contrast about the mean; clipped
-
-Drawing and applying are separate functions, so that a test can give TensorFlow the same numbers.
+vary_saturation(image, draw_saturation(generator))        resnext: brightness, contrast about the mean, saturation
+vary_chroma(image, draw_chroma(generator))                amoebanet: brightness and the two chroma axes
+vary_increased(image, draw_increased(generator, ranges))  increased_aug: brightness, hue and saturation in YIQ,
+                                                          contrast about the mean
 """
 
 from __future__ import annotations
@@ -19,38 +17,38 @@ import numpy.typing as npt
 from viaduct.data.compiled import find_compiled
 
 Floats = npt.NDArray[np.float32]
-# The coefficients of TensorFlow's adjust_hsv_in_yiq, as matrices that are multiplied to pixels from the right.
+# The coefficients of TensorFlow's adjust_hsv_in_yiq, as matrices for row vectors.
 TO_YIQ = np.array([[0.299, 0.596, 0.211], [0.587, -0.274, -0.523], [0.114, -0.322, 0.312]])
 FROM_YIQ = np.array([[1, 1, 1], [0.95617069, -0.2726886, -1.103744], [0.62143257, -0.64681324, 1.70062309]])
 
 
 class SaturationColour(NamedTuple):
-    """Draws of `vary_saturation`."""
+    """Random values for `vary_saturation`."""
 
-    brightness: float  # added on the 0..255 scale, hence next to nothing: a slip of the reference, kept
+    brightness: float  # added on the 0..255 scale, which has almost no effect; the reference has this mistake
     contrast: float
     saturation: float
 
 
 class ChromaColour(NamedTuple):
-    """Draws of `vary_chroma`."""
+    """Random values for `vary_chroma`, on the scale of 0..1."""
 
-    brightness: float  # these three are on the 0..1 scale
+    brightness: float
     blue: float
     red: float
 
 
 class Ranges(NamedTuple):
-    """Largest changes of colour in increased_aug, with the values of its reference configuration."""
+    """Largest changes of colour in increased_aug; the defaults are the reference's."""
 
-    brightness: float = 0.3  # added, up to so many of 255 grey levels (the reference's scale, hence next to nothing)
+    brightness: float = 0.3  # largest change, in grey levels of 255: almost no effect, as in the reference
     contrast: float = 0.6  # factors from this to two minus this
     saturation: float = 0.6  # likewise
-    hue: float = 0.13  # turned by up to this share of half a circle
+    hue: float = 0.13  # largest rotation, as a fraction of half a circle
 
 
 class IncreasedColour(NamedTuple):
-    """Draws of `vary_increased`."""
+    """Random values for `vary_increased`."""
 
     brightness: float
     hue: float  # radians
@@ -93,7 +91,7 @@ def vary_increased(image: Floats, colour: IncreasedColour) -> Floats:
 
 
 def turn_in_yiq(hue: float, saturation: float) -> Floats:
-    """Return the matrix that turns and scales the two chroma axes of pixels in rows, as adjust_hsv_in_yiq does."""
+    """Return the matrix that rotates and scales the two chroma axes, as adjust_hsv_in_yiq does."""
     along, across = saturation * math.cos(hue), saturation * math.sin(hue)
     turned = np.array([[1, 0, 0], [0, along, across], [0, -across, along]])
     matrix: Floats = (TO_YIQ @ turned @ FROM_YIQ).astype(np.float32)
@@ -101,19 +99,14 @@ def turn_in_yiq(hue: float, saturation: float) -> Floats:
 
 
 def stretch_contrast(image: Floats, factor: float) -> None:
-    """Move each channel away from its mean, or towards it."""
+    """Scale the difference of each channel from its mean, in place."""
     mean: Floats = image.mean(0).mean(0)
     image *= np.float32(factor)
     image += repeat_over_row(mean * np.float32(1 - factor), image)
 
 
 def scale_saturation(image: Floats, factor: float) -> None:
-    """Scale the saturation of HSV, but not beyond 1, in place.
-
-    The distance of each channel to the largest is multiplied by the factor. S is (largest - smallest) / largest, so S
-    reaches 1 when the distances are multiplied by the inverse of that. Compiled where `_lerp.c` could be: 0.2 ms rather
-    than 0.4 for 224x224, and other threads run meanwhile.
-    """
+    """Scale the saturation of HSV, up to at most 1, in place; the compiled function releases Python's global lock."""
     saturate = find_compiled("_lerp", "saturate")
     if saturate is not None and image.flags.c_contiguous:
         saturate(image, factor)
@@ -125,7 +118,8 @@ def scale_saturation_in_numpy(image: Floats, factor: float) -> None:
     channels = [image[..., channel] for channel in range(3)]
     largest = np.maximum(np.maximum(channels[0], channels[1]), channels[2])
     span = largest - np.minimum(np.minimum(channels[0], channels[1]), channels[2])
-    # A grey pixel has no span and stays; one whose largest channel is not positive has no saturation, and turns grey.
+    # Saturation is span / largest, so it is 1 at factor largest / span. A grey pixel has no span and stays unchanged; a
+    # pixel whose largest channel is not positive becomes grey.
     most = np.divide(largest, span, out=np.zeros_like(span), where=span > 0)
     np.clip(most, 0, np.float32(factor), out=most)
     for channel in channels:
@@ -144,5 +138,5 @@ def vary_chroma(image: Floats, colour: ChromaColour) -> Floats:
 
 
 def repeat_over_row(channels: Floats, image: Floats) -> Floats:
-    """Repeat one number a channel for each pixel of a row: numpy adds three numbers in 0.2 ms, a row in 0.02 ms."""
+    """Repeat three numbers for each pixel of a row: numpy adds a row ten times as fast as three numbers."""
     return np.tile(channels, (image.shape[1], 1))

@@ -1,15 +1,12 @@
-"""Training images of records, several at a time: from the file to the pixels in one call that lets other threads run.
+"""Training crops of several TFRecords in one call of the C extension, which releases Python's global lock.
 
-    crops = find_crops(records, folder, normalised=False)         None: prepare each image by itself (no extension, no
-                                                                  TFRecords, a network of another package,
-                                                                  auto_augment, increased_aug=on)
-    done = crops.prepare(numbers, positions, seed, epoch, out)    True for each image that is in `out`, bit for bit
-                                                                  what `preprocess.prepare_image` returns
+    crops = find_crops(records, folder, normalised=False)         None if these data cannot be prepared in one call
+    ready = crops.prepare(numbers, positions, seed, epoch, out)   True for each image that is in `out`, bit for bit
+                                                                  equal to that of `preprocess.prepare_image`
 
-The images that are not done are prepared by themselves. One by one, Python holds its global lock for 90 µs an image
-(`official`): 16 threads, with sleeps of 0.85 ms in place of decoding, came to 5,700 images/s of the 18,800 that such a
-sleep allows; with this call to 17,400. Damaged or unusual records are left to `prepare_image`, which explains what is
-wrong with them, and so are crops that `fast` would shrink.
+The caller prepares the other images with `prepare_image`: damaged or unusual records, and crops that `fast` would
+shrink. `prepare_image` needs Python's global lock for 90 µs an image, which limits 16 threads to 5,700 images/s; with
+one call for several images they reach 17,400 (measured with a sleep of 0.85 ms in place of decoding).
 """
 
 from __future__ import annotations
@@ -31,11 +28,11 @@ from viaduct.errors import BadData
 Floats = npt.NDArray[np.float32]
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-COLOURS: dict[object, int] = {None: 0, draw_saturation_change: 1, draw_chroma_change: 2}  # as _recolour.h counts them
+COLOURS: dict[object, int] = {None: 0, draw_saturation_change: 1, draw_chroma_change: 2}  # numbers in _recolour.h
 
 
 class Crops:
-    """Random crops of the records of a folder, as one network sees them in training."""
+    """Training crops of the records of a folder, preprocessed for one network."""
 
     def __init__(self, compiled: Callable[..., None], folder: RecordFolder, records: Records, normalised: bool) -> None:
         network, size, fast = records.preprocess, records.size, records.decode == "fast"
@@ -43,7 +40,7 @@ class Crops:
         sampler = reference.sampler
         assert sampler is not None
         self._compiled, self._folder, self._size = compiled, folder, size
-        # With `fast`, crops of at least this many pixels in both directions would be shrunk; 0: none are.
+        # With `fast`, crops of at least this many pixels in both directions are shrunk; 0: none.
         self._large = 2 * size if fast else 0
         self._starts = np.array(folder.starts)
         self._fancy = reference.fancy_upsampling[True] and not fast
@@ -54,13 +51,13 @@ class Crops:
         self._colours = COLOURS[None if records.increased_aug == "off" else reference.recolour]
 
     def prepare(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Mask:
-        """Prepare training crops of these records in `out`; return a mask that is True for each that is done."""
-        folder, done = self._folder, np.zeros(len(numbers), dtype=np.bool_)
+        """Prepare training crops of these records in `out`; return a mask of the prepared ones."""
+        folder, is_ready = self._folder, np.zeros(len(numbers), dtype=np.bool_)
         files = (np.searchsorted(self._starts, numbers, side="right") - 1).tolist()
         try:
-            handles = [folder.open_file(file) for file in files]  # keep the files open until they have been read
-        except BadData:  # a file that cannot be opened; preparing its records one by one names it
-            return done
+            handles = [folder.open_file(file) for file in files]  # keeps the files open during the call
+        except BadData:  # the caller then prepares the records one by one, which raises this error again
+            return is_ready
         requests = np.empty((len(numbers), 4), dtype=np.int64)  # file descriptor, offset, length, position in the epoch
         requests[:, 0] = [handle.descriptor for handle in handles]
         np.add(folder.offsets[numbers], HEADER.size, out=requests[:, 1])
@@ -68,12 +65,12 @@ class Crops:
         requests[:, 3] = positions
         random_key = seed & WORD, epoch & WORD
         options = folder.check, self._size, self._large, self._fancy, self._mirrors_before, self._colours
-        self._compiled(requests, self._sampler, *random_key, *options, *self._lines, out, done)
-        return done
+        self._compiled(requests, self._sampler, *random_key, *options, *self._lines, out, is_ready)
+        return is_ready
 
 
 def find_crops(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
-    """Return the crops of this folder if they can be prepared in one call, else None."""
+    """Return the crops of this folder; None without the extension, and for data or options that it does not support."""
     compiled = region.find_function("see_crops")
     if compiled is None or records.auto_augment or records.increased_aug == "on":
         return None

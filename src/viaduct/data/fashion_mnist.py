@@ -2,9 +2,8 @@
 
     train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-images-idx3-ubyte[.gz], t10k-labels-idx1-ubyte[.gz]
 
-`viaduct data fetch fashion-mnist --out fashion` downloads them. Grey becomes three equal channels, so that a network
-trained on colour images can be trained further on them. Other sets in such files (MNIST) can be read, too, but their
-classes get the names of Fashion-MNIST's.
+`viaduct data fetch fashion-mnist --out fashion` downloads them. Grey becomes three equal channels, as networks expect.
+Other sets in this format (MNIST) can be read, too, but their classes get Fashion-MNIST's names.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from viaduct.data.source import Colour, Images, ImageSet, Split
 from viaduct.errors import BadData
 
 NAMES = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle-boot")
-HOW_TO_GET = "`viaduct data fetch fashion-mnist --out DIR` brings the four files."
+HOW_TO_GET = "`viaduct data fetch fashion-mnist --out DIR` downloads the four files."
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class FashionMnist(Images):
 
 
 def read_split(folder: Path, split: str) -> Split:
-    """Read the images and labels of one split; refuse unequal numbers of them and labels above 9."""
+    """Read the images and labels of one split; raise `BadData` if their numbers differ or a label is above 9."""
     images = find_file(folder, f"{split}-images-idx3-ubyte")
     labels = find_file(folder, f"{split}-labels-idx1-ubyte")
     pixels, classes = read_idx_pair(images, labels)

@@ -23,8 +23,8 @@ from viaduct.data.tfrecord import (
     OVERHEAD,
     BadRecord,
     check_length,
-    compression,
     describe_truncation,
+    find_compression,
 )
 from viaduct.errors import BadData
 
@@ -126,7 +126,7 @@ def build_index(path: Path) -> FileIndex:
 
 def refuse_compressed(path: Path) -> None:
     """Raise `BadData` if the file is compressed."""
-    kind = compression(path)
+    kind = find_compression(path)
     if kind:
         raise BadData(
             f"{path}: it is compressed ({kind}), and a compressed file can only be read from its beginning.",

@@ -1,7 +1,6 @@
 """Class folders and lists of images as a training source, without building records first.
 
-Classes, labels and validation images are those of `viaduct data build` with its defaults: labels begin with 1, and a
-tenth of every class is set aside where the source has no validation images of its own.
+Classes, labels and validation images are those of `viaduct data build` with its defaults.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 from viaduct.data.build import FIRST_LABEL, SEED, VALIDATION_SHARE, number_classes, set_aside
 from viaduct.data.example import NO_BOXES, ImageFields
 from viaduct.data.index import RecordFolder
-from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
+from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, open_mindrecord_splits
 from viaduct.data.origins import Origin, SourceImage, find_origin
 from viaduct.data.shards import SPLITS, find_shard_sets
 from viaduct.data.source import Labels
@@ -33,13 +32,13 @@ class ImageFolder:
         return len(self.images)
 
     def fields(self, number: int) -> ImageFields:
-        """Read an image with its label."""
+        """Return image and label."""
         image = self.images[number]
         encoded = memoryview(self.origin.read(image))
         return ImageFields(encoded, int(self._labels[number]), image.class_name, NO_BOXES)
 
     def labels(self, *, skip_bad: bool = False) -> Labels:
-        """Return the label of every image. They come from the folders or the list, so `skip_bad` has no effect."""
+        """Return the label of every image; `skip_bad` has no effect, because labels do not come from image files."""
         return self._labels
 
     def make_error(self, number: int, reason: str, *hints: str) -> BadData:
@@ -52,13 +51,13 @@ class ImageFolder:
 
     @property
     def how_to_list_bad(self) -> str:
-        """Advice for messages about bad images."""
+        """Hint for messages about bad images."""
         path = self.origin.path
         return f"To find all of them: `viaduct data build {path} --out DIR`, then `viaduct data check DIR --deep`."
 
 
 def holds_images(path: Path) -> bool:
-    """Return True for a .csv list, and for a folder with subfolders that holds no TFRecord files itself."""
+    """Return True for a .csv list, and for a folder with subfolders and without TFRecord files."""
     if path.suffix.lower() == ".csv":
         return True
     has_records = path.is_dir() and any(find_shard_sets(path, split) for split in SPLITS)
@@ -66,24 +65,24 @@ def holds_images(path: Path) -> bool:
 
 
 def read_class_names(path: Path) -> dict[int, str]:
-    """Return the class name of each label of class folders or of a list."""
+    """Return the class name of each label of class folders or a list."""
     return {label: name for name, label in number_classes(find_origin(path), FIRST_LABEL).items()}
 
 
 def open_split(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecordFolder:
-    """Open one split of records, of class folders or of a list, whichever the path is."""
+    """Open one split of records, class folders or a list."""
     if holds_mindrecords(path):
-        train_rows, validation_rows = mindrecord_folders(path)
+        train_rows, validation_rows = open_mindrecord_splits(path)
         if split == "train" and train_rows is None:
             raise BadData(f"{path}: there are no MindRecord files to train on.", "Give --split validation.")
         return train_rows if split == "train" and train_rows is not None else validation_rows
     if not holds_images(path):
         return RecordFolder(path, split)
-    train, validation = image_folders(path)
+    train, validation = open_image_splits(path)
     return train if split == "train" else validation
 
 
-def image_folders(path: Path) -> tuple[ImageFolder, ImageFolder]:
+def open_image_splits(path: Path) -> tuple[ImageFolder, ImageFolder]:
     """Open the training and the validation images."""
     origin = find_origin(path)
     labels = number_classes(origin, FIRST_LABEL)

@@ -1,12 +1,11 @@
-"""The crop sampler, and legacy bilinear resizing.
+"""The crop sampler, and bilinear resizing as in TensorFlow 1.
 
     draw_crop(sampler, height, width, boxes, generator)          Crop(y, x, height, width), at random
     axis = stretch_axis(start=10, length=300, size=224)          224 positions from pixel 10 to 309
     resample(image, rows_axis, columns_axis)                     float32, one pixel for each pair of positions
 
-Cropping, resizing, cutting out the middle and mirroring all choose positions along one direction, so each is a function
-that returns an `Axis`. Pixels are read only afterwards, by `resample`. As in TensorFlow, positions lie between the
-pixels of the *crop*: its last pixel has no neighbour, whatever the image has beyond it.
+Cropping, resizing, central crops and mirroring are functions that return an `Axis`, the positions along one direction.
+`resample` reads the pixels. As in TensorFlow, interpolation never uses pixels outside of the crop.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.intp]
 Boxes = npt.ArrayLike  # N x 4: top, left, bottom, right of each object, as fractions of the image
 
-ROWS_AT_ONCE = 32  # so that what `resample` works on stays in a core's cache: 0.5 ms for 500x375 to 224x224, else 2.1
+ROWS_AT_ONCE = 32  # so that the data stay in a core's cache: 0.5 ms instead of 2.1 for 500x375 to 224x224
 
 
 class Crop(NamedTuple):
@@ -45,18 +44,18 @@ class Crop(NamedTuple):
 class Sampler:
     """Arguments of `tf.image.sample_distorted_bounding_box` in one network's training."""
 
-    ratio: tuple[float, float]  # of width to height
-    area: tuple[float, float]  # as a fraction of the image's
+    ratio: tuple[float, float]  # range of width / height
+    area: tuple[float, float]  # range, as fractions of the image's area
     uses_boxes: bool = False
     frame: int | None = None  # sample in a square of this side, then stretch the crop to the image
-    least_covered: float = 0.1  # of at least one box
+    least_covered: float = 0.1  # share of at least one box that the crop must cover
     attempts: int = 100
 
 
 def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
-    """Draw a training crop; boxes are used if the sampler uses them. Not torchvision's RandomResizedCrop.
+    """Draw a training crop; `boxes` are ignored unless the sampler uses them.
 
-    That one draws areas uniformly and ratios on a log scale; here ratios are uniform and so are heights.
+    Heights and ratios are uniform. In torchvision's RandomResizedCrop areas are, and ratios are on a log scale.
     """
     if sampler.frame is not None:
         crop = draw_covering(sampler, sampler.frame, sampler.frame, [], generator)
@@ -69,21 +68,23 @@ def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, ge
 def draw_covering(
     sampler: Sampler, height: int, width: int, objects: Sequence[Crop], generator: np.random.Generator
 ) -> Crop:
-    """Draw crops until one covers enough of an object, or of the image without objects; after all attempts, the image.
+    """Draw crops until one covers the share `least_covered` of an object, or of the image if there are no objects.
 
-    "Enough" is the share `least_covered`.
+    Return the full image if all attempts fail.
     """
     full = Crop(0, 0, height, width)
     low, high = sampler.ratio
     for _ in range(sampler.attempts):
-        crop = draw_one(sampler, height, width, low + (high - low) * generator.random(), generator)
+        crop = draw_with_ratio(sampler, height, width, low + (high - low) * generator.random(), generator)
         if crop is not None and covers(crop, objects or [full], sampler.least_covered):
             return crop
     return full
 
 
-def draw_one(sampler: Sampler, height: int, width: int, ratio: float, generator: np.random.Generator) -> Crop | None:
-    """Draw one crop of this ratio with a height drawn from those that fit; None if rounding spoils its area."""
+def draw_with_ratio(
+    sampler: Sampler, height: int, width: int, ratio: float, generator: np.random.Generator
+) -> Crop | None:
+    """Draw a crop of this ratio with a random height; None if its rounded sides violate the limits."""
     least_area, most_area = (fraction * width * height for fraction in sampler.area)
     tallest = find_tallest(ratio, most_area, height, width)
     shortest = min(round(sqrt(least_area / ratio)), tallest)
@@ -113,16 +114,20 @@ def find_tallest(ratio: float, most_area: float, height: int, width: int) -> int
 
 
 def draw_below(choices: int, generator: np.random.Generator) -> int:
-    """Draw one of 0 .. choices - 1; 0 if there is no choice. A third of the time of `generator.integers`."""
+    """Draw one of 0 .. choices - 1, or 0 if `choices` is 0; three times as fast as `generator.integers`."""
     return int(generator.random() * choices) if choices > 1 else 0
 
 
 def covers(crop: Crop, objects: Sequence[Crop], least: float) -> bool:
     """Return True if the crop covers at least this share of one object."""
-    return any(overlap(crop, box) >= least * box.height * box.width for box in objects if box.height * box.width > 0)
+    return any(
+        count_shared_pixels(crop, box) >= least * box.height * box.width
+        for box in objects
+        if box.height * box.width > 0
+    )
 
 
-def overlap(left: Crop, right: Crop) -> int:
+def count_shared_pixels(left: Crop, right: Crop) -> int:
     """Return the number of pixels that two rectangles share."""
     rows = min(left.y + left.height, right.y + right.height) - max(left.y, right.y)
     columns = min(left.x + left.width, right.x + right.width) - max(left.x, right.x)
@@ -130,7 +135,7 @@ def overlap(left: Crop, right: Crop) -> int:
 
 
 def to_pixels(boxes: Boxes, height: int, width: int) -> list[Crop]:
-    """Turn fractions into whole pixels, truncated. An object thinner than a pixel has no area and is never covered."""
+    """Convert fractions to pixels, truncated. An object thinner than a pixel has no area and is never covered."""
     fractions = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
     if not ((fractions >= 0) & (fractions <= 1)).all() or (fractions[:, 2:] < fractions[:, :2]).any():
         raise BadData(f"boxes must be (top, left, bottom, right) between 0 and 1, got {fractions.tolist()}.")
@@ -149,9 +154,9 @@ def stretch_crop(crop: Crop, frame: int, height: int, width: int) -> Crop:
 
 
 class Axis(NamedTuple):
-    """Sampling positions along one direction of an image.
+    """Sampling positions along one direction of an image, each between two pixels.
 
-    Each lies between two pixels, at `fraction` (0..1) of the distance from the first to the second.
+    `fraction` (0..1) is the distance from the first pixel.
     """
 
     first: Indices
@@ -160,21 +165,20 @@ class Axis(NamedTuple):
 
     @property
     def positions(self) -> Floats:
-        """Positions in pixels, with their fractions."""
+        """Positions in pixels."""
         return self.first + self.fraction * (self.second - self.first).astype(np.float32)
 
     @property
     def reach(self) -> tuple[int, int]:
-        """First pixel that is read, and the one after the last."""
+        """Range of the pixels that are read: begin and end."""
         low = min(self.first[0], self.first[-1], self.second[0], self.second[-1])
         return int(low), int(max(self.first[0], self.first[-1], self.second[0], self.second[-1])) + 1
 
 
 def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int | None = None) -> Axis:
-    """Resize `length` pixels from `start` on to `size` positions, TensorFlow's legacy way.
+    """Resize `length` pixels from `start` on to `size` positions, as TensorFlow's legacy resize does.
 
-    Position i is at i * length / size: the first is on the first pixel, the last before the last pixel. `count`
-    positions after the first `skip` are returned; without `count` all of them.
+    Position i is at i * length / size. The first `skip` positions are left out, and `count` limits the rest.
     """
     numbers = whole_numbers(skip, skip + (size - skip if count is None else count))
     position = numbers * (np.float32(length) / np.float32(size))
@@ -186,17 +190,14 @@ def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int |
 
 @lru_cache(maxsize=64)
 def whole_numbers(begin: int, end: int) -> Floats:
-    """Return whole numbers as read-only floats; the same few ranges are used for every image."""
+    """Return whole numbers as floats; read-only, because they are cached."""
     numbers = np.arange(begin, end, dtype=np.float32)
     numbers.flags.writeable = False
     return numbers
 
 
 def central_box(length: int, fraction: float, size: int) -> Axis:
-    """Return the middle `fraction`, as `tf.image.crop_and_resize` has it.
-
-    The ends lie on the middles of pixels, both included.
-    """
+    """Resize the central `fraction`, as `tf.image.crop_and_resize` does, with both ends on centres of pixels."""
     begin, end, last = np.float32((1 - fraction) / 2), np.float32((1 + fraction) / 2), np.float32(length - 1)
     step = (end - begin) * last / np.float32(max(size - 1, 1))
     position = begin * last + np.arange(size, dtype=np.float32) * step
@@ -205,18 +206,18 @@ def central_box(length: int, fraction: float, size: int) -> Axis:
 
 
 def mirror_before(axis: Axis, start: int, length: int) -> Axis:
-    """Mirror the pixels, then resize: the positions stay, and other pixels come to lie there."""
-    first_and_last = 2 * start + length - 1  # their sum, which pixel and mirrored pixel have, too
-    return Axis(first_and_last - axis.first, first_and_last - axis.second, axis.fraction)
+    """Return the axis for mirroring before resizing."""
+    mirror_sum = 2 * start + length - 1  # of the indices of a pixel and its mirror image
+    return Axis(mirror_sum - axis.first, mirror_sum - axis.second, axis.fraction)
 
 
 def mirror_after(axis: Axis) -> Axis:
-    """Resize, then mirror. Legacy positions are not symmetric, so this is not `mirror_before`."""
+    """Return the axis for mirroring after resizing; it differs because legacy positions are not symmetric."""
     return Axis(*(np.ascontiguousarray(part[::-1]) for part in axis))
 
 
 def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
-    """Return the same positions in an image of `length` pixels, each the mean of `factor` of the old."""
+    """Convert positions to an image that was shrunk by `factor` to `length` pixels."""
     low, high = axis.reach
     begin, last = max(low // factor, 0), min(-(-high // factor), length) - 1  # pixels of the smaller image
     position = np.clip((axis.positions - np.float32((factor - 1) / 2)) / np.float32(factor), begin, last)
@@ -225,7 +226,7 @@ def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
 
 
 def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
-    """Return how much an image may shrink, 8, 4, 2 or 1, and still have a pixel for every position."""
+    """Return the largest factor, 8, 4, 2 or 1, at which the shrunk image still has a pixel for every position."""
     spacing = min(np.ptp(axis.positions) / max(len(axis.fraction) - 1, 1) for axis in (rows, columns))
     factors: tuple[Shrink, ...] = (8, 4, 2)
     return next((factor for factor in factors if spacing >= factor), 1)
@@ -234,8 +235,7 @@ def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
 def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats | None = None) -> Floats:
     """Interpolate between the four pixels around each pair of positions: rows x columns x 3, float32.
 
-    Compiled where `_lerp.c` could be: one call that lets other threads run. In numpy it is many short ones, and
-    threads wait for each other between them.
+    The compiled function of `_lerp.c` releases Python's global lock.
     """
     out = np.empty((len(rows.fraction), len(columns.fraction), 3), dtype=np.float32) if out is None else out
     lerp = find_compiled("_lerp", "lerp")
@@ -257,12 +257,12 @@ def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, o
 
 
 def in_channels(pixels: Indices) -> Indices:
-    """Turn indices of pixels into indices of values: 5 into 15, 16 and 17."""
+    """Convert indices of pixels to indices of values: 5 to 15, 16 and 17."""
     return (pixels[:, None] * 3 + np.arange(3)).ravel()
 
 
 def blend_rows(image: npt.NDArray[np.uint8], down: Axis) -> Floats:
-    """Interpolate between rows; return flat lines."""
+    """Interpolate between rows; return rows of values."""
     lines = image[down.first].reshape(len(down.fraction), -1).astype(np.float32)
     change = np.subtract(image[down.second].reshape(lines.shape), lines, dtype=np.float32)
     change *= down.fraction[:, None]
@@ -271,8 +271,8 @@ def blend_rows(image: npt.NDArray[np.uint8], down: Axis) -> Floats:
 
 
 def blend_columns(lines: Floats, across: Axis) -> Floats:
-    """Interpolate between columns of flat lines."""
-    # Clipping only spares numpy a check: no index is out of range.
+    """Interpolate between columns of rows of values."""
+    # No index is out of range; mode="clip" is faster because numpy does not check.
     blended = np.take(lines, across.first, axis=1, mode="clip")
     change = np.take(lines, across.second, axis=1, mode="clip")
     change -= blended

@@ -3,8 +3,7 @@
     records = RecordFolder("imagenet/", "train")
     len(records), records.record(1_000_000), records.fields(7).label, records.labels(), records.names
 
-Records are read with `pread`, not through a memory map: a file that shrinks under a map kills the process, a map
-holds on to its file descriptor (1,152 files, where 1,024 may be open), and from the page cache it is no faster.
+Records are read with `pread`: with a memory map, a file that shrinks would kill the process.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from viaduct.data.example import ImageFields, image_fields, image_filename, image_label
+from viaduct.data.example import ImageFields, decode_filename, decode_image_fields, decode_label
 from viaduct.data.file_index import (
     CORRUPT,
     FileIndex,
@@ -38,11 +37,11 @@ from viaduct.errors import BadData
 
 Progress = Callable[[int, int], None]
 
-MAX_OPEN_FILES = 128  # of ImageNet's 1,152; systems usually allow a process 1,024
+MAX_OPEN_FILES = 128  # ImageNet has 1,152 files; systems usually allow a process 1,024
 
 
 class Location(NamedTuple):
-    """Position of a record: for messages, and for reading it."""
+    """Position of a record."""
 
     file_number: int  # of the split's files
     path: Path
@@ -54,8 +53,8 @@ class Location(NamedTuple):
 class RecordFolder:
     """Records of a split, over all its files, by number.
 
-    `check=False` does not verify the checksums of the data. Any number of threads may read at once; a copy sent to
-    another process opens the files anew.
+    `check=False` does not verify the checksums of the data. Threads may read at the same time; a pickled copy opens the
+    files again.
     """
 
     def __init__(self, path: Path | str, split: str = "train", *, check: bool = True) -> None:
@@ -65,7 +64,7 @@ class RecordFolder:
             raise BadData(*explain_nothing_found(self.path, split))
         self.names = read_label_names(self.path)
         indices = [load_or_build_index(file) for file in self.files]
-        # Copied, 16 bytes a record: 1,152 mapped indices would hold 1,152 file descriptors.
+        # Copied, because each memory-mapped index keeps a file open.
         self.offsets = np.concatenate([index.offsets for index in indices])
         self.lengths = np.concatenate([index.lengths for index in indices])
         self.starts = [0, *np.cumsum([len(index.offsets) for index in indices]).tolist()]
@@ -80,7 +79,7 @@ class RecordFolder:
         return partial(RecordFolder, check=self.check), (self.path, self.split)
 
     def locate(self, number: int) -> Location:
-        """Return the file of a record, its number and offset there, and its length."""
+        """Return the position of a record."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number} of {len(self)}")
         file_number = bisect_right(self.starts, number) - 1
@@ -93,13 +92,13 @@ class RecordFolder:
         )
 
     def record(self, number: int) -> memoryview:
-        """Return the data of a record; raise a `BadRecord` if it is cut off or its checksum is wrong."""
+        """Return the data of a record; raise `BadRecord` if it is truncated or its checksum is wrong."""
         location = self.locate(number)
         expected = location.length + CHECKSUM.size
         body = self.open_file(location.file_number).read(expected, location.offset + HEADER.size)
 
         def make_error(reason: str) -> BadRecord:
-            made_from = image_filename(body[: location.length])
+            made_from = decode_filename(body[: location.length])
             return BadRecord(location.path, location.record, location.offset, reason, made_from=made_from)
 
         if len(body) < expected:
@@ -111,51 +110,48 @@ class RecordFolder:
         return data
 
     def fields(self, number: int) -> ImageFields:
-        """Return image, label, text and boxes of a record.
-
-        A damaged record, or a record of another schema, raises a `BadRecord`.
-        """
+        """Return image, label, text and boxes of a record; raise `BadRecord` if it is damaged or of another schema."""
         data = self.record(number)
         try:
-            return image_fields(data)
+            return decode_image_fields(data)
         except BadData as error:
             raise self.make_error(number, error.what) from error
 
     def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
-        """Return an error with a reason, which names the record's file, number and offset, and its image file."""
+        """Return an error that names the record's file, number, offset and image file."""
         location = self.locate(number)
         try:
             data = self.open_file(location.file_number).read(location.length, location.offset + HEADER.size)
         except BadData:
             data = b""
         return BadRecord(
-            location.path, location.record, location.offset, reason.rstrip("."), *hints, made_from=image_filename(data)
+            location.path, location.record, location.offset, reason.rstrip("."), *hints, made_from=decode_filename(data)
         )
 
     def describe_location(self, number: int) -> str:
-        """Return the file of a record and its number in it, for messages."""
+        """Return file name and number of a record, for messages."""
         location = self.locate(number)
         return f"{location.path.name} record {location.record}"
 
     @property
     def how_to_list_bad(self) -> str:
-        """Advice for messages about bad records."""
+        """Hint for messages about bad records."""
         return f"`viaduct data check {self.path} --deep` counts all of them, and names the first ones of each file."
 
     def labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
-        """Return the label of every record, from the stored index or, the first time, from the records themselves.
+        """Return the label of every record, from the stored index or, the first time, from the records.
 
-        A damaged record raises its `BadRecord`; with `skip_bad` its label is `CORRUPT`.
+        A damaged record raises `BadRecord`; with `skip_bad` its label is `CORRUPT`.
         """
         if self._labels is None:
             files = range(len(self.files))
             self._labels = np.concatenate([self._load_file_labels(file, on_progress, skip_bad) for file in files])
         for number in [] if skip_bad else np.flatnonzero(self._labels == CORRUPT).tolist():
-            self._labels[number] = self._read_label(number)  # stored by a run with `skip_bad`; here it raises
+            self._labels[number] = self._read_label(number)  # raises, unless the record was repaired since
         return self._labels
 
     def _load_file_labels(self, file_number: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
-        """Return the labels of one file, stored or read; labels that were read are stored."""
+        """Return the labels of one file: the stored ones, or those of the records, which are then stored."""
         path, first, stop = self.files[file_number], self.starts[file_number], self.starts[file_number + 1]
         stored = load_index(path)
         labels = stored.labels if stored is not None else None
@@ -171,7 +167,7 @@ class RecordFolder:
     def _read_label(self, number: int) -> int:
         data = self.record(number)
         try:
-            return image_label(data)
+            return decode_label(data)
         except BadData as error:
             raise self.make_error(number, error.what) from error
 
@@ -182,10 +178,7 @@ class RecordFolder:
             return CORRUPT
 
     def open_file(self, file_number: int) -> Handle:
-        """Return an open file of the split.
-
-        Of MAX_OPEN_FILES the one opened first is dropped; it is closed when no thread reads from it any more.
-        """
+        """Return a file of the split, open; above MAX_OPEN_FILES the one that was opened first is released."""
         handle = self._handles.get(file_number)
         if handle is None:
             with self._lock:
@@ -202,8 +195,8 @@ class Indexed:
     path: Path
     records: int
     bytes: int
-    renewed: bool  # False: a stored index was up to date
-    dali: Path | None  # its index in DALI's form, if that was written
+    renewed: bool  # False: the stored index was up to date
+    dali: Path | None  # path of the index in DALI's form, if one was written
 
 
 def index_records(
@@ -214,9 +207,9 @@ def index_records(
     rebuild: bool = False,
     on_progress: Progress | None = None,
 ) -> list[Indexed]:
-    """Build the index of every file of both splits where none is up to date, or with `rebuild` of all.
+    """Build the index of every file of both splits that has no up-to-date index, or of all files with `rebuild`.
 
-    With `dali`, or a folder for it, DALI's form is written as well.
+    With `dali` or `dali_folder` also write DALI's form.
     """
     folder = Path(folder)
     files = [file for split in SPLITS for file in record_files(folder, split)]

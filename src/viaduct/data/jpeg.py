@@ -1,19 +1,16 @@
-"""Decoding of images as by TensorFlow's `decode_jpeg`, through libjpeg-turbo (simplejpeg).
+"""Decoding of images as TensorFlow's `decode_jpeg` does it, with libjpeg-turbo (simplejpeg).
 
     decode(data)                            uint8 HxWx3; TensorFlow's defaults: fast integer DCT, fancy upsampling
-    decode(data, dct="accurate")            the DCT that Pillow uses: mean 1, at most 12 grey levels from the fast one
-    decode(data, fancy_upsampling=False)    chroma repeated rather than interpolated
-    decode(data, shrink=2)                  half the size (also 4, 8) out of the DCT itself
-    decode(data, buffer=memory)             into your own array, if it is large enough and the image is an RGB JPEG
-    dimensions(data)                        (height, width) from the header, 1 microsecond
+    decode(data, dct="accurate")            Pillow's DCT; differs from the fast one by 1 grey level (mean), at most 12
+    decode(data, fancy_upsampling=False)    chroma repeated instead of interpolated
+    decode(data, shrink=2)                  half the size (also 4, 8), computed by the DCT
+    decode(data, buffer=memory)             into an array, if it is large enough and the image is an RGB JPEG
+    dimensions(data)                        (height, width) from the header
 
-Unusual images are treated as in TensorFlow: grey becomes RGB, CMYK and YCCK are converted (`multiply_inks`), a PNG that
-calls itself JPEG is decoded (see png.py), EXIF rotation is ignored, damage that libjpeg only warns of is tolerated, and
-a file that is cut short is an error. GIF, BMP, WebP and TIFF are named and refused (of these TensorFlow's `decode_jpeg`
-takes GIF); so is a chroma subsampling that TurboJPEG has no name for. Data that cannot be decoded raise `BadData`.
-
-simplejpeg was chosen over PyTurboJPEG (needs a system library), imagecodecs (26 MB; for Python 3.10 only an old
-release) and turbojpeg (cannot scale, no wheel for ARM). None of the four decodes regions: region.py does.
+Unusual images are treated as in TensorFlow: grey becomes RGB, CMYK and YCCK are converted (`multiply_inks`), a PNG
+named JPEG is decoded (see png.py), EXIF rotation is ignored, damage that causes only a warning of libjpeg is tolerated,
+and a truncated file is an error. GIF, which TensorFlow decodes, BMP, WebP and TIFF are refused, and so is a chroma
+subsampling that TurboJPEG does not support. Data that cannot be decoded raise `BadData`.
 """
 
 from __future__ import annotations
@@ -34,11 +31,11 @@ Dct = Literal["fast", "accurate"]
 Shrink = Literal[1, 2, 4, 8]
 
 MOST_BYTES = png.MOST_BYTES
-# A block of 8x8 pixels takes two bits of a JPEG at least, one if it is progressive: 512 grey pixels a byte. A header
-# that claims more is damaged, or made to take memory. Images below the second limit may claim what they like.
+# Limit for the pixels in a header: 600 for each byte of the file, or 2**24 if that is more. A block of 8x8 pixels takes
+# at least one bit, hence at most 512 pixels a byte.
 PIXELS_A_BYTE, SMALL_PIXELS = 600, 1 << 24
 REFUSED = {b"GIF8": "a GIF", b"BM": "a BMP", b"RIFF": "a WebP", b"II*\0": "a TIFF", b"MM\0*": "a TIFF"}
-# What libjpeg says about damage that it, and hence TensorFlow, decodes around (jerror.h, JWRN_*).
+# Warnings of libjpeg (jerror.h, JWRN_*) after which it, and TensorFlow, continue.
 TOLERATED = (
     "Corrupt JPEG data",
     "Inconsistent progression sequence",
@@ -51,10 +48,7 @@ TOLERATED = (
 def decode(
     data: Encoded, dct: Dct = "fast", fancy_upsampling: bool = True, shrink: Shrink = 1, buffer: Pixels | None = None
 ) -> Pixels:
-    """Decode to height x width x 3.
-
-    A PNG cannot be shrunk: it has its full size, so use the shape of the result.
-    """
+    """Decode to height x width x 3; `shrink` has no effect on a PNG."""
     if dct not in ("fast", "accurate"):
         raise BadValue(f"dct must be 'fast' or 'accurate', got {dct!r}.")
     if shrink not in (1, 2, 4, 8):
@@ -65,10 +59,10 @@ def decode(
     has_inks = colours in ("CMYK", "YCCK")
     if has_inks or (buffer is not None and buffer.size < height * width * 3):
         buffer = None
-    # The binding looks for the smallest size that is not below these: exactly a half, quarter or eighth, rounded up.
+    # simplejpeg takes the smallest scaled size that is not below these: a half, quarter or eighth, rounded up.
     least = {"min_height": -(-height // shrink), "min_width": -(-width // shrink)} if shrink > 1 else {}
     pixels: Pixels = tolerate_warnings(
-        binding().decode_jpeg,
+        import_simplejpeg().decode_jpeg,
         data,
         colorspace="CMYK" if has_inks else "RGB",
         fastdct=dct == "fast",
@@ -94,7 +88,7 @@ def read_header(data: Encoded) -> tuple[int, int, str]:
     """Return height, width and colour space of a JPEG; refuse other data, and sizes above the limits."""
     if not is_jpeg(data):
         raise BadData(f"not a JPEG or PNG: {describe_format(data)}.")
-    height, width, colours, _ = tolerate_warnings(binding().decode_jpeg_header, data)
+    height, width, colours, _ = tolerate_warnings(import_simplejpeg().decode_jpeg_header, data)
     if height * width * 3 > MOST_BYTES:
         raise TooLarge(f"the JPEG has {width:,} x {height:,} pixels; at most {MOST_BYTES // 3:,} are decoded.")
     if height * width > max(SMALL_PIXELS, PIXELS_A_BYTE * len(data)):
@@ -106,7 +100,7 @@ def read_header(data: Encoded) -> tuple[int, int, str]:
 
 
 def describe_format(data: Encoded) -> str:
-    """Say what the data are, if no JPEG."""
+    """Describe data that are not a JPEG."""
     if len(data) == 0:
         return "it is empty"
     for magic, name in REFUSED.items():
@@ -116,10 +110,7 @@ def describe_format(data: Encoded) -> str:
 
 
 def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
-    """Call the binding; if its complaint is one that TensorFlow accepts, call it again without strictness.
-
-    All other complaints raise `BadData`.
-    """
+    """Call a function of simplejpeg; tolerate the warnings that TensorFlow tolerates, raise `BadData` for others."""
     try:
         return call(data, **options)
     except ValueError as error:
@@ -135,15 +126,12 @@ def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
 
 
 def has_end_marker(data: bytes) -> bool:
-    """Return True if an end marker follows the last scan. (libjpeg names its first complaint only, perhaps another.)"""
+    """Return True if an end marker follows the last scan."""
     return data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda")
 
 
 def multiply_inks(inks: Pixels, *, inverted: bool) -> Pixels:
-    """Convert CMYK to RGB as TensorFlow does: the light that an ink leaves, times the light that black leaves.
-
-    `inverted` images, which Adobe's programs write, store light in place of ink.
-    """
+    """Convert CMYK to RGB as TensorFlow does; `inverted` images, written by Adobe's programs, store 255 - ink."""
     light = inks.astype(np.uint16) if inverted else 255 - inks.astype(np.uint16)
     return (light[..., :3] * light[..., 3:] // 255).astype(np.uint8)
 
@@ -158,8 +146,8 @@ def has_adobe_marker(data: bytes) -> bool:
     return False
 
 
-def binding() -> ModuleType:
-    """Import simplejpeg, or explain why it cannot be."""
+def import_simplejpeg() -> ModuleType:
+    """Import simplejpeg, or explain the failure."""
     try:
         import simplejpeg
     except ImportError as error:

@@ -5,13 +5,12 @@
 
     a file:      length of the header (uint64), the header (JSON), padding up to header_size; then pages of page_size
     blob page:   for each row its length (uint64) and its bytes: all `blob_fields` of the row
-    raw page:    groups of rows, each a length (uint64) and a msgpack map of the fields that are no blobs
-    blob fields: where there are several, each has its length before it (uint64, big-endian); int32 and int64 arrays are
-                 packed: count (uint32, big-endian), two bits a value with its width, the values, little-endian
+    raw page:    groups of rows, each a length (uint64) and a msgpack map of the fields that are not blobs
+    blob fields: if there are several, each has its length before it (uint64, big-endian); int32 and int64 arrays are
+                 packed: count (uint32, big-endian), two bits a value for its width, the values, little-endian
 
-The header lists the pages with their used bytes; row group N has the rows of blob page N. That is enough for random
-access, so the SQLite index beside a file (`.db`) is not needed and not read. Lengths are compared with the file before
-anything is read.
+The header lists the pages with their used bytes; row group N has the rows of blob page N. The SQLite index beside a
+file (`.db`) is not needed and not read.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Field:
 
 
 class MindRecordFile:
-    """MindRecord file: its schema, and where each of its rows lies."""
+    """MindRecord file: its schema and its rows."""
 
     def __init__(self, path: Path | str, *, stay_open: bool = True) -> None:
         self.path = Path(path)
@@ -70,7 +69,7 @@ class MindRecordFile:
             self._handle = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Drop the open file: a copy in another process opens it anew."""
+        """Drop the open file; a pickled copy opens it again."""
         return {**self.__dict__, "_handle": None}
 
     def read(self, count: int, offset: int) -> bytes:
@@ -80,7 +79,7 @@ class MindRecordFile:
         return len(self.blob_offsets)
 
     def values(self, row: int) -> dict[str, Any]:
-        """Return the fields of a row that are no blobs."""
+        """Return the fields of a row that are not blobs."""
         offset, length = int(self.raw_offsets[row]), int(self.raw_lengths[row])
         try:
             fields, _ = unpack(memoryview(self.read(length, offset)), 0)
@@ -88,7 +87,7 @@ class MindRecordFile:
             reason = error.what.rstrip(".") if isinstance(error, BadData) else "its fields do not end"
             raise BadRecord(self.path, row, offset, reason) from None
         if not isinstance(fields, dict):
-            raise BadRecord(self.path, row, offset, "its fields are no map")
+            raise BadRecord(self.path, row, offset, "its fields are not a map")
         return fields
 
     def blob(self, row: int, field: str) -> memoryview:
@@ -111,7 +110,7 @@ class MindRecordFile:
         raise BadRecord(self.path, row, offset, f"it has no field {field!r}")
 
     def integer(self, row: int, field: str) -> int:
-        """Return a whole number of a row, stored by itself or as an array of one; raise a `BadRecord` without it."""
+        """Return an integer field of a row, stored as a number or an array of one; raise `BadRecord` otherwise."""
         if field in self.blob_fields:
             try:
                 packed = unpack_integers(self.blob(row, field))
@@ -128,7 +127,7 @@ class MindRecordFile:
         return value
 
     def make_error(self, row: int, reason: str, *hints: str, made_from: str = "") -> BadRecord:
-        """Return an error with a reason, which names the file and the row, and the first byte of the row's blob."""
+        """Return an error that names the file, the row and the offset of its blob."""
         return BadRecord(self.path, row, int(self.blob_offsets[row]), reason, *hints, made_from=made_from)
 
     # The header
@@ -138,7 +137,7 @@ class MindRecordFile:
         if self.size > len(ENCRYPTED) and self.read(len(ENCRYPTED), self.size - len(ENCRYPTED)) == ENCRYPTED:
             raise BadData(
                 f"{self.path} is an encrypted MindRecord file; it cannot be read without its key.",
-                "Where MindSpore and the key are, write it again without set_enc_key.",
+                "Write it again with MindSpore and the key, without set_enc_key.",
             )
         if not MIN_HEADER_BYTES <= length <= MAX_HEADER_BYTES:
             raise BadData(f"{self.path} is not a MindRecord file: its header claims {length:,} bytes.")
@@ -147,9 +146,9 @@ class MindRecordFile:
         try:
             header = json.loads(self.read(length, LENGTH.size))
         except (ValueError, RecursionError) as error:
-            raise self._format_error(f"its header is no JSON ({error})") from None
+            raise self._format_error(f"its header is not JSON ({error})") from None
         if not isinstance(header, dict):
-            raise self._format_error("its header is no JSON object")
+            raise self._format_error("its header is not a JSON object")
         return header
 
     def _interpret(self, header: dict[str, Any]) -> None:
@@ -167,13 +166,13 @@ class MindRecordFile:
             raise ValueError("sizes of header and pages")
         blobs, raws = self._list_pages(header["page"] or [])
         if blobs.keys() != raws.keys():
-            raise self._format_error("its pages of values and of blobs do not go together")
+            raise self._format_error("its pages of values and of blobs do not match")
         groups = [self._walk_group(group, blobs[group], raws[group]) for group in sorted(blobs)]
         columns = np.concatenate([np.empty((0, 4), np.int64), *groups]).T
         self.blob_offsets, self.blob_lengths, self.raw_offsets, self.raw_lengths = columns
 
     def _list_pages(self, pages: list[dict[str, Any]]) -> tuple[dict[int, tuple[int, int, int]], dict[int, range]]:
-        """Return first byte, end and rows of each blob page, and the bytes of each group of raw rows, by number."""
+        """Return begin, end and rows of each blob page, and the byte range of each group of raw rows, by number."""
         blobs: dict[int, tuple[int, int, int]] = {}
         raws: dict[int, range] = {}
         for page in pages:
@@ -196,27 +195,27 @@ class MindRecordFile:
         return blobs, raws
 
     def _walk_group(self, group: int, blob_page: tuple[int, int, int], raw: range) -> Int64s:
-        """Return offset and length of the blob and of the other fields of each row of a group: rows x 4."""
+        """Return blob offset, blob length, raw offset and raw length of each row of a group."""
         begin, end, count = blob_page
         blobs = self._walk(f"blob page {group}", begin, end, count)
         raws = self._walk(f"group {group} of rows", raw.start, raw.stop, count)
         return np.concatenate([blobs, raws], axis=1)
 
-    def _walk(self, what: str, begin: int, end: int, count: int) -> Int64s:
-        """Go from length to length; return offset and length of each of `count` items, which must fill the bytes."""
-        found = np.empty((count, 2), dtype=np.int64)
+    def _walk(self, label: str, begin: int, end: int, count: int) -> Int64s:
+        """Return offset and length of each of `count` items, which must fill the bytes; `label` is for messages."""
+        items = np.empty((count, 2), dtype=np.int64)
         position = begin
         for row in range(count):
             header = self.read(LENGTH.size, position)
             length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else MAX_ROW_BYTES + 1
             position += LENGTH.size
             if length > MAX_ROW_BYTES or position + length > end:
-                raise self._format_error(f"row {row} of {what} does not end within its page")
-            found[row] = position, length
+                raise self._format_error(f"row {row} of {label} does not end within its page")
+            items[row] = position, length
             position += length
         if position != end:
-            raise self._format_error(f"{what} has {end - begin:,} bytes, its {count:,} rows have {position - begin:,}")
-        return found
+            raise self._format_error(f"{label} has {end - begin:,} bytes, its {count:,} rows have {position - begin:,}")
+        return items
 
     def _cut_short(self, reason: str) -> BadData:
         return BadData(
@@ -235,7 +234,7 @@ def read_field(entry: dict[str, Any]) -> Field:
 
 
 def is_mindrecord(path: Path) -> bool:
-    """Return True if a file begins as a MindRecord file does, or ends as an encrypted one, whatever its name is."""
+    """Return True if a file begins as a MindRecord file, or is named and ends as an encrypted one."""
     try:
         with path.open("rb") as file:
             start = file.read(LENGTH.size + 16)
@@ -297,14 +296,14 @@ def read_count(data: memoryview, position: int, size: int) -> tuple[int, int]:
 
 
 def take_bytes(data: memoryview, position: int, count: int) -> memoryview:
-    """Return so many bytes; refuse data that end before."""
+    """Return `count` bytes; raise `BadData` if there are fewer."""
     if position + count > len(data):
         raise BadData("its fields do not end.")
     return data[position : position + count]
 
 
 def unpack_several(data: memoryview, position: int, count: int, depth: int) -> tuple[list[Any], int]:
-    """Decode so many values one level deeper, and return them with the position after them."""
+    """Decode `count` values one level deeper, and return them with the position after them."""
     values = []
     for _ in range(count):
         value, position = unpack(data, position, depth + 1)
@@ -313,7 +312,7 @@ def unpack_several(data: memoryview, position: int, count: int, depth: int) -> t
 
 
 def unpack_integers(data: memoryview) -> list[int]:
-    """Decode a packed array of whole numbers: their count, two bits each with the width, and the values."""
+    """Decode a packed array of whole numbers: the count, two bits each for the width, and the values."""
     cut_short = BadData("an array of whole numbers does not end.")
     if len(data) < 4:
         raise cut_short

@@ -1,11 +1,11 @@
 """MindRecord files as a training source: which files belong to which split, and which fields are image and label.
 
     --data DIR                   train*.mindrecord0 … and val*, eval* or test*; or DIR/train and DIR/val
-    --data cifar10.mindrecord0   one set of files; a tenth of every class is set aside to validate with
+    --data cifar10.mindrecord0   one set of files; a tenth of every class is set aside for validation
 
-A name with val, eval, dev or test in it means validation, any other training. A file states the names of all files of
-its set; one that is missing is an error. The bytes field holds the image (of several: image, data, …), the integer
-field label the class; `data.image_field` and `data.label_field` name others. Labels are used as they are stored.
+Files with val, eval, dev or test in their name are for validation, all others for training. A file lists all files of
+its set; a missing file is an error. The image is a bytes field, the label an integer field; `data.image_field` and
+`data.label_field` select them if the usual names do not. Labels are used unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from viaduct.data.build import SEED, VALIDATION_SHARE, set_aside
-from viaduct.data.example import LONGEST_NAME, NO_BOXES, ImageFields
+from viaduct.data.example import MAX_NAME_LENGTH, NO_BOXES, ImageFields
 from viaduct.data.file_index import CORRUPT
 from viaduct.data.mindrecord import INTEGERS, Int64s, MindRecordFile, is_mindrecord
 from viaduct.data.origins import Origin, SourceImage
@@ -28,14 +28,14 @@ from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue
 from viaduct.terminal import escape_controls
 
-# Usual names of fields, the likeliest first.
+# Usual names of fields, most likely first.
 IMAGE_FIELDS = ("image", "data", "img", "image_bytes", "image_data", "image_encoded", "encoded", "jpeg")
 LABEL_FIELDS = ("label", "labels", "class", "class_id", "target", "image_class_label", "fine_label")
 FILENAME_FIELDS = ("file_name", "filename", "file", "image_filename", "path")
-# Parts of file names that mean validation. Where a folder has files of several kinds, only the first kind is used.
+# Parts of file names that mean validation. If a folder has files of several kinds, only the first kind is used.
 VALIDATION_PATTERNS = {"val": "valid(ation)?|val", "eval": "eval(uation)?", "dev": "dev", "test": "test(ing)?"}
 FOLDERS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "eval", "test")}
-MAX_OPEN_FILES = 128  # of a split; the files of a larger split are opened for each read
+MAX_OPEN_FILES = 128  # files of a split with more files are opened for each read
 
 
 class MindRecordFolder:
@@ -64,48 +64,45 @@ class MindRecordFolder:
         return self.files[file], row - self.starts[file]
 
     def fields(self, number: int) -> ImageFields:
-        """Return image and label of a row; raise a `BadRecord` if either cannot be read."""
+        """Return image and label of a row; raise `BadRecord` if either cannot be read."""
         file, row = self.locate(number)
         label = int(self._stored_labels[int(self._rows[number])])
         if label == CORRUPT:
-            label = file.integer(row, self.label)  # raises the reason
+            label = file.integer(row, self.label)  # raises the error
         return ImageFields(file.blob(row, self.image), label, self.names.get(label, ""), NO_BOXES)
 
     @cached_property
     def _stored_labels(self) -> Int64s:
-        """Labels of all rows of the files; CORRUPT where a label cannot be read."""
+        """Labels of all rows of the files; CORRUPT for labels that cannot be read."""
         labels = [read_label(file, row, self.label) for file in self.files for row in range(len(file))]
         return np.array(labels, dtype=np.int64)
 
     def labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
-        """Return the label of every row.
-
-        A label that cannot be read raises a `BadRecord`; with `skip_bad` it is CORRUPT.
-        """
+        """Return the label of every row; one that cannot be read raises `BadRecord`, or is CORRUPT with `skip_bad`."""
         labels: Int64s = self._stored_labels[self._rows]
         for number in [] if skip_bad else np.flatnonzero(labels == CORRUPT).tolist():
             file, row = self.locate(number)
-            file.integer(row, self.label)  # raises the reason
+            file.integer(row, self.label)  # raises the error
         return labels
 
     def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
-        """Return an error with a reason, which names the row's file and number, and its image file."""
+        """Return an error that names the row's file, number and image file."""
         file, row = self.locate(number)
         return file.make_error(row, reason.rstrip("."), *hints, made_from=read_filename(file, row))
 
     def describe_location(self, number: int) -> str:
-        """Return the file of a row and its number in it, for messages."""
+        """Return file name and number of a row, for messages."""
         file, row = self.locate(number)
         return f"{file.path.name} record {row}"
 
     @property
     def how_to_list_bad(self) -> str:
-        """Advice for messages about bad records."""
+        """Hint for messages about bad records."""
         return f"`viaduct data check {self.path} --deep` counts all of them, and names the first ones of each file."
 
 
 def read_label(file: MindRecordFile, row: int, field: str) -> int:
-    """Read the label of a row; CORRUPT where it cannot be read."""
+    """Read the label of a row; CORRUPT if it cannot be read."""
     try:
         return file.integer(row, field)
     except BadData:
@@ -113,12 +110,12 @@ def read_label(file: MindRecordFile, row: int, field: str) -> int:
 
 
 def read_filename(file: MindRecordFile, row: int) -> str:
-    """Return the image file that a row was made from, for messages; empty where it is not known."""
+    """Return the name of the image file that a row was made from, for messages; empty if unknown."""
     name = next((name for name in FILENAME_FIELDS if name in file.schema), None)
     if name is None:
         return ""
     try:
-        return escape_controls(str(file.values(row).get(name, "")))[:LONGEST_NAME]
+        return escape_controls(str(file.values(row).get(name, "")))[:MAX_NAME_LENGTH]
     except BadData:
         return ""
 
@@ -127,7 +124,7 @@ def read_filename(file: MindRecordFile, row: int) -> str:
 
 
 def holds_mindrecords(path: Path) -> bool:
-    """Return True for a MindRecord file, and for a folder of them that holds no TFRecords."""
+    """Return True for a MindRecord file, and for a folder with MindRecord files and no TFRecords."""
     if path.is_file():
         return is_mindrecord(path)
     if not path.is_dir() or any(find_shard_sets(path, split) for split in SPLITS):
@@ -137,7 +134,7 @@ def holds_mindrecords(path: Path) -> bool:
 
 
 def list_mindrecords(folder: Path) -> Iterable[Path]:
-    """Yield the MindRecord files of a folder, in order; none if there is no such folder."""
+    """Yield the MindRecord files of a folder, sorted; none if there is no such folder."""
     if folder.is_dir():
         yield from (path for path in sorted(folder.iterdir()) if path.is_file() and is_mindrecord(path))
 
@@ -156,7 +153,7 @@ def split_files(path: Path) -> dict[str, list[Path]]:
 
 
 def list_set(path: Path) -> list[Path]:
-    """Return all files of the set that a file belongs to."""
+    """Return all files of a file's set."""
     names = MindRecordFile(path, stay_open=False).shard_names
     return [path.with_name(name) for name in names if Path(name).name == name] if path.name in names else [path]
 
@@ -172,7 +169,7 @@ def group_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def find_kind(file: Path) -> str:
-    """Return the kind that a file's name suggests: `imagenet_val.mindrecord3` is val; without a hint it is train."""
+    """Return the kind that a file's name suggests: `imagenet_val.mindrecord3` is val; the default is train."""
     name = file.name.lower()
     patterns = VALIDATION_PATTERNS.items()
     return next((kind for kind, pattern in patterns if re.search(rf"(?<![a-z])({pattern})(?![a-z])", name)), "train")
@@ -189,10 +186,10 @@ def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
         names = file.shard_names if file.path.name in file.shard_names else []
         absent = [name for name in names if name not in present]
         if absent:
-            some = ", ".join(escape_controls(name) for name in absent[:5]) + (" …" if len(absent) > 5 else "")
+            examples = ", ".join(escape_controls(name) for name in absent[:5]) + (" …" if len(absent) > 5 else "")
             raise BadData(
                 f"{file.path.parent}: {len(absent):,} of the {len(names):,} files of {file.path.name}'s set are "
-                f"missing: {some}.",
+                f"missing: {examples}.",
                 "Copy the whole set.",
             )
         if file.schema != files[0].schema:
@@ -204,7 +201,7 @@ def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
 
 
 def choose_fields(file: MindRecordFile, image: str, label: str) -> tuple[str, str]:
-    """Return the fields of image and label: those that were named, else the usual or the only ones that fit."""
+    """Return the names of the fields of image and label; `image` and `label` are names requested by the recipe."""
     blobs = [name for name, field in file.schema.items() if field.kind == "bytes"]
     scalars = (None, (), (1,), (-1,))  # shapes of a single number
     numbers = [name for name, field in file.schema.items() if field.kind in INTEGERS and field.shape in scalars]
@@ -217,16 +214,16 @@ def choose_fields(file: MindRecordFile, image: str, label: str) -> tuple[str, st
 def choose_field(
     file: MindRecordFile, requested: str, fitting: list[str], usual: tuple[str, ...], setting: str, kind: str
 ) -> str:
-    """Return the field that the recipe names, else the first usual name that fits, else the only field that fits.
+    """Return the requested field, else the first usual name in `fitting`, else the only field in `fitting`.
 
-    `fitting` are the fields of the right type, `setting` is the recipe's field, and `kind` the type and the meaning of
-    the field, separated by a comma. Raise `BadValue` if the named field does not fit, and `BadData` if no field or
-    several could be meant.
+    `fitting` are the fields of the right type, `setting` is the recipe's field, and `kind` has the type and the meaning
+    of the field, separated by a comma. Raise `BadValue` if the requested field does not fit, and `BadData` if the
+    choice is not unique.
     """
     if requested:
         if requested in fitting:
             return requested
-        raise BadValue(f"data.{setting}={requested!r} is no field of {kind} in {file.path}.", describe_fields(file))
+        raise BadValue(f"data.{setting}={requested!r} is not a field of {kind} in {file.path}.", describe_fields(file))
     known = [name for name in usual if name in fitting]
     if known or len(fitting) == 1:
         return (known or fitting)[0]
@@ -235,7 +232,7 @@ def choose_field(
     raise BadData(
         f"{file.path}: {several if fitting else f'there is no field of {types} for {meaning}'}.",
         describe_fields(file),
-        *([f"Say which: --set data.{setting}=NAME."] if fitting else []),
+        *([f"Choose one: --set data.{setting}=NAME."] if fitting else []),
     )
 
 
@@ -247,27 +244,27 @@ def describe_fields(file: MindRecordFile) -> str:
 
 
 def open_mindrecords(path: Path, image: str = "", label: str = "") -> dict[str, MindRecordFolder]:
-    """Open the files of each split; `image` and `label` name the fields, which are found where these are empty."""
+    """Open the files of each split; `image` and `label` are names of fields, chosen automatically if empty."""
     files = {split: open_files(paths) for split, paths in split_files(path).items()}
     fields = choose_fields(next(iter(files.values()))[0], image, label)
     return {split: MindRecordFolder(path, members, *fields) for split, members in files.items()}
 
 
-def mindrecord_folders(
+def open_mindrecord_splits(
     path: Path, image: str = "", label: str = ""
 ) -> tuple[MindRecordFolder | None, MindRecordFolder]:
-    """Return the images to train on and to validate with; None to train on where there are validation files only."""
+    """Return training and validation images; training is None if there are only validation files."""
     folders = open_mindrecords(path, image, label)
     for folder in folders.values():
         if not len(folder):
-            raise BadData(f"{folder.files[0].path}: there is not one record in its set of files.")
+            raise BadData(f"{folder.files[0].path}: there are no records in its set of files.")
     if "validation" in folders:
         return folders.get("train"), folders["validation"]
     return set_rows_aside(folders["train"])
 
 
 def set_rows_aside(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindRecordFolder]:
-    """Split off a tenth of every class, as `viaduct data build` does."""
+    """Set a tenth of every class aside for validation, as `viaduct data build` does."""
     labels = folder.labels(skip_bad=True)
     rows = [SourceImage(str(row), str(label), 0, 0, row) for row, label in enumerate(labels.tolist())]
     train, validation = set_aside(rows, VALIDATION_SHARE, SEED)
@@ -281,11 +278,11 @@ def set_rows_aside(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindReco
     return select_rows(train), select_rows(validation)
 
 
-def mindrecord_origin(path: Path) -> Origin:
-    """Return MindRecord files as an origin to build TFRecords from, with the labels that they have."""
+def open_mindrecord_origin(path: Path) -> Origin:
+    """Open MindRecord files as an origin to build TFRecords from; labels are unchanged."""
     folders = open_mindrecords(path)
     if "train" not in folders:
-        raise BadData(f"{path}: there are no MindRecord files to train on.", "A name with val or test is validation.")
+        raise BadData(f"{path}: there are no MindRecord files to train on.", "Names with val or test mean validation.")
     images = {split: list_images(folder, split) for split, folder in folders.items()}
     labels = sorted({int(image.class_name) for listed in images.values() for image in listed})
     classes = [str(label) for label in labels]
@@ -298,7 +295,7 @@ def mindrecord_origin(path: Path) -> Origin:
 
 
 def list_images(folder: MindRecordFolder, split: str) -> list[SourceImage]:
-    """List the rows as images to build from, named SPLIT/FILE:ROW."""
+    """List the rows as images, named SPLIT/FILE:ROW."""
     modified = {file.path: file.path.stat().st_mtime_ns for file in folder.files}
     images = []
     for number, label in enumerate(folder.labels().tolist()):

@@ -1,4 +1,4 @@
-"""Notices about the data on stderr, and wording that several messages share."""
+"""Notices about the data on stderr, and helpers for messages."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def join_first(names: Sequence[str], most: int = 5) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return the reason of an error, without the error number and the path that Python puts around it."""
+    """Return the text of an error, without the error number and path of an `OSError`."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -2,9 +2,9 @@
 
     OPERATIONS["rotate"](image, 0.9, -1)     nine tenths of the strongest rotation (30 degrees), clockwise
 
-Each takes an image, a strength (0 to 1 spans the range that AutoAugment published, more goes beyond it) and a sign,
-which only the operations with a direction use. None changes the image it is given. Pixels from outside of the image are
-grey, 128. Pixels are chosen as by Pillow's nearest neighbour, and levels equal Pillow's exactly.
+Each takes an image, a strength (0 to 1 is the range that AutoAugment published, more exceeds it) and a sign, which only
+operations with a direction use. The input is never modified. Pixels from outside of the image are grey, 128. Sampling
+is Pillow's nearest neighbour, and levels equal Pillow's exactly.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Pixels = npt.NDArray[np.uint8]
 Operation = Callable[[Pixels, float, float], Pixels]
 
 OUTSIDE = 128
-SHEAR, TURN = 0.3, 30.0  # at strength 1: pixels aside per pixel, degrees
-SHIFT = 150 / 331  # of the side: 150 pixels of the 331 that the policy for ImageNet was searched with
-CIFAR_SHIFT = 10 / 32  # in the published code for CIFAR-10
+SHEAR, TURN = 0.3, 30.0  # at strength 1: shear factor, degrees
+SHIFT = 150 / 331  # of the side: 150 pixels at 331, the image size in the search of ImageNet's policy
+CIFAR_SHIFT = 10 / 32  # of the side, in the published code for CIFAR-10
 LEVELS = np.arange(256)
 THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)  # rounded
 
@@ -30,7 +30,7 @@ THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)  # r
 
 
 def affine(image: Pixels, across: tuple[float, float, float], down: tuple[float, float, float]) -> Pixels:
-    """Take the pixel at (x, y) from (a x + b y + c, d x + e y + f): `across` is (a, b, c), `down` is (d, e, f)."""
+    """Fill (x, y) with the pixel at (a x + b y + c, d x + e y + f); `across` is (a, b, c), `down` is (d, e, f)."""
     height, width = image.shape[:2]
     x, y = np.arange(width, dtype=np.float32) + 0.5, np.arange(height, dtype=np.float32)[:, None] + 0.5
     from_x, from_y = (np.floor(a * x + b * y + c).astype(np.int32) for a, b, c in (across, down))
@@ -57,7 +57,7 @@ def shift_y(image: Pixels, strength: float, sign: float, most: float = SHIFT) ->
 
 
 def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
-    """Rotate about the middle; anticlockwise if the sign is positive."""
+    """Rotate about the centre; anticlockwise if the sign is positive."""
     angle = -radians(sign * TURN * strength)
     middle_y, middle_x = image.shape[0] / 2, image.shape[1] / 2
     turn, slip = cos(angle), sin(angle)
@@ -65,11 +65,11 @@ def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
     return affine(image, across, (-slip, turn, middle_y + slip * middle_x - turn * middle_y))
 
 
-# Levels, each on its own
+# Levels of single pixels
 
 
 def apply_table(image: Pixels, *tables: npt.NDArray[np.int64]) -> Pixels:
-    """Replace each level by its entry in a table, one for each channel or one for all."""
+    """Replace each level by its entry in a table; there is one table, or one for each channel."""
     if len(tables) == 1:
         return tables[0].astype(np.uint8)[image]
     channels = [table.astype(np.uint8)[image[..., channel]] for channel, table in enumerate(tables)]
@@ -81,13 +81,13 @@ def invert(image: Pixels, strength: float, sign: float) -> Pixels:
 
 
 def solarize(image: Pixels, strength: float, sign: float) -> Pixels:
-    """Invert what is not below a threshold: 256 and hence nothing at strength 0, everything at 1."""
+    """Invert levels from a threshold on; the threshold is 256 (no change) at strength 0 and 0 at 1."""
     threshold = 256 - int(min(256 * strength, 256))
     return apply_table(image, np.where(threshold > LEVELS, LEVELS, 255 - LEVELS))
 
 
 def posterize(image: Pixels, strength: float, sign: float) -> Pixels:
-    """Keep 8 bits at strength 0, 4 at 1, and never less than one."""
+    """Keep 8 bits at strength 0, 4 at 1, and at least one."""
     dropped = min(round(4 * strength), 7)
     return image & np.uint8(256 - (1 << dropped))
 
@@ -107,7 +107,7 @@ def build_stretch_table(low: int, high: int) -> npt.NDArray[np.int64]:
 
 
 def equalize(image: Pixels, strength: float, sign: float) -> Pixels:
-    """Spread each channel so that all of its levels are about equally common."""
+    """Equalise the histogram of each channel."""
     return apply_table(
         image, *(build_equalise_table(np.bincount(image[..., channel].ravel(), minlength=256)) for channel in range(3))
     )
@@ -123,11 +123,11 @@ def build_equalise_table(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]
     return np.minimum((step // 2 + below) // step, 255)
 
 
-# Mixtures of the image with a duller one
+# Blends of the image with a degraded version
 
 
 def blend(dull: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
-    """Blend a base with the image: a tenth of the image at strength 0, 1.9 times the image at 1."""
+    """Blend a base with the image; the weight of the image is 0.1 at strength 0 and 1.9 at 1."""
     weight = np.float32(0.1 + 1.8 * strength)
     return np.clip(dull + weight * (image.astype(np.float32) - dull), 0, 255).astype(np.uint8)
 
@@ -145,7 +145,7 @@ def brightness(image: Pixels, strength: float, sign: float) -> Pixels:
 
 
 def sharpness(image: Pixels, strength: float, sign: float) -> Pixels:
-    """Move away from an image smoothed over three by three pixels; its border is not smoothed."""
+    """Blend with an image smoothed over 3x3 pixels; its border is not smoothed."""
     smooth = image.astype(np.float32)
     if min(image.shape[:2]) >= 3:
         wide = image.astype(np.uint16)

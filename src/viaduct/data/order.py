@@ -1,9 +1,8 @@
-"""Random draws without state: the order of the images and every draw, computed from what they are for.
+"""Stateless random draws: the order of the images and every draw are pure functions of (seed, epoch, position).
 
-The same (seed, epoch, position) gives the same image and the same crop, whatever the batch size, the number of ranks,
-or the step a run was resumed at. Plans (the draws of an epoch, for all its images at once) use the raw 64-bit draws of
-Philox only, whose stream NumPy promises to keep; the methods of `np.random.Generator`, which draw for a single record
-(`sample_generator`), may change between releases.
+They do not depend on the batch size, the number of ranks or the step at which a run was resumed. Plans (the draws of
+an epoch for all its images) use Philox's raw 64-bit words, which NumPy keeps stable. The methods of
+`np.random.Generator`, used for single records (`sample_generator`), may change between NumPy releases.
 """
 
 from __future__ import annotations
@@ -17,14 +16,11 @@ from numpy.random.bit_generator import ISeedSequence
 
 from viaduct.errors import BadValue
 
-WORD = (1 << 64) - 1  # mask of the 64 bits of a word, for negative seeds and epochs
+WORD = (1 << 64) - 1  # mask of 64 bits, for negative seeds and epochs
 
 
 class Purpose(IntEnum):
-    """Purpose of a random stream.
-
-    The numbers are part of every result ever measured: add, never renumber.
-    """
+    """Purpose of a random stream. All measured results depend on these numbers: add numbers, never change them."""
 
     ORDER = 1
     AUGMENTATION = 2
@@ -46,29 +42,29 @@ def make_stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
     )
 
 
-def raw_draws(seed: int, epoch: int, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
-    """Return the first raw 64-bit draws of a stream."""
+def draw_words(seed: int, epoch: int, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
+    """Return the first 64-bit words of a stream."""
     return np.asarray(make_stream(seed, epoch, purpose).random_raw(count), dtype=np.uint64)
 
 
 def permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
     """Return the order in which an epoch visits `count` images."""
-    return np.argsort(raw_draws(seed, epoch, Purpose.ORDER, count), kind="stable").astype(np.int64)
+    return np.argsort(draw_words(seed, epoch, Purpose.ORDER, count), kind="stable").astype(np.int64)
 
 
-def uniforms(
+def draw_uniforms(
     seed: int, epoch: int, count: int, draws: int, purpose: Purpose = Purpose.AUGMENTATION
 ) -> npt.NDArray[np.float32]:
-    """Return `count` x `draws` numbers in [0, 1): row = position in the epoch's order, column = what the draw decides.
+    """Return `count` x `draws` numbers in [0, 1): a row for each position of the epoch, a column for each draw.
 
-    24 bits each, all that float32 can hold: `floor(u * n)` is then below n for every n.
+    They have 24 bits, as many as float32 can represent, so that `floor(u * n)` is below n for every n.
     """
-    bits = raw_draws(seed, epoch, purpose, count * draws) >> np.uint64(40)
+    bits = draw_words(seed, epoch, purpose, count * draws) >> np.uint64(40)
     return (bits.astype(np.float32) * np.float32(2.0**-24)).reshape(count, draws)
 
 
 def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
-    """Return a generator for the image at one position of an epoch, for draws whose number is not known ahead."""
+    """Return a generator for the image at one position of an epoch, for any number of draws."""
     counter = np.array([0, position & WORD, 0, Purpose.SAMPLE], dtype=np.uint64)
     key = Key(np.array([seed & WORD, epoch & WORD], dtype=np.uint64))
     return np.random.Generator(np.random.Philox(key, counter=counter))  # type: ignore[arg-type]  # takes any ISeedSequence
@@ -77,11 +73,11 @@ def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generato
 def rank_positions(
     global_batch: int, rank: int, ranks: int, parts: int = 1, mirrored: bool = False
 ) -> npt.NDArray[np.int64]:
-    """Return the positions of a global batch that a rank takes, in rising order: an equal share of each part.
+    """Return the sorted positions of a global batch that a rank processes: an equal share of each part.
 
-    `parts` are those in which a batch is worked through, for gradient accumulation. What of a part does not divide
-    evenly goes to the first ranks, one image each. `mirrored`: with every position the rank also takes the one as far
-    from the end, which mixup needs; then each part must divide by twice the ranks.
+    `parts` is the number of gradient accumulation steps. If a part does not divide evenly, the first ranks get one
+    image more. With `mirrored`, which mixup needs, a rank that has position i of a part also has position i from the
+    end; each part must then be divisible by twice the number of ranks.
     """
     size = global_batch // parts
     check_ranks(global_batch, rank, ranks, parts, mirrored)
@@ -97,30 +93,27 @@ def rank_positions(
 
 
 def check_ranks(global_batch: int, rank: int, ranks: int, parts: int, mirrored: bool) -> None:
-    """Refuse a rank out of range, a batch with no image for a rank, and a mirrored one that is not shared equally."""
+    """Raise `BadValue` if the rank is out of range or the batch cannot be divided among the ranks."""
     if ranks < 1 or not 0 <= rank < ranks:
         raise BadValue(f"rank must be from 0 to ranks - 1, got rank {rank} of {ranks}.")
     size = global_batch // parts
-    worked = f" worked through in {parts} parts" if parts > 1 else ""
+    in_parts = f" in {parts} parts" if parts > 1 else ""
     if size < ranks:
         raise BadValue(
-            f"a global batch of {global_batch}{worked} leaves some of {ranks} ranks without an image.",
+            f"a global batch of {global_batch}{in_parts} leaves some of {ranks} ranks without an image.",
             f"Make it at least {ranks * parts}, or use fewer ranks.",
         )
     if mirrored and size % (2 * ranks):
         step = 2 * ranks * parts
         raise BadValue(
-            f"with mixup a global batch of {global_batch}{worked} cannot be shared by {ranks} ranks: images "
+            f"with mixup a global batch of {global_batch}{in_parts} cannot be divided among {ranks} ranks: images "
             "are mixed in pairs.",
-            f"The next that can is {global_batch + -global_batch % step}.",
+            f"The next possible size is {global_batch + -global_batch % step}.",
         )
 
 
 class Key(ISeedSequence):
-    """Key of a Philox stream, used unchanged.
-
-    `Philox(key=...)` gives the same stream, but asks the system for entropy, which it does not use: 10 of 14 µs.
-    """
+    """Key of a Philox stream, used unchanged; faster than `Philox(key=...)`, which also reads the system's entropy."""
 
     def __init__(self, key: npt.NDArray[np.uint64]) -> None:
         self.key = key

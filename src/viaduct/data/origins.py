@@ -1,12 +1,11 @@
-"""Sources that records are built from: class folders, a list of files, or IDX files such as MNIST's.
+"""Sources of images that records are built from: class folders, a list of files, or IDX files such as MNIST's.
 
     open_class_folders("photos/")             photos/cat/1.jpg …; or photos/train/cat/1.jpg … and photos/val/cat/9.jpg …
-    open_image_list("photos.csv")             path,label a line; paths are relative to the list
+    open_image_list("photos.csv")             lines of path,label; paths are relative to the list
     open_idx_files("images.gz", "labels.gz")  grey pixels and their labels, plain or gzipped
 
-Each gives an `Origin`: which images there are, in which classes, and how to get the bytes of one. Files must be JPEG or
-PNG by their first bytes, whatever their name; others are named and refused before anything is built, except hidden
-files and those that `open_class_folders` ignores.
+Each returns an `Origin`: the images, their classes, and a function that reads an image. Files must be JPEG or PNG by
+their first bytes; a folder or list with other files is refused, except for hidden and ignored ones.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ FORMATS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG"}
 VALIDATION_FOLDERS = ("validation", "val")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 LEFT_BY_WINDOWS = ("thumbs.db", "desktop.ini")
-# A gzipped file may unpack to so many bytes, or to so many times its size if that is more.
+# Limit for a gzipped file: this many bytes, or this many times its size if that is more.
 MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 26, 50
 IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # first four bytes: 8 for unsigned bytes, then the number of dimensions
 
 
 class SourceImage(NamedTuple):
-    """Image of an origin. Size and time of modification tell later whether it is still the same one."""
+    """Image of an origin; size and modification time identify its content."""
 
     name: str  # the path below the origin's folder; for IDX and MindRecord files, split or file and number
     class_name: str
@@ -51,25 +50,25 @@ class SourceImage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Images to build records from; with `validation` None, a share of `train` is to be set aside to validate with."""
+    """Images to build records from; if `validation` is None, a share of `train` is set aside for validation."""
 
     train: Sequence[SourceImage]
     validation: Sequence[SourceImage] | None
     classes: Sequence[str]  # in label order
     read: Callable[[SourceImage], bytes]  # returns the encoded image
     path: Path  # the folder, list or file, for messages
-    has_numeric_labels: bool = False  # True: the names of the classes are whole numbers, which are used as labels
+    has_numeric_labels: bool = False  # True: the class names are whole numbers and are used as labels
 
 
 def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
-    """Open class folders or a list of files, whichever is at the path. For `ignore` see `open_class_folders`."""
+    """Open class folders or a list of files. For `ignore` see `open_class_folders`."""
     path = Path(path)
     if path.is_dir():
         return open_class_folders(path, ignore)
     if path.suffix.lower() == ".csv":
         if ignore:
             raise BadValue(
-                f"{path} is a list: what it shall not hold is left out of it.", "Patterns to ignore are for folders."
+                f"{path} is a list of files; patterns to ignore are for folders.", "Remove the lines from the list."
             )
         return open_image_list(path)
     hint = "It is a file of another kind." if path.exists() else "There is no such file or folder."
@@ -86,11 +85,10 @@ def find_image_format(encoded: bytes | memoryview) -> str | None:
 
 
 def open_class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
-    """Open class folders, or such folders inside of train/ and val/ (or validation/).
+    """Open class folders, or train/ and val/ (or validation/) with class folders in them.
 
-    Hidden files and those that Windows leaves in folders are passed over, and files whose name matches one of the
-    patterns in `ignore`, such as *.txt. Classes are numbered in order of their names, by value if all are whole
-    numbers.
+    Files are skipped if they are hidden, left by Windows, or match a pattern in `ignore`, such as *.txt. Classes are
+    numbered in order of their names, by value if all are whole numbers.
     """
     folder = Path(folder)
     train_folder, validation_folder = find_split_folders(folder)
@@ -110,10 +108,10 @@ def open_class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin
 
 
 def find_split_folders(folder: Path) -> tuple[Path, Path | None]:
-    """Return the folders that hold the class folders to train on and to validate with; None without the latter.
+    """Return the folders with the class folders for training and validation; None if there is no validation folder.
 
-    These are train/ and validation/ or val/. Without a validation folder, train/ counts as the training split only if
-    it is the only folder; else it is a class folder like the others.
+    They are train/ and validation/ or val/. If train/ is neither beside a validation folder nor the only folder, it is
+    a class folder.
     """
     train = folder / "train"
     validation = next((folder / name for name in VALIDATION_FOLDERS if (folder / name).is_dir()), None)
@@ -123,7 +121,7 @@ def find_split_folders(folder: Path) -> tuple[Path, Path | None]:
 
 
 def list_subfolders(folder: Path) -> list[str]:
-    """List the folders in a folder, without hidden ones."""
+    """List the folders in a folder, except hidden ones."""
     return [entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")]
 
 
@@ -132,20 +130,20 @@ def list_classes(folder: Path) -> list[str]:
     names = sort_classes(list_subfolders(folder))
     stray = [entry.name for entry in os.scandir(folder) if entry.name.lower().endswith(IMAGE_SUFFIXES)]
     if stray:
-        raise BadData(f"{folder}: {join_first(sorted(stray))}: this image is in no class folder.")
+        raise BadData(f"{folder}: {join_first(sorted(stray))}: images must be in class folders.")
     if not names:
         raise BadData(f"{folder}: there are no class folders in it.", "Expected FOLDER/<class>/<image>.jpg")
     return names
 
 
 def sort_classes(names: Sequence[str]) -> list[str]:
-    """Sort class names: by value where all are whole numbers, else as text."""
+    """Sort class names: by value if all are whole numbers, otherwise as text."""
     numeric = all(name.isascii() and name.isdigit() for name in names)
     return sorted(names, key=lambda name: (int(name) if numeric else 0, name))
 
 
 def list_images(folder: Path, base: Path, classes: Sequence[str], ignore: Sequence[str]) -> list[SourceImage]:
-    """List the images of every class folder, named by their paths below `base`; refuse other files."""
+    """List the images of every class folder, named by their paths relative to `base`; refuse other files."""
     images, refused = list[SourceImage](), list[str]()
     for class_name in classes:
         for path in list_files(folder / class_name, ignore):
@@ -155,7 +153,7 @@ def list_images(folder: Path, base: Path, classes: Sequence[str], ignore: Sequen
 
 
 def list_files(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
-    """Yield the files below a folder in a fixed order."""
+    """Yield the files below a folder, in an order that is the same on every machine."""
     for folder_path, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(folder_path, name) for name in sorted(names) if not is_ignored(name, ignore))
@@ -182,10 +180,7 @@ def add_image(path: Path, name: str, class_name: str, images: list[SourceImage],
 
 
 def refuse_other_files(base: Path, refused: Sequence[str], can_ignore: bool = False) -> None:
-    """Refuse files that are no images, and say what to do with them; without such files do nothing.
-
-    With `can_ignore` the message may suggest --ignore with their endings, which is for class folders.
-    """
+    """Raise `BadData` with hints if files are not images; with `can_ignore` a hint may suggest --ignore."""
     if not refused:
         return
     single = len(refused) == 1
@@ -194,7 +189,7 @@ def refuse_other_files(base: Path, refused: Sequence[str], can_ignore: bool = Fa
     hints = ["Move it away or convert it." if single else "Move them away or convert them."]
     if named_as_images:
         subject = "It is" if single else "All are" if len(named_as_images) == len(refused) else "Some are"
-        hints.append(f"{subject} named as an image, and the contents are empty, damaged or of another kind.")
+        hints.append(f"{subject} named as an image, but the content is empty, damaged or of another kind.")
     elif can_ignore and all(endings):
         patterns = " ".join(f"--ignore '*{ending}'" for ending in endings)
         hints.append(f"Records without {'it' if single else 'them'}: `viaduct data build {base} --out DIR {patterns}`.")
@@ -205,7 +200,7 @@ def refuse_other_files(base: Path, refused: Sequence[str], can_ignore: bool = Fa
 
 
 def make_reader(base: Path) -> Callable[[SourceImage], bytes]:
-    """Return the function that reads an image file; it raises `BadData` for one whose size has changed."""
+    """Return a function that reads an image file, and raises `BadData` if its size has changed."""
 
     def read(image: SourceImage) -> bytes:
         path = base / image.name
@@ -216,7 +211,7 @@ def make_reader(base: Path) -> Callable[[SourceImage], bytes]:
         if len(content) != image.size:
             raise BadData(
                 f"{path}: it has changed since the images were listed: {image.size:,} bytes, now {len(content):,}.",
-                "Start again when nothing writes to it; a build of records needs a new folder.",
+                "Start again when nothing writes to it, and build records into a new folder.",
             )
         return content
 
@@ -227,23 +222,23 @@ def make_reader(base: Path) -> Callable[[SourceImage], bytes]:
 
 
 def open_image_list(file: Path | str) -> Origin:
-    """Open a list with path,label a line; a first line that says "path,label" is a header.
+    """Open a list with lines of path,label; a first line "path,label" is a header.
 
-    A label is a class name. If all labels are whole numbers, they are used as they are, also with gaps between them.
+    A label is a class name. If all labels are whole numbers, they are used unchanged, even with gaps.
     """
     file = Path(file)
     images, refused = list[SourceImage](), list[str]()
-    line_of: dict[str, int] = {}
+    first_lines: dict[str, int] = {}
     for line, name, class_name in read_rows(file):
-        if name in line_of:
-            raise BadData(f"{file}: line {line:,}: {name} is in line {line_of[name]:,} already.")
-        line_of[name] = line
+        if name in first_lines:
+            raise BadData(f"{file}: line {line:,}: {name} is in line {first_lines[name]:,} already.")
+        first_lines[name] = line
         if not (file.parent / name).is_file():
             raise BadData(f"{file}: line {line:,}: there is no file {file.parent / name}.", *suggest_header(line))
         add_image(file.parent / name, name, class_name, images, refused)
     refuse_other_files(file, refused)
     if not images:
-        raise BadData(f"{file}: there are no images in this list.", "Expected path,label a line.")
+        raise BadData(f"{file}: there are no images in this list.", "Expected lines of path,label.")
     classes = sort_classes(list({image.class_name for image in images}))
     are_numbers = all(name.isascii() and name.isdigit() and name == str(int(name)) for name in classes)
     return Origin(images, None, classes, make_reader(file.parent), file, has_numeric_labels=are_numbers)
@@ -267,7 +262,7 @@ def read_rows(file: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def suggest_header(line: int) -> tuple[str, ...]:
-    """Return a hint about a header for an error in line 1; none for other lines."""
+    """Return a hint about headers if the error is in line 1."""
     return ("If this line is a header, it must say path,label or be left out.",) if line == 1 else ()
 
 
@@ -283,7 +278,7 @@ def open_idx_files(
 ) -> Origin:
     """Open images and labels in the format of MNIST (http://yann.lecun.com/exdb/mnist), stored as grey PNGs.
 
-    `validation` is a second pair of files. `names` are those of the classes 0, 1, …; without them they are numbers.
+    `validation` is a second pair of files. `names` are the names of classes 0, 1, …; the default is their numbers.
     """
     pairs = [read_idx_pair(Path(images), Path(labels))]
     if validation:
@@ -291,7 +286,7 @@ def open_idx_files(
     count = 1 + max(int(classes.max(initial=0)) for _, classes in pairs)
     class_names = list(names) or [str(number) for number in range(count)]
     if len(class_names) < count or len(set(class_names)) < len(class_names):
-        raise BadValue(f"names must be {count} different ones, for the labels 0 to {count - 1}, got {class_names!r}.")
+        raise BadValue(f"expected {count} different names, for the labels 0 to {count - 1}, got {class_names!r}.")
     splits = []
     for split, (pixels, classes) in enumerate(pairs):
         digest = zlib.crc32(classes.tobytes(), zlib.crc32(pixels.tobytes()))
@@ -311,7 +306,7 @@ def open_idx_files(
 
 
 def read_idx_pair(images: Path, labels: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Read images, N x height x width, and their N labels; refuse unequal numbers of them."""
+    """Read images, N x height x width, and their N labels; raise `BadData` if the numbers differ."""
     pixels, classes = read_idx(images, IDX_IMAGES), read_idx(labels, IDX_LABELS)
     if len(pixels) != len(classes):
         raise BadData(f"{images}: {len(pixels):,} images, but {len(classes):,} labels in {labels}.")
@@ -333,7 +328,7 @@ def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
 
 
 def read_unpacked(file: Path) -> bytes:
-    """Return the bytes of a file, unpacked if it is gzipped; refuse a gzipped file that unpacks to too many."""
+    """Return the content of a file, unpacked if it is gzipped; refuse a gzipped file that expands too much."""
     try:
         refuse_special_file(file)
         with open(file, "rb") as opened:
@@ -345,7 +340,7 @@ def read_unpacked(file: Path) -> bytes:
         with gzip.open(file) as unpacked:
             content = unpacked.read(limit + 1)
         if len(content) > limit:
-            raise BadData(f"{file}: unfolds from {size:,} to more than {limit:,} bytes.", "Unpack it with gunzip.")
+            raise BadData(f"{file}: expands from {size:,} to more than {limit:,} bytes.", "Unpack it with gunzip.")
         return content
     except (OSError, EOFError, zlib.error) as error:
         raise BadData(f"{file}: could not be read: {reason(error)}.") from error

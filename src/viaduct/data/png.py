@@ -1,12 +1,12 @@
-"""Decoding of PNG as by TensorFlow, and encoding.
+"""Decoding of PNG as in TensorFlow, and encoding.
 
-    decode(data)          uint8 HxWx3, as `tf.io.decode_png(data, channels=3)` has it
-    dimensions(data)      (height, width), from the header alone
+    decode(data)          uint8 HxWx3, equal to `tf.io.decode_png(data, channels=3)`
+    dimensions(data)      (height, width) from the header
     encode_png(pixels)    bytes of a file
 
-Every colour type, depth and interlacing of the standard is read. As in TensorFlow, alpha and transparency are dropped,
-of 16 bits the upper eight are kept, and gamma is ignored. Checksums of critical chunks, size and decompression are
-checked here, so that errors give the reason. Pillow, which would fill missing lines with black, gets complete lines.
+All colour types, depths and interlacing of the standard are supported. As in TensorFlow, alpha and transparency are
+dropped, 16-bit samples keep their upper eight bits, and gamma is ignored. Checksums of critical chunks, size and
+decompression are verified before Pillow decodes the rows, because Pillow fills missing rows with black.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ PALETTE = 3
 LAST_FILTER = 4
 MOST_BYTES = 1 << 29  # of decoded pixels; TensorFlow's own limit
 MOST_PIXELS = MOST_BYTES // 8  # a pixel has up to eight bytes
-# Any PNG may unfold to so many bytes of pixels; to more only if that is at most so many times its compressed size.
-UNFOLDED, UNFOLDING = 1 << 25, 200
-# Left, top, step across and step down of the seven images that an interlaced one consists of.
+# Limit for the decompressed pixels: this many bytes, or this many times the compressed size if that is more.
+MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 25, 200
+# Left, top, step across and step down of the seven images in an interlaced one.
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
 
@@ -55,7 +55,7 @@ class Header(NamedTuple):
         return self.depth * CHANNELS[self.colour_type]
 
     def row_bytes(self, width: int) -> int:
-        """Return the bytes of a row of so many pixels."""
+        """Return the bytes of a row of `width` pixels."""
         return (width * self.pixel_bits + 7) // 8
 
 
@@ -70,7 +70,7 @@ def dimensions(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes) -> Bytes:
-    """Decode to height x width x 3; raise BadData, with the reason, for anything that is not a complete PNG."""
+    """Decode to height x width x 3; raise `BadData` for anything but a complete PNG."""
     chunks, parts = dict[bytes, bytes](), list[bytes]()
     for kind, body in read_chunks(data):
         if kind == b"IDAT":
@@ -86,7 +86,7 @@ def decode(data: bytes) -> Bytes:
 
 
 def read_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the kind and the content of every chunk; checksums of critical chunks are verified."""
+    """Yield kind and content of every chunk; verify the checksums of critical chunks."""
     position = len(SIGNATURE)
     while position + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, position)
@@ -103,17 +103,15 @@ def read_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def make_chunk(kind: bytes, body: bytes) -> bytes:
-    """Return a chunk with its length and checksum."""
     return struct.pack(">I", len(body)) + kind + body + checksum(kind, body)
 
 
 def checksum(kind: bytes, body: bytes) -> bytes:
-    """Return the checksum of a chunk."""
     return struct.pack(">I", zlib.crc32(body, zlib.crc32(kind)))
 
 
 def read_header(chunks: dict[bytes, bytes]) -> Header:
-    """Parse the IHDR chunk; refuse values that the standard does not have, and more than MOST_PIXELS."""
+    """Parse the IHDR chunk; refuse values that the standard does not allow, and more than MOST_PIXELS."""
     body = chunks.get(b"IHDR", b"")
     if len(body) != 13:
         raise BadData("the PNG is damaged: it has no header.")
@@ -130,7 +128,7 @@ def read_header(chunks: dict[bytes, bytes]) -> Header:
 
 
 def list_sizes(header: Header) -> list[tuple[int, int]]:
-    """Return columns and rows of each image in the stream: of one, or of seven if it is interlaced (some are empty)."""
+    """Return columns and rows of each image in the stream: one, or seven (some may be empty) if it is interlaced."""
     if not header.interlaced:
         return [(header.width, header.height)]
     spans = [(-(-(header.width - left) // dx), -(-(header.height - top) // dy)) for left, top, dx, dy in ADAM7]
@@ -138,11 +136,11 @@ def list_sizes(header: Header) -> list[tuple[int, int]]:
 
 
 def inflate(compressed: bytes, size: int) -> Bytes:
-    """Decompress the pixels; refuse a size beyond all proportion."""
-    if size > max(UNFOLDED, UNFOLDING * len(compressed)):
+    """Decompress the pixels; raise `TooLarge` if they exceed the limit."""
+    if size > max(MAX_UNPACKED_BYTES, MAX_EXPANSION * len(compressed)):
         raise TooLarge(
-            f"the PNG unfolds from {len(compressed):,} to {size:,} bytes of pixels; beyond {UNFOLDED:,} bytes, at most "
-            f"{UNFOLDING} times the compressed size is decoded."
+            f"the PNG expands from {len(compressed):,} to {size:,} bytes of pixels; beyond {MAX_UNPACKED_BYTES:,} "
+            f"bytes, at most {MAX_EXPANSION} times the compressed size is decoded."
         )
     try:
         stream = zlib.decompressobj().decompress(compressed, size)
@@ -154,9 +152,9 @@ def inflate(compressed: bytes, size: int) -> Bytes:
 
 
 def read_pixels(header: Header, lines: Bytes) -> Bytes:
-    """Return colours of height x width x 3, or height x width x 1 numbers of a palette's colours.
+    """Return colours, height x width x 3, or indices into the palette, height x width x 1.
 
-    Pillow gets a file of its own: the header, a palette and the lines, stored without compression.
+    Pillow decodes a new file with the header, a palette and the rows, stored without compression.
     """
     check_filters(header, lines)
     palette = [(b"PLTE", bytes(3 << header.depth))] if header.colour_type == PALETTE else []
@@ -179,7 +177,7 @@ def read_pixels(header: Header, lines: Bytes) -> Bytes:
 
 
 def check_filters(header: Header, lines: Bytes) -> None:
-    """Refuse lines whose first byte names no filter."""
+    """Raise `BadData` for rows with an unknown filter, which is given by their first byte."""
     offset = 0
     for columns, rows in list_sizes(header):
         if not rows:
@@ -192,7 +190,7 @@ def check_filters(header: Header, lines: Bytes) -> None:
 
 
 def look_up(samples: Bytes, palette: bytes) -> Bytes:
-    """Return the colours that samples are the numbers of; numbers beyond the palette are black."""
+    """Return the colours of palette indices; indices beyond the palette are black."""
     if not palette or len(palette) % 3:
         raise BadData("the PNG is damaged: it has no palette.")
     colours = np.zeros((256, 3), dtype=np.uint8)
@@ -210,6 +208,6 @@ def encode_png(pixels: Bytes) -> bytes:
 
 
 def check_pixels(pixels: Bytes, channels: Collection[int] = (1, 3, 4)) -> None:
-    """Refuse arrays that are no 8-bit image."""
+    """Raise ValueError for an array that is not an 8-bit image."""
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in channels or not pixels.size:
         raise ValueError(f"an image is uint8 of shape (height, width, 3), not {pixels.dtype} of shape {pixels.shape}.")

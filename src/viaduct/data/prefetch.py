@@ -1,7 +1,4 @@
-"""Results that threads prepare ahead, yielded in order.
-
-The threads live as long as the iterator: they end when it ends, fails, is closed or is deleted.
-"""
+"""Iterator whose items are prepared ahead by threads."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ def prepare_ahead(
 ) -> Generator[Prepared, None, None]:
     """Yield `map(prepare, items)`; threads prepare up to `ahead` results, or one for each worker if that is more.
 
-    Without workers each result is prepared when it is requested. An error of `prepare` is raised in its turn.
+    Without workers each result is prepared when it is requested. The threads end with the iterator.
     """
     if workers == 0:
         yield from map(prepare, items)

@@ -1,24 +1,23 @@
-"""Preprocessing of encoded images as each network's reference does it; the differences are listed below.
+"""Preprocessing of encoded images as in each network's reference; the differences are listed below.
 
     preprocess("official", data)                                       evaluation: float32 224x224x3, normalised
-    preprocess("v15", data, train=True, generator=generator)           training, drawn as the reference draws
+    preprocess("v15", data, train=True, generator=generator)           training, distributed as in the reference
     prepare_image("v15", data)                                         the same before normalisation, 0..255
     normalisation("v15")                                               (mean, scale): (image - mean) * scale
 
-A `View` says which pixels are needed and how their colours change. It is computed from the size alone; then the image
-is decoded and `resample`d once, whatever was cropped or mirrored.
+A `View` has the positions of the needed pixels and the change of colours. It is computed from the size of the image;
+then the image is decoded and resampled once.
 
-`exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of it.
-`fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 while it decodes, if even then every pixel of the result comes
-from a pixel of its own; and in training it repeats chroma rather than interpolate it, as the reference of `v15` does.
-Evaluation in `fast` equals `exact` for views less than twice the size of the result. For larger views it averages where
-the references skip pixels. Measured differences in evaluation, on the scale of 0..255: mean 1.5, 99th percentile 7 (a
-retina, 1411x1411); 3.0 and 19 (a field of stars, 1000x872); 4.4 and 41, at most 122 (a portrait, 512x512). These are
-not small: a network evaluated in `fast` sees smoother images.
+`exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of TensorFlow.
+`fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 during decoding, if the shrunk image still has a pixel for every
+pixel of the result; in training it also repeats chroma instead of interpolating. Evaluation in `fast` equals `exact`
+for views less than twice the size of the result. For larger views `fast` averages where the references skip pixels.
+Mean and 99th percentile of the differences, of 255 grey levels: 1.5 and 7 (a retina, 1411x1411), 3.0 and 19 (a field of
+stars, 1000x872), 4.4 and 41 (a portrait, 512x512).
 
-In both modes no more is decoded than a view needs, where the extension was built (region.py); the pixels are those of
-the whole image. Some of the references' training also decodes regions only, and TensorFlow then has other chroma in
-their leftmost and rightmost column, by up to 13 grey levels (60 crops). There, and only there, we differ from it.
+In both modes only the region of a view is decoded if the extension was built (region.py); its pixels are those of the
+whole image. References that decode regions in training get other chroma from TensorFlow in the leftmost and rightmost
+column, by up to 13 grey levels (60 crops).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from viaduct.data.views import DrawColour, Floats, Preprocessing, Recolour, View
 from viaduct.errors import BadValue
 
 Mode = Literal["exact", "fast"]
-Colours = Literal["reference"] | DrawColour | None  # changes of colour in training: the reference's, others, or none
+Colours = Literal["reference"] | DrawColour | None  # changes of colour in training; None: no changes
 NEEDS_GENERATOR = ("training draws at random and needs a generator.", "Try: generator=np.random.default_rng(seed)")
 
 
@@ -63,7 +62,7 @@ def preprocess(
     size: int = 224,
     mode: Mode = "exact",
 ) -> Floats:
-    """Return an image as the network of reference `name` expects it: float32, size x size x 3, normalised.
+    """Return an image for the network of reference `name`: float32, size x size x 3, normalised.
 
     Training needs a generator.
     """
@@ -72,7 +71,7 @@ def preprocess(
 
 
 def check_arguments(name: str, jpeg_bytes: object, generator: object, size: object) -> None:
-    """Refuse arguments of wrong types with a message of our own."""
+    """Raise `BadValue` for arguments of wrong types."""
     find_preprocessing(name)
     if not isinstance(jpeg_bytes, bytes | bytearray | memoryview):
         hint = "Read the file first: Path(name).read_bytes()."
@@ -84,7 +83,7 @@ def check_arguments(name: str, jpeg_bytes: object, generator: object, size: obje
 
 
 def describe_value(value: object) -> str:
-    """Return a value with its type, cut where it is long."""
+    """Return type and text of a value, shortened."""
     text = repr(value)
     return f"the {type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
@@ -103,12 +102,12 @@ def prepare_image(
     policy: Policy | None = None,
     colours: Colours = "reference",
 ) -> Floats:
-    """Prepare an image: normalised, or on the scale of 0..255; into `out` where that is given.
+    """Prepare an image, on the scale of 0..255 unless `normalised`, in `out` if it is given.
 
-    `policy` changes training images before the colours are varied.
+    `policy` is applied to training images before the changes of colour.
     """
     preprocessing = find_preprocessing(name)
-    normal = name if normalised else None
+    normal = name if normalised else None  # reference whose normalisation is applied
     if preprocessing.views is not None:
         image, recolour = cut_with_pillow(preprocessing.views, jpeg_bytes, train, generator, size, policy, colours)
         out = np.empty((size, size, 3), dtype=np.float32) if out is None else out
@@ -133,7 +132,7 @@ def cut_with_pillow(
     policy: Policy | None,
     colours: Colours,
 ) -> tuple[jpeg.Pixels, Recolour | None]:
-    """Return the part of an image that a network of another package sees, as bytes, and the change of its colours."""
+    """Return the crop of an image for a network of another package, uint8, and the change of its colours."""
     pixels = jpeg.decode(jpeg_bytes, dct="accurate")
     if not train:
         return views.cut_centre(pixels, size), None
@@ -150,7 +149,7 @@ def as_bytes(image: Floats) -> npt.NDArray[np.uint8]:
 
 
 def normalisation(name: str) -> tuple[Floats, Floats]:
-    """Return (mean, scale), one number a channel: a pixel p becomes (p - mean) * scale."""
+    """Return (mean, scale) by channel: a pixel p becomes (p - mean) * scale."""
     preprocessing = find_preprocessing(name)
     return np.array(preprocessing.mean, dtype=np.float32), np.array(preprocessing.scale, dtype=np.float32)
 
@@ -179,14 +178,14 @@ def sample_crop(name: str, height: int, width: int, boxes: Boxes | None, generat
 
 @cache
 def read_source(name: str) -> Preprocessing:
-    """Return the preprocessing of a network of another package: bytes are divided by 255, then normalised."""
+    """Return the preprocessing of a network of another package; its mean and deviation are for pixels from 0 to 1."""
     views = parse_name(name)
     mean, scale = (255 * value for value in views.mean), (1 / (255 * value) for value in views.deviation)
     return Preprocessing(refuse_view, tuple(mean), tuple(scale), views=views)  # type: ignore[arg-type]
 
 
 def refuse_view(height: int, width: int, size: int) -> View:
-    """Refuse to describe an antialiased image as positions between pixels."""
+    """Raise `BadValue`: antialiased resizing cannot be described by positions between pixels."""
     raise BadValue("images of a network of another package are resized by Pillow, which this step cannot do.")
 
 
@@ -200,9 +199,9 @@ def choose_view(
     size: int = 224,
     colours: Colours = "reference",
 ) -> View:
-    """Choose the part of an image of this size that is used; in training draw a crop, a mirroring, changes of colour.
+    """Return the view of an image of this size; in training draw a crop, mirroring and changes of colour.
 
-    All draws but a policy's happen here, before a pixel is decoded, always in this order.
+    All draws except a policy's happen here, in this order.
     """
     if size < 1:
         raise BadValue(f"size must be at least 1, got {size}.")
@@ -229,7 +228,7 @@ def render(
     mode: Mode = "exact",
     out: Floats | None = None,
 ) -> Floats:
-    """Decode and resample an image, recolour it, and normalise it for the reference `normal` if that is not None."""
+    """Decode, resample and recolour an image, and normalise it for the reference `normal` if given."""
     if mode not in ("exact", "fast"):
         raise BadValue(f"mode must be 'exact' or 'fast', got {mode!r}.")
     rows, columns, recolour = view
@@ -249,7 +248,7 @@ def render(
 
 
 def finish(image: Floats, recolour: Recolour | None, normal: str | None) -> Floats:
-    """Recolour sampled pixels and normalise them for the reference `normal`, in place; None leaves a step out."""
+    """Recolour pixels and normalise them for the reference `normal`, in place; None skips a step."""
     if recolour:
         image = recolour(image)
     return normalise(normal, image) if normal else image
@@ -257,19 +256,13 @@ def finish(image: Floats, recolour: Recolour | None, normal: str | None) -> Floa
 
 @cache
 def normal_lines(name: str, width: int) -> region.Lines:
-    """Return (-mean, scale) for each value of a row, three for each pixel.
-
-    Over an image numpy adds three numbers in 0.2 ms, a row in 0.02 ms.
-    """
+    """Return (-mean, scale) for each value of a row: numpy adds a row ten times as fast as three numbers."""
     mean, scale = normalisation(name)
     return np.tile(-mean, width), np.tile(scale, width)
 
 
 class CallableModule(ModuleType):
-    """Module that can be called.
-
-    `viaduct.data.preprocess(...)` is promised to be a function, and importing this file puts the module there.
-    """
+    """Module that can be called, because `viaduct.data.preprocess` must be both this module and its function."""
 
     __call__ = staticmethod(preprocess)
 

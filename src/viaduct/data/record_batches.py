@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from viaduct.data.auto_augment import find_policy
-from viaduct.data.balance import balanced_order, describe_balance
+from viaduct.data.balance import describe_balance, draw_balanced_order
 from viaduct.data.batches import WHOLE, Batch, Share, check_count, find_mask
 from viaduct.data.compiled import find_compiled
 from viaduct.data.crops import find_crops
@@ -171,7 +171,7 @@ class RecordBatches:
     def _epoch(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         order = np.arange(self.count)
         if self._train:
-            order = balanced_order(self._split.labels, self._records.balance, self._seed, epoch)
+            order = draw_balanced_order(self._split.labels, self._records.balance, self._seed, epoch)
         # Training drops an incomplete last batch; evaluation fills it with images from the beginning.
         order = np.resize(order, self.steps_per_epoch * self.global_batch)
         pool = ThreadPoolExecutor(self._workers, "viaduct-decode")

@@ -16,9 +16,9 @@ import numpy as np
 
 from viaduct.data import references
 from viaduct.data.file_index import CORRUPT
-from viaduct.data.folder import ImageFolder, holds_images, image_folders, read_class_names
+from viaduct.data.folder import ImageFolder, holds_images, open_image_splits, read_class_names
 from viaduct.data.index import RecordFolder
-from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
+from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, open_mindrecord_splits
 from viaduct.data.shards import LABELS_FILE, explain_nothing_found, read_label_names, record_files
 from viaduct.data.source import Colour, Dataset, Labels, Pixels, Source
 from viaduct.data.source_views import PREFIX, parse_name
@@ -42,17 +42,17 @@ class Records(Source):
 
     classes: int = 1001
     workers: int = 0  # threads that decode; 0: one a core
-    preprocess: str = "official"  # one of references.names(), or source: as the network's source prepares its images
-    decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images while decoding
+    preprocess: str = "official"  # one of references.names(), or source: the preprocessing of the network's source
+    decode: Literal["exact", "fast"] = "exact"  # fast: shrink large images during decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"  # skip: train on the mean colour in place of a bad image
     increased_aug: Literal["reference", "on", "off"] = "reference"  # colour changes; on: by the four fields below
-    brightness: float = 0.3  # with increased_aug=on: added, up to so many of 255 grey levels
+    brightness: float = 0.3  # with increased_aug=on: largest change, in grey levels of 255
     contrast: float = 0.6  # likewise: factors from this to two minus this
     saturation: float = 0.6  # likewise
-    hue: float = 0.13  # likewise: turned by up to this share of half a circle
-    image_field: str = ""  # of MindRecord files: the field of the encoded image; empty: found
-    label_field: str = ""  # likewise, of the class
+    hue: float = 0.13  # likewise: largest rotation, as a fraction of half a circle
+    image_field: str = ""  # of MindRecord files: the field of the encoded image; empty: chosen automatically
+    label_field: str = ""  # likewise: the field of the class
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,9 +66,9 @@ class Records(Source):
                 raise BadValue(f"data.{field} must be a number from 0 to {largest}, got {value!r}.")
 
     def refuse_idle_fields(self) -> None:
-        """Refuse a colour range that has no effect.
+        """Raise `BadValue` for a colour range that has no effect.
 
-        Called when the data are loaded, not when the recipe is made: --set changes its fields one by one.
+        Called when the data are loaded, because --set changes the recipe's fields one by one.
         """
         for field in COLOUR_FIELDS if self.increased_aug != "on" else ():
             value = getattr(self, field)
@@ -100,14 +100,14 @@ class Records(Source):
         """Open TFRecord files, MindRecord files or class folders."""
         self.refuse_idle_fields()
         if path is None:
-            raise BadData("this recipe trains on TFRecord files or class folders: say where they are with --data DIR.")
+            raise BadData("this recipe trains on TFRecord files or class folders: give their folder with --data DIR.")
         if holds_mindrecords(path):
-            return RecordSet(self, *mindrecord_folders(path, self.image_field, self.label_field))
+            return RecordSet(self, *open_mindrecord_splits(path, self.image_field, self.label_field))
         for field in ("image_field", "label_field"):
             if getattr(self, field):
-                raise BadValue(f"data.{field} is for MindRecord files, and {path} holds none.", "Leave it out.")
+                raise BadValue(f"data.{field} is for MindRecord files, but {path} has none.", "Leave it out.")
         if holds_images(path):
-            return RecordSet(self, *image_folders(path))
+            return RecordSet(self, *open_image_splits(path))
         only_validation = not record_files(path, "train") and record_files(path, "validation")
         train = None if only_validation else RecordFolder(path, "train")
         return RecordSet(self, train, RecordFolder(path, "validation"))
@@ -118,11 +118,11 @@ class Records(Source):
         return {label + self.label_shift: name for label, name in find_class_names(path)[1].items()}
 
     def stated_classes(self, path: Path) -> StatedClasses | None:
-        """Return the classes that the data at a path name; None if they name none or cannot be read."""
+        """Return the classes that the data at a path define; None if they define none or cannot be read."""
         try:
             path_of_names, names = find_class_names(path)
         except (OSError, BadData, BadValue):
-            return None  # loading the data raises an error with the reason
+            return None  # loading the data raises the error
         if not names:
             return None
         outputs = max(names) + self.label_shift + 1
@@ -136,7 +136,7 @@ class Records(Source):
 
 
 def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
-    """Return the file or folder that names the classes of data, and the name of each label; empty if there is none."""
+    """Return the file or folder with the class names of the data, and the name of each label, if any."""
     if holds_mindrecords(path):
         folder = path if path.is_dir() else path.parent
         return folder / LABELS_FILE, read_label_names(folder)
@@ -147,16 +147,16 @@ def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
 
 @dataclass(frozen=True)
 class StatedClasses:
-    """Classes that data name: in labels.txt beside records, in a CSV list, or by the names of class folders."""
+    """Classes that data define: in labels.txt beside records, in a CSV list, or by the names of class folders."""
 
     path: Path
     count: int
     first: int  # labels as they are stored
     last: int
-    outputs: int  # that a network needs for these labels, as the recipe counts them
+    outputs: int  # of a network for these labels, after the recipe's label_shift
 
     def fits(self, classes: int) -> bool:
-        """Return True if a network has as many outputs as these labels need, or one more."""
+        """Return True if a network with this number of classes has the outputs that these labels need, or one more."""
         return classes in (self.outputs, self.outputs + 1)
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ class StatedClasses:
 
 
 class RecordSplit:
-    """Records of one split, with labels as the network counts them."""
+    """Records of one split, with shifted labels: the recipe's label_shift is added to the stored ones."""
 
     def __init__(self, records: Records, folder: Folder) -> None:
         self.records, self.folder = records, folder
@@ -175,15 +175,15 @@ class RecordSplit:
 
     @property
     def names(self) -> dict[int, str]:
-        """Names of the classes, by label as the network counts them."""
+        """Class names by shifted label."""
         return {label + self.records.label_shift: name for label, name in self.folder.names.items()}
 
     @cached_property
     def labels(self) -> Labels:
-        """Every label, as the network counts it; a label out of range raises `BadData`.
+        """All shifted labels; a label out of range raises `BadData`.
 
-        Where they are not in the index yet, every record of TFRecord files is read, and its checksum verified. With
-        on_bad_record=skip a record whose label cannot be read has label 0; it is named when a batch needs its image.
+        With on_bad_record=skip a record with an unreadable label has label 0; it is reported when a batch needs its
+        image. Labels that are not in the index yet are read from the TFRecord files.
         """
         stored = self.folder.labels(skip_bad=self.records.on_bad_record == "skip")
         labels: Labels = np.where(stored == CORRUPT, 0, stored + self.records.label_shift)
@@ -191,11 +191,11 @@ class RecordSplit:
         if len(wrong):
             first = int(wrong[0])
             reason = f"its label {labels[first]} is not one of 0 to {self.records.classes - 1}"
-            raise self.folder.make_error(first, reason, *self._spare_output(stored[stored != CORRUPT]))
+            raise self.folder.make_error(first, reason, *self._advise_on_range(stored[stored != CORRUPT]))
         return labels
 
-    def _spare_output(self, stored: Labels) -> tuple[str, ...]:
-        """Return advice where all labels would fit if counted from 0, or with one output more."""
+    def _advise_on_range(self, stored: Labels) -> tuple[str, ...]:
+        """Return advice if all labels would fit with one output more, or if they began with 0."""
         classes = self.records.classes
         if self.records.label_shift or stored.min() < 1 or stored.max() != classes:
             return ()
@@ -203,7 +203,7 @@ class RecordSplit:
         return (f"Labels begin with 1 here, as `viaduct data build` numbers them: {advice}.",)
 
     def read_image(self, index: int) -> Pixels:
-        """Return an image as evaluation prepares it; with on_bad_record=skip the mean colour for a bad record."""
+        """Return an image preprocessed for evaluation; the mean colour for a bad record with on_bad_record=skip."""
         from viaduct.data.preprocess import as_bytes, normalisation, prepare_image
 
         side = self.records.size
@@ -217,7 +217,7 @@ class RecordSplit:
 
 
 class RecordSet:
-    """Both splits, and the names of the classes; without training records the validation split can still be used."""
+    """Both splits, and the class names; the training split may be missing."""
 
     def __init__(self, records: Records, train: Folder | None, validation: Folder) -> None:
         self._train = None if train is None else RecordSplit(records, train)
@@ -227,7 +227,7 @@ class RecordSet:
 
     @property
     def train(self) -> RecordSplit:
-        """Training split; raise `BadData` if there are no files of it."""
+        """Training split; raise `BadData` if it has no files."""
         if self._train is None:
             folder = self.validation.folder
             if isinstance(folder, MindRecordFolder):

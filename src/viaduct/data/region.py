@@ -1,13 +1,12 @@
-"""Decoding of no more of a JPEG than a view needs, where the extension `_region.c` was built.
+"""Decoding of only the part of a JPEG that a view needs, by the C extension `_region.c`.
 
     decode_view(data, rows, columns, out)   True: `out` is `resample(decode(data), rows, columns)`, bit for bit
-                                            False: decode it whole (no extension, a PNG, CMYK, damage of any kind)
-    describe_decoder()                      which of the two this installation uses, in words
+                                            False: decode the whole image (no extension, PNG, CMYK, any damage)
+    describe_decoder()                      description of the decoder of this installation
 
-The extension is built where a compiler and libjpeg-turbo's headers are at hand. VIADUCT_NO_REGION=1 leaves it unused.
-
-A JPEG that is cut short is left to `jpeg.decode`, which refuses it. Damage below the rows that a view needs is not
-noticed, because nothing below them is read: `viaduct data check --deep` decodes whole images.
+The extension is built if a compiler and libjpeg-turbo's headers are present. VIADUCT_NO_REGION=1 disables it. Damage
+below the rows of a view is not detected, because these rows are not read; `viaduct data check --deep` decodes whole
+images.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ def decode_view(
     fancy_upsampling: bool = True,
     normal: Lines | None = None,
 ) -> bool:
-    """Decode the pixels at these positions into `out`, normalised if `normal` says how; False if that cannot be."""
+    """Decode the pixels at these positions into `out`, normalised by `normal`; return False if this is impossible."""
     decode = find_function("see")
     is_complete = data[-2:] == END or jpeg.has_end_marker(bytes(data))
     if decode is None or not jpeg.is_jpeg(data) or not is_complete:
         return False
     shift, factor = normal or (None, None)
-    done: bool = decode(data, *rows, *columns, out, shrink, dct == "fast", fancy_upsampling, shift, factor)
-    return done
+    is_decoded: bool = decode(data, *rows, *columns, out, shrink, dct == "fast", fancy_upsampling, shift, factor)
+    return is_decoded
 
 
 def describe_decoder() -> str:
-    """Return which decoder this installation uses, in words."""
+    """Describe the decoder of this installation."""
     if is_switched_off():
         return f"whole images with simplejpeg ({SWITCH} is set)"
     try:
@@ -63,10 +62,10 @@ def describe_decoder() -> str:
 
 
 def find_function(name: str) -> Callable[..., Any] | None:
-    """Return a function of the extension; None where it is switched off, not built, or built of an older source."""
+    """Return a function of the extension; None if it is switched off, not built, or too old to have the function."""
     return None if is_switched_off() else find_compiled("_region", name)
 
 
 def is_switched_off() -> bool:
-    """Return True if the environment turns the extension off."""
+    """Return True if VIADUCT_NO_REGION disables the extension."""
     return os.environ.get(SWITCH, "") not in ("", "0")

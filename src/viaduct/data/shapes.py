@@ -1,8 +1,7 @@
-"""The built-in images: ten silhouettes, drawn when the run starts, so that training needs no download.
+"""The built-in data set: ten silhouettes, drawn when the run starts, so training needs no download.
 
-Every image is a pure function of (draw_seed, split, index, size). Colours, place, scale, rotation, light
-and noise are drawn independently of the class, and all ten silhouettes have the same area: neither the mean
-colour nor the contrast of an image tells what is on it.
+Every image is a pure function of (draw_seed, split, index, size). Colours, position, scale, rotation, light and noise
+are drawn independently of the class, and all silhouettes have the same area, so only the shape identifies the class.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.order import Purpose, make_stream, uniforms
+from viaduct.data.order import Purpose, draw_uniforms, make_stream
 from viaduct.data.silhouettes import SILHOUETTES, Floats
 from viaduct.data.source import Colour, Images, ImageSet, Pixels, Split, require_at_least
 from viaduct.errors import BadValue
 
 NAMES = tuple(SILHOUETTES)
-SMALLEST = 16  # pixels: below this a star and a disc are the same blob
-CHUNK = 320  # images drawn at a time: stays in cache; a multiple of 8 (bytes a word) and of the 10 classes
+SMALLEST = 16  # pixels; in smaller images a star cannot be told from a disc
+CHUNK = 320  # images drawn at a time, to fit in cache; a multiple of 8 (bytes of a word) and of the 10 classes
 
 AREA = (0.09, 0.20)  # of the image
-WANDER = 0.11  # of the side, from the middle, each way
-TILT = np.pi / 4  # radians, each way
+WANDER = 0.11  # largest distance from the centre in each direction, as a fraction of the side
+TILT = np.pi / 4  # largest rotation in each direction, in radians
 DARK, LIGHT = (0.10, 0.42), (0.68, 1.0)  # HSV values
 SATURATION = (0.15, 0.70)
-SHADE = 0.30  # how much brighter or darker than the middle an edge of the image may be
+SHADE = 0.30  # largest relative difference in brightness between an edge of the image and its centre
 GRAIN = (0.01, 0.06)  # standard deviation of the noise
 
-# The 256 values of a byte as equally likely values of a normal distribution: noise for one lookup a channel.
+# Table from a random byte to a value of the normal distribution.
 NORMAL = np.array([NormalDist().inv_cdf((byte + 0.5) / 256) for byte in range(256)], dtype=np.float32)
 
 
@@ -74,7 +73,7 @@ class Shapes(Images):
 
 
 class Streams(NamedTuple):
-    """Random streams of a split. No two splits share one, so no image is in both."""
+    """Random streams of a split; splits have different streams, so that no image is in both."""
 
     scenes: Purpose
     noise: Purpose
@@ -85,14 +84,14 @@ VALIDATION = Streams(Purpose.VALIDATION_SCENES, Purpose.VALIDATION_NOISE)
 
 
 class Scenes(NamedTuple):
-    """Random properties of each image, apart from its noise. Lengths are in sides of the image."""
+    """Random properties of each image, except its noise. Lengths are fractions of the side."""
 
     centre: Floats  # (N, 2)
     scale: Floats  # (N,): side of the square with the silhouette's area
     tilt: Floats  # (N,)
     foreground: Floats  # (N, 3)
     background: Floats  # (N, 3)
-    slope: Floats  # (N, 2): brightness gained along x and y
+    slope: Floats  # (N, 2): increase of brightness along x and y
     grain: Floats  # (N,)
 
 
@@ -100,7 +99,7 @@ def draw_split(seed: int, count: int, size: int, streams: Streams) -> Split:
     """Draw the images of a split and their labels."""
     labels = np.arange(count, dtype=np.int64) % len(NAMES)
     images = np.empty((count, size, size, 3), dtype=np.uint8)
-    scenes = draw_scenes(uniforms(seed, 0, count, draws=14, purpose=streams.scenes))
+    scenes = draw_scenes(draw_uniforms(seed, 0, count, draws=14, purpose=streams.scenes))
     noise = make_stream(seed, 0, streams.noise)
     for start in range(0, count, CHUNK):
         chunk = slice(start, start + CHUNK)
@@ -109,7 +108,7 @@ def draw_split(seed: int, count: int, size: int, streams: Streams) -> Split:
 
 
 def draw_scenes(draws: Floats) -> Scenes:
-    """Return scenes made from uniform draws, one row an image."""
+    """Return scenes made from uniform draws, a row for each image."""
     column = iter(draws.T)
     centre = 0.5 + WANDER * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
     scale = np.sqrt(between(AREA, next(column)))
@@ -125,7 +124,7 @@ def draw_scenes(draws: Floats) -> Scenes:
 
 
 def between(ends: tuple[float, float], draw: Floats) -> Floats:
-    """Scale draws from 0 to 1 to a range."""
+    """Scale draws in [0, 1) to a range."""
     low, high = np.float32(ends[0]), np.float32(ends[1])
     return low + (high - low) * draw
 
@@ -139,7 +138,7 @@ def hsv_to_rgb(hue: Floats, saturation: Floats, value: Floats) -> Floats:
 
 
 def paint(scenes: Scenes, size: int, noise: np.random.Philox) -> Pixels:
-    """Return uint8 images of the scenes, whose classes are 0 to 9 and again from 0 on."""
+    """Return uint8 images of the scenes; their classes cycle through 0 to 9."""
     middles = (np.arange(size, dtype=np.float32) + 0.5) / size
     x, y = middles[None, None, :], middles[None, :, None]
     inside = compute_coverage(scenes, x, y, size)[..., None]
@@ -153,7 +152,7 @@ def paint(scenes: Scenes, size: int, noise: np.random.Philox) -> Pixels:
 
 
 def compute_coverage(scenes: Scenes, x: Floats, y: Floats, size: int) -> Floats:
-    """Return how much of each pixel is inside: half a pixel less its distance to the outline, from 0 to 1."""
+    """Return the share of each pixel that is inside the silhouette, approximated from its distance to the outline."""
     scale = scenes.scale[:, None, None]
     dx = (x - scenes.centre[:, :1, None]) / scale
     dy = (y - scenes.centre[:, 1:, None]) / scale

@@ -19,7 +19,7 @@ LABELS_FILE = "labels.txt"
 def record_files(folder: Path, split: str) -> list[Path]:
     """Return the files of a split in order, from FOLDER or FOLDER/train; empty if there are none.
 
-    Raise `BadData` if one of the set is missing, or if there are two sets.
+    Raise `BadData` if a file of the set is missing, or if there are several sets.
     """
     if not folder.is_dir():
         raise BadData(f"{folder}: there is no such folder.", "Give the folder that holds train-00000-of-…")
@@ -31,7 +31,7 @@ def record_files(folder: Path, split: str) -> list[Path]:
 
 
 def find_shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
-    """Return the sets of a split's files in a folder: the N of `train-00003-of-N` to {3: path, …}."""
+    """Return the sets of a split's files in a folder: `train-00003-of-00016` is result[16][3]."""
     pattern = re.compile(rf"{re.escape(split)}-(\d{{5}})-of-(\d{{5}})")
     sets: dict[int, dict[int, Path]] = {}
     for entry in os.scandir(folder):
@@ -42,7 +42,7 @@ def find_shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
 
 
 def require_single_set(folder: Path, split: str, sets: dict[int, dict[int, Path]]) -> list[Path]:
-    """Return the files of a split's single set; refuse several sets and missing files."""
+    """Return the files of a split's only set; raise `BadData` for several sets and missing files."""
     if len(sets) > 1:
         sizes = " and ".join(f"of {total}" for total in sorted(sets))
         raise BadData(f"{folder}: there are {len(sets)} sets of {split} files, {sizes}.", "Keep one of them here.")
@@ -51,7 +51,7 @@ def require_single_set(folder: Path, split: str, sets: dict[int, dict[int, Path]
     if missing:
         raise BadData(
             f"{folder}: {len(missing):,} of the {total:,} {split} files are missing: {join_first(missing)}.",
-            "Copy them again; if they were being built, run the same build again and it goes on.",
+            "Copy them again; or run the same build again, which writes the missing files.",
         )
     return [files[number] for number in sorted(files)]
 
@@ -63,8 +63,8 @@ def shard_name(split: str, number: int, total: int) -> str:
 def read_label_names(folder: Path) -> dict[int, str]:
     """Return the class name of each label, from labels.txt in the folder; empty if there is none.
 
-    "7:tabby cat" gives label 7 its name (what `data build` and TF-Slim write). In a file without numbers the first
-    line is label 1, as in ImageNet's records, or label 0 if it says "background".
+    "7:tabby cat" is the name of label 7, as `data build` and TF-Slim write it. In a file without numbers the first line
+    is label 1, as in ImageNet's records, or label 0 if it is "background".
     """
     file = folder / LABELS_FILE
     if not file.is_file():
@@ -88,14 +88,14 @@ def parse_label_names(lines: list[str]) -> dict[int, str]:
 
 
 def explain_nothing_found(folder: Path, split: str) -> tuple[str, ...]:
-    """Return the message and the advice for a folder without files of a split."""
+    """Return message and hints for a folder without files of a split."""
     present = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
-    advice = "`viaduct data build` makes records of class folders."
+    advice = "`viaduct data build` makes records from class folders."
     if any("mindrecord" in name for name in present):
-        advice = "MindRecord files are trained on as they are; `viaduct data build` makes TFRecords of them."
+        advice = "Training reads MindRecord files directly; `viaduct data build` converts them to TFRecords."
     if split == "validation" and any(name.startswith("train") for name in present):
         advice = (
-            "Training needs some: build again, into another folder, with `viaduct data build … --validation-share 0.1`."
+            "Training needs them: build again, into another folder, with `viaduct data build … --validation-share 0.1`."
         )
     return (
         f"{folder}: there are no {split} records.",

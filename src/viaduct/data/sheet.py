@@ -1,4 +1,4 @@
-"""A contact sheet of records or folders: each image beside what the network will see of it."""
+"""Contact sheet of records or folders: each image beside its preprocessed views."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from viaduct.data.folder import open_split
 from viaduct.data.geometry import resample, stretch_axis
 from viaduct.data.notices import print_first_notices
 from viaduct.data.order import permutation, sample_generator
-from viaduct.data.places import check_place, write_result
+from viaduct.data.output_files import check_output, write_result
 from viaduct.data.png import SIGNATURE, encode_png
 from viaduct.data.preprocess import as_bytes, prepare_image
 from viaduct.data.records import Folder
@@ -22,19 +22,19 @@ from viaduct.errors import BadData
 
 Pixels = npt.NDArray[np.uint8]
 SIDE, GAP = 160, 8  # pixels
-CROPS = 3  # views of training in a row
+CROPS = 3  # training views in a row
 BLANK: Pixels = np.full((SIDE, SIDE, 3), 224, np.uint8)
 
 
 def write_contact_sheet(
     records: Path, out: Path, name: str, count: int, split: str, seed: int, auto_augment: str = ""
 ) -> list[str]:
-    """Write the sheet; return a line of text for each of its rows.
+    """Write the sheet; return a line of text for each row.
 
-    A row has the original, the view of evaluation and three of training. An image that cannot be decoded is named on
-    stderr and leaves its row blank; if no image can be decoded, the error of the first is raised.
+    A row has the original, the evaluation view and three training views. An image that cannot be decoded is reported on
+    stderr and has a blank row; if all fail, the first error is raised.
     """
-    check_place(out, ".png", SIGNATURE, "a PNG")
+    check_output(out, ".png", SIGNATURE, "a PNG")
     policy = find_policy(auto_augment)
     folder = open_split(records, split)
     rows, lines, bad = list[list[Pixels]](), list[str](), list[BadData]()
@@ -54,7 +54,7 @@ def write_contact_sheet(
 
 
 def build_row(folder: Folder, number: int, name: str, seed: int, policy: Policy | None) -> tuple[list[Pixels], str]:
-    """Return the views of one image, and a line about it."""
+    """Return the views of one image, and its line of text."""
     fields = folder.fields(number)
     image = jpeg.decode(fields.encoded)
     height, width = image.shape[:2]
@@ -68,7 +68,7 @@ def build_row(folder: Folder, number: int, name: str, seed: int, policy: Policy 
 
 
 def fit_in_square(image: Pixels) -> Pixels:
-    """Return the full image within a square, its sides in proportion."""
+    """Scale an image to fit in a white square."""
     height, width = image.shape[:2]
     scale = SIDE / max(height, width)
     inner = max(1, round(height * scale)), max(1, round(width * scale))
@@ -80,7 +80,6 @@ def fit_in_square(image: Pixels) -> Pixels:
 
 
 def arrange_views(rows: list[list[Pixels]]) -> Pixels:
-    """Place the views on a white sheet."""
     step = SIDE + GAP
     sheet = np.full((len(rows) * step + GAP, len(rows[0]) * step + 2 * GAP, 3), 255, np.uint8)
     for down, row in enumerate(rows):

@@ -1,7 +1,7 @@
-"""Storage of a file's index: beside the file, or in the user's cache where its folder may not be written to.
+"""Storage of a file's index: beside the file, or in the user's cache if the file's folder is not writable.
 
-An index is valid for one size and one time of modification of the file. Two processes may write the same index: each
-renames a whole file into place.
+An index is valid for one size and modification time of the file. Processes may write the same index at the same time,
+because each renames a complete file into place.
 """
 
 from __future__ import annotations
@@ -38,16 +38,15 @@ def list_paths(file: Path) -> tuple[Path, Path]:
 
 
 def read_identity(file: Path) -> tuple[int, int]:
-    """Return what an index is valid for: size in bytes, time of modification in nanoseconds."""
+    """Return a file's size in bytes and modification time in nanoseconds."""
     status = file.stat()
     return status.st_size, status.st_mtime_ns
 
 
 def load(path: Path) -> Table | None:
-    """Return a stored table, memory-mapped; None if there is none, or one that `store` has not written.
+    """Return a stored table, memory-mapped; None if there is none, or the file was not written by `store`.
 
-    The header is compared with the one that NumPy writes: `np.load` would evaluate it, and of a damaged one raise
-    whatever the evaluation does.
+    The header is matched here, because `np.load` evaluates it and raises arbitrary errors if it is damaged.
     """
     try:
         refuse_special_file(path)
@@ -60,12 +59,12 @@ def load(path: Path) -> Table | None:
         return None
     try:
         return np.memmap(path, np.int64, "r", HEADER_BYTES, (int(match[1]), int(match[2])))
-    except (OSError, ValueError):  # it has changed meanwhile
+    except (OSError, ValueError):  # the file has changed since
         return None
 
 
 def store(file: Path, table: Table) -> None:
-    """Store a table for next time, at the first path that can be written to; if there is none, it is built again."""
+    """Store a table at the first path that is writable; do nothing if none is."""
     for path in list_paths(file):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,7 @@
-"""Ten outlines as signed distances: negative inside, zero on the outline, positive outside.
+"""Ten shapes as signed distances: negative inside, zero on the outline, positive outside.
 
-Each is centred on its centre of mass and has an area of one, so that at the same scale all cover equally many
-pixels. `x` points right and `y` down. Distances are exact along straight edges and near enough elsewhere for
-soft edges.
+Each has an area of one and its centre of mass at the origin. `x` points right and `y` down. Distances are exact along
+straight edges, and elsewhere accurate enough for antialiasing.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def triangle(x: Floats, y: Floats) -> Floats:
 
 
 def star(x: Floats, y: Floats) -> Floats:
-    """A pentagram: the points on the outer side of at most one of the five lines that draw it."""
+    """Pentagram: the points on the outer side of at most one of its five lines."""
     angles = np.arange(5) * (2 * np.pi / 5) + np.pi / 2
     lines = [np.float32(np.cos(angle)) * x + np.float32(np.sin(angle)) * y for angle in angles]
     largest, second = np.maximum(lines[0], lines[1]), np.minimum(lines[0], lines[1])
@@ -54,7 +53,7 @@ def crescent(x: Floats, y: Floats) -> Floats:
 
 
 def heart(x: Floats, y: Floats) -> Floats:
-    """A square on its corner, with half a disc on each of its upper edges."""
+    """Square on its corner, with half a disc on each of its upper edges."""
     x, y = np.abs(x), y - 0.1657
     corner = 0.7071 * (x + np.abs(y)) - 0.3742
     return np.minimum(corner, np.hypot(x - 0.2646, y + 0.2646) - 0.3742)

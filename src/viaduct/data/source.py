@@ -1,7 +1,7 @@
-"""The part of a recipe that describes images, and the arrays that are loaded by it.
+"""The part of a recipe that describes images, and the arrays that it loads.
 
-    Cifar10(global_batch=128, size=32, pad=4, flip=True)     described in a recipe: typed, frozen, no paths
-        .load(Path("cifar/"))                                read when the run starts: an ImageSet
+    Cifar10(global_batch=128, size=32, pad=4, flip=True)     in a recipe: typed, frozen, no paths
+        .load(Path("cifar/"))                                an ImageSet, read when the run starts
         .train.images, .train.labels                         uint8 NHWC and int64
 
 Nothing here imports torch, so that recipes can be listed without it.
@@ -29,7 +29,7 @@ Colour = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The images of one split, uint8 NHWC with three channels, and one int64 label for each."""
+    """Images of one split, uint8 NHWC with three channels, and their int64 labels."""
 
     images: Pixels
     labels: Labels
@@ -52,7 +52,7 @@ class Split:
 
 
 class DatasetSplit(Protocol):
-    """Split as reports need it, whether it lies in memory or in files."""
+    """Interface of a split, in memory or in files."""
 
     @property
     def labels(self) -> Labels: ...
@@ -63,7 +63,7 @@ class DatasetSplit(Protocol):
 
 
 class Dataset(Protocol):
-    """Everything a run reads: two splits, and the names of the classes in label order."""
+    """Interface of the data of a run: two splits, and the class names in label order."""
 
     @property
     def train(self) -> DatasetSplit: ...
@@ -87,18 +87,18 @@ class Source(ABC):
     """Base of every source of images. Batch sizes are global: all ranks together."""
 
     name: ClassVar[str]
-    class_names: ClassVar[tuple[str, ...]] = ()  # by label; empty: the data at a path name the classes, or nothing does
+    class_names: ClassVar[tuple[str, ...]] = ()  # by label; empty if only the data at a path may define them
     needs_path: ClassVar[bool] = False
     takes_path: ClassVar[bool] = True
-    how_to_get: ClassVar[str] = ""  # a sentence for whoever does not have the data
+    how_to_get: ClassVar[str] = ""  # hint for users without the data
 
     global_batch: int
-    size: int  # side of the square image the network sees
+    size: int  # side of the network's square input
     classes: int = 10
     eval_batch: int = 0  # 0: the same as global_batch
     workers: int = 1  # threads that prepare batches in host memory; 0: none
     prefetch: int = 2  # batches prepared ahead by these threads
-    balance: float = 0.0  # training: 0: classes in their own shares, 1: all equally often (balance.py)
+    balance: float = 0.0  # training: 0: classes as often as in the data, 1: all equally often (balance.py)
     auto_augment: str = ""  # training: imagenet, cifar10, randaugment or randaugment-N-M (auto_augment.py)
 
     def __post_init__(self) -> None:
@@ -113,30 +113,30 @@ class Source(ABC):
 
     @property
     def usual_count(self) -> int:
-        """Training images that such data usually have: the length of an epoch of noise."""
+        """Usual number of training images; the length of an epoch with `--data synthetic`."""
         return 50_000
 
     def read_label_names(self, path: Path | None) -> dict[int, str]:
-        """Return the class names by label that the source defines, or that the data at a path name; may be empty."""
+        """Return the class names by label, from the source or the data at a path; may be empty."""
         return dict(enumerate(self.class_names))
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
-        """Height and width at which images are stored, where the source fixes them."""
+        """Height and width of stored images, if the source fixes them."""
         return None
 
     def normalisation(self) -> tuple[Colour, Colour]:
-        """Mean and scale of bytes that become the network's input: (byte - mean) * scale."""
+        """Return mean and scale: the network's input is (byte - mean) * scale."""
         return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)
 
     def open_images(self, path: Path | None) -> Dataset:
-        """Open the images at a path, or noise where it says `synthetic`."""
+        """Open the images at a path, or noise if the path is `synthetic`."""
         from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
 
         return SyntheticSet(self) if path == SYNTHETIC else self.load(path)
 
     def open_batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
-        """Return the batches of a split of what `open_images` returned."""
+        """Return the batches of a split that `open_images` returned."""
         from viaduct.data.synthetic import SyntheticSplit
 
         if not isinstance(split, SyntheticSplit):
@@ -148,21 +148,21 @@ class Source(ABC):
 
     @abstractmethod
     def load(self, path: Path | None) -> Dataset:
-        """Read the images, from the path given with --data; it is required where `needs_path` is True."""
+        """Read the images from the path given with --data; a path is required if `needs_path` is True."""
 
     @abstractmethod
     def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
-        """Return the batches of a split of what `load` returned: a `viaduct.data.batches.Stream`.
+        """Return a `viaduct.data.batches.Stream` of a split that `load` returned.
 
-        `share` is a `viaduct.data.batches.Share`: the part of each batch for this rank; None is all of every batch.
+        `share` is a `viaduct.data.batches.Share`: the part of each batch for this rank; None: whole batches.
         """
 
 
 @dataclass(frozen=True)
 class Images(Source):
-    """Images in arrays, augmented a batch at a time: on the device where they fit there, else in host memory."""
+    """Images in arrays, augmented batch by batch: on the device if they fit, otherwise in host memory."""
 
-    pad: int = 0  # training: zero-pad by so many stored pixels, then crop back at random
+    pad: int = 0  # training: zero-pad by this many stored pixels, then crop back at random
     flip: bool = False  # training: mirror left and right with probability 1/2
     cutout: int = 0  # training: side, in stored pixels, of a square hole of the mean colour
     normalise: Literal["mean_std", "per_image"] = "mean_std"
@@ -193,7 +193,7 @@ class Images(Source):
 
 @dataclass(frozen=True)
 class Arrays(Images):
-    """Images of your own: any function from the --data folder (or None) to an `ImageSet`."""
+    """Your own images: `make` is a function from the --data folder (or None) to an `ImageSet`."""
 
     name: ClassVar[str] = "arrays"
 
@@ -213,7 +213,7 @@ class Arrays(Images):
 
 
 def require_at_least(low: int, field: str, value: object) -> None:
-    """Refuse anything but a whole number no smaller than `low`; bool is no number here."""
+    """Raise `BadValue` unless a value is an int (not a bool) of at least `low`."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadValue(f"{field} must be a whole number, got {value!r}.")
     if value < low:

@@ -1,11 +1,11 @@
-"""Images as torchvision and timm prepare them, through Pillow, which both use: resized with antialiasing.
+"""Preprocessing of torchvision and timm, with Pillow's antialiased resizing.
 
     settings = SourceViews("bicubic", 0.95, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    settings.name                 "source:bicubic:0.95:0.485,0.456,0.406:0.229,0.224,0.225", as a recipe holds it
+    settings.name                 "source:bicubic:0.95:0.485,0.456,0.406:0.229,0.224,0.225", a recipe's data.preprocess
     parse_name(settings.name)     the same settings
 
-In evaluation the shorter side is resized, then the centre is cut out. In training a random part is cut out (area 8 to
-100 %, ratio 3/4 to 4/3 on a log scale, as RandomResizedCrop draws them), resized, and mirrored half the time.
+Evaluation resizes the shorter side and crops the centre. Training takes a random crop (area 8 to 100 %, ratio 3/4 to
+4/3 on a log scale, as RandomResizedCrop does), resizes it, and mirrors it with probability 1/2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 @dataclass(frozen=True)
 class SourceViews:
-    """Preparation of images in the source of a network; mean and deviation are of values from 0 to 1."""
+    """Preprocessing settings of a network; mean and deviation are for pixels from 0 to 1."""
 
     interpolation: str
     crop_share: float
@@ -37,12 +37,12 @@ class SourceViews:
 
     @property
     def name(self) -> str:
-        """Settings as a recipe's `data.preprocess` holds them."""
+        """Settings as the text of a recipe's `data.preprocess`."""
         mean, deviation = (",".join(f"{value:.9g}" for value in values) for values in (self.mean, self.deviation))
         return f"{PREFIX}:{self.interpolation}:{self.crop_share:.9g}:{mean}:{deviation}"
 
     def cut_centre(self, pixels: Pixels, size: int) -> Pixels:
-        """Resize the shorter side and cut out the centre, as in evaluation."""
+        """Resize the shorter side and crop the centre, as in evaluation."""
         height, width = pixels.shape[:2]
         shorter = max(size, math.floor(size / self.crop_share + 1e-6))
         if height <= width:
@@ -54,10 +54,10 @@ class SourceViews:
         return resized[top : top + size, left : left + size]
 
     def cut_random(self, pixels: Pixels, size: int, generator: np.random.Generator) -> Pixels:
-        """Cut out a random part, resize it, mirror it half the time, as in training."""
+        """Take a random crop, resize it, mirror it with probability 1/2, as in training."""
         top, left, height, width = draw_box(pixels.shape[0], pixels.shape[1], generator)
-        seen = self.resize(pixels[top : top + height, left : left + width], (size, size))
-        return seen[:, ::-1] if generator.random() < 0.5 else seen
+        crop = self.resize(pixels[top : top + height, left : left + width], (size, size))
+        return crop[:, ::-1] if generator.random() < 0.5 else crop
 
     def resize(self, pixels: Pixels, sides: tuple[int, int]) -> Pixels:
         """Resize with Pillow, antialiased."""
@@ -70,7 +70,7 @@ class SourceViews:
 
 
 def draw_box(height: int, width: int, generator: np.random.Generator) -> tuple[int, int, int, int]:
-    """Return top, left, height and width of a random part; a centre of a fitting ratio where none is found."""
+    """Return top, left, height and width of a random crop; a central crop if all attempts fail."""
     low, high = (math.log(ratio) for ratio in RATIO)
     for _ in range(ATTEMPTS):
         area = height * width * generator.uniform(*AREA)
@@ -87,7 +87,7 @@ def draw_box(height: int, width: int, generator: np.random.Generator) -> tuple[i
 
 @cache
 def parse_name(name: str) -> SourceViews:
-    """Return the settings that a recipe's `data.preprocess` holds."""
+    """Parse the text of a recipe's `data.preprocess`."""
     try:
         prefix, interpolation, share, mean, deviation = name.split(":")
         means, deviations = (tuple(map(float, text.split(","))) for text in (mean, deviation))

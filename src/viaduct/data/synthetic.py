@@ -1,8 +1,7 @@
 """Noise instead of images: `--data synthetic`, for every recipe.
 
-It shows what training costs when reading costs nothing: one batch of noise lies on the device and is used again and
-again. An epoch is as long as that of the recipe's own data; an evaluation looks at four batches, since its accuracy
-means nothing. Nothing here imports torch.
+It measures training without the cost of reading: one batch of noise on the device is used for every step. An epoch is
+as long as with the recipe's own data; an evaluation has four batches. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ EVALUATED_BATCHES = 4
 
 
 class SyntheticSplit:
-    """Split of as many images of noise as an epoch needs; labels repeat with every batch, as the images do."""
+    """Split of `count` images of noise; images and labels repeat with every batch."""
 
     def __init__(self, source: Source, count: int, batch: int) -> None:
         self.source, self.count, self.batch = source, count, batch
@@ -29,12 +28,12 @@ class SyntheticSplit:
 
     @cached_property
     def labels(self) -> Labels:
-        # As the references do: uniform over all but the last class.
+        # Uniform over all but the last class, as in the references.
         drawn = np.random.default_rng(0).integers(0, max(self.source.classes - 1, 1), self.batch)
         return np.resize(drawn, self.count)
 
     def read_image(self, index: int) -> Pixels:
-        """Return noise for display; it is not the noise that a network is trained on."""
+        """Return noise for display, different from the noise of the batches."""
         side = self.source.size
         return np.random.default_rng(index).integers(0, 256, (side, side, 3), dtype=np.uint8)
 
@@ -50,7 +49,7 @@ class SyntheticSet:
 
 
 def stored_data(record: dict[str, object]) -> Path | None:
-    """Return the data that a run's recipe.json names; runs on noise have stored a path that never existed."""
+    """Return the data path in a run's recipe.json; SYNTHETIC if the run trained on noise."""
     stored = record.get("data")
     if not isinstance(stored, str) or not stored:
         return None

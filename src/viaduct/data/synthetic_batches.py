@@ -1,4 +1,4 @@
-"""The same batch of noise again and again, on the device."""
+"""Batches of `--data synthetic`: one batch of noise on the device, yielded repeatedly."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from viaduct.data.batches import WHOLE, Batch, Share
 from viaduct.data.synthetic import SyntheticSplit
 
-MEAN, DEVIATION, LOWEST, HIGHEST = 127.0, 60.0, 7.0, 247.0  # of a byte, as in the references' synthetic data
+MEAN, DEVIATION, LOWEST, HIGHEST = 127.0, 60.0, 7.0, 247.0  # of pixels, as in the references' synthetic data
 
 
 class SyntheticBatches:
-    """A `Stream` that costs nothing but one batch of the device's memory."""
+    """`Stream` of one batch of noise."""
 
     def __init__(self, split: SyntheticSplit, *, device: torch.device, train: bool, share: Share = WHOLE) -> None:
         source = split.source
@@ -32,10 +32,10 @@ class SyntheticBatches:
         self._train, self._first = train, self._cut_batch(0)
 
     def reseed(self, seed: int) -> None:
-        """Do nothing: noise has no order."""
+        """Do nothing; the noise does not depend on the seed."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch. In training all are the same object, so that nothing is launched for one."""
+        """Return the batches of an epoch; in training all are the same object, so the device does no work for them."""
         return (self._first if self._train else self._cut_batch(step) for step in range(start, self.steps_per_epoch))
 
     def _cut_batch(self, step: int) -> Batch:

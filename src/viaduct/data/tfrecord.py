@@ -1,10 +1,9 @@
-"""TFRecord files, in and out, without TensorFlow.
+"""TFRecord files, read and written without TensorFlow.
 
-    a record: length (8 bytes), masked CRC-32C of it (4), data, masked CRC-32C of the data (4); all little-endian
+    a record: length (8 bytes), masked CRC-32C of the length (4), data, masked CRC-32C of the data (4); little-endian
 
-Compressed files (gzip, zlib) are recognised by their first bytes and read as a stream, a record at a time; a record of
-more than `MAX_UNPACKED_RECORD_BYTES` in them is refused. Damage raises a `BadRecord` with file, record, byte and
-reason; a file that cannot be opened raises `BadData`.
+Compressed files (gzip, zlib) are recognised by their first bytes and read as a stream; a record in them may have at
+most `MAX_UNPACKED_RECORD_BYTES`. Damage raises `BadRecord`; a file that cannot be opened raises `BadData`.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from typing import BinaryIO, Literal, NamedTuple, Protocol
 
 from viaduct.atomic_files import replace_file
 from viaduct.data.crc32c import Buffer, crc32c
-from viaduct.data.example import image_filename
+from viaduct.data.example import decode_filename
 from viaduct.errors import BadData
 
 HEADER = struct.Struct("<QI")  # length of the data, and its masked checksum
 LENGTH = struct.Struct("<Q")
 CHECKSUM = struct.Struct("<I")
 OVERHEAD = HEADER.size + CHECKSUM.size  # bytes of a record besides its data
-MAX_RECORD_BYTES = (1 << 31) - 1  # bytes; a protocol buffer cannot be longer
-MAX_UNPACKED_RECORD_BYTES = 1 << 26  # of a record in a compressed file, where a few bytes can claim any length
+MAX_RECORD_BYTES = (1 << 31) - 1  # limit of protocol buffers
+MAX_UNPACKED_RECORD_BYTES = 1 << 26  # of a record in a compressed file, which may expand to any length
 MASK = 0xA282EAD8
 INFLATE_BYTES = 1 << 14  # of compressed input at once; deflate expands at most 1,032 times, to 17 MB
 
@@ -38,11 +37,11 @@ MakeError = Callable[[str], "BadRecord"]  # turns a reason into the error of one
 
 
 class BadRecord(BadData):
-    """A damaged record, or one that cannot be used: where it is, and why."""
+    """Error of a record that is damaged or cannot be used."""
 
     def __init__(self, path: Path, record: int, offset: int, reason: str, *hints: str, made_from: str = "") -> None:
         self.path, self.record, self.offset, self.reason, self.made_from = path, record, offset, reason, made_from
-        location = f"{path}: record {record:,} at byte {offset:,}{origin_note(made_from)}"
+        location = f"{path}: record {record:,} at byte {offset:,}{format_origin(made_from)}"
         super().__init__(f"{location}: {reason}.", *hints)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
@@ -50,16 +49,16 @@ class BadRecord(BadData):
         return partial(BadRecord, made_from=self.made_from), arguments
 
 
-def origin_note(made_from: str) -> str:
-    """Return the image file that a record was made from, in brackets, where it is known."""
+def format_origin(made_from: str) -> str:
+    """Return a remark about the file that a record was made from; empty if unknown."""
     return f" (made from {made_from})" if made_from else ""
 
 
 class Record(NamedTuple):
-    """One record of a file: its number, the byte its header begins at, and what it holds."""
+    """Record of a file."""
 
     number: int
-    offset: int
+    offset: int  # of its header, in bytes
     data: memoryview
 
 
@@ -70,44 +69,44 @@ def masked_crc32c(data: Buffer) -> int:
 
 
 def frame(data: Buffer) -> bytes:
-    """Return a record as it stands in a file: header, data, checksum."""
+    """Return a record as it is stored: header, data, checksum."""
     return b"".join((header(len(data)), data, CHECKSUM.pack(masked_crc32c(data))))
 
 
 def header(length: int) -> bytes:
-    """Return the length of a record and the checksum of it."""
+    """Return a record's header: the length and its checksum."""
     packed = LENGTH.pack(length)
     return packed + CHECKSUM.pack(masked_crc32c(packed))
 
 
 def read_records(path: Path | str, *, check: bool = True) -> Iterator[memoryview]:
-    """Yield the data of a file's records, in order; raise a `BadRecord` at the first damage.
+    """Yield the data of a file's records; raise `BadRecord` at the first damage.
 
-    Lengths are always verified; `check=False` leaves out the checksums of the data.
+    Lengths are always verified; `check=False` does not verify the checksums of the data.
     """
-    for found in survey_records(path, check=check):
-        if isinstance(found, BadRecord):
-            raise found
-        yield found.data
+    for record in survey_records(path, check=check):
+        if isinstance(record, BadRecord):
+            raise record
+        yield record.data
 
 
 def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record | BadRecord]:
-    """Yield every record, or for a damaged one its error. End where the next record cannot be found any more."""
+    """Yield every record, or its error if it is damaged; stop when the next record cannot be located."""
     path = Path(path)
     number = offset = 0
-    is_compressed = compression(path) != ""
+    is_compressed = find_compression(path) != ""
     with open_file(path) as file:
         stream: Stream = Inflated(file) if is_compressed else Plain(file)
         while True:
             try:
-                found = next_record(stream, path, number, offset, check)
+                body = read_next_record(stream, path, number, offset, check)
             except BadRecord as error:
                 yield error
                 return
-            if found is None:
+            if body is None:
                 return
-            yield found.error or Record(number, offset, found.data)
-            number, offset = number + 1, offset + len(found.data) + OVERHEAD
+            yield body.error or Record(number, offset, body.data)
+            number, offset = number + 1, offset + len(body.data) + OVERHEAD
 
 
 class Stream(Protocol):
@@ -116,21 +115,18 @@ class Stream(Protocol):
     longest: int  # bytes that a record may have
 
     def read(self, count: int) -> bytes:
-        """Return `count` bytes, or fewer where the stream ends."""
+        """Return `count` bytes, or fewer at the end of the stream."""
 
 
-class Found(NamedTuple):
-    """Data of a record, and the error if their checksum is wrong."""
+class Body(NamedTuple):
+    """Data of a record, and an error if the checksum is wrong."""
 
     data: memoryview
     error: BadRecord | None
 
 
-def next_record(stream: Stream, path: Path, number: int, offset: int, check: bool) -> Found | None:
-    """Return the next record of a stream, None at its end.
-
-    A header that is damaged, or a stream that ends within the record, raises `BadRecord`: no later record can be found.
-    """
+def read_next_record(stream: Stream, path: Path, number: int, offset: int, check: bool) -> Body | None:
+    """Return the next record of a stream, None at the end; raise `BadRecord` if no later record can be located."""
 
     def make_error(reason: str) -> BadRecord:
         return BadRecord(path, number, offset, reason)
@@ -148,9 +144,9 @@ def next_record(stream: Stream, path: Path, number: int, offset: int, check: boo
     data = memoryview(body)[:length]
 
     def make_error_with_name(reason: str) -> BadRecord:
-        return BadRecord(path, number, offset, reason, made_from=image_filename(data))
+        return BadRecord(path, number, offset, reason, made_from=decode_filename(data))
 
-    return Found(data, find_checksum_error(data, body[length:], make_error_with_name) if check else None)
+    return Body(data, find_checksum_error(data, body[length:], make_error_with_name) if check else None)
 
 
 def check_length(head: Buffer, make_error: MakeError, longest: int = MAX_RECORD_BYTES) -> int:
@@ -162,19 +158,18 @@ def check_length(head: Buffer, make_error: MakeError, longest: int = MAX_RECORD_
     if stored != computed:
         raise make_error(f"the checksum of its length is wrong: stored {stored:#010x}, computed {computed:#010x}")
     if length > MAX_RECORD_BYTES:
-        raise make_error(f"its length is absurd: {length:,} bytes, where {MAX_RECORD_BYTES:,} are the most")
+        raise make_error(f"its length is impossible: {length:,} bytes; the limit is {MAX_RECORD_BYTES:,}")
     if length > longest:
-        raise make_error(f"its length is {length:,} bytes; of a compressed file at most {longest:,} are read")
+        raise make_error(f"its length is {length:,} bytes; the limit in a compressed file is {longest:,}")
     return int(length)
 
 
 def describe_truncation(length: int, found: int) -> str:
-    """Say that a record ends too early."""
     return f"truncated: expected {length:,} bytes of data and {CHECKSUM.size} of checksum, found {found:,}"
 
 
 def find_checksum_error(data: memoryview, checksum: Buffer, make_error: MakeError) -> BadRecord | None:
-    """Return an error if the checksum does not match the data, else None."""
+    """Return an error if the checksum does not match the data."""
     (stored,) = CHECKSUM.unpack(checksum)
     computed = masked_crc32c(data)
     if stored == computed:
@@ -189,10 +184,10 @@ def open_file(path: Path) -> BinaryIO:
         raise BadData(f"{path}: could not be opened: {error.strerror or error}.") from error
 
 
-def compression(path: Path) -> Compression:
-    """Return how a file is compressed, by its first bytes; empty for a plain file.
+def find_compression(path: Path) -> Compression:
+    """Return the compression of a file, by its first bytes; empty for a plain file.
 
-    A header with a valid checksum means a plain file: a record's length may have the bytes of a magic number.
+    The length of a plain file's first record may look like a magic number, so a header with a valid checksum decides.
     """
     with open_file(path) as file:
         try:
@@ -209,7 +204,7 @@ def compression(path: Path) -> Compression:
 
 
 class Plain:
-    """Stream of an uncompressed file; it never allocates more than the bytes of the file, whatever a header says."""
+    """Stream of an uncompressed file; a read never allocates more than the size of the file."""
 
     longest = MAX_RECORD_BYTES
 
@@ -224,14 +219,14 @@ class Plain:
 
 
 class Inflated:
-    """Stream of a gzip file (of any number of members) or a zlib file, unpacked as it is read."""
+    """Stream of a gzip file (with one or more members) or a zlib file, unpacked as it is read."""
 
     longest = MAX_UNPACKED_RECORD_BYTES
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
         self.unpacked = bytearray()
-        self.inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: gzip or zlib, whichever its header says
+        self.inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: detect gzip or zlib
 
     def read(self, count: int) -> bytes:
         while len(self.unpacked) < count and self._refill():
@@ -242,7 +237,7 @@ class Inflated:
         return piece
 
     def _refill(self) -> bool:
-        """Unpack some more of the file; return False at its end."""
+        """Unpack more of the file; return False at its end."""
         packed = self.inflate.unused_data or self.file.read(INFLATE_BYTES)
         if self.inflate.eof:
             packed = packed.lstrip(b"\0")  # gzip allows padding after a member
@@ -254,7 +249,7 @@ class Inflated:
 
 
 class RecordWriter:
-    """Writer of a TFRecord file that is put in place, complete, when the `with` block ends without an error.
+    """Writer of a TFRecord file; the file appears, complete, when the `with` block ends without an error.
 
     with RecordWriter("train-00000-of-00001") as writer:
         writer.write(encode_example({"image/encoded": jpeg, "image/class/label": 1}))
@@ -276,7 +271,7 @@ class RecordWriter:
             raise RuntimeError("a RecordWriter writes inside of its `with` block")
         if len(data) > MAX_RECORD_BYTES:
             raise BadData(
-                f"{self.path}: a record of {len(data):,} bytes is too long; {MAX_RECORD_BYTES:,} are the most."
+                f"{self.path}: a record of {len(data):,} bytes is too long; the limit is {MAX_RECORD_BYTES:,}."
             )
         self._file.write(frame(data))
         self.count += 1
@@ -289,7 +284,7 @@ class RecordWriter:
 
 
 def unpack_records(path: Path | str, to: Path | str) -> int:
-    """Write the records of a compressed file to a plain one, which can be read at random; return their number."""
+    """Write the records of a compressed file to a plain one; return their number."""
     with RecordWriter(to) as writer:
         for data in read_records(path):
             writer.write(data)

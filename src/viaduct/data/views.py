@@ -1,9 +1,9 @@
-"""Views of an image, and the record of one reference's preprocessing.
+"""Views of an image, and the description of one reference's preprocessing.
 
-    shorter_side_then_centre(height, width, size)     View: the part of an image that evaluation uses
-    Preprocessing(evaluation=…, sampler=…, …)         everything one reference does to its images (references/)
+    shorter_side_then_centre(height, width, size)     View of an image in evaluation
+    Preprocessing(evaluation=…, sampler=…, …)         preprocessing of one reference (references/)
 
-A `View` is computed from the size of an image alone, before a pixel is decoded.
+A `View` is computed from the size of an image, before the image is decoded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DrawColour = Callable[[np.random.Generator], Recolour]
 
 
 class View(NamedTuple):
-    """Sampling positions down and across an image, and the change of colours there."""
+    """Sampling positions of the rows and columns of a result, and a change of colours."""
 
     rows: Axis
     columns: Axis
@@ -49,53 +49,47 @@ class Preprocessing:
     evaluation: Callable[[int, int, int], View]
     mean: Colour
     scale: Colour
-    sampler: Sampler | None = None  # of training crops; None: through Pillow
+    sampler: Sampler | None = None  # of training crops; None: `views` is used
     fancy_upsampling: tuple[bool, bool] = (True, True)  # in evaluation, in training
     mirrors_before_resize: bool = True
     recolour: DrawColour | None = None
-    views: SourceViews | None = None  # of a network of another package: through Pillow, not through a View
+    views: SourceViews | None = None  # used instead of `View` for a network of another package
 
 
 def shorter_side_then_centre(height: int, width: int, size: int) -> View:
-    """Return the centre after the shorter side was resized to 8/7 of `size`: to 256 for 224.
-
-    Below 7 pixels 8/7 of `size` is `size` itself, and truncation may leave one pixel less: sides are at least `size`.
-    """
+    """Resize the shorter side to 8/7 of `size` (256 for 224), then crop the centre."""
     sides = [max(side, size) for side in with_shorter_side(size * 8 // 7, height, width)]
     margins = [(side - size) // 2 for side in sides]
     return View(stretch_axis(0, height, sides[0], margins[0], size), stretch_axis(0, width, sides[1], margins[1], size))
 
 
 def with_shorter_side(shorter: int, height: int, width: int) -> tuple[int, int]:
-    """Return height and width resized to this shorter side, or to one less by truncation.
-
-    They are truncated products of float32, as in the reference.
-    """
+    """Return the sides for this shorter side, truncated float32 products as in the reference (may be one less)."""
     factor = np.float32(shorter) / np.float32(min(height, width))
     return int(np.float32(height) * factor), int(np.float32(width) * factor)
 
 
 def central_four_fifths(height: int, width: int, size: int) -> View:
-    """Return the central 80 % of each direction, as `tf.image.crop_and_resize` cuts it."""
+    """Crop the central 80 % of each direction, as `tf.image.crop_and_resize` does."""
     return View(central_box(height, 0.8, size), central_box(width, 0.8, size))
 
 
 def central_seven_eighths(height: int, width: int, size: int) -> View:
-    """Return the central 87.5 % of each direction."""
+    """Crop the central 87.5 % of each direction."""
     down, across = (int((side - side * 0.875) / 2) for side in (height, width))
     return View(stretch_axis(down, height - 2 * down, size), stretch_axis(across, width - 2 * across, size))
 
 
 def draw_saturation_change(generator: np.random.Generator) -> Recolour:
-    """Draw a change of brightness, contrast and saturation."""
+    """Draw a change of brightness, contrast and saturation (resnext)."""
     return partial(vary_saturation, colour=draw_saturation(generator))
 
 
 def draw_chroma_change(generator: np.random.Generator) -> Recolour:
-    """Draw a change of brightness and of the two chroma axes."""
+    """Draw a change of brightness and of the two chroma axes (amoebanet)."""
     return partial(vary_chroma, colour=draw_chroma(generator))
 
 
 def increased_colour(ranges: Ranges) -> DrawColour:
-    """Return the function that draws increased_aug's change of colours within these ranges."""
+    """Return a function that draws increased_aug's changes of colour within these ranges."""
     return lambda generator: partial(vary_increased, colour=draw_increased(generator, ranges))

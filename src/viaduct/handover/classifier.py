@@ -114,7 +114,7 @@ def open_run(
     `file` is a recipe to be executed instead of the run's own copy; `labels` is a file with names of the outputs.
     """
     run = RunDir(path)
-    record, loaded = run.read_recipe(), run.recipe(file)
+    record, loaded = run.read_recipe_json(), run.load_recipe(file)
     (saved,) = choose_weights(run, loaded.recipe, step, every=False)
     data = stored_data(record)
     data = None if data == SYNTHETIC or data is None or not data.exists() else data
@@ -153,7 +153,7 @@ def load_classifier(
     network.eval().requires_grad_(False)
     if not all(bool(torch.isfinite(tensor).all()) for tensor in network.state_dict().values()):
         raise BadRun(f"{saved.path}: the weights hold values that are not finite.", "Choose another checkpoint.")
-    accuracy = None if isinstance(saved, WeightsFile) else saved.manifest().get("evaluation")
+    accuracy = None if isinstance(saved, WeightsFile) else saved.read_manifest().get("evaluation")
     return Classifier(
         network=network,
         recipe=recipe,

@@ -26,7 +26,7 @@ from viaduct.handover.folding import CannotTrace, fold_batch_norms
 from viaduct.handover.fusing import choose_kernels, fuse_convolutions
 from viaduct.recipes._fields import override
 from viaduct.training.networks import place_model
-from viaduct.training.precision import DTYPES, Computation, plan_for
+from viaduct.training.precision import DTYPES, Computation, plan_precision
 
 LARGEST_CAPTURE = 1024  # images in a captured pass; larger batches run in parts
 
@@ -91,7 +91,7 @@ def build_engine(
     room, torch_device = devices.pick(device)
     recipe = classifier.recipe if precision is None else override(classifier.recipe, "precision.compute", precision)
     room.set_tf32(recipe.precision.tf32)
-    plan = plan_for(recipe.precision, room)
+    plan = plan_precision(recipe.precision, room)
     note = ""
     if fold:
         try:

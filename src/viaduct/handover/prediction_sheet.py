@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 from viaduct.data import jpeg
-from viaduct.data.places import write_result
+from viaduct.data.output_files import write_result
 from viaduct.handover.decoding import decode_image, image_size
 from viaduct.handover.predicting import Result, Thumbnail
 from viaduct.terminal import escape_controls

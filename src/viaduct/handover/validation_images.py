@@ -18,7 +18,7 @@ def read_validation(classifier: Classifier, count: int) -> tuple[bytes, ...]:
     """Return at most `count` validation images of the run; none if there is no run or its data are gone."""
     if classifier.run is None:
         return ()
-    source, path = classifier.recipe.data, stored_data(RunDir(classifier.run).read_recipe())
+    source, path = classifier.recipe.data, stored_data(RunDir(classifier.run).read_recipe_json())
     if path == SYNTHETIC or (source.needs_path and (path is None or not path.exists())):
         return ()
     try:

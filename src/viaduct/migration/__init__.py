@@ -1,4 +1,4 @@
-"""Carry a training script to another accelerator by rewriting its text.
+"""Migrate a training script to another accelerator by rewriting its text.
 
-Static: nothing of the user's project is imported or run, and neither torch nor TensorFlow is.
+Nothing of the user's project is imported or run, and neither torch nor TensorFlow is imported.
 """

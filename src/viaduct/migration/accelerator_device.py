@@ -15,7 +15,7 @@ for plugin in ("torch_npu", "torch_mlu"):  # importing them registers their devi
     if importlib.util.find_spec(plugin):
         importlib.import_module(plugin)
 
-# What functions of torch.cuda say on the CPU: nothing is there, nothing is counted.
+# Results of torch.cuda's functions on the CPU.
 ON_THE_CPU = {
     "is_available": False,
     "is_initialized": False,
@@ -56,7 +56,7 @@ class AnyAccelerator:
 
     def name(self, where: Any = None) -> str:
         """`cuda`, or `cuda:1` for 1; a device or its name stays as it is. Without a card `cpu`, whatever the number."""
-        if not self.found:  # asked once, and counting starts no card: processes may still be forked
+        if not self.found:  # device_count does not initialise a device, so processes may still be forked
             kinds = [kind for kind in self.TYPES if hasattr(torch, kind) and getattr(torch, kind).device_count()]
             self.found = kinds[0] if kinds else "cpu"
         text = "" if where is None else str(where)
@@ -68,7 +68,7 @@ class AnyAccelerator:
         return torch.device(self.name(where))
 
     def card(self, *number: Any) -> str:
-        """Return the name for comparisons: without a card CUDA's, so that no device there is taken for one."""
+        """Return the device name for comparisons; without a card CUDA's, which no device there has."""
         return ":".join([self.TYPES[0] if self.name() == "cpu" else self.name(), *map(str, number)])
 
     @property
@@ -85,7 +85,7 @@ class AnyAccelerator:
         return None if self.name() == "cpu" else value
 
     def map_location(self) -> Any:
-        """Return map_location for torch.load: what was saved on another kind of card is read on the host."""
+        """Return map_location for torch.load: None on CUDA, else the host."""
         return None if self.name() == "cuda" else "cpu"
 
     def activity(self) -> Any:
@@ -94,12 +94,12 @@ class AnyAccelerator:
         return getattr(known, self.name().upper(), known.CPU)
 
     def autocast(self, enabled: bool = True, dtype: Any = None, cache_enabled: Any = None) -> Any:
-        """Return autocast with the arguments of torch.cuda.amp.autocast; off on the CPU, as that one without CUDA."""
+        """Return autocast with the arguments of torch.cuda.amp.autocast; disabled on the CPU."""
         enabled, dtype = (enabled, dtype) if self.name() != "cpu" else (False, None)
         return torch.autocast(self.card(), dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
     def GradScaler(self, *args: Any, **options: Any) -> Any:
-        """Return a scaler with the arguments of torch.cuda.amp.GradScaler; off on the CPU."""
+        """Return a scaler with the arguments of torch.cuda.amp.GradScaler; disabled on the CPU."""
         if self.name() == "cpu":
             args, options = (), {"enabled": False}
         if self.name() in ("cuda", "cpu") and hasattr(torch.amp, "GradScaler"):  # since torch 2.3
@@ -141,12 +141,12 @@ class AnyAccelerator:
             return getattr(getattr(torch, self.name()), name)
         if name in ON_THE_CPU:
             return lambda *args, **options: ON_THE_CPU[name]
-        homes = (torch.cpu, torch)  # synchronize, Stream; FloatTensor; the rest as CUDA without a card
-        return getattr(next((home for home in homes if hasattr(home, name)), torch.cuda), name)
+        modules = (torch.cpu, torch)  # synchronize, Stream; FloatTensor; all others as torch.cuda without a card
+        return getattr(next((module for module in modules if hasattr(module, name)), torch.cuda), name)
 
 
 class HostEvent:
-    """Event of the CPU, where work is done when its call returns."""
+    """Event of the CPU, where calls return after their work is done."""
 
     def __init__(self, **options: Any) -> None:
         self.time = 0.0

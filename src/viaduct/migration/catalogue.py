@@ -1,8 +1,6 @@
-"""The rules as a page: docs/rules.md is made from their docstrings.
+"""Write docs/rules.md from the docstrings of the rules: `python -m viaduct.migration.catalogue docs/rules.md`.
 
 Its first table maps each row of the migration's specification to the rules that implement it (specification.py).
-
-python -m viaduct.migration.catalogue docs/rules.md
 """
 
 from __future__ import annotations
@@ -19,23 +17,20 @@ WHEN_RUN = {True: "always", False: "when asked for, by an option or by `--only`"
 
 
 def find_rules(name: str) -> list[Rule]:
-    """Return the rules that --only, --skip and --explain mean by a name, a former name or a row of docs/rules.md.
-
-    Raises UnknownName or BadValue.
-    """
+    """Return the rules for a name that --only, --skip or --explain gives; raise UnknownName or BadValue without any."""
     rules = [rule for rule in all_rules() if is_named(name, rule)]
     if rules:
         return rules
     hint = f"`viaduct migrate --list` shows all {len(all_rules())}."
-    names = [rule.name for rule in all_rules()]
-    names += [name.partition(".")[2] for name in names]  # without the family
-    if difflib.get_close_matches(fold_lookalikes(name), names, n=1, cutoff=0.5):
-        raise UnknownName("rule", name, names, hint)
-    raise BadValue(f"no rule called {name!r}.", hint)  # no name is close, and UnknownName would list all of them
+    known_names = [rule.name for rule in all_rules()]
+    known_names += [name.partition(".")[2] for name in known_names]  # without the family
+    if difflib.get_close_matches(fold_lookalikes(name), known_names, n=1, cutoff=0.5):
+        raise UnknownName("rule", name, known_names, hint)
+    raise BadValue(f"no rule called {name!r}.", hint)  # without a similar name, UnknownName would list all rules
 
 
 def doc_of(rule: str) -> str:
-    """Return the address of a rule, given by its name, in the documentation."""
+    """Return the link to a rule's documentation."""
     return f"docs/rules.md#{rule.replace('.', '').lower()}"
 
 
@@ -45,7 +40,7 @@ def summary_of(rule: Rule) -> str:
 
 
 def page_text(doc: str) -> str:
-    """Return a docstring as Markdown: its indented examples become diffs."""
+    """Return a docstring as Markdown, with its indented examples as diffs."""
     lines: list[str] = []
     in_diff = False
     for line in doc.strip().splitlines():
@@ -62,7 +57,7 @@ def page_text(doc: str) -> str:
 
 
 def end_diff(lines: list[str]) -> None:
-    """End a Markdown diff behind its last line that is not blank; the blank lines follow it, at least one."""
+    """End a Markdown diff after its last line that is not blank; the blank lines, at least one, follow it."""
     blank = 0
     while lines and not lines[-1].strip():
         lines.pop()
@@ -72,7 +67,7 @@ def end_diff(lines: list[str]) -> None:
 
 
 def as_page() -> str:
-    """Return docs/rules.md."""
+    """Return the text of docs/rules.md."""
     rules = sorted(all_rules(), key=lambda rule: rule.name)
     parts = [
         "# Rules of `viaduct migrate`\n",
@@ -81,15 +76,15 @@ def as_page() -> str:
         "## Rows of the specification\n",
         "Each row is one requirement of the specification of `viaduct migrate`, or a section of it (a digit first).",
         "`--only`, `--skip` and `--explain` take the name of a row as well as that of a rule.\n",
-        rows_table(rules),
+        rows_table(),
         "\n## Rules\n",
         *(rule_part(rule) for rule in rules),
     ]
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
-def rows_table(rules: list[Rule]) -> str:
-    """Return the table that says which rules implement each row of the specification."""
+def rows_table() -> str:
+    """Return the table of the specification's rows and the rules that implement them."""
     lines = ["| row | about | rule |", "| --- | --- | --- |"]
     for row in [*all_rows(), *SECTIONS]:
         about = ROWS[row[0]][0] if row in all_rows() else SECTIONS[row]
@@ -100,12 +95,12 @@ def rows_table(rules: list[Rule]) -> str:
 
 
 def all_rows() -> list[str]:
-    """Return the ids of all rows of the specification."""
+    """Return the names of all rows of the specification."""
     return [f"{letter}{number}" for letter, (_, count) in ROWS.items() for number in range(1, count + 1)]
 
 
 def missing_rows() -> list[str]:
-    """Return the rows of the specification that neither a rule nor `ELSEWHERE` names."""
+    """Return the rows of the specification that no rule implements and `ELSEWHERE` does not explain."""
     return [row for row in all_rows() if row not in RULES_BY_ROW and row not in ELSEWHERE]
 
 

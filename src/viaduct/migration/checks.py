@@ -1,4 +1,4 @@
-"""Checks of a migration's options before any file is read: unknown rules, impossible modes, flags that contradict."""
+"""Check a migration's options before any file is read: unknown rules, invalid values, contradictory flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 
 
 def check_options(options: Options) -> None:
-    """Refuse options that contradict each other, name something unknown or have an impossible value."""
+    """Raise BadValue or UnknownName for options that are unknown, invalid or contradict each other."""
     for name in (*options.only, *options.skip):
         find_rules(name)
     check_precision(options.precision)
@@ -42,43 +42,44 @@ def check_options(options: Options) -> None:
 
 
 def check_mode(options: Options) -> None:
-    """Refuse options that the target or the mode does not allow: flags of the NPU, --data-parallel, patch for any."""
+    """Raise BadValue for options that the target or the mode does not allow."""
     if options.mode == "patch" and options.to == "any":
         raise BadValue(
             "--mode patch with --to any.",
             "A run-time patch is one vendor's: it turns torch.cuda into that vendor's device.",
             "Give --to npu or --to mlu.",
         )
-    for flag, given in (
+    for flag, is_given in (
         ("--int32-targets", options.int32_targets),
         ("--start-up", options.start_up),
         ("--reduction sum", options.reduction == "sum"),
         ("--fusion-switch", options.fusion_switch),
     ):
-        if given and options.to != "npu":
+        if is_given and options.to != "npu":
             raise BadValue(f"--to {options.to} with {flag}.", f"{flag} is for the NPU: leave it out, or give --to npu.")
     if options.data_parallel == "report":
         return
-    asked = f"--data-parallel {options.data_parallel}"
+    flag_and_value = f"--data-parallel {options.data_parallel}"
     if options.mode == "patch":
         raise BadValue(
-            f"--mode patch with {asked}.", "A patch writes one import and rewrites nothing. Leave one of the two out."
+            f"--mode patch with {flag_and_value}.",
+            "A patch writes one import and rewrites nothing. Leave one of the two out.",
         )
     if options.to == "any":
         raise BadValue(
-            f"--to any with {asked}.",
-            "What runs everywhere must still do on CUDA what it did. Migrate to npu or mlu, or do that step first.",
+            f"--to any with {flag_and_value}.",
+            "The result must still run unchanged on CUDA. Give --to npu or --to mlu, or do this step first.",
         )
 
 
 def check_precision(mode: str) -> None:
-    """Refuse a precision mode that CANN does not know."""
+    """Raise BadValue or UnknownName for a precision mode that CANN does not have."""
     if not mode:
         return
-    words = [part for part in re.split(r"[,\s]+", mode) if part]
-    if len(words) > 1:
+    modes = [part for part in re.split(r"[,\s]+", mode) if part]
+    if len(modes) > 1:
         raise BadValue(
-            f"--precision {mode!r} names {len(words)} modes.",
+            f"--precision {mode!r} names {len(modes)} modes.",
             "The device takes one: a precision_mode or a precision_mode_v2, not both.",
         )
     if mode not in (*PRECISION_MODES, *PRECISION_MODES_V2):

@@ -1,7 +1,7 @@
-"""Two texts side by side: pairs of lines that belong together, and what has changed within a line.
+"""Compare two texts line by line, and mark differences within changed lines.
 
-The engine knows from which original line each line of the result stems. A line that stems from an equal line is
-unchanged; the lines between two unchanged ones are one change.
+The engine records from which original line each line of the result stems. A line that stems from an equal line is
+unchanged; the lines between two unchanged lines are one change.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from viaduct.migration.source import lines_of
 
 Kind = Literal["same", "changed", "removed", "added"]
 WORD = re.compile(r"\w+|\s+|.")
-MIN_LIKENESS = 0.3
-"""Lines less alike than this are a removal and an addition, not a change."""
+MIN_SIMILARITY = 0.3
+"""Two lines below this are shown as a removal and an addition instead of a change."""
 MAX_MARKED_CHARACTERS = 400
-"""Differences within a longer line are not marked: nobody would read them."""
+"""Differences within a longer line are not marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class AlignedLine:
-    """One row of the comparison. `old` and `new` are line numbers from 1, None on a side without a line."""
+    """One row of the comparison. `old` and `new`: line numbers from 1, None on a side without a line."""
 
     kind: Kind
     old: int | None
@@ -43,12 +43,10 @@ class AlignedLine:
 
     @property
     def old_text(self) -> str:
-        """Text of the line before."""
         return "".join(piece.text for piece in self.left)
 
     @property
     def new_text(self) -> str:
-        """Text of the line after."""
         return "".join(piece.text for piece in self.right)
 
 
@@ -61,7 +59,7 @@ def compare_texts(old: str, new: str, stems: Sequence[int]) -> list[AlignedLine]
 def rows_between(
     before: Sequence[str], after: Sequence[str], pairs: Sequence[tuple[int, int]], stems: Sequence[int] = ()
 ) -> list[AlignedLine]:
-    """Return the rows of two lists of lines. `pairs`: equal lines, from 0. Without `stems` no row is "changed"."""
+    """Return the rows of two texts. `pairs`: (old, new) of equal lines; without `stems` no row is "changed"."""
     rows: list[AlignedLine] = []
     next_old = next_new = 0
     for at_old, at_new in [*pairs, (len(before), len(after))]:
@@ -74,21 +72,21 @@ def rows_between(
 
 
 def find_anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the pairs of equal lines of which the new one stems from the old one, ascending on both sides."""
-    found: list[tuple[int, int]] = []
+    """Return (old, new) of equal lines where the new one stems from the old one, ascending on both sides."""
+    anchors: list[tuple[int, int]] = []
     last = -1
     for at_new, text in enumerate(after):
         at_old = stems[at_new] - 1 if at_new < len(stems) else -1
         if last < at_old < len(before) and before[at_old] == text:
-            found.append((at_old, at_new))
+            anchors.append((at_old, at_new))
             last = at_old
-    return found
+    return anchors
 
 
 def rows_of_change(
     before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
 ) -> Iterator[AlignedLine]:
-    """Yield the rows of one change: each old line beside the new one that it became."""
+    """Yield the rows of one change; an old line and the new line that stems from it are one row."""
     pairs = pair_lines(before, after, stems, old, new)
     position = new.start
     for at_old in old:
@@ -108,24 +106,24 @@ def rows_of_change(
 def pair_lines(
     before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
 ) -> dict[int, int]:
-    """Return the new line of each old one: the most alike of those that stem from it, ascending on both sides."""
+    """Return old line -> the most similar of the new lines that stem from it, ascending on both sides."""
     pairs: dict[int, int] = {}
     first = new.start
     for at_old in old:
         scored = [
-            (likeness(before[at_old], after[at_new]), -at_new)
+            (compute_similarity(before[at_old], after[at_new]), -at_new)
             for at_new in range(first, new.stop)
             if at_new < len(stems) and stems[at_new] == at_old + 1
         ]
         best = max(scored, default=(0.0, 0))
-        if best[0] >= MIN_LIKENESS:
+        if best[0] >= MIN_SIMILARITY:
             pairs[at_old] = -best[1]
             first = pairs[at_old] + 1
     return pairs
 
 
-def likeness(old: str, new: str) -> float:
-    """Return how alike two lines are, from 0 to 1."""
+def compute_similarity(old: str, new: str) -> float:
+    """Return the similarity of two lines, from 0 to 1."""
     if old.strip() == new.strip():
         return 1.0
     if not old.strip() or not new.strip():
@@ -135,7 +133,7 @@ def likeness(old: str, new: str) -> float:
 
 
 def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Return both lines in pieces; those that the other line lacks are marked. A long line is one marked piece."""
+    """Return both lines in pieces, marked where they differ. A long line is one marked piece."""
     if max(len(old), len(new)) > MAX_MARKED_CHARACTERS:
         return (Piece(old, True),), (Piece(new, True),)
     first, second = WORD.findall(old), WORD.findall(new)
@@ -149,21 +147,23 @@ def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece
     return tuple(left), tuple(right)
 
 
-def with_context(rows: Sequence[AlignedLine], wanted: set[int], context: int = 3) -> Iterator[AlignedLine | int]:
-    """Yield the rows that changed or whose old line is in `wanted`, and `context` rows around them.
+def with_context(
+    rows: Sequence[AlignedLine], lines_of_interest: set[int], context: int = 3
+) -> Iterator[AlignedLine | int]:
+    """Yield changed rows, rows with an old line in `lines_of_interest`, and `context` rows around them.
 
-    A number stands for as many omitted rows.
+    A number stands for this many omitted rows.
     """
-    shown = [index for index, row in enumerate(rows) if row.kind != "same" or row.old in wanted]
-    kept = {near for index in shown for near in range(index - context, index + context + 1)}
-    for is_kept, group in groupby(enumerate(rows), key=lambda pair: pair[0] in kept):
+    matching = [index for index, row in enumerate(rows) if row.kind != "same" or row.old in lines_of_interest]
+    kept_indices = {near for index in matching for near in range(index - context, index + context + 1)}
+    for is_kept, group in groupby(enumerate(rows), key=lambda pair: pair[0] in kept_indices):
         if is_kept:
             yield from (row for _, row in group)
         else:
             yield sum(1 for _ in group)
 
 
-# ---- as `diff -u` writes it
+# ---- the format of `diff -u`
 
 
 def find_hunks(rows: Sequence[AlignedLine]) -> Iterator[list[AlignedLine]]:
@@ -184,7 +184,7 @@ def hunk_header(hunk: Sequence[AlignedLine]) -> str:
 
 
 def hunk_range(numbers: Sequence[int]) -> str:
-    """Return first line and count, as a hunk's head has them."""
+    """Return first line and count, as in a hunk's header."""
     return f"{numbers[0]},{len(numbers)}" if numbers else "0,0"
 
 

@@ -1,7 +1,7 @@
 """Migrate one text: run each rule on the result of the rule before it, then insert the imports that rules requested.
 
-A text without any word that a rule looks for (gate.py) is only parsed, to report a file that is not Python. Statements
-that a rule changed are parsed again before the next rule runs (reparse.py).
+A text on which no rule can have an effect (prefilter.py) is only parsed, to report a file that is not Python.
+Statements that a rule changed are parsed again before the next rule runs (reparse.py).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from viaduct.migration.candidates import Mark
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import FAMILIES, TORCH
-from viaduct.migration.gate import may_concern
 from viaduct.migration.imports import insert_imports
 from viaduct.migration.ledger import Place, audit_file
 from viaduct.migration.names import Names
 from viaduct.migration.options import Options
+from viaduct.migration.prefilter import may_match_rule
 from viaduct.migration.project import Project
 from viaduct.migration.reparse import parse_edited
 from viaduct.migration.rule import Handler, Rule, Site, all_rules
@@ -237,7 +237,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     project = project or Project()
     try:
         text, encoding = decode(data)
-        if path not in project.parsed and not may_concern(text, options):
+        if path not in project.parsed and not may_match_rule(text, options):
             parse(text)  # raises Unparsable: a file that is not Python is reported in any case
             return Migrated(path, data, data)
         surveyed = project.parsed.get(path)

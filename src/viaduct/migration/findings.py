@@ -1,4 +1,4 @@
-"""Finding of a migration about one place: a change that was made, advice, manual review needed, or not resolved."""
+"""Finding of a migration about one place: a change, advice, a need for manual review, or an unresolved construct."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal
 from viaduct.cards.limits import Risk
 
 Status = Literal["changed", "advice", "manual", "unresolved"]
-"""manual: the script's text shows that a person must act; unresolved: it does not show if anything is to be done."""
+"""manual: the user has to review the place; unresolved: the text does not show if a change is needed."""
 Kind = Literal["mandatory", "performance", "advice", "report"]
-"""Purpose of a rule: its edits are needed; they make the result faster; it advises; it finds what needs review."""
+"""Purpose of a rule: necessary edits; edits for speed; advice; reports of places for review."""
 UNFINISHED_STATUSES: tuple[Status, ...] = ("manual", "unresolved")
-"""Statuses of findings that a person has to look at."""
+"""Statuses of findings that the user has to review."""
 RISK_ORDER: dict[Risk, int] = {"high": 0, "medium": 1, "low": 2}
 
 
@@ -34,10 +34,10 @@ class Finding:
     after: str = ""
 
     def text(self, language: str) -> str:
-        """Return the message in a language, English where there is no other."""
+        """Return the message in Chinese for "zh" if it has one, else in English."""
         return self.message_zh if language == "zh" and self.message_zh else self.message
 
     @property
     def order(self) -> tuple[str, int, int, str, str]:
-        """Key by which findings are sorted."""
+        """Sort key of findings."""
         return (self.file, self.line, self.column, self.rule, self.message)

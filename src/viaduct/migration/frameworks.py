@@ -1,8 +1,7 @@
-"""Framework that each file of a project uses: PyTorch, TensorFlow 1, both or neither.
+"""Determine the framework of each file of a project: PyTorch, TensorFlow 1, both or neither.
 
-It is decided from the imports of each file, not from words in comments. An import of TensorFlow that may not happen (in
-a `try`, in a function) does not make a PyTorch file TensorFlow's; one for type checkers counts for nothing. A file that
-imports neither framework takes that of the files that import it or that it imports.
+The imports of a file decide. In a PyTorch file, an import of TensorFlow in a `try` or a function does not count; an
+import for type checkers never does. A file without a framework takes that of the files linked with it by imports.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 Framework = Literal["torch", "tensorflow"]
 TORCH: Framework = "torch"
 TENSORFLOW: Framework = "tensorflow"
-COMPANION = "companion"  # a library on PyTorch, in `Imports` and `kind_of`
+COMPANION = "companion"  # a library based on PyTorch, in `Imports` and `kind_of`
 FAMILIES: dict[str, Framework] = {"torch": "torch", "tf1": "tensorflow"}
-"""Folder of rules -> the framework whose files they are for."""
+"""Folder of rules -> framework."""
 PYTORCH_ROOTS = {"torch", *PLUGINS}
-# Libraries that are built on PyTorch and hand out its tensors and modules.
+# Libraries that are based on PyTorch and return its tensors and modules.
 PYTORCH_COMPANIONS = {
     *("torchvision", "torchaudio", "torchtext", "torchmetrics", "torchdata", "torch_geometric", "torch_scatter", "dgl"),
     *("lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "diffusers", "transformers", "peft", "timm"),
@@ -43,7 +42,7 @@ TENSORFLOW_ROOTS = {
     *("tensorflow_core", "tensor2tensor", "tensorflow_datasets", "tensorlayer", "tflearn"),
 }
 FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
-"""A text that uses a framework contains one of these words, unless it uses it through a library on it (timm, dgl)."""
+"""A text that uses a framework directly contains one of these words."""
 LIBRARY_IMPORT = re.compile(
     rb"^[ \t]*(?:import|from)[ \t]+(?:%s)\b" % "|".join(sorted(PYTORCH_COMPANIONS | TENSORFLOW_ROOTS)).encode(),
     re.MULTILINE,
@@ -61,23 +60,22 @@ class Imports:
     sure: frozenset[str] = frozenset()  # frameworks whose import always happens
     maybe: frozenset[str] = frozenset()  # frameworks whose import may happen
     modules: frozenset[str] = frozenset()  # dotted names of all imported modules and members
-    trains_tensorflow: bool = False  # imports both frameworks, and calls what trains in TensorFlow
-    imports_torch: bool = False  # PyTorch itself, not only a library on it
+    trains_tensorflow: bool = False  # imports both frameworks, and calls a function that trains in TensorFlow
+    imports_torch: bool = False  # PyTorch itself, not only a library based on it
 
 
 def mentions_framework(data: bytes) -> bool:
     """Return True for a text that contains one of FRAMEWORKS."""
-    return any(word.encode() in data for word in FRAMEWORKS)
+    return any(framework.encode() in data for framework in FRAMEWORKS)
 
 
 def names_framework(data: bytes) -> bool:
-    """Return True for a text that is worth parsing: it mentions a framework or imports a library on one."""
+    """Return True for a text that mentions a framework or imports a library based on one; others are not parsed."""
     return mentions_framework(data) or LIBRARY_IMPORT.search(data) is not None
 
 
 def read_imports(names: Names) -> Imports:
-    """Read the imports of a parsed file."""
-    frameworks: dict[bool, set[str]] = {True: set(), False: set()}  # key: whether the import always happens
+    frameworks: dict[bool, set[str]] = {True: set(), False: set()}  # key: the import always happens
     modules: set[str] = set()
     for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
         assert isinstance(node, ast.Import | ast.ImportFrom)
@@ -90,16 +88,16 @@ def read_imports(names: Names) -> Imports:
             modules |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
             if base == "horovod":
                 absolute += [f"horovod.{alias.name}" for alias in node.names]
-        if not only_for_checkers(names, node):
-            frameworks[happens_always(names, node)] |= {kind for name in absolute for kind in kind_of(name)}
+        if not is_for_type_checkers(names, node):
+            frameworks[is_unconditional(names, node)] |= {kind for name in absolute for kind in kind_of(name)}
     sure, maybe = frozenset(frameworks[True]), frozenset(frameworks[False])
-    both = TENSORFLOW in sure and bool({TORCH, COMPANION} & {*sure, *maybe})
-    trains = both and TRAINS_TENSORFLOW.search(names.source.text) is not None
+    imports_both = TENSORFLOW in sure and bool({TORCH, COMPANION} & {*sure, *maybe})
+    trains = imports_both and TRAINS_TENSORFLOW.search(names.source.text) is not None
     return Imports(sure, maybe, frozenset(modules), trains, TORCH in sure or TORCH in maybe)
 
 
 def kind_of(module: str) -> Iterator[str]:
-    """Yield the framework of an imported module, COMPANION for a library on PyTorch; nothing for other modules."""
+    """Yield the framework of an imported module, COMPANION for a library based on PyTorch, nothing for others."""
     root = module.partition(".")[0]
     if root in PYTORCH_ROOTS or module.startswith("horovod.torch"):
         yield TORCH
@@ -109,8 +107,8 @@ def kind_of(module: str) -> Iterator[str]:
         yield TENSORFLOW
 
 
-def happens_always(names: Names, node: ast.AST) -> bool:
-    """Return True for an import at top level, in `with`, or in a `try` as `is_replaced_or_required` allows."""
+def is_unconditional(names: Names, node: ast.AST) -> bool:
+    """Return True for an import at top level, in `with`, or in a `try` with `is_replaced_or_required`."""
     for parent in names.source.ancestors(node):
         if isinstance(parent, ast.Try) and not is_replaced_or_required(parent, node):
             return False
@@ -120,22 +118,19 @@ def happens_always(names: Names, node: ast.AST) -> bool:
 
 
 def is_replaced_or_required(block: ast.Try, node: ast.AST) -> bool:
-    """Return True if every handler of a `try` imports a package that `node` imports, or raises.
-
-    Example: `try: import tensorflow.compat.v1 as tf` / `except ImportError: import tensorflow as tf`.
-    """
+    """Return True if every handler of a `try` imports a package that `node` imports too, or raises."""
 
     def roots(*nodes: ast.AST) -> set[str]:
-        return {name.partition(".")[0] for inner in nodes for name in imported_modules(inner)}
+        return {name.partition(".")[0] for item in nodes for name in imported_modules(item)}
 
     return all(
-        roots(node) & roots(*ast.walk(handler)) or any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
+        roots(node) & roots(*ast.walk(handler)) or any(isinstance(item, ast.Raise) for item in ast.walk(handler))
         for handler in block.handlers
     )
 
 
-def only_for_checkers(names: Names, node: ast.AST) -> bool:
-    """Return True for an import under `if TYPE_CHECKING:`, which is never run."""
+def is_for_type_checkers(names: Names, node: ast.AST) -> bool:
+    """Return True for an import under `if TYPE_CHECKING:`."""
     tests = [parent.test for parent in names.source.ancestors(node) if isinstance(parent, ast.If)]
     return any("TYPE_CHECKING" in ast.unparse(test) for test in tests)
 
@@ -144,48 +139,45 @@ def only_for_checkers(names: Names, node: ast.AST) -> bool:
 
 
 def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
-    """Set `project.frameworks`, by which rules are chosen for a file, and `torch_files`, by the files' own imports.
+    """Set `project.frameworks`, which selects the rules for a file, and `project.torch_files`.
 
-    A file without a framework of its own takes those of the files that imports link it with, in either direction; else
+    A file that imports no framework takes those of the files linked with it by imports, in either direction; else
     TensorFlow if it may import that; else all frameworks of the project.
     """
     from viaduct.migration.import_graph import Modules
 
-    own = {path: set(own_frameworks(names)) for path, names in imports.items()}
+    own_by_path = {path: set(own_frameworks(names)) for path, names in imports.items()}
     modules = Modules(imports)
     links = link_both_ways({path: modules.find_all(names.modules, path) for path, names in imports.items()})
-    reached = {framework: spread(framework, own, links) for framework in (TORCH, TENSORFLOW)}
-    everywhere = frozenset(framework for frameworks in own.values() for framework in frameworks)
+    reached = {framework: spread(framework, own_by_path, links) for framework in (TORCH, TENSORFLOW)}
+    everywhere = frozenset(framework for frameworks in own_by_path.values() for framework in frameworks)
     for path, names in imports.items():
-        decided = frozenset(own[path])
+        decided = frozenset(own_by_path[path])
         if not decided:
-            near = frozenset(framework for framework in (TORCH, TENSORFLOW) if path in reached[framework])
+            linked = frozenset(framework for framework in (TORCH, TENSORFLOW) if path in reached[framework])
             maybe = frozenset({TENSORFLOW} & names.maybe)
-            # Beside PyTorch, a TensorFlow that only may be imported does not count.
-            decided = near - maybe if TORCH in near else near or maybe or everywhere
+            # In a file linked with PyTorch files, a conditional import of TensorFlow does not count.
+            decided = linked - maybe if TORCH in linked else linked or maybe or everywhere
         if decided:
             project.frameworks[path] = decided
-    project.torch_files = {path for path, frameworks in own.items() if TORCH in frameworks}
+    project.torch_files = {path for path, frameworks in own_by_path.items() if TORCH in frameworks}
 
 
 def own_frameworks(imports: Imports) -> Iterator[str]:
-    """Yield PyTorch if a file may import it, TensorFlow if it surely does; beside PyTorch only if it trains with it."""
-    torch = imports.imports_torch or (COMPANION in imports.sure | imports.maybe and TENSORFLOW not in imports.sure)
-    if torch:
+    """Yield PyTorch if a file may import it; TensorFlow if it surely imports it and, with PyTorch, trains with it."""
+    uses_torch = imports.imports_torch or (COMPANION in imports.sure | imports.maybe and TENSORFLOW not in imports.sure)
+    if uses_torch:
         yield TORCH
-    if TENSORFLOW in imports.sure and (not torch or imports.trains_tensorflow):
+    if TENSORFLOW in imports.sure and (not uses_torch or imports.trains_tensorflow):
         yield TENSORFLOW
 
 
-def spread(framework: str, own: dict[str, set[str]], links: dict[str, set[str]]) -> set[str]:
-    """Return the files without a framework of their own that imports link with a framework's files.
-
-    The link may lead through other files without a framework of their own, in either direction of the imports.
-    """
+def spread(framework: str, own_by_path: dict[str, set[str]], links: dict[str, set[str]]) -> set[str]:
+    """Return the files without an own framework that are linked with a framework's files, directly or indirectly."""
     reached: set[str] = set()
-    pending = [path for path, frameworks in own.items() if framework in frameworks]
+    pending = [path for path, frameworks in own_by_path.items() if framework in frameworks]
     while pending:
-        new = {other for other in links[pending.pop()] if not own[other]} - reached
+        new = {neighbour for neighbour in links[pending.pop()] if not own_by_path[neighbour]} - reached
         reached |= new
         pending += new
     return reached

@@ -1,4 +1,4 @@
-"""Directed graphs as dicts, node -> nodes to which its edges lead: for example file -> files that it imports."""
+"""Directed graphs as dicts: node -> its successors, such as file -> files that it imports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Edges = Mapping[str, Iterable[str]]
 
 
 def find_reachable(start: str, edges: Edges) -> set[str]:
-    """Return a node and all nodes to which edges lead from it, directly or by way of others."""
+    """Return a node and all nodes that can be reached from it."""
     reached, pending = {start}, [start]
     while pending:
         new = {*edges.get(pending.pop(), ())} - reached
@@ -19,7 +19,7 @@ def find_reachable(start: str, edges: Edges) -> set[str]:
 
 
 def reverse_edges(edges: Edges) -> dict[str, set[str]]:
-    """Return the graph with every edge turned round; nodes to which no edge led are absent."""
+    """Return the graph with every edge reversed; nodes without an incoming edge are absent."""
     reverse: dict[str, set[str]] = defaultdict(set)
     for node, targets in edges.items():
         for target in targets:
@@ -28,13 +28,12 @@ def reverse_edges(edges: Edges) -> dict[str, set[str]]:
 
 
 def link_both_ways(edges: Edges) -> dict[str, set[str]]:
-    """Return the graph with every edge in both directions."""
     reverse = reverse_edges(edges)
     return {node: {*edges.get(node, ()), *reverse.get(node, ())} for node in edges.keys() | reverse.keys()}
 
 
 def group_connected(nodes: Iterable[str], edges: Edges) -> list[list[str]]:
-    """Group nodes between which edges lead in either direction, directly or by way of others; groups are sorted."""
+    """Return the connected components that contain the nodes, each sorted; the direction of edges is ignored."""
     links = link_both_ways(edges)
     groups: list[list[str]] = []
     grouped: set[str] = set()

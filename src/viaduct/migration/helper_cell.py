@@ -1,4 +1,4 @@
-"""The helper of `--to any` (neutral.py) in a notebook: a cell, since a file beside a notebook may get lost."""
+"""Insert the helper of `--to any` (neutral.py) into a notebook as a cell: a separate file might get lost."""
 
 from __future__ import annotations
 
@@ -19,25 +19,22 @@ HELPER_CELL = re.compile(rf"^{re.escape(FIRST_LINE)}\n(.*?)^(\w+) = {helper_text
 
 
 def write_cell(uses: set[str], local: str) -> str:
-    """Return the text of the cell: the helper with the members `uses`, and its object under the name `local`.
-
-    The comment FIRST_LINE replaces the helper's docstring.
-    """
-    text = DOCSTRING.sub("", helper_text.write(uses)).rstrip("\n")
+    """Return the text of the cell: the helper with the members `uses`, and its object under the name `local`."""
+    text = DOCSTRING.sub("", helper_text.render(uses)).rstrip("\n")
     return (
         f"{FIRST_LINE}\n{text.removesuffix(f'{HELPER_OBJECT} = {helper_text.CLASS}()')}{local} = {helper_text.CLASS}()"
     )
 
 
 def replace_import_by_cell(work: Work, lines: list[str], module: str) -> list[str]:
-    """Return the import lines with the helper's text in place of its import."""
+    """Return the import lines with the helper's text instead of its import."""
     start = f"from {module} import {HELPER_OBJECT}"
-    found = next((line for line in lines if line.startswith(start)), None)
-    if found is None:
+    import_line = next((line for line in lines if line.startswith(start)), None)
+    if import_line is None:
         return lines
-    local = found.removeprefix(start).removeprefix(" as ") or HELPER_OBJECT
+    local = import_line.removeprefix(start).removeprefix(" as ") or HELPER_OBJECT
     return [
-        *(line for line in lines if line is not found),
+        *(line for line in lines if line is not import_line),
         *write_cell(set(collect_advised_names(work, local)), local).split("\n"),
     ]
 
@@ -49,31 +46,31 @@ def collect_advised_names(work: Work, local: str) -> dict[str, int]:
 
 
 def extend_cell(work: Work) -> Work:
-    """Extend the helper's cell of an earlier migration by what the notebook now uses.
+    """Extend the helper's cell of an earlier migration by the members that the notebook now uses.
 
-    A cell that its owner has changed stays; what it lacks is reported.
+    A cell that the user has changed stays unchanged; members that it lacks are reported.
     """
-    found = HELPER_CELL.search(work.source.text)
-    if found is None:
+    cell = HELPER_CELL.search(work.source.text)
+    if cell is None:
         return work
-    uses, there = collect_advised_names(work, found[2]), helper_text.find_definitions(found[1])
-    if write_cell(there, found[2]) == found[0]:
-        made = write_cell({*uses, *there}, found[2])
-        if made == found[0]:
+    uses, defined = collect_advised_names(work, cell[2]), helper_text.find_definitions(cell[1])
+    if write_cell(defined, cell[2]) == cell[0]:
+        extended = write_cell({*uses, *defined}, cell[2])
+        if extended == cell[0]:
             return work
-        work.edits.replace(found.start(), found.end(), made)
+        work.edits.replace(cell.start(), cell.end(), extended)
         return work.after()
-    for name in helper_text.find_missing(found[1], uses):
+    for name in helper_text.find_missing(cell[1], uses):
         line = work.lines[uses[name] - 1]
         work.findings.append(report_missing_member("the helper in its cell", name, work.path, line, ""))
     return work
 
 
 def find_pasted_helper(tree: ast.Module) -> str | None:
-    """Return the name that a notebook gives to the helper of its cell; None if it has none."""
+    """Return the name of the helper's object in a notebook with a helper cell; else None."""
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            made, target = statement.value.func, statement.targets[0]
-            if isinstance(made, ast.Name) and made.id == helper_text.CLASS and isinstance(target, ast.Name):
+            function, target = statement.value.func, statement.targets[0]
+            if isinstance(function, ast.Name) and function.id == helper_text.CLASS and isinstance(target, ast.Name):
                 return target.id
     return None

@@ -1,6 +1,6 @@
-"""The helper of `--to any` (neutral.py) as a file: written if there is none, extended if scripts now use more of it.
+"""Write the helper file of `--to any` (neutral.py), or extend it if scripts use more of its members.
 
-A helper that its owner has changed stays; names that scripts use and it lacks are reported.
+A helper that the user has changed stays unchanged; members that scripts use and it lacks are reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RULE = "engine.helper"
 
 @dataclass(frozen=True)
 class Script:
-    """A script after the migration; `advised`: messages of its findings, which may name members of the helper."""
+    """A script after the migration. `advised`: messages of its findings, which may name members of the helper."""
 
     path: str
     text: str
@@ -36,39 +36,38 @@ class Script:
 
 @dataclass
 class Helper:
-    """A helper file, and the first use of each of its members: name -> (script, line of the script's new text)."""
+    """A helper file and the uses of its members."""
 
     path: str
-    before: bytes
+    before: bytes  # content on the disk; empty if the file is missing
     needed: bool = False  # a script that imports it was changed by this migration
-    uses: dict[str, tuple[str, int]] = field(default_factory=dict)
+    uses: dict[str, tuple[str, int]] = field(default_factory=dict)  # member -> (script, line in its new text)
 
     @property
     def old(self) -> str:
-        """Text of the helper as it lies on the disk."""
         return self.before.decode(errors="replace").replace("\r\n", "\n")
 
     @property
     def is_ours(self) -> bool:
-        """True if nobody has changed the helper since it was written."""
+        """True if the helper is missing or unchanged since viaduct wrote it."""
         return not self.before or helper_text.is_as_written(self.old)
 
     @property
     def after(self) -> bytes:
-        """Content that the helper is to have."""
+        """Content of the helper after the migration."""
         if not self.is_ours:
             return self.before
-        text = helper_text.write({*self.uses, *helper_text.find_definitions(self.old)})
+        text = helper_text.render({*self.uses, *helper_text.find_definitions(self.old)})
         return text.replace("\n", "\r\n" if b"\r\n" in self.before else "\n").encode()
 
     def missing(self) -> Iterator[tuple[str, str, int]]:
-        """Yield the names that a helper changed by its owner lacks, each with a script and line that use it."""
+        """Yield (member, script, line) of used members that a helper changed by the user lacks."""
         if not self.is_ours:
             yield from ((name, *self.uses[name]) for name in helper_text.find_missing(self.old, self.uses))
 
 
-def collect_helpers(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
-    """Return the helpers that scripts import: those that exist, that a changed script imports, or that are lost."""
+def collect_helpers(files: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
+    """Return the helpers that scripts import: existing ones, those that changed scripts import, and lost ones."""
     helpers: dict[str, Helper] = {}
     for script in scripts:
         module, path = project.helpers.get(script.path, ("", ""))
@@ -77,31 +76,33 @@ def collect_helpers(found: Walk, project: Project, scripts: Iterable[Script]) ->
         tree = ast.parse(script.text)
         local = imported_as(tree, module)
         if local:
-            file = found.root / path
+            file = files.root / path
             helper = helpers.setdefault(path, Helper(path, file.read_bytes() if file.is_file() else b""))
             helper.needed |= script.changed
             used = {**dict.fromkeys(MEMBER_MENTION.findall(script.advised), 1), **helper_text.find_uses(tree, local)}
             helper.uses |= {name: (script.path, line) for name, line in used.items() if name not in helper.uses}
-    return [helper for _, helper in sorted(helpers.items()) if helper.before or helper.needed or is_lost(found, helper)]
+    return [helper for _, helper in sorted(helpers.items()) if helper.before or helper.needed or is_lost(files, helper)]
 
 
-def is_lost(found: Walk, helper: Helper) -> bool:
+def is_lost(files: Walk, helper: Helper) -> bool:
     """Return True if no file of the project has the helper's name; False for a single script, without a project."""
     name = PurePosixPath(helper.path).name
-    return not found.single and all(PurePosixPath(path).name != name for path in found.scripts)
+    return not files.single and all(PurePosixPath(path).name != name for path in files.scripts)
 
 
 def imported_as(tree: ast.AST, module: str) -> str:
-    """Return the local name of the helper's object; empty if a script does not import it."""
-    imports = (
+    """Return the local name of the helper's object; "" if a script does not import it."""
+    statements = (
         node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and imported_modules(node) == [module]
     )
-    names = (alias.asname or HELPER_OBJECT for node in imports for alias in node.names if alias.name == HELPER_OBJECT)
+    names = (
+        alias.asname or HELPER_OBJECT for node in statements for alias in node.names if alias.name == HELPER_OBJECT
+    )
     return next(names, "")
 
 
 def report_missing_member(helper: str, name: str, path: str, line: int, before: str) -> Finding:
-    """Return the finding about a helper that its owner has changed and that lacks a member which a script uses."""
+    """Return the finding about a used member that a helper changed by the user lacks."""
     return Finding(
         *(path, line, line, 1, RULE, "mandatory", "manual"),
         f"{helper} has been changed since it was written, and has no {name}: write it there; or move that file away "
@@ -115,8 +116,8 @@ def report_missing_member(helper: str, name: str, path: str, line: int, before: 
 def map_lines(old: str, new: str) -> tuple[int, ...]:
     """Return, for each line of an extended helper, its line in the old text; 0 for a new line."""
     before, after = lines_of(old), lines_of(new)
-    found = [0] * len(after)
+    origins = [0] * len(after)
     for block in SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks():
         for index in range(block.size):
-            found[block.b + index] = block.a + index + 1
-    return tuple(found)
+            origins[block.b + index] = block.a + index + 1
+    return tuple(origins)

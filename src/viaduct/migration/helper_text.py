@@ -1,8 +1,7 @@
-"""The text of the helper of `--to any` (neutral.py), cut to what a project's scripts use of it.
+"""Render the helper of `--to any` (neutral.py) with only the members that a project's scripts use.
 
-The complete helper is `accelerator_device.py` of this folder, a module with tests of its own that nothing here imports.
-Members of its class, results for the CPU, other definitions and imports that the used members do not need are left out,
-by whole lines.
+The complete helper is `accelerator_device.py` in this folder, which has its own tests and is never imported. Members,
+results for the CPU, other definitions and imports that the used members do not need are left out.
 """
 
 from __future__ import annotations
@@ -20,33 +19,34 @@ COMPLETE_HELPER = Path(__file__).with_name(f"{HELPER_MODULE}.py")
 CLASS, CPU_RESULTS = "AnyAccelerator", "ON_THE_CPU"
 ALWAYS = (".name", ".is_available", ".__getattr__")  # parts that every helper has
 MAX_LINE_CHARACTERS = 100
-"""The table of results for the CPU is written on one line if it fits."""
+"""The table of results for the CPU is written on one line up to this length."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part that may be left out: its lines, counted from 1, and the names (as in `parts`) of parts that it needs."""
+    """A part of the helper that may be left out."""
 
-    first: int
+    first: int  # lines, from 1
     last: int
-    needs: frozenset[str]
+    needs: frozenset[str]  # names of the parts that it needs, as in `parts`
 
 
 def read_helper() -> str:
     return COMPLETE_HELPER.read_text(encoding="utf-8")
 
 
-def write(uses: Iterable[str]) -> str:
-    """Return the helper with the members of these names, and all that they need."""
-    known, lines = known_parts(), read_helper().splitlines(keepends=True)
-    needs = {name: known_part.needs for name, known_part in known.items()}
-    wanted = set[str]().union(*(find_reachable(name, needs) for name in (*ALWAYS, *(f".{use}" for use in uses))))
-    gone = {line for name, part in known.items() if name not in wanted for line in range(part.first, part.last + 1)}
-    return on_one_line("".join(line for number, line in enumerate(lines, 1) if number not in gone))
+def render(uses: Iterable[str]) -> str:
+    """Return the helper with these members and the parts that they need."""
+    parts_by_name, lines = known_parts(), read_helper().splitlines(keepends=True)
+    needs = {name: part.needs for name, part in parts_by_name.items()}
+    used = set[str]().union(*(find_reachable(name, needs) for name in (*ALWAYS, *(f".{use}" for use in uses))))
+    omitted_parts = [part for name, part in parts_by_name.items() if name not in used]
+    omitted = {line for part in omitted_parts for line in range(part.first, part.last + 1)}
+    return on_one_line("".join(line for number, line in enumerate(lines, 1) if number not in omitted))
 
 
 def on_one_line(text: str) -> str:
-    """Return the helper with its table of results for the CPU on one line, if it fits."""
+    """Return the helper with its table of results for the CPU on one line if it fits."""
     start = text.index(f"{CPU_RESULTS} = {{")
     stop = text.index("}\n", start) + len("}\n")
     head, *entries, _ = text[start:stop].splitlines()
@@ -62,7 +62,7 @@ def known_parts() -> dict[str, Part]:
 
 
 def parts(tree: ast.Module, text: str) -> Iterator[tuple[str, Part]]:
-    """Yield the parts of the helper: `.x` for accelerator.x (a member or a CPU result), else names of the module."""
+    """Yield (name, part): `.x` for accelerator.x (a member or a CPU result), else a module-level name."""
     lines = text.splitlines()
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom):
@@ -78,7 +78,6 @@ def parts(tree: ast.Module, text: str) -> Iterator[tuple[str, Part]]:
 
 
 def members(definition: ast.ClassDef, lines: list[str]) -> Iterator[tuple[str, Part]]:
-    """Yield the parts of the helper's class by name."""
     for statement in definition.body:
         if isinstance(statement, ast.FunctionDef):
             yield f".{statement.name}", part(statement, lines)
@@ -87,7 +86,7 @@ def members(definition: ast.ClassDef, lines: list[str]) -> Iterator[tuple[str, P
 
 
 def part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
-    """Return the part of a definition, with its decorators and the blank lines above."""
+    """Return the part of a definition with its decorators and the blank lines above it."""
     first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))])
     while not lines[first - 2].strip():
         first -= 1
@@ -96,62 +95,65 @@ def part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
 
 def find_needs(node: ast.AST) -> Iterator[str]:
     """Yield the names that a part uses, as in `parts`."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name):
-            yield inner.id
-        elif isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self":
-            yield f".{inner.attr}"
+    for descendant in ast.walk(node):
+        if isinstance(descendant, ast.Name):
+            yield descendant.id
+        elif (
+            isinstance(descendant, ast.Attribute)
+            and isinstance(descendant.value, ast.Name)
+            and descendant.value.id == "self"
+        ):
+            yield f".{descendant.attr}"
 
 
 # ---- an existing helper, and the uses of one
 
 
 def find_definitions(text: str) -> set[str]:
-    """Return what a helper may define, also a changed one: the names of its definitions and all strings in it.
+    """Return the names that a helper defines and all its strings, among them the keys of the results for the CPU.
 
-    The strings include the keys of the results for the CPU. Nothing if the helper cannot be parsed.
+    Return an empty set if the helper cannot be parsed.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return set()
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)
-    return found
+            names.add(node.value)
+    return names
 
 
 def is_as_written(text: str) -> bool:
     """Return True if the text of a helper is as viaduct wrote it."""
-    return write(find_definitions(text)) == text
+    return render(find_definitions(text)) == text
 
 
 def find_missing(text: str, uses: Iterable[str]) -> list[str]:
-    """Return the used members of the complete helper that this one lacks; none if it cannot be parsed."""
+    """Return the used members of the complete helper that this one lacks; [] if it cannot be parsed."""
     defined = find_definitions(text)
     return sorted(use for use in uses if f".{use}" in known_parts() and use not in defined) if defined else []
 
 
 def find_uses(tree: ast.AST, local: str) -> dict[str, int]:
-    """Return the members of the helper that a script uses, each with the line of its first use.
+    """Return member of the helper -> line of its first use in a script, where the helper is called `local`.
 
-    `local` is its name there. If the helper itself is passed on, its uses are not known: then all members count.
+    If the script passes the helper on as a value, all members count as used.
     """
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_read(node.value, local)]
-    known = {node.value for node in attributes}
-    found = {node.attr: node.lineno for node in sorted(attributes, key=lambda node: -node.lineno)}
+    roots = {node.value for node in attributes}
+    first_lines = {node.attr: node.lineno for node in sorted(attributes, key=lambda node: -node.lineno)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and is_read(node, local) and node not in known:
+        if isinstance(node, ast.Name) and is_read(node, local) and node not in roots:
             members = (name[1:] for name in known_parts() if name.startswith("."))
-            return {**dict.fromkeys(members, node.lineno), **found}
-    return found
+            return {**dict.fromkeys(members, node.lineno), **first_lines}
+    return first_lines
 
 
 def is_read(node: ast.AST, local: str) -> bool:
-    """Return True for a read of a name."""
     return isinstance(node, ast.Name) and node.id == local and isinstance(node.ctx, ast.Load)

@@ -1,8 +1,8 @@
-"""Import graph of a project: which files import which, and which run together in one program.
+"""Import graph of a project, and its programs: sets of files that run together.
 
-Names are matched with files only; nothing is imported. A script imports the modules of its own folder without the
-folder's name, and a project may itself be a folder of a larger package. So a dotted name is looked up from the folder
-of the file that imports it, as it stands, without its first parts, and as the end of a longer name.
+Nothing is imported; dotted names are matched with files. A script imports modules of its folder without the folder's
+name, and a project may be a folder of a larger package. So a name is looked up relative to the importing file's folder,
+then as written, then without its first parts, then as the end of a longer name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIBRARIES = frozenset(
         *PYTORCH_COMPANIONS,
     }
 )
-"""Top-level modules whose submodules (`tensorflow.data`) are not files of the project."""
+"""Top-level modules that are not looked up as files of the project without their first parts."""
 IMPORT_STATEMENT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\((?:[^)#]|#[^\n]*\n)*\)|[^\n#;]+)"
     rb"|import[ \t]+([\w., \t]+))",
@@ -41,7 +41,7 @@ class Modules:
             self.tails.setdefault(name.rpartition(".")[2], []).append(name)
 
     def find(self, name: str, importer: str) -> str | None:
-        """Return the file that a dotted name means in the file `importer`; None if it is not a file of the project."""
+        """Return the file for a dotted name in the file `importer`; None if it is not a file of the project."""
         folder = Project.module_of(importer)[0].rpartition(".")[0]
         for candidate in (f"{folder}.{name}" if folder else name, name):
             if candidate in self.paths:
@@ -52,17 +52,17 @@ class Modules:
         for start in range(1, len(parts)):
             if (end := ".".join(parts[start:])) in self.paths:
                 return self.paths[end]
-        longer = [known for known in self.tails.get(parts[-1], ()) if known.endswith(f".{name}")]
-        return self.paths[longer[0]] if len(longer) == 1 else None
+        matches = [module for module in self.tails.get(parts[-1], ()) if module.endswith(f".{name}")]
+        return self.paths[matches[0]] if len(matches) == 1 else None
 
     def find_all(self, names: Iterable[str], importer: str) -> set[str]:
-        """Return the files that modules of these names lie in."""
-        found = (self.find(name, importer) for name in names)
-        return {path for path in found if path is not None} - {importer}
+        """Return the files of these modules, without the importer itself."""
+        files = (self.find(name, importer) for name in names)
+        return {path for path in files if path is not None} - {importer}
 
 
 def scan_statements(data: bytes) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield (leading dots, module, imported names) of each import of a text, found without parsing it."""
+    """Yield (number of leading dots, module, imported names) of each import, found without parsing the text."""
     for dots, module, names, modules in IMPORT_STATEMENT.findall(data):
         if modules:
             yield from ((0, item.split()[0], []) for item in modules.decode().split(",") if item.strip())
@@ -72,10 +72,7 @@ def scan_statements(data: bytes) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def scan_imports(data: bytes, path: str) -> Iterator[str]:
-    """Yield the dotted names that the text of the file `path` imports: of `from a import b` both a and a.b.
-
-    Relative imports are resolved.
-    """
+    """Yield the absolute dotted names that the text of a file imports; for `from a import b` both a and a.b."""
     own_module, is_package = Project.module_of(path)
     parts = own_module.split(".") if own_module else []
     for dots, name, members in scan_statements(data):
@@ -89,8 +86,8 @@ def scan_imports(data: bytes, path: str) -> Iterator[str]:
 def programs_of(project: Project, path: str) -> list[set[str]]:
     """Return the programs that a file can be part of, each as the set of its files.
 
-    A program is a file that no other imports, and all that it imports. Of files that import each other, each may begin
-    one.
+    A program is a file that no other file imports, and all files that it imports. In a cycle of imports, each file may
+    start a program.
     """
     importers = project.all_importers(path)
     roots = [importer for importer in importers if not project.importers.get(importer)]
@@ -98,7 +95,7 @@ def programs_of(project: Project, path: str) -> list[set[str]]:
 
 
 def escapes_of(project: Project, path: str) -> list[str]:
-    """Return the places (`file:line`) in the file's programs that pass Horovod's module on to code not followed."""
+    """Return the escapes (module_flow.py) in the file's programs, as `file:line`."""
     if not project.escapes:
         return []
     files = set[str]().union(*programs_of(project, path)) & project.escapes.keys()

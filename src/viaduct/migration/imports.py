@@ -1,9 +1,9 @@
-"""The last pass over a file: imports of the names that rules have introduced (rows I1, I2 and I3 of docs/rules.md).
+"""Insert imports of the names that rules have requested (rows I1, I2 and I3 of docs/rules.md).
 
-Each name gets an explicit import, or comes from the star import of npu_init with `--imports star`. The imports are
-inserted behind the block of imports that holds the file's first top-level import of a framework; else behind the
-docstring, the `from __future__` imports and the comments at the top. With `--to any` they may follow an import of torch
-in a function or a `try` (lazy_imports.py), and a notebook gets the helper itself in a cell (helper_cell.py).
+Each name gets an explicit import; with `--imports star` it comes from the star import of npu_init. The imports follow
+the block of imports with the file's first top-level import of a framework, else the docstring, `from __future__`
+imports and comments at the top. With `--to any` they may follow an import of torch in a function or a `try`
+(lazy_imports.py), and a notebook gets the helper itself in a cell (helper_cell.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 REGISTERING_MODULE = full_name("npu_ops")
-"""Module that is imported to register the NPU with TensorFlow; an import of any other npu_bridge module does too."""
+"""Importing this module registers the NPU with TensorFlow; so does any other npu_bridge module."""
 
 
 def insert_imports(work: Work) -> Work:
@@ -37,8 +37,8 @@ def insert_imports(work: Work) -> Work:
         return work
     location = lazy_imports.last_of_import_block(work.source.tree.body, FRAMEWORKS)
     lines = import_lines(needed, star=work.options.imports == "star" and not star_would_overwrite(work, location))
-    lazy = location is None and work.options.to == "any" and not is_notebook
-    if lazy and lazy_imports.insert(work, next(iter(needed)), lines):  # with --to any the helper alone is needed
+    is_lazy = location is None and work.options.to == "any" and not is_notebook
+    if is_lazy and lazy_imports.insert(work, next(iter(needed)), lines):  # with --to any only the helper is needed
         return work.after()
     if is_notebook:
         lines = helper_cell.replace_import_by_cell(work, lines, work.project.helper_of(work.path))
@@ -55,7 +55,7 @@ def insert_imports(work: Work) -> Work:
 
 
 def missing_effects(work: Work, needed: dict[str, str]) -> Iterator[str]:
-    """Yield the modules to import for their effect, without those that another import has loaded already."""
+    """Yield the modules to import for their effect, without those that the file imports already."""
     statements = [*work.source.of_kind(ast.Import), *work.source.of_kind(ast.ImportFrom)]
     present = {name.partition(".")[0] for statement in statements for name in imported_modules(statement)}
     registered = NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values())
@@ -63,42 +63,42 @@ def missing_effects(work: Work, needed: dict[str, str]) -> Iterator[str]:
 
 
 def is_last_on_line(work: Work, statement: ast.stmt) -> bool:
-    """Return True if no other statement follows on the line, as one does in `import torch; import os`."""
+    """Return True if no other statement follows on the same line."""
     end = work.source.span(statement)[1]
     following = next(work.source.tokens_from(end), None)
     return following is None or following.start >= work.source.line_stop(end)
 
 
 def star_would_overwrite(work: Work, location: ast.stmt | None) -> bool:
-    """Return True, and report it, if a star import behind `location` would give a name bound before a new meaning.
+    """Return True, and add a finding, if a star import after `location` would overwrite a name bound before it.
 
-    `location`: the statement behind which imports are inserted; None: the top of the file.
+    `location`: the statement after which imports are inserted; None: the top of the file.
     """
     body = work.source.tree.body
     bound = work.names.scopes[work.source.tree].bound
     before = body[: body.index(location) + 1] if location is not None else []
-    names = {name for statement in before for name in bound_by(statement)} & set(STAR_BINDS)
-    lost = sorted(name for name in names if work.names.common_name(bound.get(name, [])) != STAR_BINDS[name])
-    if lost:
-        text = ", ".join(lost)
+    names = {name for statement in before for name in find_bound_names(statement)} & set(STAR_BINDS)
+    overwritten = sorted(name for name in names if work.names.common_name(bound.get(name, [])) != STAR_BINDS[name])
+    if overwritten:
+        text = ", ".join(overwritten)
         message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
         zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
         line = work.lines[location.lineno - 1 if location is not None else 0]
         work.findings.append(
             Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low")
         )
-    return bool(lost)
+    return bool(overwritten)
 
 
-def bound_by(statement: ast.stmt) -> Iterator[str]:
+def find_bound_names(statement: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement binds."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
     elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield statement.name
     else:
-        stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
-        yield from (node.id for node in stored if isinstance(node.ctx, ast.Store))
+        names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+        yield from (node.id for node in names if isinstance(node.ctx, ast.Store))
 
 
 def used_names(work: Work) -> set[str]:
@@ -106,7 +106,7 @@ def used_names(work: Work) -> set[str]:
 
 
 def import_lines(needed: dict[str, str], star: bool) -> list[str]:
-    """Return the import statements for names (local -> qualified). `star`: one star import for those of npu_init."""
+    """Return import statements for names (local -> qualified). `star`: one star import for the names of npu_init."""
     lines: list[str] = []
     if star:
         starred = {local for local, full in needed.items() if STAR_NAMES.get(local) == full}
@@ -123,11 +123,11 @@ def import_lines(needed: dict[str, str], star: bool) -> list[str]:
 
 
 def header_end(work: Work) -> int:
-    """Return the number of the line behind the docstring, `from __future__` and the comments at the top."""
+    """Return the number of the line after the docstring, `from __future__` imports and comments at the top."""
     last = 0
     for index, statement in enumerate(work.source.tree.body):
-        docstring = index == 0 and isinstance(statement, ast.Expr) and is_string(statement.value)
-        if not docstring and imported_modules(statement) != ["__future__"]:
+        is_docstring = index == 0 and isinstance(statement, ast.Expr) and is_string(statement.value)
+        if not is_docstring and imported_modules(statement) != ["__future__"]:
             break
         last = statement.end_lineno or 0
     text = work.source.text

@@ -1,9 +1,7 @@
-"""A migration as JSON: the same project and the same flags give the same bytes, so it contains no times.
+"""Encode a migration as JSON. The report contains no times: the same project and flags give the same bytes.
 
-`summary.ledger` counts, for each requirement of the target, the places that it concerns by their states; `places` lists
-these places. Schema 2 has `summary.verdict` and `summary.ledger` instead of `summary.confidence` of schema 1.
-
-Each finding is a record: file, line, end_line, column, place, rule, kind, status, risk, message, before, after, doc.
+`summary.ledger` counts the places of each requirement by their states; `places` lists them. Schema 2 has
+`summary.verdict` and `summary.ledger` instead of `summary.confidence` of schema 1.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ def as_json(outcome: Outcome, language: str = "en") -> str:
 
 
 def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
-    """Return the report as plain data."""
     return {
         "schema": SCHEMA,
         "tool": {"name": "viaduct", "version": __version__},
@@ -46,7 +43,7 @@ def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
 
 
 def readable(path: str) -> str:
-    r"""Return a path with bytes that are not UTF-8 as `\xff`. Control characters stay: JSON escapes them."""
+    r"""Return a path with bytes that are not UTF-8 escaped as `\xff`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -62,13 +59,12 @@ def file_record(file: FileResult, language: str) -> dict[str, Any]:
 
 
 def added_record(file: FileResult) -> dict[str, Any]:
-    """Return the record of a helper module of --to any; its state is "there" if the existing file needs no change."""
+    """Return the record of a helper module of --to any; state "there": an existing file that needs no change."""
     state = "there" if not file.changed else "extended" if file.before else "added"
     return {"path": readable(file.path), "state": state, "text": file.new}
 
 
 def place_record(place: Place, language: str) -> dict[str, Any]:
-    """Return the record of a place of the ledger; it has the key `message` if there is one."""
     message = place.text(language)
     return {
         "requirement": place.requirement,

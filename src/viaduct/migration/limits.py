@@ -1,4 +1,4 @@
-"""A limit on the processor time that one file may take: on a busy machine the limit is the same."""
+"""Limit the processor time of a block; unlike elapsed time, it does not depend on the machine's load."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ class TooSlow(Exception):
 
 @contextmanager
 def limit_cpu(seconds: float) -> Iterator[None]:
-    """Raise TooSlow within the block after this processor time; no limit in other threads, or without such a timer."""
+    """Raise TooSlow within the block after this processor time; no effect outside the main thread or on Windows."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        """Handle SIGPROF, which the timer of the processor time sends."""
         raise TooSlow
 
     before = signal.signal(signal.SIGPROF, stop)

@@ -1,7 +1,7 @@
-"""Files of a project that are not Python: CUDA sources, lists of requirements, conda environments, Dockerfiles.
+"""Report findings in files other than Python: CUDA sources, requirements, conda environments, Dockerfiles.
 
-They are reported, not changed, and only in a project that uses PyTorch. Findings are those of the rules torch.kernels,
-torch.packages and, for shell scripts with --mode patch, torch.patch_limits, so `--only` and `--skip` apply to them.
+The files are not changed, and only PyTorch projects are checked. Findings belong to the rules torch.kernels,
+torch.packages and, for shell scripts with --mode patch, torch.patch_limits; `--only` and `--skip` apply to them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
 
 MAX_BYTES = 1_000_000
-"""A larger file is not looked into."""
+"""A larger file is not checked."""
 KERNELS_RULE, PACKAGES_RULE, PATCH_LIMITS_RULE = "torch.kernels", "torch.packages", "torch.patch_limits"
-PackageLine = tuple[int, str]  # number of a line, and the name of a package on it
+PackageLine = tuple[int, str]  # (line, name of a package on it)
 PACKAGE_LINE = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 YAML_ITEM = re.compile(r"\s*-\s*(?:[\w-]+::)?([A-Za-z0-9][\w.-]*)")
 QUOTED_PACKAGE = re.compile(r"[\"']([A-Za-z0-9][\w.-]*)")
@@ -37,7 +37,7 @@ INSTALL_COMMAND = re.compile(r"\b(?:pip3?|conda|mamba)\s+install\b(.*)")
 
 
 def find_listed_packages(pattern: re.Pattern[str], lines: list[str]) -> Iterator[PackageLine]:
-    """Yield the package that the pattern finds at the beginning of each line, comments removed."""
+    """Yield the package that a pattern finds at the beginning of each line."""
     for number, line in enumerate(lines, 1):
         match = pattern.match(line.partition("#")[0])
         if match:
@@ -46,31 +46,31 @@ def find_listed_packages(pattern: re.Pattern[str], lines: list[str]) -> Iterator
 
 def find_toml_packages(lines: list[str]) -> Iterator[PackageLine]:
     """Yield the dependencies in lists and in tables of pyproject.toml and Pipfile."""
-    section, within = "", False
+    section, in_list = "", False
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0]
         header = TOML_SECTION.match(text)
         if header:
-            section, within = header.group(1), False
+            section, in_list = header.group(1), False
             continue
-        begins = re.match(r"\s*[\w-]*(?:dependencies|requires)\s*=\s*\[", text) is not None
-        listed = within or begins or ("optional-dependencies" in section)
-        if listed:
+        starts_list = re.match(r"\s*[\w-]*(?:dependencies|requires)\s*=\s*\[", text) is not None
+        is_listed = in_list or starts_list or ("optional-dependencies" in section)
+        if is_listed:
             yield from ((number, name) for name in QUOTED_PACKAGE.findall(text))
         elif any(item in section for item in ("dependencies", "packages")):
             yield from ((number, match.group(1)) for match in [TOML_KEY.match(text)] if match)
-        within = (within or begins) and "]" not in text.rpartition('"')[2].rpartition("'")[2]
+        in_list = (in_list or starts_list) and "]" not in text.rpartition('"')[2].rpartition("'")[2]
 
 
 def find_setup_cfg_packages(lines: list[str]) -> Iterator[PackageLine]:
-    """Yield the dependencies of setup.cfg: the lines of install_requires and the like, and those of extras_require."""
-    within = False
+    """Yield the dependencies of setup.cfg in `…requires` and extras_require."""
+    in_requires = False
     for number, line in enumerate(lines, 1):
-        head = re.match(r"(\w+)\s*=\s*(.*)", line)
-        if head or line.startswith("["):
-            within = bool(head and head.group(1).endswith("requires")) or "extras_require" in line
-            line = head.group(2) if head else ""
-        match = PACKAGE_LINE.match(line.partition("#")[0]) if within else None
+        header = re.match(r"(\w+)\s*=\s*(.*)", line)
+        if header or line.startswith("["):
+            in_requires = bool(header and header.group(1).endswith("requires")) or "extras_require" in line
+            line = header.group(2) if header else ""
+        match = PACKAGE_LINE.match(line.partition("#")[0]) if in_requires else None
         if match:
             yield number, match.group(1)
 
@@ -97,7 +97,7 @@ PACKAGE_READERS: dict[str, Callable[[list[str]], Iterator[PackageLine]]] = {
 
 
 def reader_for(path: str) -> Callable[[list[str]], Iterator[PackageLine]] | None:
-    """Return the reader for a file of this name; None if it is not a list of packages."""
+    """Return the reader for a file; None if its name is not that of a list of packages."""
     location = PurePosixPath(path)
     names = (location.name, "/".join(location.parts[-2:]))
     return next(
@@ -106,7 +106,7 @@ def reader_for(path: str) -> Callable[[list[str]], Iterator[PackageLine]] | None
 
 
 def rule_for(path: str) -> str:
-    """Return the name of the rule that reports on a file; empty if none does."""
+    """Return the name of the rule that reports on a file; "" if none does."""
     if path.endswith((".cu", ".cuh")):
         return KERNELS_RULE
     if path.endswith((".sh", ".bash")):
@@ -114,14 +114,14 @@ def rule_for(path: str) -> str:
     return PACKAGES_RULE if reader_for(path) else ""
 
 
-def check_manifests(found: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
+def check_manifests(files: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
     """Yield (path, text, findings) of each file with findings."""
     rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
-    for path in list(found.others):
+    for path in list(files.others):
         rule = rules.get(rule_for(path))
         if rule is None:
             continue
-        text = (found.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+        text = (files.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
         findings = sorted(find_all(path, text, rule, options), key=lambda finding: finding.line) if text else ()
         if findings:
             yield path, text, tuple(findings)
@@ -132,7 +132,7 @@ def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Fin
     if rule.name == KERNELS_RULE:
         yield kernel_finding(path, text, rule, options)
     elif rule.name == PATCH_LIMITS_RULE:
-        yield from find_variables(path, lines, rule, options)
+        yield from check_visible_devices(path, lines, rule, options)
     else:
         listed: dict[str, dict[int, str]] = {}  # package -> line -> its name there
         reader = reader_for(path)
@@ -145,18 +145,15 @@ def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Fin
 
 
 def package_finding(path: str, lines: list[str], names: dict[int, str], rule: Rule, options: Options) -> Finding:
-    """Return one finding for all lines of a file that name the same package, or variants of it such as nvidia-*.
-
-    `names`: line -> the name as it is written there.
-    """
+    """Return one finding for all lines of a file that name the same package. `names`: line -> name as written."""
     number, name = next(iter(names.items()))
     package = find_installed(name)
     assert package is not None
     english, chinese = describe_package(package, options.to, name)
-    others = [str(other) for other in names][1:]
-    if others:
-        english = f"{english}; so are line{'s' if len(others) > 1 else ''} {', '.join(others)}"
-        chinese = f"{chinese};第 {'、'.join(others)} 行同此"
+    other_lines = [str(line) for line in names][1:]
+    if other_lines:
+        english = f"{english}; so are line{'s' if len(other_lines) > 1 else ''} {', '.join(other_lines)}"
+        chinese = f"{chinese};第 {'、'.join(other_lines)} 行同此"
     status: Status = "advice" if package.risk == "low" else "manual"
     location = (path, number, number, 1, rule.name, rule.category, status)
     return Finding(*location, english, chinese, package.risk, lines[number - 1])
@@ -171,8 +168,8 @@ def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Findin
     return Finding(path, 1, 1, 1, rule.name, rule.category, "manual", *messages, "high", lines_of(text)[0])
 
 
-def find_variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
-    """Yield a finding for each line of a shell script with CUDA_VISIBLE_DEVICES: a run-time patch cannot replace it."""
+def check_visible_devices(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
+    """Yield a finding for each line of a shell script with CUDA_VISIBLE_DEVICES, which --mode patch cannot replace."""
     visible = CARDS[options.to].visible
     messages = (
         f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {visible}",
@@ -184,7 +181,7 @@ def find_variables(path: str, lines: list[str], rule: Rule, options: Options) ->
 
 
 def find_cuda_builds(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
-    """Yield a finding for each CUDA build of PyTorch (its version or package index) and CUDA image of a Dockerfile."""
+    """Yield a finding for each CUDA build of PyTorch and each CUDA image in a Dockerfile."""
     for number, line in enumerate(lines, 1):
         match = FROM_IMAGE.match(line) if "ockerfile" in path else None
         image = match.group(1) if match else ""

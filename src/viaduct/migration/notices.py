@@ -1,4 +1,4 @@
-"""Rules that only report the use of names: each is a call of `report_rule`, without a file of its own.
+"""Rules that only report the use of names; several of them share a file.
 
     rules = (
         report_rule(
@@ -10,7 +10,7 @@
         ),
     )
 
-A rule that decides anything has a file of its own; names that it only reports can be added to it (`add_notices`).
+A rule with any other handler has its own file; `add_notices` adds names that it only reports.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ DEFAULT_RISKS: dict[str, Risk] = {"manual": "medium", "advice": "low"}
 class Notice:
     """Names of an API, and the message for each use of one of them.
 
-    In the message {name} is the qualified name, {last} its last part, {cards} the remarks on the cards that the result
-    is to run on. Where there are remarks, the highest of their risks is the finding's.
+    In the message {name} is the qualified name, {last} its last part, {cards} the remarks on the target cards. The risk
+    of the finding is the highest risk of these remarks.
     """
 
     names: tuple[str, ...]
     english: str
     chinese: str
     status: Literal["manual", "advice"] = "manual"
-    risk: Risk | None = None  # None: the usual one of the status
-    remarks: Mapping[str, Remark] = field(default_factory=dict)
-    uses: tuple[Literal["call", "reference"], ...] = ("call",)  # which uses are reported
+    risk: Risk | None = None  # used without remarks; None: that of DEFAULT_RISKS
+    remarks: Mapping[str, Remark] = field(default_factory=dict)  # by card
+    uses: tuple[Literal["call", "reference"], ...] = ("call",)  # uses that are reported
 
     def report(self, site: Site) -> None:
         remarks = [self.remarks[card.name] for card in targets.cards(site.options)] if self.remarks else []
@@ -56,7 +56,7 @@ class Notice:
 
 
 def add_notices(rule: Rule, *notices: Notice) -> Rule:
-    """Let a rule report each use of the names of these notices; return the rule."""
+    """Add handlers to a rule that report each use of these notices' names; return the rule."""
     for notice in notices:
         if "call" in notice.uses:
             rule.call(*notice.names)(notice.report)
@@ -66,5 +66,5 @@ def add_notices(rule: Rule, *notices: Notice) -> Rule:
 
 
 def report_rule(module: str, short_name: str, text: str, *notices: Notice, **facts: Any) -> Rule:
-    """Return a rule that only reports; `text` is its documentation, `facts` are the other fields of Rule."""
+    """Return a rule that only reports. `text`: its documentation; `facts`: other fields of Rule."""
     return add_notices(Rule(module, short_name=short_name, text=cleandoc(text), runs_last=True, **facts), *notices)

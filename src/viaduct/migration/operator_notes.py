@@ -1,4 +1,4 @@
-"""Findings of the rule torch.operators (notes), merged: one per operator and project, with count and first places."""
+"""Merge the findings of the rule torch.operators (notes): one per operator and project, with count and first places."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 OPERATORS_RULE = "torch.operators"
 MAX_PLACES = 5
-"""Places that a note names."""
+"""Maximum number of places in a note."""
 
 
 def gather_notes(results: Iterable[FileResult]) -> list[FileResult]:
-    """Keep the first note about each operator, with the places of the other notes about it in its text."""
+    """Keep the first note about each operator and add the places of the other notes about it to its message."""
     files = list(results)
     groups: defaultdict[str, list[tuple[FileResult, Finding]]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.path):
@@ -29,29 +29,29 @@ def gather_notes(results: Iterable[FileResult]) -> list[FileResult]:
     return [keep_first(file, notes) for file in files]
 
 
-def merge_notes(found: list[tuple[FileResult, Finding]]) -> Finding:
-    """Return the first of several notes with the places of all in its message."""
-    first = found[0][1]
-    if len(found) == 1:
+def merge_notes(notes: list[tuple[FileResult, Finding]]) -> Finding:
+    """Return the first of several notes, with the places of all of them in its message."""
+    first = notes[0][1]
+    if len(notes) == 1:
         return first
-    listed = ", ".join(file.where(finding.line) for file, finding in found[:MAX_PLACES])
-    more = len(found) - MAX_PLACES
-    english = f"{len(found)} places: {listed}" + (f" and {more} more" if more > 0 else "")
-    chinese = f"共 {len(found)} 处:{listed}" + (" 等" if more > 0 else "")
+    listed = ", ".join(file.where(finding.line) for file, finding in notes[:MAX_PLACES])
+    remainder = len(notes) - MAX_PLACES
+    english = f"{len(notes)} places: {listed}" + (f" and {remainder} more" if remainder > 0 else "")
+    chinese = f"共 {len(notes)} 处:{listed}" + (" 等" if remainder > 0 else "")
     return replace(first, message=f"{first.message} ({english})", message_zh=f"{first.message_zh}({chinese})")
 
 
 def keep_first(file: FileResult, notes: dict[tuple[str, int, str], Finding]) -> FileResult:
-    """Replace the first note about each operator by the merged one; drop the others and their places in the ledger."""
-    kept: list[Finding] = []
+    """Replace the first note about each operator by the merged note; drop the others and their ledger entries."""
+    merged: list[Finding] = []
     dropped: set[tuple[int, str]] = set()
     for finding in file.findings:
         note = notes.get((finding.file, finding.line, finding.message))
         if finding.rule != OPERATORS_RULE:
-            kept.append(finding)
-        elif note is not None and note not in kept:
-            kept.append(note)
+            merged.append(finding)
+        elif note is not None and note not in merged:
+            merged.append(note)
         elif note is None:
             dropped.add((finding.line, finding.message))
     places = tuple(place for place in file.places if (place.line, place.message) not in dropped)
-    return replace(file, findings=tuple(kept), places=places)
+    return replace(file, findings=tuple(merged), places=places)

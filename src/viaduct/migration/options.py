@@ -17,7 +17,7 @@ class Options:
     to: Target = "npu"
     distributed: bool = False
     style: Literal["explicit", "wrapper"] = "explicit"
-    imports: Literal["explicit", "star"] = "explicit"  # of npu_bridge: name by name, or `from npu_init import *`
+    imports: Literal["explicit", "star"] = "explicit"  # of npu_bridge: single names, or `from npu_init import *`
     precision: str = ""  # precision_mode, or precision_mode_v2
     loop: int = 1  # iterations_per_loop
     rank: RankSource = DEFAULT_RANK_SOURCE  # source of rank and size: "hccl", the collective library, or "env"
@@ -25,11 +25,11 @@ class Options:
     resources: Literal["session", "plugin"] = "session"  # communication is started in its own session, or by npu_plugin
     device: Literal["remove", "cpu"] = "remove"  # `with tf.device('/gpu:0')` is removed, or becomes '/cpu:0'
     tpu: Literal["convert", "keep"] = "convert"  # TPUEstimator
-    keep_defaults: bool = False  # defaults of TensorFlow that NPURunConfig does not share are written out
+    keep_defaults: bool = False  # write TensorFlow's defaults explicitly where those of NPURunConfig differ
     pad_predict: bool = False  # the last batch of a prediction is padded, not dropped
     metrics_allreduce: bool = False  # evaluation metrics are averaged over the ranks
     dropout_layers: bool = False  # dropout layers of Keras use the device's dropout too
-    fusion_switch: str = ""  # a file that switches fusion rules of the graph compiler off
+    fusion_switch: str = ""  # a file that disables fusion rules of the graph compiler
     profile: str = ""  # a directory for profiling results
     profile_points: tuple[str, str] = ("", "")  # first operator of the forward, last of the backward pass
     dump: str = ""  # a directory for dumped tensors
@@ -39,7 +39,7 @@ class Options:
     data_parallel: Literal["report", "unwrap", "ddp"] = "report"
     mode: Literal["rewrite", "patch"] = "rewrite"  # patch: only the vendor's run-time patch is imported
     int32_targets: bool = False  # class indices of losses become int32
-    start_up: bool = False  # PyTorch on the NPU: write the settings that are advised for speed
-    exclude: tuple[str, ...] = ()  # patterns of files that are copied as they are
-    only: tuple[str, ...] = ()  # rules to run, and rules not to run: names as `rule.is_named` takes them
-    skip: tuple[str, ...] = ()
+    start_up: bool = False  # PyTorch on the NPU: write the settings recommended for speed
+    exclude: tuple[str, ...] = ()  # patterns of files that are copied unchanged
+    only: tuple[str, ...] = ()  # rules to run (names as for `rule.is_named`); (): all
+    skip: tuple[str, ...] = ()  # rules not to run

@@ -1,10 +1,8 @@
-"""Parts of a large project that can be migrated apart: files that import each other, directly or not, stay together.
+"""Split a large project, such as a model zoo, into parts that are migrated separately, so that memory is bounded.
 
-A model zoo is hundreds of independent projects in one tree. Each part is surveyed and rewritten on its own, in one
-process, and then forgotten, so that memory is bounded by the largest part. Files are joined where an import can be
-matched with a file. Small parts of one folder are joined too, since imports made at run time cannot be seen. A part
-beyond MAX_PART_BYTES is cut by its folders; each piece is then surveyed together with the files that it imports and
-those that import it, as far as they fit.
+Files that import each other, directly or not, are in one part. Small parts of one folder are joined, because they may
+import each other at run time. A part above MAX_PART_BYTES is cut by folders; each piece is surveyed together with the
+files that it imports and those that import it, up to MAX_PIECE_BYTES.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ from viaduct.migration.graphs import group_connected, reverse_edges
 from viaduct.migration.import_graph import Modules, scan_imports
 
 SPLIT_FROM = 6_000_000
-"""Bytes of all texts together: a smaller project is one part."""
+"""A project with fewer bytes is one part."""
 MAX_PART_BYTES = 6_000_000
-"""A larger part is cut. This is about 170,000 lines, whose trees take about 300 MB."""
+"""A larger part is cut. This is about 170,000 lines; their syntax trees take about 300 MB."""
 MAX_PIECE_BYTES = 3_000_000
-"""Limit of a piece of a part that is cut, of the files around it, and of the small parts that are joined."""
+"""Limit for a piece of a part that is cut, for the files around it, and for small parts that are joined."""
 
 
 @dataclass(frozen=True)
@@ -65,28 +63,28 @@ def find_imports(texts: dict[str, bytes]) -> dict[str, set[str]]:
 def find_files(name: str, folder: tuple[str, ...], modules: Modules) -> Iterator[str]:
     """Yield the files of a dotted name and of the packages in it.
 
-    `folder`: the importing file's. Each name is looked up from there outwards; else it is the only module whose name
-    ends so.
+    Each name is looked up in `folder`, the importing file's, and those above it; else it is the only module with this
+    ending.
     """
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
-        wanted = ".".join(parts[:length])
+        prefix = ".".join(parts[:length])
         for count in range(len(folder), -1, -1):
-            full = ".".join([*folder[:count], wanted])
+            full = ".".join([*folder[:count], prefix])
             if full in modules.paths:
                 yield modules.paths[full]
                 break
         else:
-            longer = [known for known in modules.tails.get(parts[length - 1], ()) if known.endswith(f".{wanted}")]
-            if len(longer) == 1:
-                yield modules.paths[longer[0]]
+            matches = [module for module in modules.tails.get(parts[length - 1], ()) if module.endswith(f".{prefix}")]
+            if len(matches) == 1:
+                yield modules.paths[matches[0]]
 
 
-# ---- parts neither too small nor too large
+# ---- sizes
 
 
 def join_small(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:
-    """Join small groups within the same folder, the deepest first; the joined ones may be joined again above."""
+    """Join small groups of the same folder, the deepest folders first; then those of the folder above, and so on."""
     by_folder: dict[tuple[str, ...], list[list[str]]] = {}
     for group in groups:
         by_folder.setdefault(common_folder(group), []).append(group)
@@ -101,24 +99,24 @@ def join_small(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[st
 
 
 def pack(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:
-    """Join consecutive groups as long as they are no more than MAX_PIECE_BYTES together."""
-    packed: list[list[str]] = []
-    remaining = 0  # bytes that the last of `packed` may still take
+    """Join consecutive groups up to MAX_PIECE_BYTES."""
+    joined: list[list[str]] = []
+    remaining = 0  # bytes that still fit into the last group of `joined`
     for group in groups:
         size = size_of(group, texts)
-        if packed and size <= remaining:
-            packed[-1] += group
+        if joined and size <= remaining:
+            joined[-1] += group
             remaining -= size
         else:
-            packed.append([*group])
+            joined.append([*group])
             remaining = MAX_PIECE_BYTES - size
-    return packed
+    return joined
 
 
 def common_folder(paths: list[str]) -> tuple[str, ...]:
-    """Return the folder that holds all of several files."""
+    """Return the innermost folder that contains all files."""
     folders = [PurePosixPath(path).parent.parts for path in paths]
-    first, last = min(folders), max(folders)  # what the first and the last by name share, all share
+    first, last = min(folders), max(folders)  # a prefix of the first and last in order is a prefix of all
     count = 0
     while count < min(len(first), len(last)) and first[count] == last[count]:
         count += 1
@@ -126,7 +124,7 @@ def common_folder(paths: list[str]) -> tuple[str, ...]:
 
 
 def cut(group: list[str], imports: dict[str, set[str]], texts: dict[str, bytes]) -> Iterator[Part]:
-    """Cut a group by folders, and give each piece the files around it."""
+    """Cut a group by folders, and add to each piece the files around it."""
     importers = reverse_edges({path: imports[path] for path in group})
     for members in pack([[path] for path in sorted(group, key=lambda path: PurePosixPath(path).parts)], texts):
         yield Part(tuple(members), tuple(files_around(members, imports, importers, texts)))
@@ -135,17 +133,17 @@ def cut(group: list[str], imports: dict[str, set[str]], texts: dict[str, bytes])
 def files_around(
     members: list[str], imports: dict[str, set[str]], importers: dict[str, set[str]], texts: dict[str, bytes]
 ) -> Iterator[str]:
-    """Yield what the members import, then who imports them, then what those files import and so on.
+    """Yield the files that the members import, their importers, then the imports of all these, transitively.
 
-    It ends when the yielded files have MAX_PIECE_BYTES together; a file that no longer fits is left out.
+    Files that would exceed MAX_PIECE_BYTES in total are left out.
     """
-    seen, remaining = set(members), MAX_PIECE_BYTES
+    visited, remaining = set(members), MAX_PIECE_BYTES
     pending = deque([*((path, imports) for path in members), *((path, importers) for path in members)])
     while pending and remaining > 0:
         path, edges = pending.popleft()
-        for other in sorted(edges.get(path, set()) - seen):
-            seen.add(other)
-            if len(texts[other]) <= remaining:
-                remaining -= len(texts[other])
-                pending.append((other, imports))
-                yield other
+        for neighbour in sorted(edges.get(path, set()) - visited):
+            visited.add(neighbour)
+            if len(texts[neighbour]) <= remaining:
+                remaining -= len(texts[neighbour])
+                pending.append((neighbour, imports))
+                yield neighbour

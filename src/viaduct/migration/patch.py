@@ -1,4 +1,4 @@
-"""The changes of a file as a patch for `git apply -p0` and `patch -p0`, with the file's own bytes and line ends."""
+"""Write the changes of a file as a patch for `git apply -p0` and `patch -p0`, with the file's bytes and line ends."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def as_patch(file: FileResult) -> bytes:
 
 
 def split_lines(data: bytes) -> list[str]:
-    """Split a text as a patch counts lines: only a line feed ends one. Each character stands for one byte."""
+    """Split bytes into lines at line feeds, as a patch does; each character of a line stands for one byte."""
     return re.findall(r"[^\n]*\n|[^\n]+", data.decode("latin-1"))
 
 
 def match_equal_lines(before: list[str], after: list[str]) -> list[tuple[int, int]]:
-    """Return pairs of equal lines, from 0, of a notebook's file: for its lines there are no `stems`."""
+    """Return pairs of equal lines, from 0, of an .ipynb file, which has no `stems`."""
     blocks = SequenceMatcher(None, before, after).get_matching_blocks()
     return [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
 
 
 def quote_path(path: str) -> bytes:
-    """Return a path and a line end as git writes them: quoted if it must be; with a tab if the path has a blank."""
+    """Return a path and a line end as git writes them: quoted if necessary, with a tab if the path has a blank."""
     raw = os.fsencode(path)
     if UNSAFE.search(raw):
         return b'"' + UNSAFE.sub(lambda found: b"\\%03o" % found[0][0], raw) + b'"\n'

@@ -6,8 +6,8 @@
                                 from config import DEVICE
                                 net.to(DEVICE)
 
-The rule `torch.plugin` looks at one file. This module looks at programs, when all files are migrated: a script that no
-other imports gets the import, if a file that it reaches by imports names the card and none imports the plug-in.
+The rule `torch.plugin` handles single files. This module handles programs after all files are migrated: a script that
+no other file imports gets the import if a file that it imports names the card and none imports the plug-in.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ Import = ast.Import | ast.ImportFrom
 def find_scripts_without_plugin(
     marks: Mapping[str, frozenset[Mark]], imports: Mapping[str, set[str]], scripts: Iterable[str], is_set_outside: bool
 ) -> list[str]:
-    """Return the scripts that no other file imports and whose programs name the card, but do not import its plug-in.
+    """Return the scripts that no other file imports and that, with their imports, lack the plug-in (`lacks_plugin`).
 
     `marks`: file -> its marks; `imports`: file -> files that it imports; `is_set_outside`: a settings file or shell
     script names the card.
     """
-    imported = {other for path, others in imports.items() for other in others if other != path}
-    found = []
+    imported = {target for path, targets in imports.items() for target in targets if target != path}
+    lacking = []
     for path in scripts:
         if path not in imported:
             reached = find_reachable(path, imports)
             program_marks = frozenset[Mark]().union(*(marks.get(file, frozenset()) for file in reached))
             if lacks_plugin(program_marks, is_set_outside):
-                found.append(path)
-    return found
+                lacking.append(path)
+    return lacking
 
 
 def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | None:
-    """Return the text with the import of a module behind that of torch (`find_import_before`), and the latter's line.
+    """Return the text with an import of `module` inserted, and the line of the import before it (`find_import_before`).
 
-    None if the file cannot be parsed, is a notebook, has no such import, or has another statement on its line.
+    Return None for a notebook, a file that cannot be parsed, and one without a suitable line.
     """
     try:
         text, encoding = decode(data)
@@ -60,11 +60,13 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
     if statement is None or not path.endswith(".py"):
         return None
     line = statement.end_lineno or statement.lineno
-    beside = [
-        other for other in tree.body if other is not statement and other.lineno <= line <= (other.end_lineno or 0)
+    neighbours = [
+        sibling
+        for sibling in tree.body
+        if sibling is not statement and sibling.lineno <= line <= (sibling.end_lineno or 0)
     ]
     ends = [match.end() for match in LINE_END.finditer(text)]
-    if beside or line > len(ends):  # another statement on its line, or no line end behind it
+    if neighbours or line > len(ends):  # another statement on its line, or no line end behind it
         return None
     before, after = text[: ends[line - 1]], text[ends[line - 1] :]
     newline = "\r\n" if before.endswith("\r\n") else before[-1]
@@ -72,7 +74,7 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
 
 
 def find_import_before(tree: ast.Module) -> Import | None:
-    """Return the first top-level import of torch, else of a library on it, else any but `__future__`; else None."""
+    """Return the first top-level import of torch, else of a library based on it, else of anything but `__future__`."""
     statements = [line for line in tree.body if isinstance(line, Import)]
     for roots in ({"torch"}, PYTORCH_COMPANIONS):
         for statement in statements:
@@ -82,7 +84,7 @@ def find_import_before(tree: ast.Module) -> Import | None:
 
 
 def describe_insertion(path: str, line: int, text: str, module: str) -> tuple[Place, Finding]:
-    """Return the ledger's place and the finding of an import that was inserted behind a line of the original."""
+    """Return the ledger's place and the finding of an import that was inserted after a line of the original."""
     message = f"import {module}: the device of this program is set in another file"
     zh = f"导入 {module}:该程序的设备在其他文件中设置"
     before = lines_of(text)[line - 1]

@@ -1,10 +1,9 @@
-"""CANN's profiling_options in a migrated TensorFlow 1 script, with the first and last operator of a training step.
+"""Write CANN's profiling_options into a TensorFlow 1 script, with the first and last operator of a training step.
 
     viaduct rehearse train.py --steps 2 --record rec/             writes rec/profiling_points.json
     viaduct migrate train.py --profile DIR --profile-points rec/  reads it
 
-A rehearsal of the original script finds these points in its graph. Nothing is imported or run to read them. Without
-points the device looks for the first and last operator of a step itself.
+Without these points the device determines the first and last operator itself.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from viaduct.errors import BadData
 from viaduct.migration.options import Options
 
 POINTS_FILE = "profiling_points.json"  # in a record of `viaduct rehearse`
-CARRIED_RECORD = Path("runs", "migrated")  # the record of the migrated script in a folder of `viaduct carry`
+CARRIED_RECORD = Path("runs", "migrated")  # record of the migrated script, below the folder of `viaduct carry`
 POINT_OPTIONS = ("fp_point", "bp_point")  # of CANN's profiling_options, and keys of the file
 MAX_BYTES = 1 << 20
 
@@ -27,9 +26,9 @@ def write_profiling_options(options: Options) -> str:
 
 
 def read_points(path: Path) -> tuple[str, str]:
-    """Return the first operator of the forward, and the last of the backward pass.
+    """Return the first operator of the forward and the last of the backward pass.
 
-    `path`: a record of `viaduct rehearse`, a folder of `viaduct carry`, or the file with the points itself.
+    `path`: a record of `viaduct rehearse`, a folder of `viaduct carry`, or the file with the points.
     """
     candidates = [path, path / POINTS_FILE, path / CARRIED_RECORD / POINTS_FILE]
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
@@ -39,9 +38,9 @@ def read_points(path: Path) -> tuple[str, str]:
             "`viaduct rehearse train.py --steps 2 --record DIR` of a TensorFlow 1 script that trains writes it.",
         )
     try:
-        with file.open("rb") as opened:
-            given = json.loads(opened.read(MAX_BYTES))
-        forward, backward = (given.get(key, "") for key in POINT_OPTIONS)
+        with file.open("rb") as stream:
+            points = json.loads(stream.read(MAX_BYTES))
+        forward, backward = (points.get(key, "") for key in POINT_OPTIONS)
     except (ValueError, AttributeError) as error:
         raise BadData(f"{file} is damaged: {error}.", "Rehearse once more.") from None
     for key, name in zip(POINT_OPTIONS, (forward, backward), strict=True):

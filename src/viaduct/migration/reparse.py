@@ -1,7 +1,6 @@
-"""Parse a text again after edits, but not the statements that the edits neither change nor move.
+"""Parse a text again after edits, reusing the nodes of top-level statements that did not change or move.
 
-A rule edits a few lines of a file, and the next rule needs the tree of what it left. Most top-level statements are the
-same on the same lines, so their nodes are taken from the former tree; this is safe since nothing modifies nodes.
+Both trees then share nodes, which is safe because nothing modifies a node.
 """
 
 from __future__ import annotations
@@ -19,42 +18,42 @@ if TYPE_CHECKING:
 
 
 def parse_edited(former: Source, edits: Sequence[Edit], text: str) -> Source:
-    """Return the source of a text that edits of a former one made."""
+    """Return the source of `text`, which `edits` made from the former source's text."""
     try:
         return Source(text, ast.Module(body=[*find_statements(former, edits, text)], type_ignores=[]), former)
     except Unparsable:
-        return Source(text)  # which says where in the whole text the error is
+        return Source(text)  # raises Unparsable with the position in the complete text
 
 
 def find_statements(former: Source, edits: Sequence[Edit], text: str) -> Iterator[ast.stmt]:
-    """Yield the top-level statements of the new text: unchanged ones of the former, between them parsed ones."""
+    """Yield the top-level statements of the new text, unchanged ones from the former source, others newly parsed."""
     touched, moved = find_touched_lines(former, edits)
     lines = LineStarts(text)
     last = 0  # the line up to which statements were found
     for statement in find_unchanged(former.tree.body, touched, moved):
         first = first_line(statement)
-        if holds_any(touched, last + 1, first - 1):
+        if has_number_between(touched, last + 1, first - 1):
             yield from lines.parse(last, first - 1)
         yield statement
         last = last_line(statement)
     yield from lines.parse(last, None)
 
 
-def holds_any(numbers: list[int], first: int, last: int) -> bool:
-    """Return True if one of sorted numbers is at least `first` and at most `last`."""
+def has_number_between(numbers: list[int], first: int, last: int) -> bool:
+    """Return True if one of the sorted numbers is in the range from `first` to `last`, inclusive."""
     position = bisect_left(numbers, first)
     return position < len(numbers) and numbers[position] <= last
 
 
 class LineStarts:
-    """A text that is parsed by lines."""
+    """A text with the starts of its lines, for parsing some of them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
 
     def parse(self, after: int, upto: int | None) -> list[ast.stmt]:
-        """Return the statements of the lines behind line `after`, up to and including `upto`; None: up to the end."""
+        """Return the statements of the lines after `after`, up to and including `upto` (None: the last line)."""
         if after >= len(self.starts):
             return []
         end = self.starts[upto] if upto is not None and upto < len(self.starts) else len(self.text)
@@ -63,7 +62,7 @@ class LineStarts:
 
 
 def find_touched_lines(former: Source, edits: Sequence[Edit]) -> tuple[list[int], float]:
-    """Return the lines of the former text that edits touch, and the first from which on lines have moved."""
+    """Return the lines of the former text that edits touch, and the first line after which line numbers changed."""
     touched: set[int] = set()
     moved = math.inf
     for edit in edits:
@@ -75,14 +74,13 @@ def find_touched_lines(former: Source, edits: Sequence[Edit]) -> tuple[list[int]
 
 
 def find_unchanged(statements: list[ast.stmt], touched: list[int], moved: float) -> Iterator[ast.stmt]:
-    """Yield the statements whose lines no edit touches or moves.
-
-    Of statements that share a line, as in `a = 1; b = 2`, all are changed or none.
-    """
+    """Yield the statements that no edit touches or moves; statements that share a line are treated as one."""
     group: list[ast.stmt] = []
     for statement in [*statements, None]:
         if group and (statement is None or first_line(statement) > last_line(group[-1])):
-            if last_line(group[-1]) < moved and not holds_any(touched, first_line(group[0]), last_line(group[-1])):
+            if last_line(group[-1]) < moved and not has_number_between(
+                touched, first_line(group[0]), last_line(group[-1])
+            ):
                 yield from group
             group = []
         if statement is not None:
@@ -90,11 +88,10 @@ def find_unchanged(statements: list[ast.stmt], touched: list[int], moved: float)
 
 
 def first_line(statement: ast.stmt) -> int:
-    """Return the line at which a statement begins, decorators included."""
+    """Return the first line of a statement, including decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def last_line(statement: ast.stmt) -> int:
-    """Return the line at which a statement ends."""
     return statement.end_lineno or statement.lineno

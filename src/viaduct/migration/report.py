@@ -1,4 +1,4 @@
-"""A migration as one HTML page: a summary, the ledger (ledger.py), findings, and every changed line."""
+"""HTML report of a migration: a summary, the ledger (ledger.py), findings, and every changed line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ def write(outcome: Outcome, path: Path, language: str = "en") -> None:
 
 
 def page(outcome: Outcome, language: str = "en") -> Page:
-    """Return the report as a Page, the data of which write_page makes HTML."""
     summary = summarise(outcome)
     name = outcome.files[0].path if outcome.walk.single and outcome.files else outcome.root.resolve().name
     return Page(
@@ -62,9 +61,9 @@ def page(outcome: Outcome, language: str = "en") -> Page:
 
 
 def tiles(summary: Summary) -> list[Tile]:
-    """Return the figures at the head of the page."""
+    """Return the figures at the top of the page."""
     total = {state: sum(getattr(row, state) for row in summary.ledger) for state in ("needed", *STATES)}
-    left = total["manual"] + total["unresolved"]
+    unfinished = total["manual"] + total["unresolved"]
     return [
         Tile("edits", f"{summary.edits:,}", f"in {plural(summary.changed, 'file')} of {summary.files:,}"),
         Tile(
@@ -74,9 +73,9 @@ def tiles(summary: Summary) -> list[Tile]:
         ),
         Tile(
             "places left",
-            f"{left:,}",
+            f"{unfinished:,}",
             f"{total['manual']:,} for manual review, {total['unresolved']:,} unresolved",
-            good=None if left else True,
+            good=None if unfinished else True,
         ),
         Tile("verdict", summary.verdict, summary.reasons[0], good=IS_GOOD_VERDICT[summary.verdict]),
     ]
@@ -95,7 +94,7 @@ def overview(outcome: Outcome, summary: Summary) -> Section:
 
 
 def unread_section(outcome: Outcome, language: str) -> list[Section]:
-    """Return the section of files that were not read; none if all were."""
+    """Return the section of files that were not analysed; [] if there are none."""
     if not outcome.unread:
         return []
     rows = [[printable_path(unread.path), visible(unread.why(language))] for unread in outcome.unread]
@@ -104,7 +103,7 @@ def unread_section(outcome: Outcome, language: str) -> list[Section]:
 
 
 def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Section]:
-    """Return the section with the table of requirements; none if no place is concerned."""
+    """Return the section with the table of requirements; [] if the ledger is empty."""
     if not summary.ledger:
         return []
     heads = (
@@ -116,27 +115,26 @@ def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Se
         [row.name(language), row.needed, row.changed, row.right, row.manual, row.unresolved] for row in summary.ledger
     ]
     text = (
-        "For each thing that the target demands: the places that need it, and what became of them. A place that needs "
-        "a change and could not be analysed is unresolved. The verdict is complete if the last two columns are zero."
+        "Places that each requirement of the target concerns, and their states. A place that needs a change and could "
+        "not be analysed is unresolved. The verdict is complete if the last two columns are zero."
     )
     return [Section("Requirements", text, [Table(heads, rows)])]
 
 
 def review_section(outcome: Outcome, summary: Summary, language: str) -> Section:
-    """Return the section of findings that need manual review or are unresolved."""
     rows = [
         [finding.risk, printable_path(outcome.where(finding)), visible(finding.text(language)), finding.rule]
         for finding in outcome.by_risk
     ]
-    text = "The riskiest first." if rows else nothing_left(summary)
+    text = "The riskiest first." if rows else describe_empty_review(summary)
     parts: list[Part] = [Table(["risk", "place", "what to do", "rule"], rows)] if rows else []
     return Section("Manual review", text, parts)
 
 
-def nothing_left(summary: Summary) -> str:
-    """Return the sentence for an empty list of manual reviews; it counts the files that could not be analysed."""
+def describe_empty_review(summary: Summary) -> str:
+    """Return the text of the section without findings; it counts files that could not be analysed."""
     if summary.verdict != "incomplete":
-        return "Nothing: all that was found could be decided from the text."
+        return "Nothing: every construct could be decided from the text."
     paths = f"{plural(summary.incomplete, 'path')} could not be analysed"
     return f"Nothing in the files that were understood; {paths}, see Not read."
 
@@ -154,8 +152,8 @@ def rules_section(summary: Summary) -> list[Section]:
 
 
 def advice_section(outcome: Outcome, language: str) -> list[Section]:
-    found = [finding for finding in outcome.findings if finding.status == "advice"]
-    rows = [[printable_path(outcome.where(node)), visible(node.text(language)), node.rule] for node in found]
+    findings = [finding for finding in outcome.findings if finding.status == "advice"]
+    rows = [[printable_path(outcome.where(item)), visible(item.text(language)), item.rule] for item in findings]
     table = Table(["place", "advice", "rule"], rows)
     return [Section("Advice", "What may run better; nothing here is needed.", [table])] if rows else []
 
@@ -171,7 +169,6 @@ def files_section(outcome: Outcome, language: str) -> list[Section]:
 
 
 def state(file: FileResult) -> str:
-    """Return what became of a file in one word."""
     if file.changed and not file.before:
         return "new"
     return "changed" if file.changed else "not understood" if file.reason else "unchanged"
@@ -195,13 +192,12 @@ def diff_file(file: FileResult, language: str) -> DiffFile:
         comments = [comment(file, finding, language) for finding in file.findings]
         return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not looked into")
     shown = with_context(compare_texts(file.old, file.new, file.stems), set(by_line))
-    # A number stands for so many omitted rows.
+    # A number stands for this many omitted rows.
     rows = [row if isinstance(row, int) else diff_row(file, row, by_line, language) for row in shown]
     return DiffFile(printable_path(file.path), rows, "new" if not file.before else "" if file.changed else "unchanged")
 
 
 def diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
-    """Return one line of a diff with the findings on it."""
     comments = [comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
     left, right = ([(visible(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))
     return DiffRow(row.kind, row.old, row.new, left, right, comments)

@@ -1,4 +1,4 @@
-"""Check of a report's path before the work: a report replaces nothing but an earlier report of its own kind."""
+"""Check the paths of reports before the migration: a report may replace only an earlier report of the same kind."""
 
 from __future__ import annotations
 
@@ -17,35 +17,34 @@ GENERATOR_TAG = re.compile(rb'<meta name="generator" content="viaduct [^"]* migr
 
 
 def check_report_paths(path: Path, reports: Mapping[str, Path | None], out: Path | None, force: bool) -> None:
-    """Refuse two reports with one path, and each path that `check_report_path` refuses. `reports`: flag -> file."""
-    taken: dict[Path, str] = {}
+    """Raise BadValue for two reports with one path, or if `check_report_path` does. `reports`: flag -> file."""
+    flag_by_path: dict[Path, str] = {}
     for flag, entry in reports.items():
         if entry is None:
             continue
-        aim = resolve_parent(entry)
-        if aim in taken:
-            raise BadValue(f"{taken[aim]} and {flag} both name {entry}.", "Give each report a file of its own.")
-        taken[aim] = flag
+        resolved = resolve_parent(entry)
+        if resolved in flag_by_path:
+            raise BadValue(
+                f"{flag_by_path[resolved]} and {flag} both name {entry}.", "Give each report a file of its own."
+            )
+        flag_by_path[resolved] = flag
         check_report_path(path, flag, entry, out, force)
 
 
 def check_report_path(path: Path, flag: str, report: Path, out: Path | None, force: bool) -> None:
-    """Refuse a path for a report: a folder, a link, a script of the project, or a file that is no earlier report.
-
-    `force` allows the last.
-    """
+    """Raise BadValue for a folder, a link, a script of the project, or without `force` a file that is not a report."""
     if os.path.isdir(report) or (out is not None and resolve_parent(report) == out.resolve()):
         raise BadValue(f"{flag} {report} is a folder.", "Name the file to write.")
     if not os.path.isdir(report.parent) and not (out is not None and resolve_parent(report).parent == out.resolve()):
         raise BadValue(f"{flag} {report}: there is no folder {report.parent}.", "Make it first, or name another.")
-    there = find_occupant(path, report, out)
-    if there is None:
+    occupant = find_occupant(path, report, out)
+    if occupant is None:
         return
-    if os.path.islink(report) or not os.path.isfile(there):
+    if os.path.islink(report) or not os.path.isfile(occupant):
         raise BadValue(f"{flag} {report} exists and is not a plain file.", "Name a new file.")
-    if is_in_project(path, there) and is_script(there):
+    if is_in_project(path, occupant) and is_script(occupant):
         raise BadValue(f"{flag} {report} is a script of the project.", "Name another file.")
-    if not force and not is_earlier(flag, there):
+    if not force and not is_earlier(flag, occupant):
         raise BadValue(
             f"{flag} {report} exists and is not an earlier report of this kind.",
             "Name another file; --force replaces it.",
@@ -53,12 +52,12 @@ def check_report_path(path: Path, flag: str, report: Path, out: Path | None, for
 
 
 def resolve_parent(report: Path) -> Path:
-    """Return the path with links in its folder resolved; a link at the path itself is not followed."""
+    """Return the path with links in its folder resolved; the last part is not followed."""
     return report.parent.resolve() / report.name
 
 
 def find_occupant(path: Path, report: Path, out: Path | None) -> Path | None:
-    """Return the file that would be overwritten: one at the path, or the one of the project that --out copies there."""
+    """Return the file that the report would overwrite: at its path, or a project's file that --out copies there."""
     if os.path.lexists(report):
         return report
     if out is None or resolve_parent(report).parent != out.resolve():
@@ -68,8 +67,8 @@ def find_occupant(path: Path, report: Path, out: Path | None) -> Path | None:
 
 
 def is_in_project(path: Path, file: Path) -> bool:
-    project, aim = path.resolve(), file.resolve()
-    return aim == project or project in aim.parents
+    project, resolved = path.resolve(), file.resolve()
+    return resolved == project or project in resolved.parents
 
 
 # ---- recognition of earlier reports

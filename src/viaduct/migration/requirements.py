@@ -8,7 +8,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that migrated code must have. `rules`: those that change or report the places that lack it."""
+    """One requirement. `rules`: names of the rules that change or report places which do not fulfil it."""
 
     name: str
     title: str
@@ -17,12 +17,12 @@ class Requirement:
 
 
 def tf1(names: str) -> tuple[str, ...]:
-    """Return the full names of rules for TensorFlow 1, given without `tf1.` and divided by spaces."""
+    """Return the full names of rules for TensorFlow 1. `names`: separated by spaces, without `tf1.`."""
     return tuple(f"tf1.{name}" for name in names.split())
 
 
 def torch(names: str) -> tuple[str, ...]:
-    """Return the full names of rules for PyTorch, given without `torch.` and divided by spaces."""
+    """Return the full names of rules for PyTorch. `names`: separated by spaces, without `torch.`."""
     return tuple(f"torch.{name}" for name in names.split())
 
 
@@ -156,5 +156,5 @@ def requirement_by_rule() -> dict[str, str]:
 
 
 def requirement_of(rule: str) -> str:
-    """Return the name of the requirement that a rule's findings belong to."""
+    """Return the name of the requirement of a rule; "other" if it has none."""
     return requirement_by_rule().get(rule, "other")

@@ -1,7 +1,7 @@
-"""A migration as SARIF 2.1.0, which editors and code-review sites show beside the lines.
+"""Encode a migration as SARIF 2.1.0, a format that editors and code-review sites show beside the lines.
 
-A finding for manual review is a warning, or an error if its risk is high; an unresolved one is an error; changes and
-advice are notes.
+A finding for manual review is a warning, with high risk an error; an unresolved finding is an error; changes and advice
+are notes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.terminal import escape_controls
 
 VERSION = "2.1.0"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-"""Identifies the format; it is not fetched."""
+"""Identifier of the format; nothing is downloaded."""
 ENGINE_RULES = {
     "engine.unparsable": "A file that cannot be read as Python 3 is copied as it is.",
     "engine.left_alone": "A file that is not looked into is copied as it is.",
@@ -48,7 +48,7 @@ def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
 
 
 def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
-    """Return the invocation object: the command, and the paths that were not read, which make it unsuccessful."""
+    """Return the invocation object: the command and the unread paths; it is unsuccessful if there are any."""
     notes = [
         {
             "level": "error",
@@ -70,9 +70,9 @@ def artifact(path: str) -> dict[str, str]:
 
 
 def descriptor(name: str) -> dict[str, Any]:
-    """Return the reportingDescriptor of a rule, or of an engine message, by its name."""
-    known = {rule.name: rule for rule in all_rules()}
-    rule = known.get(name)
+    """Return the reportingDescriptor of a rule or of a message of the engine."""
+    rules = {rule.name: rule for rule in all_rules()}
+    rule = rules.get(name)
     doc = rule.doc if rule else ENGINE_RULES.get(name, "A message of the migration engine, not of a rule.")
     return {
         "id": name,
@@ -92,7 +92,7 @@ def level(finding: Finding) -> str:
 
 def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) -> dict[str, Any]:
     location: dict[str, Any] = {"artifactLocation": artifact(finding.file)}
-    if not outcome.by_path[finding.file].cells:  # lines of a notebook's file are not those of its cells
+    if not outcome.by_path[finding.file].cells:  # a finding's line in a notebook is not a line of the .ipynb file
         location["region"] = {"startLine": finding.line, "endLine": finding.end_line}
     message = finding.text(language)
     text = message if "region" in location else f"{outcome.where(finding)}: {message}"

@@ -1,14 +1,13 @@
-"""Configuration files of a PyTorch project: the devices and backends that they name.
+"""Migrate devices and backends in configuration files of a PyTorch project: YAML, JSON, TOML, INI and gin.
 
     device: cuda:0        becomes    device: npu:0
     dist:                            dist:
       backend: nccl                    backend: hccl
 
-A value is changed if its key names a device or a backend, and the whole value is a CUDA device or `nccl`. YAML,
-JSON, TOML, INI and gin files are read line by line, so that comments and layout stay. If another value under such a key
-mentions CUDA or NCCL, the file stays unchanged and all its places are reported: a file for two cards is worse than one
-for the old card. With `--to any` nothing is changed either, since a configuration file cannot ask for the device at run
-time. Findings have the names of the rules that do the same to Python.
+A value is changed if its key names a device or a backend, and the complete value is a CUDA device or `nccl`. If another
+value under such a key only contains CUDA or NCCL, the file is not changed and all places in it are reported. With
+`--to any` nothing is changed, because a configuration file cannot query the device at run time. Findings have the names
+of the rules that make the same changes in Python.
 """
 
 from __future__ import annotations
@@ -36,29 +35,29 @@ KEY_AND_VALUE = re.compile(
     r"(?:(?<=[\s{,\[-])|^)(?P<key>\"[\w.\- ]+\"|'[\w.\- ]+'|[A-Za-z_][\w.-]*)\s*[:=]\s*"
     r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\$\{[^}]*\}|[^\s,{}\[\]#;][^\s,}\]#;]*)"
 )
-# A key whose value stands on the lines below, and such a value.
+# A key with its value on the next lines, and a value on its own line.
 KEY_ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<key>[A-Za-z_][\w.-]*)[\"']?\s*[:=]\s*[\[|>]?-?\s*")
 VALUE_ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<value>cuda(?::\d+)?|nccl)[\"']?\s*,?\s*[\]}]*,?\s*")
 COMMENT = re.compile(r"(?:^|\s)[#;]")
 DEVICE = re.compile(r"cuda(?::\d+)?")
 
 
-def migrate_all(found: Walk, options: Options) -> Iterator[Migrated]:
+def migrate_all(files: Walk, options: Options) -> Iterator[Migrated]:
     """Yield the migrated configuration files of a project, those with findings; none with --mode patch."""
     if options.mode == "patch":
-        return  # it turns device texts into the card's while the script runs
-    for path in list(found.others):
+        return  # the patch replaces device strings while the script runs
+    for path in list(files.others):
         if not path.endswith(SUFFIXES) or rule_for(path):
             continue
-        data = found.read(path, MAX_BYTES) or b""
-        if any(word in data for word in MAY_CONCERN):
+        data = files.read(path, MAX_BYTES) or b""
+        if any(term in data for term in MAY_CONCERN):
             migrated = migrate(path, data, options)
             if migrated.changed or migrated.findings:
                 yield migrated
 
 
 def migrate(path: str, data: bytes, options: Options) -> Migrated:
-    """Migrate one configuration file; one that is no UTF-8 stays as it is."""
+    """Migrate one configuration file; a file that is not UTF-8 stays unchanged."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -73,7 +72,7 @@ def migrate(path: str, data: bytes, options: Options) -> Migrated:
 
 
 def leave_unchanged(finding: Finding) -> Finding:
-    """Return a change as a finding for manual review: it is not made because of another place of the file."""
+    """Turn the finding of a change into one for manual review, because another line of the file needs review."""
     if finding.status != "changed":
         return finding
     return replace(
@@ -92,7 +91,7 @@ class SettingsMigration:
     path: str
     options: Options
     findings: list[Finding] = field(default_factory=list)
-    opened: str = ""  # last key without a value on its line: the value may be on the lines below
+    opened: str = ""  # last key without a value on its line; its value may be on the next lines
 
     def migrate_line(self, number: int, line: str) -> str:
         """Return the new text of a line, and add its findings."""
@@ -114,18 +113,18 @@ class SettingsMigration:
         return after
 
     def check_value_below(self, number: int, line: str, text: str) -> None:
-        """Report a value on a line of its own, in YAML or a list; record a key without a value on its line."""
-        alone = VALUE_ALONE.fullmatch(text)
-        if alone and self.opened:
-            self.migrate_value((number, alone.start("value") + 1), line, self.opened, alone["value"], is_below=True)
+        """Report a value without a key on its line; record a key without a value on its line."""
+        match = VALUE_ALONE.fullmatch(text)
+        if match and self.opened:
+            self.migrate_value((number, match.start("value") + 1), line, self.opened, match["value"], is_below=True)
         elif text.strip():
-            opened = KEY_ALONE.fullmatch(text)
-            self.opened = opened["key"].rpartition(".")[2] if opened else ""
+            match_key = KEY_ALONE.fullmatch(text)
+            self.opened = match_key["key"].rpartition(".")[2] if match_key else ""
 
     def migrate_value(self, at: tuple[int, int], line: str, key: str, value: str, is_below: bool = False) -> str:
-        """Return the new text of a value; empty if it stays, with a finding if it needs manual review.
+        """Return the new text of a value, "" if it stays, and report it if it needs manual review.
 
-        `at`: line and column. `is_below`: the value stands below its key, and is only reported.
+        `at`: line and column. `is_below`: the value is on a line below its key; it is only reported.
         """
         if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.is_wanted(self.options):
             names = " and ".join(card.title for card in cards(self.options))

@@ -1,10 +1,10 @@
-"""Shell scripts with `--to any`: the visible devices are set for each kind of card; all else is only reported.
+"""Migrate shell scripts with `--to any`: set the visible devices for each kind of card; report everything else.
 
     CUDA_VISIBLE_DEVICES=0 python train.py     becomes
     CUDA_VISIBLE_DEVICES=0 ASCEND_RT_VISIBLE_DEVICES=0 MLU_VISIBLE_DEVICES=0 python train.py
 
-A variable of another card has no effect, so on CUDA nothing changes. Where further assignments cannot follow the first
-(`docker run -e`, a list that a command makes), nothing is written and the names of the variables are reported.
+Variables of other cards have no effect on CUDA. Where no other assignment may follow (`docker run -e`, a list that a
+command computes), the names of the variables are only reported.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from viaduct.migration.shell_words import Word
 
 OTHER_VISIBLE = tuple(card.visible for card in CARDS.values())
 TAKES_NAMES = ("export", "unset")
-"""Commands that take several names as well as one."""
+"""Commands that take several names."""
 KEYWORDS = ("do", "then", "else", "if", "while", "until", "time", "{", "!")
-"""Words behind which a command begins."""
+"""Words after which a command begins."""
 SUBSTITUTIONS = ("(", "`")
-"""Characters that, right behind a word, begin a command that makes the rest of its value."""
+"""Characters directly after a word that begin a command substitution."""
 
 
 class NeutralMigration(Migration):
@@ -40,18 +40,18 @@ class NeutralMigration(Migration):
     root = "accelerator"
 
     def set_visible_devices(self, assigned: list[tuple[Word, str]]) -> None:
-        """Set the other cards' variables beside CUDA's in each command that names none of them; ignore `assigned`."""
+        """Set the other cards' variables in each command that sets CUDA's and none of them; `assigned` is not used."""
         for command in self.active_commands:
             if not any(name in word.text for word in command for name in OTHER_VISIBLE):
                 for word, value in find_settings(command):
                     self.add_variables(command, word, value)
 
     def add_variables(self, command: list[Word], word: Word, value: str) -> None:
-        """Write the other cards' variables behind a word that sets, exports or unsets CUDA's; else report them."""
+        """Write the other cards' variables after a word that sets, exports or unsets CUDA's; else report them."""
         is_substituted = "$(" in value or "`" in value or self.text[word.end : word.end + 1] in SUBSTITUTIONS
         if is_substituted or not can_be_followed(command, word):
-            others = " and ".join(OTHER_VISIBLE)
-            messages = f"other cards have variables of their own: {others}", f"其他加速卡使用各自的变量:{others}"
+            names = " and ".join(OTHER_VISIBLE)
+            messages = f"other cards have variables of their own: {names}", f"其他加速卡使用各自的变量:{names}"
             self.report(visible_devices.rule, "advice", word, messages, "low")
             return
         self.edits[word.end] = (word.end, "".join(f" {name}{value}" for name in OTHER_VISIBLE))
@@ -60,7 +60,7 @@ class NeutralMigration(Migration):
         self.report(visible_devices.rule, "changed", word, (message, zh), "low")
 
     def check_variables(self, command: list[Word]) -> None:
-        """Report the other variables of CUDA that a command sets."""
+        """Report NCCL's and CUDA's other variables that a command sets."""
         for word in command:
             match = ASSIGNMENT.fullmatch(word.text)
             if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
@@ -70,7 +70,7 @@ class NeutralMigration(Migration):
                     self.report(nccl.rule, "advice", word, describe_cuda_variable(match[1], card), "low")
 
     def change_option(self, rule: Rule, declared: bool, value: Word, old: str, new: str, option: str) -> None:
-        """Report the value of an option: it names CUDA on whatever machine the script is started."""
+        """Report the value of an option, which names CUDA on every machine."""
         rule = backend.rule if rule is backend.rule else any_device_text.rule
         message = f"{option} {value.plain} requires CUDA on every machine: remove it where the default is right"
         zh = f"{option} {value.plain} 在任何机器上都指定 CUDA:若默认值可用,请去掉此选项"
@@ -86,7 +86,7 @@ class NeutralMigration(Migration):
 
 
 def find_settings(command: list[Word]) -> Iterator[tuple[Word, str]]:
-    """Yield (word, text behind CUDA_VISIBLE_DEVICES): `=0,1` where it is set; "" where it is exported or unset."""
+    """Yield (word, text after CUDA_VISIBLE_DEVICES): `=0,1` where it is set; "" where it is exported or unset."""
     for word in command:
         match = ASSIGNMENT.fullmatch(word.text)
         if match is not None and match[1] == CUDA_VISIBLE_DEVICES:
@@ -96,8 +96,10 @@ def find_settings(command: list[Word]) -> Iterator[tuple[Word, str]]:
 
 
 def can_be_followed(command: list[Word], word: Word) -> bool:
-    """Return True if another assignment may follow a word: before a command, and behind `export`, `unset` or `env`."""
-    before = [other for other in command[: command.index(word)] if not ASSIGNMENT.fullmatch(other.text)]
-    while before and before[0].plain in KEYWORDS:
-        before = before[1:]
-    return not before or (before[0].plain in (*TAKES_NAMES, "env") and len(before) == 1)
+    """Return True if another assignment may follow a word: before a command, or after `export`, `unset` or `env`."""
+    words_before = [
+        preceding for preceding in command[: command.index(word)] if not ASSIGNMENT.fullmatch(preceding.text)
+    ]
+    while words_before and words_before[0].plain in KEYWORDS:
+        words_before = words_before[1:]
+    return not words_before or (words_before[0].plain in (*TAKES_NAMES, "env") and len(words_before) == 1)

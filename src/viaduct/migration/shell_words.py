@@ -1,4 +1,4 @@
-"""The words of a shell script with their positions: enough of the grammar to tell commands from comments and quotes.
+"""Split a shell script into commands and words with their positions.
 
 Quotes, comments, continued lines, here-documents, `$(…)` and backquotes are recognised. Nothing is expanded.
 """
@@ -16,14 +16,13 @@ HEREDOC = re.compile(r"<<(-?)[ \t]*(?:\"([^\"\n]+)\"|'([^'\n]+)'|\\?([^\s;&|()<>
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a command as it is written, quotes included."""
+    """A word of a command as written, with its quotes."""
 
     start: int
     text: str
 
     @property
     def end(self) -> int:
-        """Position behind the word."""
         return self.start + len(self.text)
 
     @property
@@ -34,7 +33,7 @@ class Word:
 
 @dataclass
 class Script:
-    """Commands of a script as lists of words, none of them empty; spans are (start, end)."""
+    """Commands of a script as non-empty lists of words; spans are (start, end)."""
 
     text: str
     commands: list[list[Word]] = field(default_factory=list)
@@ -59,17 +58,17 @@ def read_script(text: str) -> Script:
 
 
 class _Reader:
-    """State of reading a script. Each method that reads something returns the position behind it."""
+    """State of reading a script. Methods that read return the position behind the text that they have read."""
 
     def __init__(self, script: Script) -> None:
         self.script, self.text = script, script.text
-        self.command: list[Word] = []  # words of the present command
-        self.word_start = -1  # start of the present word; -1: between words
+        self.command: list[Word] = []  # words of the current command
+        self.word_start = -1  # start of the current word; -1: between words
         # Here-documents that begin on the next line: (end mark, tabs stripped, mark quoted).
         self.pending_documents: list[tuple[str, bool, bool]] = []
 
     def step(self, position: int) -> int:
-        """Read one character or one quoted piece."""
+        """Read one character or one quoted part."""
         char = self.text[position]
         if char == "\\":
             return self.escape(position)
@@ -91,7 +90,7 @@ class _Reader:
         return position + 1
 
     def escape(self, position: int) -> int:
-        """Read a backslash and the character behind it; a line end behind it divides words, not commands."""
+        """Read a backslash and the character behind it; an escaped line end separates words, not commands."""
         if self.text.startswith(("\\\n", "\\\r\n"), position):
             self.end_word(position)
             return self.text.index("\n", position) + 1
@@ -99,7 +98,7 @@ class _Reader:
         return position + 2
 
     def quote(self, position: int, char: str) -> int:
-        """Read a quoted piece; a backslash escapes within double quotes only."""
+        """Read a quoted part; a backslash escapes only within double quotes."""
         self.begin_word(position)
         end = position + 1
         while end < len(self.text) and self.text[end] != char:
@@ -130,7 +129,7 @@ class _Reader:
         return match.end()
 
     def documents(self, position: int) -> int:
-        """Read the here-documents that the line before has begun, and return the position behind them."""
+        """Read the here-documents of the line before."""
         for mark, tabs, quoted in self.pending_documents:
             start = position
             while position < len(self.text):
@@ -147,17 +146,15 @@ class _Reader:
         return min(position, len(self.text))
 
     def begin_word(self, position: int) -> None:
-        """Note that a word begins here, unless one has begun before."""
+        """Record the start of a word, unless the position is within one."""
         self.word_start = position if self.word_start < 0 else self.word_start
 
     def end_word(self, position: int) -> None:
-        """End the present word, if there is one."""
         if self.word_start >= 0:
             self.command.append(Word(self.word_start, self.text[self.word_start : position]))
             self.word_start = -1
 
     def end_command(self, position: int) -> None:
-        """End the present word and command."""
         self.end_word(position)
         if self.command:
             self.script.commands.append(self.command)
@@ -165,7 +162,7 @@ class _Reader:
 
 
 def find_uses(script: Script, name: str) -> Iterator[int]:
-    """Yield where a variable's value is used: `$NAME`, `${NAME:-0}`, `${#NAME}`; the position is that of its name."""
+    """Yield the position of a variable's name wherever its value is used: `$NAME`, `${NAME:-0}`, `${#NAME}`."""
     pattern = re.compile(rf"(?<!\\)\$(?:\{{[#!]?)?({re.escape(name)})(?![A-Za-z0-9_])")
     for match in pattern.finditer(script.text):
         if not any(start <= match.start() < end for start, end in script.unexpanded):

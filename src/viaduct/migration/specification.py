@@ -6,7 +6,7 @@ A row is one requirement, such as E1 (Estimator), or a section, such as 2.8 (Hor
 
 from __future__ import annotations
 
-# First letter of a row -> what such rows are about, and how many there are: I1 to I5.
+# First letter of a row -> (subject, number of rows): I1 to I5.
 ROWS = {
     "I": ("Imports", 5),
     "D": ("Input pipeline", 11),
@@ -28,7 +28,7 @@ SECTIONS = {
     "6.1": "TensorFlow 1 on the MLU",
     "8": "Standing of symbols",
 }
-# Rows of the specification that no rule implements, or not alone: where they are implemented, or why nothing is done.
+# Rows that no rule implements completely -> place of the implementation, or the reason why there is none.
 ELSEWHERE = {
     "I1": "the imports of what rules introduced: `migration/imports.py`",
     "I2": "`RewriterConfig` is imported as the rest: `migration/imports.py`",

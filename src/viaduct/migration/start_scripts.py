@@ -1,4 +1,4 @@
-"""Start scripts of a migrated project: environment, one device, eight devices; a rank table for TensorFlow 1."""
+"""Write start scripts for a migrated project: environment, one device, eight devices; for TensorFlow 1 a rank table."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SPAWN_CALL = re.compile(r"\bspawn\(")  # the script starts its ranks itself
 
 
 def start_scripts(outcome: Outcome) -> dict[str, str]:
-    """Return the texts of the start scripts by path; none with --to any or if nothing was changed.
+    """Return the texts of the start scripts by path; {} with --to any or if no file was changed.
 
-    They are in the folder `scripts`, or if the project has one of these files there, in `npu_scripts` or
-    `mlu_scripts`. No file of the project is replaced.
+    The folder is `scripts`; if the project has one of these files there, `npu_scripts` or `mlu_scripts`. No file of the
+    project is replaced.
     """
     if not outcome.changed or outcome.options.to == "any":
         return {}
@@ -30,7 +30,7 @@ def start_scripts(outcome: Outcome) -> dict[str, str]:
 
 
 def make_start_scripts(outcome: Outcome) -> dict[str, str]:
-    """Return the start scripts by name, of TensorFlow 1 or of PyTorch, as `find_started_framework` says."""
+    """Return the start scripts by name, for the framework that `find_started_framework` returns."""
     target = outcome.options.to
     assert target != "any"
     rules = {finding.rule for finding in outcome.findings if finding.status == "changed"}
@@ -47,12 +47,12 @@ def make_start_scripts(outcome: Outcome) -> dict[str, str]:
 
 
 def find_started_framework(outcome: Outcome) -> Framework:
-    """Return the framework of the entry script; if unknown or both, the one of which more files were changed."""
+    """Return the framework of the entry script; if it is unknown or both, the one with more changed files."""
     frameworks = outcome.frameworks.get(outcome.entry, frozenset())
     if len(frameworks) == 1:
         return TORCH if TORCH in frameworks else TENSORFLOW
-    changes = {
+    changed_files = {
         (finding.rule.partition(".")[0], finding.file) for finding in outcome.findings if finding.status == "changed"
     }
-    counts = Counter(family for family, _ in changes)
+    counts = Counter(family for family, _ in changed_files)
     return TORCH if counts["torch"] and counts["torch"] >= counts["tf1"] else TENSORFLOW

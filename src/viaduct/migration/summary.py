@@ -1,4 +1,4 @@
-"""The figures of a migration, its verdict, and one sentence about it: what was done, what is left to do."""
+"""Summarise a migration: figures, verdict, and one sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Verdict = Literal["complete", "incomplete", "nothing to change"]
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of a migration. `asdict` of it is a part of the JSON report."""
+    """Figures of a migration. `asdict(summary)` is part of the JSON report."""
 
     files: int  # changed, unchanged and unread together
     lines: int
@@ -42,7 +42,6 @@ class Summary:
 
 
 def summarise(outcome: Outcome) -> Summary:
-    """Return the figures and the verdict of a migration."""
     findings = outcome.findings
     statuses = Counter(finding.status for finding in findings)
     ledger = rows_of(outcome.places)
@@ -82,7 +81,7 @@ def judge(ledger: list[LedgerRow]) -> Verdict:
 def reasons_for(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
     """Return the sentences that explain or qualify the verdict."""
     unresolved, manual = sum(row.unresolved for row in ledger), sum(row.manual for row in ledger)
-    doubtful = sum(1 for finding in outcome.findings if finding.status == "changed" and finding.risk != "low")
+    risky = sum(1 for finding in outcome.findings if finding.status == "changed" and finding.risk != "low")
     unread = len(outcome.unread)
     patch = "--mode patch rewrites nothing: what the vendor's patch does when the script runs was not checked"
     excluded = len(outcome.walk.excluded)
@@ -93,7 +92,7 @@ def reasons_for(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
         *counted_reason(unread, "path was not read or not understood", "paths were not read or not understood"),
         *counted_reason(unresolved, "place could not be resolved", "places could not be resolved"),
         *counted_reason(manual, "place needs manual review", "places need manual review"),
-        *counted_reason(doubtful, "edit is not of low risk: look at it", "edits are not of low risk: look at them"),
+        *counted_reason(risky, "edit is not of low risk: look at it", "edits are not of low risk: look at them"),
         "the rewriting is static: nothing was run, so a run on the device is still to come",
     )
 
@@ -103,16 +102,16 @@ def counted_reason(count: int, singular: str, plural: str) -> list[str]:
 
 
 def headline(summary: Summary) -> str:
-    """Return the summary in one sentence: the verdict, what is left to do, the edits."""
-    done = f"{plural(summary.edits, 'edit')} in {plural(summary.changed, 'file')} of {summary.files}"
+    """Return the summary in one sentence: the verdict, the number of unfinished places and of edits."""
+    edits = f"{plural(summary.edits, 'edit')} in {plural(summary.changed, 'file')} of {summary.files}"
     unresolved, manual = (sum(getattr(row, state) for row in summary.ledger) for state in ("unresolved", "manual"))
-    left = [
+    remaining = [
         *([f"{plural(summary.incomplete, 'path')} not read"] if summary.incomplete else []),
         *([f"{plural(unresolved, 'place')} unresolved"] if unresolved else []),
         *([f"{plural(manual, 'place')} for manual review"] if manual else []),
     ]
     excluded = [f"{plural(summary.excluded, 'file')} excluded"] if summary.excluded else []
-    return f"{summary.verdict}: {'; '.join([*left, *excluded, done])}"
+    return f"{summary.verdict}: {'; '.join([*remaining, *excluded, edits])}"
 
 
 def plural(count: int, noun: str) -> str:

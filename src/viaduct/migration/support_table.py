@@ -1,7 +1,7 @@
 """Support of TensorFlow 1.15's symbols on the NPU: the part of the vendor's table that concerns training scripts.
 
-Only what was read or tried is listed; a symbol that is not here may work or not. A symbol without a `rule` that deals
-with it is reported by the rule `unsupported_api`. A name that ends with `.*` stands for all below it.
+A symbol that is not listed may work or not. A listed symbol without its own `rule` is reported by the rule
+`unsupported_api`. A name that ends with `.*` stands for all names below it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Standing = Literal["after migration", "no effect", "unsupported", "under analysi
 
 @dataclass(frozen=True)
 class Symbol:
-    """Symbol of TensorFlow 1.15, and what to do about it."""
+    """Symbol of TensorFlow 1.15 and its support on the NPU."""
 
     name: str
-    standing: Standing  # how the NPU supports it
-    rule: str = ""  # rule of tf1 that deals with it
-    instead: str = ""  # what to do about it if there is no rule
+    standing: Standing
+    rule: str = ""  # rule of tf1 that handles it
+    instead: str = ""  # advice if there is no rule
     instead_zh: str = ""
     risk: Risk = "high"
 
@@ -35,7 +35,7 @@ def entries(
     rule: str = "",
     risk: Risk = "high",
 ) -> list[Symbol]:
-    """Return symbols below `tensorflow.` with the same facts."""
+    """Return symbols below `tensorflow.` that share all other facts."""
     return [Symbol(f"tensorflow.{name}", standing, rule, english, chinese, risk) for name in names]
 
 
@@ -143,7 +143,7 @@ def by_name() -> dict[str, Symbol]:
 
 
 def find_symbol(name: str) -> Symbol | None:
-    """Return the entry of a qualified name: its own, or that of a `prefix.*`; else None."""
+    """Return the entry for a qualified name or for a `prefix.*` of it; else None."""
     symbol = by_name().get(name)
     while symbol is None and "." in name:
         name = name.rpartition(".")[0]
@@ -152,5 +152,5 @@ def find_symbol(name: str) -> Symbol | None:
 
 
 def names_without_rule() -> tuple[str, ...]:
-    """Return the names that no other rule deals with."""
+    """Return the names without their own rule."""
     return tuple(symbol.name for symbol in SYMBOLS if not symbol.rule)

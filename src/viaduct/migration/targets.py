@@ -1,7 +1,7 @@
-"""Targets of a migration, as `--to` names them: how a rule writes a device, a backend or a move for each.
+"""Targets that `--to` names: each renders devices, backends and imports for the code that a rule writes.
 
-A rule finds a construct once and asks `site.target` for the text that replaces it. For `npu` and `mlu` that is a name
-of the card (`"npu:0"`, `"hccl"`); for `any` it is a call of the helper module, which asks the machine at run time.
+For `npu` and `mlu` a device is a name of the card (`"npu:0"`), for `any` a call of the helper module, which queries the
+machine at run time: `site.target.render_device(site)`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ Texts = tuple[str, str]
 
 
 def card(options: Options) -> Card:
-    """Return the card that a migration is for; rules for `--to any` do not ask."""
+    """Return the target card; raise KeyError with `--to any`."""
     return CARDS[options.to]
 
 
 def cards(options: Options) -> tuple[Card, ...]:
-    """Return every card that the result is to run on: findings describe each."""
+    """Return all cards on which the result is to run."""
     return tuple(CARDS.values()) if options.to == "any" else (card(options),)
 
 
 @dataclass(frozen=True)
 class CardTarget:
-    """One vendor's card: names are written as they are, and its plug-in is imported."""
+    """One card: its names are written literally, and its plug-in is imported."""
 
     card: Card
     is_any: bool = False
 
     def select(self, for_card: Texts, for_any: Texts) -> Texts:
-        """Return the message for one card, with the card's names filled in."""
+        """Return the message for one card, formatted with the card's names."""
         names = {
             name: getattr(self.card, name) for name in ("title", "device", "backend", "method", "visible", "module")
         }
@@ -48,7 +48,7 @@ class CardTarget:
         return english.format(**names), chinese.format(**names)
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the expression for the current device, to be written at the node `at`."""
+        """Return the expression for the current device, for insertion at the node `at`."""
         return f'"{self.card.device}"'
 
     def render_host_location(self, site: Site) -> str:
@@ -60,39 +60,36 @@ class CardTarget:
         return f'"{self.card.backend}"'
 
     def require_plugin(self, site: Site) -> None:
-        """Ask for the import of the plug-in, without which the written name means nothing."""
+        """Request the import of the card's plug-in."""
         site.work.effects.add(self.card.module)
 
 
 @dataclass(frozen=True)
 class AnyTarget:
-    """Every card: names are calls of the helper, which asks at run time which card there is."""
+    """All cards: code calls the helper, which determines the card at run time."""
 
     is_any: bool = True
 
     @property
     def card(self) -> Card:
-        """No card in particular: a rule that needs one is not for `--to any`."""
+        """Raise KeyError: rules that need one card do not run with `--to any`."""
         raise KeyError("any")
 
     def select(self, for_card: Texts, for_any: Texts) -> Texts:
-        """Return the message for every card."""
         return for_any
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the expression for the current device."""
         return f"{helper(site, at)}.device()"
 
     def render_host_location(self, site: Site) -> str:
-        """Return the `map_location` that loads a checkpoint on the host; on CUDA it changes nothing."""
+        """Return the `map_location` that loads a checkpoint on the host except on CUDA."""
         return f"{helper(site)}.map_location()"
 
     def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the expression for the collective backend."""
         return f"{helper(site, at)}.backend()"
 
     def require_plugin(self, site: Site) -> None:
-        """Do nothing: the helper imports the plug-in of the card there is."""
+        """Do nothing: the helper imports the plug-in."""
 
 
 Target = CardTarget | AnyTarget
@@ -101,20 +98,19 @@ CARD_TARGETS = {name: CardTarget(card) for name, card in CARDS.items()}
 
 
 def target_of(options: Options) -> Target:
-    """Return the target that `--to` names."""
     return ANY if options.to == "any" else CARD_TARGETS[options.to]
 
 
 def helper(site: Site, at: ast.AST | None = None) -> str:
-    """Return the local name of the helper's object at a node, and request its import if it is not imported yet."""
+    """Return the local name of the helper's object at a node, and request its import if it is missing."""
     work = site.work
     full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
-    known = work.names.local(full) or find_pasted_helper(site.source.tree)
-    if known is not None and not work.names.hides(known, at or site.node):
-        return known
-    known = next((local for local, what in work.names.added.items() if what == full), None)
-    if known is not None:
-        return known
+    local_name = work.names.local(full) or find_pasted_helper(site.source.tree)
+    if local_name is not None and not work.names.hides(local_name, at or site.node):
+        return local_name
+    local_name = next((local for local, qualified in work.names.added.items() if qualified == full), None)
+    if local_name is not None:
+        return local_name
     local = (
         HELPER_OBJECT
         if HELPER_OBJECT not in work.names.used_names or is_only_helper(site, full)
@@ -127,7 +123,7 @@ def helper(site: Site, at: ast.AST | None = None) -> str:
 
 
 def is_only_helper(site: Site, full: str) -> bool:
-    """Return True if the file has imports of the helper in functions, and binds its name to nothing else."""
+    """Return True if the file binds the helper's name, and only by imports of the helper."""
     names = site.work.names
     bound = [scope.bound[HELPER_OBJECT] for scope in names.scopes.values() if HELPER_OBJECT in scope.bound]
     return bool(bound) and all(names.common_name(binding) == full for binding in bound)

@@ -1,4 +1,4 @@
-"""A migration on the terminal: the diff with changes marked within lines, grouped findings, and a summary."""
+"""Print a migration on the terminal: the diff with changes marked within lines, grouped findings, and a summary."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ STATUS_TITLES: dict[Status, str] = {
 }
 STYLES = {"high": "bold red", "medium": "yellow", "low": "dim"}
 MAX_PLACES = 6
-"""Places of one finding that are named."""
+"""Maximum number of places that are listed for one finding."""
 MAX_PATHS = 10
-"""Unread or skipped paths that are named."""
+"""Maximum number of unread or skipped paths that are listed."""
 
 
 def make_console() -> Console:
-    """Return a console that does not break long lines: they are code, and may be read by a program."""
+    """Return a console that does not break long lines."""
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def show_diffs(console: Console, outcome: Outcome) -> None:
-    """Print the changes in colour on a terminal; write a patch into a pipe or a file."""
+    """Print the changes in colour on a terminal; write a patch to a pipe or a file."""
     if not console.is_terminal:
         write_patch(console.file, outcome)
         return
@@ -47,7 +47,7 @@ def show_diffs(console: Console, outcome: Outcome) -> None:
 
 
 def write_patch(stream: IO[str], outcome: Outcome) -> None:
-    """Write the changes as a patch, with the bytes of the files; escaped into a stream that takes only text."""
+    """Write the changes as a patch with the bytes of the files; a text stream gets escapes for bytes beyond UTF-8."""
     stream.flush()
     for file in outcome.written:
         patch = as_patch(file)
@@ -88,19 +88,19 @@ def show_findings(console: Console, outcome: Outcome, language: str) -> None:
         if not groups:
             continue
         console.print(Text(f"\n{title}", "bold"))
-        for (risk, rule, message), item in groups.items():
+        for (risk, rule, message), places in groups.items():
             mark = Text(f"  {risk:<6} " if status in UNFINISHED_STATUSES else "  ", STYLES[risk])
             console.print(mark + Text(rule, "cyan") + Text(f"  {visible(message)}"))
-            more = f" and {len(item) - MAX_PLACES} more" if len(item) > MAX_PLACES else ""
-            console.print(Text(f"    {', '.join(item[:MAX_PLACES])}{more}", "dim"))
+            remainder = f" and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
+            console.print(Text(f"    {', '.join(places[:MAX_PLACES])}{remainder}", "dim"))
 
 
 def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tuple[str, str, str], list[str]]:
-    """Return (risk, rule, message) -> places; findings that need review sorted by risk first, then all by rule."""
+    """Return (risk, rule, message) -> places, sorted by rule; unfinished findings are sorted by risk first."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    chosen = [finding for finding in outcome.findings if finding.status == status]
+    findings = [finding for finding in outcome.findings if finding.status == status]
     by_risk = status in UNFINISHED_STATUSES
-    for finding in sorted(chosen, key=lambda item: (RISK_ORDER[item.risk] if by_risk else 0, item.rule, item.order)):
+    for finding in sorted(findings, key=lambda item: (RISK_ORDER[item.risk] if by_risk else 0, item.rule, item.order)):
         location = printable_path(outcome.where(finding))
         entries = groups[finding.risk, finding.rule, finding.text(language)]
         if location not in entries:
@@ -109,7 +109,6 @@ def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tupl
 
 
 def show_unread(console: Console, outcome: Outcome, language: str) -> None:
-    """Print the paths that were not analysed, which make the migration incomplete."""
     if outcome.unread:
         count = plural(len(outcome.unread), "path")
         console.print(Text(f"Incomplete: {count} not read or not understood; what they need is not known.", "bold red"))
@@ -123,15 +122,15 @@ def show_skipped(console: Console, outcome: Outcome, language: str) -> None:
         show_paths(console, skipped, language)
 
 
-def show_paths(console: Console, found: Sequence[Skipped | FileResult], language: str) -> None:
-    for item in found[:MAX_PATHS]:
-        console.print(Text(f"  {printable_path(item.path)}: {visible(item.why(language))}"))
-    if len(found) > MAX_PATHS:
-        console.print(Text(f"  and {len(found) - MAX_PATHS} more; --json lists all"))
+def show_paths(console: Console, paths: Sequence[Skipped | FileResult], language: str) -> None:
+    for path in paths[:MAX_PATHS]:
+        console.print(Text(f"  {printable_path(path.path)}: {visible(path.why(language))}"))
+    if len(paths) > MAX_PATHS:
+        console.print(Text(f"  and {len(paths) - MAX_PATHS} more; --json lists all"))
 
 
 def show_ledger(console: Console, ledger: list[ledgers.LedgerRow], language: str) -> None:
-    """Print, for every requirement of the target, the places that need it and what became of them."""
+    """Print the table of requirements with the number of places in each state."""
     if not ledger:
         return
     heads = (
@@ -145,8 +144,8 @@ def show_ledger(console: Console, ledger: list[ledgers.LedgerRow], language: str
         line = Text(f"  {name}{' ' * (width - cell_len(name))}")
         for column, state in zip(heads, ("needed", *ledgers.STATES), strict=True):
             number = getattr(row, state)
-            bad = number and state in ("manual", "unresolved")
-            line.append(f"  {' ' * (cell_len(column) - len(str(number)))}{number}", "bold red" if bad else "")
+            is_bad = number and state in ("manual", "unresolved")
+            line.append(f"  {' ' * (cell_len(column) - len(str(number)))}{number}", "bold red" if is_bad else "")
         console.print(line)
 
 
@@ -159,5 +158,5 @@ def show_summary(console: Console, outcome: Outcome, language: str = "en") -> No
         console.print(Text(f"  {printable_path(file.path)} ({state}): scripts here import it; it needs only torch"))
     for reason in summary.reasons:
         console.print(Text(f"  - {reason}", "dim"))
-    looked = f"{plural(summary.files, 'file')}, {plural(summary.lines, 'line')} in {outcome.seconds:.2f} s"
-    console.print(Text(f"  {looked}", "dim"))
+    effort = f"{plural(summary.files, 'file')}, {plural(summary.lines, 'line')} in {outcome.seconds:.2f} s"
+    console.print(Text(f"  {effort}", "dim"))

@@ -1,4 +1,4 @@
-"""The flags of a training script, found in its text: those of absl or tf.flags, and of argparse."""
+"""Find the command-line flags of a training script in its text: those of absl, tf.flags and argparse."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from viaduct.migration.predicates import find_argument, is_string
 from viaduct.migration.project import parse_names
 from viaduct.migration.run import Outcome
 
-HOMES = ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
+FLAG_MODULES = ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
 KINDS = ("bool", "boolean", "enum", "float", "integer", "list", "string", "multi_string", "multi_integer")
-DEFINITIONS = frozenset(f"{home}.DEFINE_{kind}" for home in HOMES for kind in KINDS)
+DEFINITIONS = frozenset(f"{module}.DEFINE_{kind}" for module in FLAG_MODULES for kind in KINDS)
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Flag:
     """Flag of a script's command line."""
 
     name: str  # without dashes
-    default: str  # as a literal of Python; empty if there is none or it is not a literal
+    default: str  # as a Python literal; "" if there is none or it is not a literal
     file: str  # the file that defines it
 
 
 def list_flags(outcome: Outcome) -> list[Flag]:
-    """Return the flags of the script that is started and of the files that it imports; of one name only the first."""
+    """Return the flags of the entry script and of the files that it imports; for each name only the first."""
     if not outcome.entry:
         return []
     paths = [path for path in outcome.by_path if path.endswith(".py")]
@@ -40,12 +40,12 @@ def list_flags(outcome: Outcome) -> list[Flag]:
         data = read_text(outcome, path)
         read[path] = parse_names(path, data)
         pending += sorted(modules.find_all(scan_imports(data, path), path))
-    found = (flag for path, names in read.items() if names is not None for flag in flags_of(path, names))
-    return list({flag.name: flag for flag in reversed(list(found))}.values())[::-1]
+    flags = (flag for path, names in read.items() if names is not None for flag in flags_of(path, names))
+    return list({flag.name: flag for flag in reversed(list(flags))}.values())[::-1]
 
 
 def read_text(outcome: Outcome, path: str) -> bytes:
-    """Return the content of a file, as the migration has changed it; empty if it cannot be read."""
+    """Return the content of a file after the migration; b"" if it cannot be read."""
     file = outcome.by_path[path]
     if file.after or file.before:
         return file.after or file.before
@@ -57,7 +57,6 @@ def read_text(outcome: Outcome, path: str) -> bytes:
 
 
 def flags_of(path: str, names: Names) -> Iterator[Flag]:
-    """Yield the flags that a file defines."""
     for call in names.source.of_kind(ast.Call):
         if names.qualified(call.func) in DEFINITIONS:
             name, default = find_argument(call, "name", 0), find_argument(call, "default", 1)

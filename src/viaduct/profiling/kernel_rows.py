@@ -2,9 +2,9 @@
 
     kernels = list_kernels(Trace.read(…))
 
-On an accelerator these are kernels, copies and fills on the device. The CPU has none: there an operator counts as a
-kernel if it calls only HELPERS, has a formula of its work (flop_formulas.py), or is compiled code; its time is that
-outside the operators that it calls. Importing this module does not import torch.
+On an accelerator these are kernels, copies and fills on the device. On the CPU, an operator counts as a kernel if it
+calls only HELPERS, has a formula of its work (flop_formulas.py), or is compiled code; its time is its self time.
+Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from viaduct.profiling import kinds
 from viaduct.profiling.events import ANNOTATION, OPERATOR, Event
 from viaduct.profiling.flop_formulas import DTYPE_BYTES, NOTHING_KNOWN, Work
-from viaduct.profiling.operator_rows import find_kernels, find_works, read_call, sum_known
+from viaduct.profiling.operator_rows import find_kernels, find_works, read_call, sum_per_step
 from viaduct.profiling.record import Kernel
 from viaduct.profiling.trace_context import Trace
 
@@ -48,8 +48,8 @@ def list_kernels(trace: Trace, rank: int = 0) -> list[Kernel]:
             **signature._asdict(),
             calls=len(group) / steps,
             time_us=trace.find_typical((launch.moment, launch.time_us) for launch in group),
-            flops=sum_known([launch.work.flops for launch in group], steps),
-            bytes=sum_known([launch.work.bytes for launch in group], steps),
+            flops=sum_per_step([launch.work.flops for launch in group], steps),
+            bytes=sum_per_step([launch.work.bytes for launch in group], steps),
             rank=rank,
         )
         for signature, group in groups.items()
@@ -58,7 +58,7 @@ def list_kernels(trace: Trace, rank: int = 0) -> list[Kernel]:
 
 
 class KernelSignature(NamedTuple):
-    """Common properties of the launches of one kernel row."""
+    """Properties by which launches are grouped into rows."""
 
     name: str
     kind: str
@@ -70,13 +70,13 @@ class Launch(NamedTuple):
     """One launch of a kernel, or one call of an operator that counts as a kernel."""
 
     signature: KernelSignature
-    moment: float  # decides to which step it belongs
+    moment: float  # time that assigns it to a step
     time_us: float
     work: Work
 
 
 def list_leaf_operators(trace: Trace) -> list[Launch]:
-    """Return the CPU's kernels: leaf operators, operators with a formula and compiled code, each with its own time."""
+    """Return the CPU's kernels: leaf operators, operators with a formula and compiled code, each with its self time."""
     callers = {id(event.find_around(OPERATOR)) for event in trace.operators if event.name not in HELPERS}
     works = find_works(trace.operators)
     launches: list[Launch] = []
@@ -86,13 +86,12 @@ def list_leaf_operators(trace: Trace) -> list[Launch]:
             outer = event.find_around(OPERATOR)
             caller = outer.name if outer is not None else ""
             signature = KernelSignature(event.name, find_kind(trace, event), find_dtype(event), caller)
-            own_us = max(0.0, event.duration - trace.inside_us.get(id(event), 0.0))
-            launches.append(Launch(signature, event.start, own_us, works[id(event)]))
+            launches.append(Launch(signature, event.start, trace.get_self_time(event), works[id(event)]))
     return launches
 
 
 def list_launches(trace: Trace) -> list[Launch]:
-    """Return launches of kernels; one that its operator launched alone has the operator's work, others none."""
+    """Return launches of kernels; if an operator launched only one kernel, this has the operator's work."""
     works, kernels = find_works(trace.operators), find_kernels(trace)
     counts: dict[int, int] = defaultdict(int)
     for _, operator in kernels:
@@ -110,26 +109,26 @@ def list_launches(trace: Trace) -> list[Launch]:
 
 
 def find_dtype(event: Event) -> str:
-    """Return the dtype of the first floating-point input, else of the first tensor; "" if there is none."""
+    """Return the dtype of the first floating-point input, else of the first tensor; "" without tensors."""
     dtypes = [dtype for dtype in read_call(event).dtypes if dtype in DTYPE_BYTES]
     return next((dtype for dtype in dtypes if "float" in dtype), dtypes[0] if dtypes else "")
 
 
 def find_kind(trace: Trace, event: Event) -> str:
-    """Return the kind of an operator; whatever runs inside an optimizer's step is the optimizer's."""
+    """Return the kind of an operator; every operator inside an optimizer's step has the kind OPTIMIZER."""
     context = trace.contexts.get(id(event))
     outer = event.find_around(ANNOTATION)
-    inside_step = outer is not None and outer.name.startswith("Optimizer.")
-    if context is not None and context.phase == "update" and inside_step:
+    is_inside_step = outer is not None and outer.name.startswith("Optimizer.")
+    if context is not None and context.phase == "update" and is_inside_step:
         return kinds.OPTIMIZER
     return kinds.classify_operator_in_detail(event.name)
 
 
 def find_kernel_kind(trace: Trace, kernel: Event, operator: Event | None) -> str:
-    """Return the kind of a kernel by its own name, or by its operator if that says more.
+    """Return the kind of a kernel by its own name, or by its operator if that is more specific.
 
-    An operator says more if it is an optimizer's, or if the kernel's name shows only a product, an elementwise kernel
-    or nothing.
+    The operator is more specific if it belongs to an optimizer, or if the kernel's name shows a product, an elementwise
+    kernel or no kind.
     """
     by_operator = find_kind(trace, operator) if operator is not None else kinds.OTHER
     by_name = kinds.classify_kernel_in_detail(kernel.name)

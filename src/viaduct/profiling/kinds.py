@@ -1,9 +1,9 @@
-"""What kind of work a kernel or an operator does, by its name.
+"""Kinds of work of kernels and operators, by their names.
 
-    classify_kernel(name), classify_operator(name)     the kinds that `viaduct bench` divides a step into
+    classify_kernel(name), classify_operator(name)     the kinds of `viaduct bench`
     classify_…_in_detail(name)                         the same, with "other kernels" divided further
 
-The name of a compiled kernel holds the names of the operators fused into it. The first match of KERNEL_PATTERNS
+The name of a compiled kernel contains the names of the operators fused into it. The first match of KERNEL_PATTERNS
 decides, so a batch norm with its ReLU and its sum counts as normalisation. viaduct's own kernels are recognised by
 their names and files.
 """
@@ -23,7 +23,7 @@ COMPILED = "compiled code, undivided"
 COMMUNICATION, ATTENTION, ELEMENTWISE, REDUCTION = "communication", "attention", "elementwise", "reduction"
 KINDS = (CONVOLUTION, NORMALISATION, PRODUCT, POOLING, OPTIMIZER, COPIES, COMPILED, OTHER)
 
-# The first pattern that is found in a name, in small letters, decides.
+# The first pattern that is found in a name, in lower case, decides.
 KERNEL_PATTERNS = (
     (COPIES, r"multi_tensor_apply.*copy"),
     (OPTIMIZER, r"multi_tensor_apply|fused_?sgd|fused_?adam|foreach"),
@@ -63,7 +63,7 @@ DETAILED_KINDS = (
         r"zero|dropout|bernoulli|native_dropout|reciprocal|erf|sign|normal|uniform|random)(_backward|_)?$",
     ),
 )
-# Kinds of viaduct's own kernels: a pattern is looked for in the kernel's name, then in the name of its file.
+# Kinds of viaduct's own kernels, by patterns that are searched in the kernel's name, then in the name of its file.
 VIADUCT_FILES = (
     (POOLING, "pool|terms"),
     (NORMALISATION, "norm|moments"),
@@ -73,7 +73,7 @@ VIADUCT_FILES = (
 
 
 def classify_kernel(name: str) -> str:
-    """Return the kind of a device kernel by the name that a profile gives it."""
+    """Return the kind of a device kernel by its name in a profile."""
     return classify_viaduct_kernels().get(name) or find_first_match(KERNEL_PATTERNS, name)
 
 
@@ -83,14 +83,16 @@ def classify_operator(name: str) -> str:
 
 
 def classify_kernel_in_detail(name: str) -> str:
-    """Return the kind of a device's kernel, with "other kernels" divided further."""
-    kind = classify_kernel(name)
-    return find_first_match(DETAILED_KINDS, name) if kind == OTHER else kind
+    """Return the kind of a device kernel, with "other kernels" divided further."""
+    return divide_others(classify_kernel(name), name)
 
 
 def classify_operator_in_detail(name: str) -> str:
     """Return the kind of an operator, with "other kernels" divided further."""
-    kind = classify_operator(name)
+    return divide_others(classify_operator(name), name)
+
+
+def divide_others(kind: str, name: str) -> str:
     return find_first_match(DETAILED_KINDS, name) if kind == OTHER else kind
 
 
@@ -108,7 +110,7 @@ def classify_viaduct_kernels() -> dict[str, str]:
     for path in sorted((Path(__file__).parents[1] / "kernels").glob("*_kernels.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel"):
-                # The name decides before the file: the file of the stem has convolutions and poolings.
+                # The kernel's name comes first: the file of the stem has convolutions and poolings.
                 patterns = [(kind, pattern, text) for text in (node.name, path.stem) for kind, pattern in VIADUCT_FILES]
                 kind = next((kind for kind, pattern, text in patterns if re.search(pattern, text)), OTHER)
                 kinds.setdefault(node.name, set()).add(kind)

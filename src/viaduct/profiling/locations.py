@@ -1,8 +1,8 @@
-"""Lines of the user's script that called an operator, from the Python functions in a trace.
+"""Lines of the user's script that called operators, from the Python functions in a trace.
 
-A trace names a Python function by file and *first* line. The line at which a function was called is only in
-torch.profiler's tree of events, from which `read_call_lines` takes it if this torch has the tree. Without it, and
-for operators such as `x * 2` that Python calls without a function call, a location is "train.py in forward()".
+A trace has the file and the *first* line of a Python function. The line of a call is only in torch.profiler's tree of
+events, which `read_call_lines` reads if this torch has the tree. Without it, and for operators such as `x * 2`, which
+are no function calls in Python, a location is "train.py in forward()".
 """
 
 from __future__ import annotations
@@ -23,24 +23,20 @@ INSTALLED = ("site-packages", "dist-packages")
 
 
 class ScriptFiles:
-    """Files under the user's folder, by the name that a trace gives them.
-
-    torch.profiler cuts the longest folder of `sys.path` off the name of a file.
-    """
+    """Finds files under the user's folder by their names in a trace, which are relative to a folder of sys.path."""
 
     def __init__(self, folder: Path | None, search: Iterable[str] | None = None) -> None:
         self.folder = folder.resolve() if folder is not None else None
         self.roots = [Path(root or ".").resolve() for root in (sys.path if search is None else search)]
-        self.known: dict[str, str] = {}
+        self.names: dict[str, str] = {}  # results of `find_name`
 
     def find_name(self, file: str) -> str:
         """Return the file's name relative to the user's folder; "" for files elsewhere and installed packages."""
-        if file not in self.known:
-            self.known[file] = self.resolve_name(file)
-        return self.known[file]
+        if file not in self.names:
+            self.names[file] = self.resolve_name(file)
+        return self.names[file]
 
     def resolve_name(self, file: str) -> str:
-        """Look a file up under the user's folder and in the folders of `sys.path`."""
         folder = self.folder
         if folder is None or file.startswith("<"):
             return ""
@@ -52,17 +48,17 @@ class ScriptFiles:
 
 
 def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, base_ns: int = 0) -> dict[int, str]:
-    """Return for each Python function, by id(event), the innermost line of the script that is running within it.
+    """Return the innermost line of the script for each Python function, by id(event).
 
-    A function of a library has the script's line that called it; a function of the script is "FILE in FUNCTION()".
-    `base_ns` is the zero of the events' clock, as in `lines`.
+    A function of a library has the line of the script that called it, a function of the script "FILE in FUNCTION()".
+    `base_ns` is the zero of the events' clock in nanoseconds.
     """
     locations: dict[int, str] = {}
     for event in events:
         if event.category != PYTHON:
             continue
-        around = event.find_around(PYTHON)
-        location = locations.get(id(around), "") if around is not None else ""
+        caller = event.find_around(PYTHON)
+        location = locations.get(id(caller), "") if caller is not None else ""
         call = lines.get((base_ns + round(event.start * 1000), round(event.duration * 1000)))
         if call is not None and files.find_name(call[0]):
             location = f"{files.find_name(call[0])}:{call[1]}"
@@ -74,9 +70,9 @@ def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, 
 
 
 def read_call_lines(profiler: Any, starts: set[int]) -> CallLines:
-    """Return the lines at which Python functions that started at these nanoseconds were called.
+    """Return the call lines of Python functions with these start times, from the profiler's tree of events.
 
-    They come from the profiler's tree of events; {} if this torch has no such tree.
+    {} if this torch has no such tree.
     """
     try:
         pending = list(profiler.profiler.kineto_results.experimental_event_tree())
@@ -94,5 +90,5 @@ def read_call_lines(profiler: Any, starts: set[int]) -> CallLines:
 
 
 def list_starts(raw: Iterable[dict[str, Any]], base_ns: int) -> set[int]:
-    """Return when the Python functions of a trace started, in nanoseconds."""
+    """Return the start times of the Python functions in a trace, in nanoseconds."""
     return {base_ns + round(event["ts"] * 1000) for event in raw if event.get("cat") == PYTHON}

@@ -1,10 +1,10 @@
-"""Figures that summary and report show of a profile: phases by rank, throughput, operators, the verdict.
+"""Figures of a profile for summary and report: phases by rank, throughput, operators, the verdict.
 
     for phases in measure_ranks(profile):
         print(phases.rank, phases.iteration.median_us, phases.data_tail.share)
 
-Shares are of the sum over all regular steps. So they add up to 1, and a loader that stalls every eighth step shows,
-although the median of its waits is zero.
+Shares are of the sum over all regular steps. They add up to 1, and include a loader that stalls every eighth step,
+whose median wait is zero.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from viaduct.profiling.roofline import compute_roofline_share
 UNEVEN = 0.1
 """Difference of a phase's mean and median, as a share of the iteration, above which the phase is called uneven."""
 COVERED = 0.7
-"""Share of forward and backward pass that operators must cover, else an empty list of advice is no all-clear."""
-MOST_NAMED = 8  # ranks that a sentence names one by one
+"""Least share of forward and backward pass in operators; below it, "Nothing stands out" would say too much."""
+MOST_NAMED = 8  # largest number of ranks that a sentence lists
 PHASE_NAMES = ("data tail", "forward + backward", "gradient aggregation and update tail")
 SHORT_PHASE_NAMES = ("data tail", "forward + backward", "update tail")
 
@@ -38,7 +38,7 @@ class PhaseFigure:
     name: str
     median_us: float
     mean_us: float
-    share: float  # of the whole time of the steps
+    share: float  # of the total time of the steps
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class RankFigures:
     steps: int
     iteration: PhaseFigure
     phases: tuple[PhaseFigure, ...]  # in the order of PHASE_NAMES; empty if only iterations were measured
-    collective_us: float | None  # mean over the steps that show collectives; None without such steps
-    exposed_us: float | None  # mean exposed time of these steps; None unless it is known of every collective
+    collective_us: float | None  # mean over the steps with collectives; None without such steps
+    exposed_us: float | None  # mean exposed time of these steps; None unless known for every collective
 
     @property
     def uneven_phases(self) -> list[PhaseFigure]:
-        """Phases whose median is far from their mean: they are short in most steps and very long in a few."""
+        """Phases whose median is far from their mean, such as waits that are long in a few steps."""
         limit = UNEVEN * self.iteration.mean_us
         return [phase for phase in self.phases if abs(phase.mean_us - phase.median_us) > limit]
 
@@ -76,11 +76,11 @@ def measure_rank(profile: Profile, rank: int) -> RankFigures:
     """Return the figures of one rank that has regular steps."""
     steps = profile.regular_steps_of(rank)
     total = sum(step.iteration_us for step in steps)
-    # Also recorded steps: in viaduct's own profiles they alone show collectives.
+    # Includes recorded steps, because only these have collectives in viaduct's own profiles.
     communicating = [step.collectives for step in profile.steps if step.rank == rank and step.collectives]
     durations = [sum(row.duration_us for row in collectives) for collectives in communicating]
     exposed = [[row.exposed_us for row in collectives] for collectives in communicating]
-    known = [[time for time in times if time is not None] for times in exposed]
+    known_exposed = [[time for time in times if time is not None] for times in exposed]
 
     def measure(name: str, read: Callable[[Step], float | None]) -> PhaseFigure:
         times = [read(step) or 0.0 for step in steps]
@@ -98,12 +98,12 @@ def measure_rank(profile: Profile, rank: int) -> RankFigures:
         if profile.facts.phases_measured
         else (),
         collective_us=fmean(durations) if durations else None,
-        exposed_us=fmean(map(sum, known)) if exposed and known == exposed else None,
+        exposed_us=fmean(map(sum, known_exposed)) if exposed and known_exposed == exposed else None,
     )
 
 
 def list_conditions(facts: Facts) -> list[str]:
-    """Return under what conditions a run was profiled, as far as known: ranks, batch, precision, mode."""
+    """Return the known conditions of a run: ranks, batch, precision, mode."""
     ranks = f"{facts.ranks} ranks" if facts.ranks != 1 else ""
     batch = f"batch {facts.batch:,}" if facts.batch is not None else ""
     return [condition for condition in (ranks, batch, facts.precision, facts.mode) if condition]
@@ -117,13 +117,13 @@ def describe_uneven(ranks: Sequence[RankFigures]) -> list[str]:
         if uneven:
             means = write_range([figures.phases[index].mean_us for figures in uneven])
             medians = write_range([figures.phases[index].median_us for figures in uneven])
-            where = f" on {name_ranks(uneven)}" if len(ranks) > 1 else ""
-            sentences.append(f"Uneven{where}: {name}, mean {means} ms, median {medians} ms.")
+            on_ranks = f" on {name_ranks(uneven)}" if len(ranks) > 1 else ""
+            sentences.append(f"Uneven{on_ranks}: {name}, mean {means} ms, median {medians} ms.")
     return sentences
 
 
 def name_ranks(ranks: Sequence[RankFigures]) -> str:
-    """Return "ranks 1, 4"; for more than MOST_NAMED ranks only how many there are."""
+    """Return "ranks 1, 4"; for more than MOST_NAMED ranks only their number."""
     if len(ranks) > MOST_NAMED:
         return f"{len(ranks)} ranks"
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(str(figures.rank) for figures in ranks)
@@ -138,7 +138,7 @@ def write_range(times_us: Sequence[float]) -> str:
 
 
 def describe_left_out(steps: Iterable[Step]) -> list[str]:
-    """Return a sentence that counts these steps, which are no regular ones, by their interruptions."""
+    """Return a sentence that counts interrupted steps by their interruptions."""
     counts = Counter(step.interrupted_by for step in steps)
     parts = [f"{count_steps(count)} ({interruptions})" for interruptions, count in counts.items()]
     return [f"Not counted: {', '.join(parts)}."] if parts else []
@@ -157,22 +157,22 @@ def measure_throughput(profile: Profile) -> float | None:
     return profile.facts.batch * max(profile.facts.ranks, 1) * 1e6 / mean_us if mean_us > 0 else None
 
 
-def operators_of_first_rank(profile: Profile) -> list[Operator]:
+def list_first_rank_operators(profile: Profile) -> list[Operator]:
     """Return the operators of the first rank that recorded some, longest first."""
-    first = min((operator.rank for operator in profile.operators), default=0)
-    operators = [operator for operator in profile.operators if operator.rank == first]
+    rank = min((operator.rank for operator in profile.operators), default=0)
+    operators = [operator for operator in profile.operators if operator.rank == rank]
     return sorted(operators, key=lambda operator: operator.cost_us, reverse=True)
 
 
 def find_roofline_share(row: Operator | Kernel, ceilings: Ceilings | None) -> float | None:
-    """Return how near an operator or a kernel comes to the roofline, as `compute_roofline_share`."""
+    """Return `compute_roofline_share` of an operator or a kernel."""
     if isinstance(row, Operator):
         return compute_roofline_share(row.flops, row.bytes, row.dtypes, row.cost_us, ceilings)
     return compute_roofline_share(row.flops, row.bytes, row.dtype, row.time_us, ceilings)
 
 
 def judge(profile: Profile) -> Verdict:
-    """Return the first sentence: the best advice, what was not measured, or that nothing stands out."""
+    """Return the first sentence: the best advice, a missing measurement, or "Nothing stands out"."""
     if profile.advice:
         return Verdict("warn", profile.advice[0].title)
     missing = name_missing(profile) or describe_uncovered(profile)
@@ -180,9 +180,9 @@ def judge(profile: Profile) -> Verdict:
 
 
 def judge_beyond_advice(profile: Profile) -> str:
-    """Return the sentence after the advice: what was not judged, or, after mere remarks, that nothing stands out.
+    """Return a sentence to add to the advice: what was not judged, or, after mere remarks, that nothing stands out.
 
-    "" if the advice needs no addition, or if there is none.
+    "" if the advice needs no addition, or if there is no advice.
     """
     if not profile.advice:
         return ""
@@ -193,12 +193,12 @@ def judge_beyond_advice(profile: Profile) -> str:
 
 
 def is_remark(advice: Advice, profile: Profile) -> bool:
-    """Return True for advice that wins nothing on the processor that was profiled, only on an accelerator."""
+    """Return True for advice that has a gain only on accelerators, in a profile of a CPU."""
     return profile.facts.device == "cpu" and advice.name == "synchronisation" and advice.gain_us is None
 
 
 def describe_uncovered(profile: Profile) -> str:
-    """Return how much of forward and backward pass lies in no operator, if that is too much to judge; else ""."""
+    """Return a sentence about time outside operators, if it is too much to judge; else ""."""
     uncovered = measure_uncovered(profile)
     if uncovered is None:
         return ""
@@ -209,12 +209,12 @@ def describe_uncovered(profile: Profile) -> str:
 
 
 def measure_uncovered(profile: Profile) -> float | None:
-    """Return the time of forward and backward pass outside operators and collectives; None if that is little.
+    """Return the time of forward and backward pass outside operators and collectives; None if it is short.
 
-    Recording makes a step longer, so of timed and recorded steps the shorter count. On an accelerator operators return
-    before they have run, so that their times on the host say nothing: None.
+    Recording makes steps longer, so the shorter of timed and recorded steps count. None on an accelerator, where
+    operators return before their kernels have run.
     """
-    operators = operators_of_first_rank(profile)
+    operators = list_first_rank_operators(profile)
     if profile.facts.device != "cpu" or not profile.facts.phases_measured or not operators:
         return None
     steps = [step for step in profile.steps if step.is_recorded and step.rank == operators[0].rank]
@@ -228,13 +228,14 @@ def measure_uncovered(profile: Profile) -> float | None:
 
 
 def name_missing(profile: Profile) -> str:
-    """Return what was not measured, so that an empty list of advice is no all-clear; "" if it is one."""
+    """Return a sentence about a missing measurement without which advice is incomplete; "" if none is missing."""
     steps = len(profile.regular_steps)
     if not profile.steps:
         return "No step was measured: how long an iteration takes is not known, so nothing was judged"
     if steps < FEWEST_STEPS:
-        follow = f"{steps} of {len(profile.steps)} steps {'follows' if steps == 1 else 'follow'} another one directly"
-        return f"Too few steps to judge: {follow}, {FEWEST_STEPS} are needed"
+        verb = "follows" if steps == 1 else "follow"
+        regular = f"{steps} of {len(profile.steps)} steps {verb} another one directly"
+        return f"Too few steps to judge: {regular}, {FEWEST_STEPS} are needed"
     if not profile.operators and not profile.kernels:
         return "The phases alone gave no advice; operators were not recorded, so nothing within them was judged"
     return ""

@@ -1,12 +1,12 @@
-"""Memory of the recorded steps: a timeline, and what the bytes alive at the peak belong to.
+"""Memory of the recorded steps: a timeline, and the owners of the bytes at the peak.
 
     before = find_live_tensors("cpu")                       # at the start of recording
     points, owners = describe_memory(raw_events, trace, before)
 
-The profiler sees allocations and releases. Tensors from before are found among Python's objects. On an accelerator the
-allocator also reports its total; bytes of it that nothing explains are "not identified". What a block is follows from
-the operator that allocated it and from how long it lived: a block of a forward pass is an activation of its module, a
-block of a backward pass that outlives the pass is a gradient.
+The profiler sees allocations and releases. Earlier tensors are found among Python's objects. On an accelerator the
+allocator also reports its total; its unexplained bytes are "not identified". A block is named by the operator that
+allocated it and by its lifetime: a block of a forward pass is an activation of its module, a block of a backward pass
+that outlives the pass is a gradient.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Block:
     """One allocation of memory while steps were recorded."""
 
     start: float
-    end: float  # when it was released; infinity if that was not seen
+    end: float  # time of its release; infinity if it was not seen
     bytes: int
     thread: Any  # (process, thread), as in events.Event
 
 
 def find_live_tensors(device: str) -> dict[str, Storages]:
-    """Return the storages of tensors on a device that Python knows, by what they are; each storage once.
+    """Return the storages of Python's tensors on a device by owner, each storage once.
 
-    Types are compared by `type`, because `isinstance` may run code of a user's proxy object.
+    `type` is used because `isinstance` may run code of a user's proxy object.
     """
     by_kind: dict[str, Storages] = {kind: {} for kind in (PARAMETERS, GRADIENTS, STATE, OTHERS)}
     objects = gc.get_objects()
@@ -64,14 +64,14 @@ def find_live_tensors(device: str) -> dict[str, Storages]:
             for tensor in state.values() if isinstance(state, dict) else ():
                 add_storage(by_kind[STATE], tensor, device)
     seen: set[int] = set()
-    for kind, storages in by_kind.items():  # in this order: a parameter is no other tensor
+    for kind, storages in by_kind.items():  # "other tensors" come last
         by_kind[kind] = {address: size for address, size in storages.items() if address not in seen}
         seen |= set(by_kind[kind])
     return by_kind
 
 
 def add_storage(storages: Storages, tensor: Any, device: str) -> None:
-    """Add the storage of a tensor that is on the device; tensors without memory of their own are left out."""
+    """Add the storage of a tensor on the device, if it has one."""
     try:
         if tensor is not None and tensor.device.type == device:
             storage = tensor.untyped_storage()
@@ -80,8 +80,8 @@ def add_storage(storages: Storages, tensor: Any, device: str) -> None:
         return
 
 
-def keep_alive_ones(before: dict[str, Storages], after: dict[str, Storages]) -> dict[str, Storages]:
-    """Return the storages of `before` that are also in `after`: on a CPU the profiler does not see their release."""
+def select_alive(before: dict[str, Storages], after: dict[str, Storages]) -> dict[str, Storages]:
+    """Return the storages of `before` that are also in `after`."""
     alive = {address for storages in after.values() for address in storages}
     return filter_storages(before, lambda address: address in alive)
 
@@ -100,8 +100,8 @@ def describe_memory(
     allocations = list_allocations(raw, trace.device)
     if not allocations:
         return [], []
-    known = sum(sum(storages.values()) for storages in before.values())
-    points = make_points(allocations, trace, known, rank)
+    initial = sum(sum(storages.values()) for storages in before.values())
+    points = make_points(allocations, trace, initial, rank)
     if not points:
         return [], []
     peak = max(points, key=lambda point: point.allocated)
@@ -110,7 +110,7 @@ def describe_memory(
 
 
 def list_allocations(raw: Iterable[dict[str, Any]], device: str) -> list[dict[str, Any]]:
-    """Return the allocations and releases on the device in order of time; of several cards those of the busiest."""
+    """Return the allocations and releases on the device, in order of time; of several cards only the busiest."""
     by_card: dict[Any, list[dict[str, Any]]] = defaultdict(list)
     for event in raw:
         args = event.get("args") or {}
@@ -120,13 +120,13 @@ def list_allocations(raw: Iterable[dict[str, Any]], device: str) -> list[dict[st
     return sorted(busiest, key=lambda event: float(event["ts"]))
 
 
-def make_points(allocations: list[dict[str, Any]], trace: Trace, known: int, rank: int) -> list[MemoryPoint]:
+def make_points(allocations: list[dict[str, Any]], trace: Trace, initial: int, rank: int) -> list[MemoryPoint]:
     """Return the bytes in use after each allocation and release within the recorded steps.
 
-    An accelerator's allocator reports its total. On the CPU the total is `known`, the bytes of tensors from before
+    An accelerator's allocator reports its total. On the CPU the total is `initial`, the bytes of tensors from before
     recording, plus all allocations and minus all releases since then.
     """
-    points, running = [], known
+    points, running = [], initial
     for event in allocations:
         args = event["args"]
         running += int(args.get("Bytes", 0))
@@ -152,7 +152,7 @@ def list_blocks(allocations: list[dict[str, Any]]) -> list[Block]:
 
 
 def drop_released(before: dict[str, Storages], allocations: list[dict[str, Any]], until: float) -> dict[str, Storages]:
-    """Return the storages from before recording that no event up to a moment releases."""
+    """Return the storages from before recording that are not released up to a moment."""
     released = {
         event["args"].get("Addr") for event in allocations if event["args"]["Bytes"] < 0 and event["ts"] <= until
     }
@@ -176,7 +176,7 @@ def sum_owners(
 
 
 class BlockNamer:
-    """Finds what a block is, from the operator that allocated it and from when it was released."""
+    """Names the owner of a block, by the operator that allocated it and the time of its release."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -190,7 +190,7 @@ class BlockNamer:
         ]
 
     def name_owner(self, block: Block) -> str:
-        """Return what a block is: "activations of layer1", GRADIENTS, STATE, BATCHES, temporary tensors or OTHERS."""
+        """Return "activations of layer1", GRADIENTS, STATE, BATCHES, temporary tensors or OTHERS."""
         operator = self.find_operator(block)
         context = self.trace.contexts[id(operator)] if operator is not None else None
         if context is None or context.phase == "other":
@@ -212,7 +212,7 @@ class BlockNamer:
         return event
 
     def find_temporary_end(self, block: Block, phase: str) -> float:
-        """Return by when a temporary block is released: the end of the backward pass, or for an update of the step.
+        """Return the time until which a temporary block lives: the end of the backward pass or of the step (update).
 
         -inf for a block that was allocated outside the recorded steps.
         """

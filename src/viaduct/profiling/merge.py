@@ -1,7 +1,7 @@
 """Merge the profiles of several ranks into one, on one clock.
 
-Every rank's profile has a zero of its own, whose Unix time is `facts.zero_unix_us`. Where a rank does not know that
-time, the ranks' times cannot be compared with each other, and a note says so.
+The zero of each rank's profile has the Unix time `facts.zero_unix_us`. If one is unknown, the times of different ranks
+cannot be compared, and a note says so.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .record import Facts, Profile, Step
 SHARED = ("source", "kind", "device", "description", "batch", "precision", "mode", "workers")
 """Facts that should be the same on all ranks."""
 UNIX_FROM_US = 1e15
-"""Times above this, which is in 2001, count from 1970; smaller ones from the start of the machine or of a trace."""
+"""Larger times (after 2001) count from 1970; smaller ones from the start of the machine or of a trace."""
 
 
 def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
-    """Return one profile; `names` are the profiles' names in messages. Raise BadData if two hold the same rank.
+    """Return one profile; `names` are for messages. Raise BadData if two profiles hold the same rank.
 
     Ceilings and system samples are those of the first profile that has some; advice is left out.
     """
@@ -41,7 +41,7 @@ def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile
 
 
 def find_ranks(profile: Profile) -> set[int]:
-    """Return the ranks that any record of a profile belongs to."""
+    """Return the ranks of all records of a profile."""
     records: list[Sequence[Any]] = [profile.steps, profile.operators, profile.kernels, profile.memory]
     return {record.rank for rows in records for record in rows}
 
@@ -57,7 +57,7 @@ def check_ranks(profiles: Sequence[Profile], names: Sequence[str]) -> None:
 
 
 def find_offsets(profiles: Sequence[Profile]) -> list[float]:
-    """Return what to add to the times of each profile; zeros if a rank does not know its clock's origin."""
+    """Return the offset to add to the times of each profile; zeros if a profile's Unix time is unknown."""
     zeros = [profile.facts.zero_unix_us for profile in profiles]
     known = [zero for zero in zeros if zero is not None]
     if len(known) < len(zeros):
@@ -72,7 +72,7 @@ def start_at_zero(profile: Profile, zero_unix_us: float | None) -> Profile:
 
 
 def start_read_times_at_zero(profile: Profile) -> Profile:
-    """Return a profile of another tool with its earliest time as 0; newer tools write times that count from 1970."""
+    """Return a profile of another tool with its earliest time as 0; its times may count from 1970."""
     start = profile.start_us
     return start_at_zero(profile, start if start > UNIX_FROM_US else None)
 
@@ -102,7 +102,7 @@ def shift_step(step: Step, offset: float) -> Step:
 
 
 def merge_facts(profiles: Sequence[Profile]) -> Facts:
-    """Return the facts of the first rank; counts are the smallest, notes and time points those of all ranks."""
+    """Return the facts of the first rank, with the smallest counts and the notes of all ranks."""
     first = profiles[0].facts
     all_facts = [profile.facts for profile in profiles]
     zeros = [facts.zero_unix_us for facts in all_facts if facts.zero_unix_us is not None]
@@ -129,14 +129,14 @@ def name_rank(profile: Profile) -> str:
 
 
 def merge_sentences(by_rank: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
-    """Return each sentence that all ranks have once, and the others with the rank's name in front."""
+    """Return each sentence of all ranks once, and the others with the rank's name in front."""
     common = set.intersection(*(set(sentences) for _, sentences in by_rank))
     merged = [text if text in common else f"{name}: {text}" for name, sentences in by_rank for text in sentences]
     return tuple(dict.fromkeys(merged))
 
 
 def describe_merge(profiles: Sequence[Profile]) -> list[str]:
-    """Return notes about clocks, missing ranks, samples and facts in which the ranks differ."""
+    """Return notes about clocks, missing ranks, samples and differing facts."""
     notes = []
     if len(profiles) > 1 and any(profile.facts.zero_unix_us is None for profile in profiles):
         notes.append("The ranks' clocks have no common origin: times of different ranks cannot be compared.")
@@ -153,7 +153,7 @@ def describe_merge(profiles: Sequence[Profile]) -> list[str]:
 
 
 def merge_tables(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the tables of all ranks; those of one name and the same columns become one with a column for the rank."""
+    """Return the tables of all ranks; those with the same name and columns are joined, with a column for the rank."""
     names = dict.fromkeys(name for profile in profiles for name in profile.tables)
     merged: dict[str, Any] = {}
     for name in names:

@@ -31,11 +31,11 @@ class ModuleHooks:
         self.modules: list[nn.Module] = []
         self.networks: list[nn.Module] = []
         self.handles: list[Any] = []
-        self.open_annotations: list[tuple[int, record_function]] = []  # with the id of their module, the innermost last
+        self.open_annotations: list[tuple[int, record_function]] = []  # by module id, innermost last
         self.is_attached = False
 
     def add_network(self, network: nn.Module) -> None:
-        """Add a network; names of modules of the second and later ones begin with the class of their network."""
+        """Add a network; module names of the second and later networks begin with their class."""
         if id(network) in self.names:
             return
         prefix = f"{type(network).__name__}." if self.networks else ""
@@ -62,7 +62,6 @@ class ModuleHooks:
         self.open_annotations.clear()
 
     def hook_module(self, module: nn.Module) -> None:
-        """Attach the two hooks of one module."""
         self.handles.append(module.register_forward_pre_hook(self.open_annotation))
         self.handles.append(module.register_forward_hook(self.close_annotation, always_call=True))
 
@@ -88,8 +87,8 @@ class ModuleHooks:
 def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
     """Yield a module and those inside it that can be annotated, with their names.
 
-    A name is that of `named_modules`; the network itself has the name of its class. A module after module.compile()
-    takes no hooks of its own.
+    Names are those of `named_modules`; the network itself has the name of its class. A module after module.compile()
+    cannot be annotated.
     """
     if isinstance(module, torch.jit.ScriptModule):
         return
@@ -100,7 +99,7 @@ def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Mo
     is_compiled_in_place = getattr(module, "_compiled_call_impl", None) is not None  # by module.compile()
     if not is_compiled_in_place:
         yield name or type(getattr(module, attribute or "", module)).__name__, module
-    if is_compiled_in_place or type(module).__name__ == "OptimizedModule":  # the latter is of torch.compile(module)
+    if is_compiled_in_place or type(module).__name__ == "OptimizedModule":  # the result of torch.compile(module)
         return
     for child_name, child in module.named_children():
         yield from list_modules(child, f"{name}.{child_name}" if name else child_name)

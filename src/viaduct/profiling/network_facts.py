@@ -1,4 +1,4 @@
-"""Facts of a network that one training pass shows: its class, its batch, its precision, its device."""
+"""Facts of a network from one training pass: its class, batch, precision and device."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ class NetworkFacts:
 
     network: str
     device: str
-    batch: int | None  # samples of a pass
+    batch: int | None  # samples per pass
     precision: str
-    passes: int = 1  # of a step: more than one if gradients are accumulated
+    passes: int = 1  # per step; more than one if gradients are accumulated
 
     @property
     def samples(self) -> int | None:
-        """Samples of a step."""
+        """Samples per step."""
         return None if self.batch is None else self.batch * self.passes
 
 
 def describe_pass(module: nn.Module, args: Any, kwargs: Any) -> NetworkFacts:
-    """Return the facts of a call that has just been made."""
+    """Return the facts of a network from its parameters and the arguments of a call."""
     weight = next(module.parameters())
-    first = find_tensor([*args, *kwargs.values()])
+    tensor = find_tensor([*args, *kwargs.values()])
     return NetworkFacts(
         network=type(unwrap(module)).__name__,
         device=weight.device.type,
-        batch=int(first.shape[0]) if first is not None and first.ndim else None,
+        batch=int(tensor.shape[0]) if tensor is not None and tensor.ndim else None,
         precision=describe_precision(weight),
     )
 
 
 def unwrap(module: Any) -> Any:
-    """Return the network within DataParallel, DistributedDataParallel or a compiled module, also within several."""
+    """Return the network inside DataParallel, DistributedDataParallel and compiled modules."""
     name = type(module).__name__
     inner = module.module if name in ("DistributedDataParallel", "DataParallel") else getattr(module, "_orig_mod", None)
     return module if inner is None else unwrap(inner)
 
 
 def find_tensor(values: Any, depth: int = 3) -> torch.Tensor | None:
-    """Return the first tensor among the arguments of a call, also in up to `depth` levels of lists and dictionaries."""
+    """Return the first tensor among values, including up to `depth` levels of lists and dictionaries."""
     import torch
 
     for value in values:
@@ -60,7 +60,7 @@ def find_tensor(values: Any, depth: int = 3) -> torch.Tensor | None:
 
 
 def describe_precision(weight: torch.Tensor) -> str:
-    """Return the dtype of autocast if it is on, else that of the weights."""
+    """Return the dtype of autocast if it is on, else that of the weight."""
     import torch
 
     kind = weight.device.type

@@ -3,8 +3,8 @@
     gpus = GpuReader.open()
     gpus.read()                  # {"gpu 0 %": 97.0, "gpu 0 memory MiB": 40213.0, "gpu 0 power W": 512.3, …}
 
-The driver brings the library; it is called through ctypes, so no package is needed. A figure that a GPU does not have
-(NVML answers "not supported") is left out. Numbers are NVML's, those that nvidia-smi shows.
+The library is part of the driver and is called through ctypes, so no package is needed. Figures that a GPU does not
+support are left out. GPUs are numbered as in nvidia-smi.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Any
 
 LIBRARIES = ("libnvidia-ml.so.1", "nvml.dll")
 SM_CLOCK = 1  # NVML_CLOCK_SM
-PCIE_OUT, PCIE_IN = 0, 1  # NVML_PCIE_UTIL_TX_BYTES, …RX_BYTES: the GPU sends, the GPU receives
-PCIE_EVERY = 5  # calls of `read` between two figures of PCIe, which take NVML 20 ms to measure
+PCIE_OUT, PCIE_IN = 0, 1  # NVML_PCIE_UTIL_TX_BYTES, …RX_BYTES: bytes sent and received by the GPU
+PCIE_EVERY = 5  # calls of `read` for each measurement of PCIe, which takes 20 ms
 MIB = 1 << 20
 
 
 class Utilization(ctypes.Structure):
-    """Percent of the last period in which a kernel ran, and in which memory was read or written."""
+    """Struct nvmlUtilization_t: percent of the last period in which a kernel ran, and in which memory was accessed."""
 
     _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
 
 class Memory(ctypes.Structure):
-    """Bytes of a GPU."""
+    """Struct nvmlMemory_t, in bytes."""
 
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
 
 class GpuReader:
-    """NVIDIA GPUs of this machine; where CUDA_VISIBLE_DEVICES is a list of numbers, only these."""
+    """Reader of this machine's NVIDIA GPUs, or of those in CUDA_VISIBLE_DEVICES."""
 
     subject = "NVIDIA GPUs"
 
@@ -53,19 +53,19 @@ class GpuReader:
                 return cls(ctypes.CDLL(name))
             except OSError:
                 continue
-        return cls(None, "the driver's library libnvidia-ml is not there")
+        return cls(None, "the driver's library libnvidia-ml was not found")
 
     def find_gpus(self) -> None:
         """Fetch the handles of all visible GPUs."""
         count = ctypes.c_uint()
         if self.library.nvmlInit_v2() or self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            self.why_not = "NVML does not start"
+            self.why_not = "NVML cannot be initialised"
             return
         for number in list_visible(count.value):
             handle = ctypes.c_void_p()
             if not self.library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
                 self.handles[number] = handle
-        self.why_not = "" if self.handles else "NVML names no GPU that is visible here"
+        self.why_not = "" if self.handles else "no GPU is visible"
 
     def read(self) -> dict[str, float]:
         """Return use, memory, power, clock and PCIe traffic of each GPU."""
@@ -78,7 +78,7 @@ class GpuReader:
         return values
 
     def read_gpu(self, handle: ctypes.c_void_p) -> dict[str, float]:
-        """Return the figures that one GPU has."""
+        """Return the figures of one GPU."""
         values: dict[str, float] = {}
         utilization, memory = Utilization(), Memory()
         if not self.library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(utilization)):
@@ -93,7 +93,7 @@ class GpuReader:
         return values
 
     def read_number(self, name: str, scale: float, function: str, *arguments: Any) -> dict[str, float]:
-        """Return the number that a function of NVML writes, as {name: number}; {} if GPU or driver lack it."""
+        """Return the result of an NVML function as {name: number}; {} if GPU or driver do not support it."""
         number = ctypes.c_uint()
         call = getattr(self.library, function, None)
         if call is None or call(*arguments, ctypes.byref(number)):

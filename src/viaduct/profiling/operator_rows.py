@@ -2,8 +2,7 @@
 
     operators = list_operators(Trace.read(…))
 
-Calls with the same name, phase, module, shapes, dtypes, layout and script line are one row. Importing this module does
-not import torch.
+Calls with the same `Signature` are one row. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from viaduct.profiling.flop_formulas import NOTHING_KNOWN, Call, Work, count_wor
 from viaduct.profiling.record import Operator, Phase
 from viaduct.profiling.trace_context import Context, Trace
 
-# Names of types in a trace, and torch's names.
+# Names of types in a trace -> torch's names.
 TRACE_DTYPES = {
     **{"float": "float32", "double": "float64", "long int": "int64", "long": "int64", "int": "int32"},
     **{"short": "int16", "short int": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool"},
@@ -29,12 +28,12 @@ TRACE_DTYPES = {
 # Functions of the CUDA runtime in which the host waits for the device.
 WAITING_CALLS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 HOST_COPY = re.compile(r"<built-in method (cpu|numpy|tolist) of \w+ object")
-# Operators that read a value of a tensor, for which the host waits.
+# Operators that read values of a tensor, for which the host waits.
 VALUE_READS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::equal")
 
 
 class Signature(NamedTuple):
-    """Common properties of the calls of one row."""
+    """Properties by which calls are grouped into rows."""
 
     name: str
     phase: Phase
@@ -56,40 +55,39 @@ def list_operators(trace: Trace, rank: int = 0) -> list[Operator]:
 
 
 class RowMaker:
-    """Makes rows of operators: times of a typical recorded step, counts as means over the steps."""
+    """Makes rows of operators, with times of a typical recorded step and counts as means over the steps."""
 
     def __init__(self, trace: Trace, rank: int) -> None:
         self.trace = trace
         self.rank = rank
         self.works = find_works(trace.operators)
-        self.launched: dict[int, float] = defaultdict(float)  # time of the kernels that each operator launched, by id
+        self.device_times: dict[int, float] = defaultdict(float)  # of the kernels of each operator, by id(operator)
         for kernel, operator in find_kernels(trace):
             if operator is not None:
-                self.launched[id(operator)] += kernel.duration
+                self.device_times[id(operator)] += kernel.duration
         self.waits = find_waits(trace)
         self.waiting_ids = {id(event) for event in self.waits}
 
     def make_row(self, signature: Signature, events: Sequence[Event]) -> Operator:
-        """Return the row of calls with one signature; without kernels in the trace the device's time is not known."""
-        steps, inside, typical = len(self.trace.windows), self.trace.inside_us, self.trace.find_typical
+        """Return the row of calls with one signature; `device_us` is None if the trace has no kernels."""
+        steps, typical = len(self.trace.windows), self.trace.find_typical
         works = [self.works.get(id(event), NOTHING_KNOWN) for event in events]
-        self_times = [(event.start, max(0.0, event.duration - inside.get(id(event), 0.0))) for event in events]
-        on_device = [(event.start, self.launched.get(id(event), 0.0)) for event in events]
+        on_device = [(event.start, self.device_times.get(id(event), 0.0)) for event in events]
         return Operator(
             **signature._asdict(),
             calls=len(events) / steps,
             total_us=typical((event.start, event.duration) for event in events),
-            self_us=typical(self_times),
-            device_us=typical(on_device) if self.launched else None,
-            flops=sum_known([work.flops for work in works], steps),
-            bytes=sum_known([work.bytes for work in works], steps),
+            self_us=typical((event.start, self.trace.get_self_time(event)) for event in events),
+            device_us=typical(on_device) if self.device_times else None,
+            flops=sum_per_step([work.flops for work in works], steps),
+            bytes=sum_per_step([work.bytes for work in works], steps),
             synchronises=any(id(event) in self.waiting_ids for event in events),
             rank=self.rank,
         )
 
 
 def describe_signature(trace: Trace, event: Event) -> Signature:
-    """Return the properties by which calls are grouped into rows."""
+    """Return the signature of a call."""
     context = trace.contexts.get(id(event))
     if context is None:  # a call of the device's runtime outside operators
         python = event.find_around(PYTHON)
@@ -111,14 +109,14 @@ def describe_lists(call: Call) -> str:
     return ""
 
 
-def sum_known(figures: Sequence[float | None], steps: int) -> float | None:
-    """Return the sum per step; None unless all of them are known."""
+def sum_per_step(figures: Sequence[float | None], steps: int) -> float | None:
+    """Return the sum of figures divided by the steps; None unless all figures are known."""
     known = [figure for figure in figures if figure is not None]
     return sum(known) / steps if known and len(known) == len(figures) else None
 
 
 def read_call(event: Event) -> Call:
-    """Return shapes, dtypes and plain values of an operator's arguments, as the trace has them."""
+    """Return the name and the arguments of an operator's call."""
     args = event.args
     types = [str(name) for name in args.get("Input type") or args.get("Input Types") or []]
     shapes = list(args.get("Input Dims") or [])
@@ -128,7 +126,7 @@ def read_call(event: Event) -> Call:
 
 
 def describe_layout(event: Event) -> str:
-    """Return the memory layout of the first input with four dimensions; "" if the trace does not show it."""
+    """Return the memory layout of the first input with four dimensions; "" if unknown."""
     pairs = zip(event.args.get("Input Dims") or [], event.args.get("Input Strides") or [], strict=False)
     for shape, strides in pairs:
         if isinstance(shape, list) and len(shape) == 4 and all(isinstance(side, int) for side in shape):
@@ -137,7 +135,7 @@ def describe_layout(event: Event) -> str:
 
 
 def name_layout(shape: list[int], strides: list[int]) -> str:
-    """Return "contiguous", "channels_last" or "other"; "" for a tensor that is both, such as one of 1x1 images."""
+    """Return "contiguous", "channels_last" or "other"; "" for a tensor that is both, such as 1x1 images."""
     _, channels, height, width = shape
     orders = {
         "contiguous": [channels * height * width, height * width, width, 1],
@@ -146,13 +144,13 @@ def name_layout(shape: list[int], strides: list[int]) -> str:
     fitting = [
         name
         for name, expected in orders.items()
-        if all(side == 1 or stride == wanted for side, stride, wanted in zip(shape, strides, expected, strict=True))
+        if all(side == 1 or stride == other for side, stride, other in zip(shape, strides, expected, strict=True))
     ]
     return "" if len(fitting) == 2 else (fitting[0] if fitting else "other")
 
 
 def find_works(operators: Sequence[Event]) -> dict[int, Work]:
-    """Count the work of each operator; of nested operators of one family only the innermost has it."""
+    """Return the work of each operator by id; only the innermost of nested operators of one family has work."""
     works = {id(event): count_work(read_call(event)) for event in operators}
     for event in operators:
         family = works[id(event)].family
@@ -165,11 +163,11 @@ def find_works(operators: Sequence[Event]) -> dict[int, Work]:
 
 
 def find_waits(trace: Trace) -> list[Event]:
-    """Return where the host waits for the device, or would wait on an accelerator.
+    """Return the events in which the host waits for the device, or would wait on an accelerator.
 
-    With calls of the runtime in the trace (CUDA) these are the operators, or the calls outside operators, in which
-    the runtime waited. Without them these are the operators that read a value; values of the loader and the optimizer's
-    counters are on the host and do not count.
+    If the trace has calls of the runtime (CUDA), these are the operators, or the calls outside operators, in which the
+    runtime waited. Otherwise these are the operators that read a value, except values of the loader and the optimizer's
+    counters, which are on the host.
     """
     calls = [event for event in trace.events if event.category in RUNTIMES]
     if not calls:
@@ -180,7 +178,7 @@ def find_waits(trace: Trace) -> list[Event]:
 
 
 def is_host_copy(event: Event) -> bool:
-    """Return True inside `.cpu()`, `.numpy()` or `.tolist()` of a tensor, which on the CPU copy nothing."""
+    """Return True for an operator inside `.cpu()`, `.numpy()` or `.tolist()`, which copy nothing on the CPU."""
     call = event.find_around(PYTHON)
     return call is not None and HOST_COPY.match(call.name) is not None
 
@@ -194,8 +192,8 @@ def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
         if event.category not in ON_DEVICE:
             continue
         launch = calls.get(event.args.get("correlation"))
-        around = launch.find_around(OPERATOR) if launch is not None else None
-        operator = around or by_id.get(event.args.get("External id"))
+        caller = launch.find_around(OPERATOR) if launch is not None else None
+        operator = caller or by_id.get(event.args.get("External id"))
         began = launch.start if launch is not None else operator.start if operator is not None else event.start
         if trace.is_in_step(began):
             kernels.append((event, operator))

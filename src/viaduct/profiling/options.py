@@ -3,8 +3,8 @@
     options = read_environment(os.environ)            None: PROFILING_MODE is not true
     window = parse_window("100-120", "--profile")     Window(100, 120)
 
-The JSON keys of PROFILING_OPTIONS are those that Ascend documents for training. Those in USED_KEYS have a meaning here;
-those in UNUSED_KEYS are for CANN's own profiler alone and give a note. Any other key is refused.
+PROFILING_OPTIONS is JSON with the keys that Ascend documents for training. USED_KEYS have an effect here; UNUSED_KEYS
+are for CANN's own profiler and give a note. Any other key is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from viaduct.errors import BadValue
 
 MODE_VARIABLE, OPTIONS_VARIABLE = "PROFILING_MODE", "PROFILING_OPTIONS"
 COLLECTIVES_KEY = NPU.backend
-"""The key that switches collectives has the name of their library."""
+"""Key that switches collectives on or off; it is named after their library."""
 USED_KEYS = ("output", "training_trace", "task_trace", COLLECTIVES_KEY, "fp_point", "bp_point", "storage_limit")
 UNUSED_KEYS = (
     *("aicpu", "aic_metrics", "aiv_metrics", "l2", "runtime_api", "ge_api", "msproftx", "task_time", "host_sys"),
@@ -34,10 +34,10 @@ AIC_METRICS = (
     "L2Cache",
 )
 SWITCHES = ("training_trace", "task_trace", COLLECTIVES_KEY, "aicpu")
-SMALLEST_LIMIT_MB = 200  # as CANN has it
+SMALLEST_LIMIT_MB = 200  # as in CANN
 DEFAULT_SKIP, DEFAULT_STEPS = 10, 20
-"""Steps that PROFILING_MODE lets pass before it profiles, and how many it then profiles."""
-MOST_RECORDED = 5  # steps of a window
+"""Steps that PROFILING_MODE skips, and steps that it then profiles."""
+MOST_RECORDED = 5  # steps per window
 TYPOGRAPHIC = "“”„‟″«»"
 EXAMPLE = '{"output": "/tmp/profiling", "training_trace": "on", "task_trace": "on", "fp_point": "", "bp_point": ""}'
 
@@ -48,7 +48,7 @@ class ProfilingOptions:
 
     output: Path | None = None  # None: RUN/profile
     operators: bool = True  # task_trace
-    collectives: bool = True  # the switch COLLECTIVES_KEY
+    collectives: bool = True  # COLLECTIVES_KEY
     fp_point: str = ""  # empty: found automatically
     bp_point: str = ""
     storage_limit: int | None = None  # bytes of trace.json
@@ -57,7 +57,7 @@ class ProfilingOptions:
 
 @dataclass(frozen=True)
 class Window:
-    """Steps of a run, counted from 0, both ends included."""
+    """Range of steps of a run, counted from 0; both ends are included."""
 
     first: int
     last: int
@@ -69,7 +69,7 @@ class Window:
         return f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
 
     def count_recorded(self) -> int:
-        """Return how many of the last steps are recorded: a quarter, at most five; of fewer than four all but one."""
+        """Return the number of recorded steps: the last quarter, at most five; of fewer than four steps all but one."""
         return min(MOST_RECORDED, len(self) // 4) if len(self) >= 4 else len(self) - 1
 
 
@@ -79,7 +79,7 @@ def parse_window(text: str, flag: str = "--profile") -> Window:
     if match is None:
         several = "," in text or "|" in text
         hint = "One range at a time: --profile 100-120" if several else "Write steps from 0: --profile 100-120"
-        raise BadValue(f"{flag} is {text!r}, which is no range of steps.", hint)
+        raise BadValue(f"{flag} is {text!r}, which is not a range of steps.", hint)
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
         raise BadValue(f"{flag} is {text!r}: the range ends before it begins.", f"Write --profile {last}-{first}")
@@ -87,7 +87,7 @@ def parse_window(text: str, flag: str = "--profile") -> Window:
 
 
 def choose_default_window(start: int, steps: int) -> Window:
-    """Return the steps that PROFILING_MODE profiles of a run from `start` on: 20 after the first 10, or the last 20."""
+    """Return the window of PROFILING_MODE in a run from `start` on: 20 steps after the first 10, or the last 20."""
     first = max(start, min(start + DEFAULT_SKIP, steps - DEFAULT_STEPS))
     return Window(first, min(first + DEFAULT_STEPS, steps) - 1)
 
@@ -106,7 +106,7 @@ def read_environment(variables: Mapping[str, str]) -> ProfilingOptions | None:
 
 
 def parse_options(text: str) -> ProfilingOptions:
-    """Read the JSON of PROFILING_OPTIONS; empty: everything that can be recorded, into RUN/profile."""
+    """Parse PROFILING_OPTIONS; if empty, everything is recorded, into RUN/profile."""
     values = parse_json(text) if text.strip() else {}
     for key in values:
         check_key(key)
@@ -119,7 +119,7 @@ def parse_options(text: str) -> ProfilingOptions:
     if not steps and not operators:
         raise BadValue(
             f"{OPTIONS_VARIABLE}: training_trace and task_trace are off: nothing is left to profile.",
-            f"Leave {MODE_VARIABLE} unset where nothing is to be profiled.",
+            f"To profile nothing, leave {MODE_VARIABLE} unset.",
         )
     return ProfilingOptions(
         output=Path(texts["output"]) if texts["output"] else None,
@@ -133,13 +133,13 @@ def parse_options(text: str) -> ProfilingOptions:
 
 
 def parse_json(text: str) -> dict[str, Any]:
-    """Return the object in PROFILING_OPTIONS; raise BadValue with the place where it is no JSON."""
+    """Return the object in PROFILING_OPTIONS; raise BadValue with the position of an error in the JSON."""
     try:
         pairs = json.loads(text, object_pairs_hook=refuse_repeated)
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 10) : error.pos + 20]
         raise BadValue(
-            f"{OPTIONS_VARIABLE} is no JSON: {error.msg} at character {error.pos + 1}, in {near!r}.",
+            f"{OPTIONS_VARIABLE} is not JSON: {error.msg} at character {error.pos + 1}, in {near!r}.",
             *list_hints(text, error),
         ) from None
     if not isinstance(pairs, dict):
@@ -157,14 +157,14 @@ def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def list_hints(text: str, error: json.JSONDecodeError) -> list[str]:
-    """Return hints about usual mistakes in a text that was copied from a document."""
+    """Return hints about common mistakes in text copied from a document."""
     hints = [f"For example {OPTIONS_VARIABLE}='{EXAMPLE}'"]
     if any(quote in text for quote in TYPOGRAPHIC):
         hints.insert(0, 'It has typographic quotes: replace them by plain ones, ".')
     elif text[error.pos : error.pos + 1] in ("\n", "\r", "\t"):
-        hints.insert(0, "A line break stands inside of a string: join the two lines.")
+        hints.insert(0, "There is a line break inside a string: join the two lines.")
     elif "'" in text:
-        hints.insert(0, 'JSON has double quotes around keys and values: "output", with single quotes around it all.')
+        hints.insert(0, 'JSON has double quotes around keys and values: "output"; put single quotes around the JSON.')
     return hints
 
 
@@ -172,10 +172,10 @@ def check_key(key: str) -> None:
     known = (*USED_KEYS, *UNUSED_KEYS)
     if key in known:
         return
-    squeezed = re.sub(r"\s+", "", key)
-    if squeezed in known:
-        raise BadValue(f"{OPTIONS_VARIABLE}: the key {key!r} has blanks inside.", f"Write it as {squeezed!r}.")
-    close = difflib.get_close_matches(squeezed.lower(), known, n=1, cutoff=0.5)
+    without_spaces = re.sub(r"\s+", "", key)
+    if without_spaces in known:
+        raise BadValue(f"{OPTIONS_VARIABLE}: the key {key!r} contains spaces.", f"Write it as {without_spaces!r}.")
+    close = difflib.get_close_matches(without_spaces.lower(), known, n=1, cutoff=0.5)
     closest = f"Closest is {close[0]!r}." if close else f"There are: {', '.join(USED_KEYS)}."
     raise BadValue(f"{OPTIONS_VARIABLE}: no key is called {key!r}.", closest)
 
@@ -196,27 +196,26 @@ def check_text(key: str, value: Any) -> str:
 
 
 def parse_limit(value: Any) -> int:
-    """Return the bytes of "200MB" or more, CANN's notation."""
+    """Return the bytes of a limit in CANN's notation, such as "200MB"."""
     match = re.fullmatch(r"(\d{1,12})MB", value, re.ASCII) if isinstance(value, str) else None
     if match is None or int(match[1]) < SMALLEST_LIMIT_MB:
         raise BadValue(
-            f"{OPTIONS_VARIABLE}: storage_limit is {json.dumps(value)}; "
-            f"it is a number of megabytes from {SMALLEST_LIMIT_MB} on.",
+            f"{OPTIONS_VARIABLE}: storage_limit is {json.dumps(value)}; it must be at least {SMALLEST_LIMIT_MB}MB.",
             'For example "storage_limit": "500MB"',
         )
     return int(match[1]) * 1_000_000
 
 
 def describe_unused(values: Mapping[str, Any], has_step_trace: bool) -> list[str]:
-    """Return notes about keys in UNUSED_KEYS, and about a step trace (training_trace) that was switched off."""
+    """Return notes about keys in UNUSED_KEYS, and about a step trace (training_trace) that is switched off."""
     unused = [key for key in values if key in UNUSED_KEYS and values[key] != "off"]
     notes = []
     if unused:
-        verb, pronoun = ("has", "it") if len(unused) == 1 else ("have", "them")
-        what = f"{', '.join(unused)} {verb} no meaning here"
-        notes.append(f"{OPTIONS_VARIABLE}: {what}: CANN's own profiler of an NPU reads {pronoun}.")
+        verb = "has" if len(unused) == 1 else "have"
+        keys = ", ".join(unused)
+        notes.append(f"{OPTIONS_VARIABLE}: {keys} {verb} no effect here, only in CANN's own profiler of an NPU.")
     if not has_step_trace:
         notes.append(
-            f"{OPTIONS_VARIABLE}: training_trace is off; the step trace is taken all the same: operators are by step."
+            f"{OPTIONS_VARIABLE}: training_trace is off; the step trace is recorded anyway, because operators need it."
         )
     return notes

@@ -1,13 +1,13 @@
 """Report the calls of a script's networks: modules that are called from outside any other module.
 
     with OuterCalls(on_call, on_return) as calls:
-        …                         # first there are hooks on all modules (scripts/roots.py), to find the networks
-        calls.narrow()            # from here on only classes of networks that were called so far are observed
+        …                         # hooks on all modules (scripts/roots.py) find the networks
+        calls.narrow()            # from here on, only the classes of these networks are observed
         …
 
-Hooks on all modules make every call of every layer slower. `narrow` therefore replaces `__call__` of the networks'
-classes instead, which costs one Python call a pass. Where torch.compile is used the hooks stay: they are not part of
-compiled code, and removing them would compile it again.
+Hooks on all modules slow down every call of every layer. `narrow` replaces `__call__` of the networks' classes instead,
+which costs one Python call per pass. With torch.compile the hooks stay: compiled code does not contain them, and
+removing them would trigger recompilation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OnReturn = Callable[["nn.Module", Any, Any, Any], None]  # module, positional an
 
 
 class OuterCalls:
-    """While entered, `on_call` and `on_return` are called around outermost calls of modules with parameters.
+    """Context manager that calls `on_call` and `on_return` around outermost calls of modules with parameters.
 
     The output is None if the call raised an exception.
     """
@@ -61,7 +61,7 @@ class OuterCalls:
         self._replaced.clear()
 
     def narrow(self) -> None:
-        """Observe only classes of networks that were called; without effect if there is none, or code was compiled."""
+        """Observe only the classes of networks called so far, unless there are none, or code was compiled."""
         if self._roots is None or not self._called_classes or count_graphs() > self._graphs_before:
             return
         for network_class in self._called_classes:
@@ -101,7 +101,7 @@ class OuterCalls:
 
 
 def is_compiling_or_backward() -> bool:
-    """Return True while code is compiled, and in a backward pass, which calls checkpointed modules again."""
+    """Return True while torch.compile traces, and in a backward pass, which calls checkpointed modules again."""
     import torch
 
     return torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1

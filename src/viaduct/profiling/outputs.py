@@ -1,8 +1,8 @@
-"""Output of `viaduct profile`: the profile folder of each rank, the merged one, the advice, the page.
+"""Output of `viaduct profile`: a profile folder for each rank, the merged profile, advice and the page.
 
 check_folder(Path("prof"), force=False)              # before anything is run
 profile, events = write_ranks([(0, profile, events)], Path("prof"))
-profile, files = complete_folder(profile, Path("prof"), events, tell=print)
+profile, files = complete_folder(profile, Path("prof"), events, notify=print)
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from viaduct.profiling.trace_file import PACKED_TRACE, PLAIN_TRACE
 
 REPORT_FILE = "report.html"
 PROFILE_FILES = (PROFILE_FILE, *TABLE_FILES, PLAIN_TRACE, PACKED_TRACE, REPORT_FILE)
-RANK_PREFIX = "rank_"  # beginning of the names of the ranks' folders
+RANK_PREFIX = "rank_"  # of the names of ranks' folders
 
 RankFiles = tuple[int, Profile, Sequence[dict[str, Any]]]  # rank, its profile, its recorded events
 
 
 def check_folder(out: Path, force: bool) -> None:
-    """Make the folder and try to write there: raise BadRun, or OSError if that fails.
+    """Create the folder and test that it is writable; raise OSError if it is not.
 
-    BadRun is for a file and, without `force`, for a folder that is not empty.
+    Raise BadRun for a file and, without `force`, for a folder that is not empty.
     """
     if out.exists() and not out.is_dir():
-        raise BadRun(f"--out {out} is a file, not a folder.", "Choose another place.")
+        raise BadRun(f"--out {out} is a file, not a folder.", "Choose another folder.")
     if out.is_dir() and any(out.iterdir()) and not force:
-        raise BadRun(f"--out {out} is not empty.", "Choose another place, or replace the profile there with --force.")
+        raise BadRun(f"--out {out} is not empty.", "Choose another folder, or replace the profile in it with --force.")
     out.mkdir(parents=True, exist_ok=True)
     trial = out / f".{PROFILE_FILE}.trial"
     trial.touch()
@@ -43,17 +43,17 @@ def check_folder(out: Path, force: bool) -> None:
 
 
 def check_page(out: Path, force: bool) -> None:
-    """Raise BadRun for a folder, a special file or, without `force`, any file at the page's path."""
+    """Raise BadRun if the page's path is a folder, a special file or, without `force`, any existing file."""
     if out.is_dir():
         raise BadRun(f"--out {out} is a folder; the page needs a file.", f"Name one: {out / 'difference.html'}")
     if os.path.lexists(out) and not stat.S_ISREG(out.lstat().st_mode):
-        raise BadRun(f"--out {out} is no regular file and is not replaced.", "Choose another place.")
+        raise BadRun(f"--out {out} is not a regular file and is not replaced.", "Choose another file.")
     if out.exists() and not force:
-        raise BadRun(f"--out {out} exists.", "Choose another place, or replace it with --force.")
+        raise BadRun(f"--out {out} exists.", "Choose another file, or replace it with --force.")
 
 
 def remove_profile(out: Path) -> None:
-    """Remove the files of an earlier profile; others in the folder are left alone."""
+    """Remove the files of an earlier profile; other files in the folder stay."""
     for name in PROFILE_FILES:
         (out / name).unlink(missing_ok=True)
     for folder in out.glob(f"{RANK_PREFIX}*"):
@@ -64,7 +64,7 @@ def remove_profile(out: Path) -> None:
 
 
 def write_ranks(ranks: Sequence[RankFiles], out: Path) -> tuple[Profile, list[dict[str, Any]]]:
-    """Return the merged profile and events of all ranks; several ranks are first written to folders of their own."""
+    """Return the merged profile and events of all ranks; each of several ranks is also written to its own folder."""
     if len(ranks) == 1:
         _, profile, events = ranks[0]
         return profile, list(events)
@@ -76,14 +76,14 @@ def write_ranks(ranks: Sequence[RankFiles], out: Path) -> tuple[Profile, list[di
 
 
 def complete_folder(
-    profile: Profile, out: Path, events: Sequence[dict[str, Any]], tell: Callable[[str], None]
+    profile: Profile, out: Path, events: Sequence[dict[str, Any]], notify: Callable[[str], None]
 ) -> tuple[Profile, list[Path]]:
     """Add ceilings and advice, write all files of the folder and return their paths."""
     from viaduct.profiling.report import write_report
 
-    write_profile(profile, out, events)  # first, so that it is there even if ceilings or advice fail
+    write_profile(profile, out, events)  # kept even if ceilings or advice fail
     if profile.ceilings is None:
-        profile = replace(profile, ceilings=measure_ceilings(profile, tell))
+        profile = replace(profile, ceilings=find_ceilings(profile, notify))
     profile = replace(profile, advice=find_advice(profile))
     files = write_profile(profile, out, events)
     write_report(profile, out / REPORT_FILE)
@@ -91,8 +91,8 @@ def complete_folder(
     return profile, [*files, out / REPORT_FILE, *ranks]
 
 
-def measure_ceilings(profile: Profile, tell: Callable[[str], None]) -> Ceilings | None:
-    """Return the ceilings of the device for the dtypes that were used; None if they cannot be measured."""
+def find_ceilings(profile: Profile, notify: Callable[[str], None]) -> Ceilings | None:
+    """Return the ceilings of the device for the dtypes in the profile; None if they cannot be measured."""
     dtypes = sorted({kernel.dtype for kernel in profile.kernels if kernel.dtype})
     if not dtypes:
         return None
@@ -101,12 +101,12 @@ def measure_ceilings(profile: Profile, tell: Callable[[str], None]) -> Ceilings 
     try:
         return load_ceilings(profile.facts.device, dtypes)
     except (ViaductError, OSError, RuntimeError) as error:
-        tell(f"the roofline is left out: {error}")
+        notify(f"the roofline is left out: {error}")
         return None
 
 
 def find_advice(profile: Profile) -> list[Advice]:
-    """Return the advice; without operators no rule measures anything, so that torch is not imported."""
+    """Return the advice; without operators no rule needs measurements, so torch is not imported."""
     from viaduct.profiling.advice import advise
 
     if not profile.operators:

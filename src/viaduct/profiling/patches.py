@@ -1,7 +1,6 @@
 """Callbacks around functions of torch while a script runs: loaders, backward passes, saving, loss scaling, optimizers.
 
-Each `observe_…` is a context manager that replaces torch's own function by one that also calls back; at its end the
-function is restored.
+Each `observe_…` is a context manager that replaces a function of torch by one that also calls back.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ def do_nothing() -> None:
 
 @contextmanager
 def replace_attribute(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
-    """Replace a class's or module's function by `wrap(function)`, and restore it at the end."""
+    """Replace a function of a class or module by `wrap(function)` within the block."""
     original = getattr(owner, name)
-    is_own = name in vars(owner)  # else the class inherits it
+    is_own = name in vars(owner)  # False: inherited
     setattr(owner, name, functools.wraps(original)(wrap(original)))
     try:
         yield
@@ -36,7 +35,7 @@ def replace_attribute(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iter
 def call_around(
     owner: Any, name: str, before: Callable[[], None] = do_nothing, after: Callable[[], None] = do_nothing
 ) -> Any:
-    """Return a context in which `before` and `after` are called around a function; `after` not if it raises."""
+    """Return a context in which `before` and `after` are called around a function; `after` only if it returns."""
 
     def wrap(original: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -54,10 +53,10 @@ def call_around(
 def observe_loaders(
     before: Callable[[], None], after: Callable[[Any, float, float], None], add_note: Callable[[str], None]
 ) -> Iterator[None]:
-    """Call `before()` when a batch is asked for, and `after(iterator, begin_us, end_us)` when it is there.
+    """Call `before()` when a batch is requested, and `after(iterator, begin_us, end_us)` when it has arrived.
 
-    Starting an epoch (`DataLoader.__iter__`) counts as well, since it starts the workers: `after` then gets the loader
-    itself, which has no `__next__`. If this torch has no iterator class of the known name, only `add_note` is called.
+    The start of an epoch (`DataLoader.__iter__`) counts too, because it starts the workers; `after` then gets the
+    loader, which has no `__next__`. If this torch has no iterator class of the known name, only `add_note` is called.
     """
     from torch.utils.data import DataLoader, dataloader
 
@@ -83,7 +82,7 @@ def observe_loaders(
 
 @contextmanager
 def observe_backward(after: Callable[[], None]) -> Iterator[None]:
-    """Call back after each backward pass: `Tensor.backward`, which calls torch.autograd.backward, and autograd.grad."""
+    """Call back after torch.autograd.backward, which `Tensor.backward` calls, and torch.autograd.grad."""
     import torch
 
     def call_after() -> None:
@@ -105,7 +104,7 @@ def observe_saving(before: Callable[[], None]) -> Any:
 
 
 def observe_scaler(before: Callable[[], None], after: Callable[[], None]) -> Any:
-    """Call back around each `GradScaler.step`, whether or not it lets the optimizer step."""
+    """Call back around each `GradScaler.step`, even if it skips the optimizer."""
     from torch.amp import GradScaler
 
     return call_around(GradScaler, "step", before, after)

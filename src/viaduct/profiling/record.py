@@ -1,12 +1,12 @@
-"""A profile: what the time of one training run, of a script or a recipe, was spent on.
+"""Profile of a training run of a script or a recipe: steps, operators, kernels, memory, system figures.
 
     profile = Profile(facts=Facts(source="train.py", kind="script", device="cpu"), steps=[...], operators=[...])
     write_profile(profile, Path("prof"))
     profile = read_profile(Path("prof"))
 
-Collectors and readers fill these records; summary, report, advice, comparison and trace read them. Nothing here
-imports torch. Times are microseconds (`_us`), on one clock for all ranks of a profile; its zero is the profile's
-earliest step, memory point or sample. `None` means "not measured": it is shown as a dash, never as zero.
+Collectors and readers fill these records; summary, report, advice, comparison and trace read them. Times are
+microseconds (`_us`), on one clock for all ranks of a profile; its zero is the profile's earliest step, memory point or
+sample. `None` means "not measured" and is shown as a dash. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Phase = Literal["data", "forward", "backward", "update", "other"]
 SourceKind = Literal["script", "recipe", "msprof", "torch_npu", "kineto"]
 
 RECORDING = "recording"
-"""The interruption of a step that ran under the operator profiler: such a step is slower than a timed one."""
+"""Interruption of a step under the operator profiler; such a step is slower than a timed one."""
 MOST_MEMORY_POINTS = 4000
 
 
@@ -35,31 +35,31 @@ class Collective:
     start_us: float
     duration_us: float
     bytes: int | None = None
-    exposed_us: float | None = None  # part of the duration in which this rank computed nothing
+    exposed_us: float | None = None  # part of the duration in which this rank does not compute
 
 
 @dataclass(frozen=True)
 class Step:
-    """One iteration of one rank, with the time points of a training trace as Ascend's documents number them.
+    """One iteration of one rank.
 
-    t1 is `forward_start_us`, t2 `backward_end_us`, t6 `end_us`; t3 to t5 are the collectives in between.
+    Ascend's documents call `forward_start_us` t1, `backward_end_us` t2 and `end_us` t6; the collectives are t3 to t5.
     """
 
     rank: int
-    number: int  # as the script counts, from 0
+    number: int  # counted from 0
     forward_start_us: float
     backward_end_us: float
     end_us: float
     previous_end_us: float | None  # None for the first step of a profile
-    loader_wait_us: float | None = None  # time in which the host waited for the batch of this step
+    loader_wait_us: float | None = None  # time for which the host waited for the batch of this step
     collectives: tuple[Collective, ...] = ()
     recompiled: int = 0  # graphs that torch.compile compiled in this step
     compile_us: float = 0.0
-    interrupted_by: str = ""  # "evaluation, checkpoint": what else ran since the step before; or RECORDING
+    interrupted_by: str = ""  # other work since the previous step: "evaluation, checkpoint", or RECORDING
 
     @property
     def interruptions(self) -> list[str]:
-        """The kinds of interruption that `interrupted_by` lists."""
+        """Kinds of interruption in `interrupted_by`."""
         return self.interrupted_by.split(", ") if self.interrupted_by else []
 
     @property
@@ -69,17 +69,17 @@ class Step:
 
     @property
     def start_us(self) -> float:
-        """End of the step before; for the first step of a profile its forward start."""
+        """End of the previous step; for the first step of a profile its forward start."""
         return self.forward_start_us if self.previous_end_us is None else self.previous_end_us
 
     @property
     def iteration_us(self) -> float:
-        """Time from the end of the step before to the end of this one; for the first step from its forward start."""
+        """Time from the end of the previous step to the end of this one; for the first step from its forward start."""
         return self.end_us - self.start_us
 
     @property
     def data_tail_us(self) -> float | None:
-        """Time from the end of the step before to the start of this forward pass; None for the first step."""
+        """Time from the end of the previous step to the start of this forward pass; None for the first step."""
         return None if self.previous_end_us is None else self.forward_start_us - self.previous_end_us
 
     @property
@@ -97,34 +97,34 @@ class Step:
 class Operator:
     """One operator with one signature, per recorded step of one rank.
 
-    Counts are means over the recorded steps. Times are those of a typical step (trace_context.Trace.find_typical).
+    Counts are means over the recorded steps, times are those of a typical step (trace_context.Trace.find_typical).
     """
 
     name: str  # "aten::convolution"
     calls: float
     total_us: float  # on the host, with the operators that it calls
     self_us: float  # on the host, without them
-    device_us: float | None = None  # kernels that it launched itself; None on the CPU
+    device_us: float | None = None  # time of the kernels that it launched itself; None on the CPU
     phase: Phase = "other"
     module: str = ""  # "layer1.0.conv1"; empty if no module is known
     shapes: str = ""  # "[32, 64, 56, 56], [64, 64, 3, 3]"
     dtypes: str = ""  # "float32, float32"
     layout: str = ""  # of the first input with four dimensions: "contiguous", "channels_last", "other"
     location: str = ""  # "train.py:41", the innermost line of the script; "" if it was not recorded
-    flops: float | None = None  # per recorded step, as calls and times are
+    flops: float | None = None
     bytes: float | None = None
     synchronises: bool = False  # the host waits for the device here: .item(), .cpu(), nonzero
     rank: int = 0
 
     @property
     def cost_us(self) -> float:
-        """Time that the operator takes itself: of its kernels if they were measured, else on the host."""
+        """Time of the operator's kernels if they were measured, else its self time on the host."""
         return self.self_us if self.device_us is None else self.device_us
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel name, per recorded step as operators are. On the CPU: an operator, with its own time."""
+    """One kernel, per recorded step like operators. On the CPU: an operator with its self time."""
 
     name: str
     kind: str  # one of profiling/kinds.py: "convolution", "matrix product", "normalisation", "elementwise", …
@@ -149,7 +149,7 @@ class MemoryPoint:
 
 @dataclass(frozen=True)
 class MemoryOwner:
-    """Bytes alive at the peak by what they are: "activations of layer1", "gradients", or a node of a vendor's file."""
+    """Bytes at the peak with one owner: "activations of layer1", "gradients", or a node of a vendor's file."""
 
     name: str
     bytes: int
@@ -166,7 +166,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The best that the device did in a measurement: bytes/s and floating-point operations/s by dtype."""
+    """Measured peak rates of the device: bytes/s, and floating-point operations/s by dtype."""
 
     bandwidth: float
     flops: dict[str, float]  # "float32" -> FLOP/s
@@ -174,14 +174,14 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to change, with the figures that speak for it."""
+    """A recommended change, with its evidence."""
 
-    name: str  # the file in profiling/advice that found it
+    name: str  # of the rule in profiling/advice
     title: str  # "The loader is too slow: 61 % of each step waits for data"
     action: str  # what to change
     evidence: tuple[str, ...]  # sentences with the figures that support the advice
-    gain_us: float | None  # of one iteration, expected; None if not measured, or if only another device would gain
-    gain_basis: str  # what that figure, or its absence, rests on: "the measured pauses, which would vanish"
+    gain_us: float | None  # expected, per iteration; None if not measured, or if only another device would gain
+    gain_basis: str  # basis of the gain, or reason for None: "the measured pauses, which would vanish"
     locations: tuple[str, ...] = ()  # "train.py:41"
     changes: dict[str, str] = field(default_factory=dict)  # recipe field -> value that `--apply` tries
 
@@ -198,25 +198,25 @@ class Facts:
     command: str = ""
     batch: int | None = None  # samples of one rank's step, if it is known
     precision: str = ""
-    mode: str = ""  # "eager", "graph", or "sink 20": the device takes 20 steps by itself from a captured graph
+    mode: str = ""  # "eager", "graph", or "sink 20": a captured graph of 20 steps
     warmup_steps: int = 0
     timed_steps: int = 0  # steps with the step trace alone: these give the times
     recorded_steps: int = 0  # steps under the operator profiler
-    recorded_step_us: float | None = None  # median iteration while operators were recorded: more than without
-    phases_found_by: tuple[str, ...] = ()  # sentences that say how the time points of a step were found
-    notes: tuple[str, ...] = ()  # what could not be measured, and why
-    ended: str = ""  # why a script ended before all steps were taken: "exit code 1 after 7 steps"
+    recorded_step_us: float | None = None  # median iteration while operators were recorded; longer than without
+    phases_found_by: tuple[str, ...] = ()  # sentences on how the time points of a step were found
+    notes: tuple[str, ...] = ()  # missing measurements, with reasons
+    ended: str = ""  # reason if a script ended before all steps were taken: "exit code 1 after 7 steps"
     versions: dict[str, str] = field(default_factory=dict)
     date: str = ""
     workers: int | None = None  # of the DataLoader, if there is one
     cores: int | None = None
-    phases_measured: bool = True  # False: only iterations were; all of their time is in forward + backward
-    zero_unix_us: float | None = None  # Unix time of this profile's zero: puts the ranks' profiles on one clock
+    phases_measured: bool = True  # False: only iterations; all of their time is in forward + backward
+    zero_unix_us: float | None = None  # Unix time of this profile's zero, to merge the profiles of ranks
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Everything that is known of one profiled run."""
+    """All records of one profiled run."""
 
     facts: Facts
     steps: Sequence[Step] = ()
@@ -231,7 +231,7 @@ class Profile:
 
     @property
     def regular_steps(self) -> list[Step]:
-        """Steps that follow another one directly, without an interruption: they show what an iteration takes."""
+        """Steps that directly follow another one, without an interruption."""
         return [step for step in self.steps if step.previous_end_us is not None and not step.interrupted_by]
 
     def regular_steps_of(self, rank: int) -> list[Step]:
@@ -257,10 +257,10 @@ class Profile:
 
 
 def thin_points(points: Sequence[MemoryPoint], most: int = MOST_MEMORY_POINTS) -> list[MemoryPoint]:
-    """Return at most `most` points in order of time: of each stretch the highest, so that the peak is kept."""
+    """Return at most `most` points in order of time: the highest of each stretch, which includes the peak."""
     ordered = sorted(points, key=lambda point: point.time_us)
     if len(ordered) <= most:
         return ordered
-    length = -(-len(ordered) // most)  # points of a stretch, rounded up
+    length = -(-len(ordered) // most)  # of a stretch, rounded up
     stretches = [ordered[start : start + length] for start in range(0, len(ordered), length)]
     return [max(stretch, key=lambda point: point.allocated) for stretch in stretches]

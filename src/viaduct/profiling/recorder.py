@@ -8,8 +8,8 @@
         recorder.end_step()
     recorded = recorder.stop()
 
-Steps are slower while they are recorded: times here give shares of a step, not the time of a step. Moments are on the
-clock of `time.perf_counter_ns() / 1000`.
+Recorded steps are slower, so the times give shares of a step but not its length. Times are on the clock of
+`time.perf_counter_ns() / 1000`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from viaduct.profiling.collectives import list_collectives
 from viaduct.profiling.events import ANNOTATION, PYTHON, Span, drop_idle_functions
 from viaduct.profiling.kernel_rows import list_kernels
 from viaduct.profiling.locations import CallLines, ScriptFiles, list_starts, locate_calls, read_call_lines
-from viaduct.profiling.memory import Storages, describe_memory, find_live_tensors, keep_alive_ones
+from viaduct.profiling.memory import Storages, describe_memory, find_live_tensors, select_alive
 from viaduct.profiling.module_hooks import ModuleHooks
 from viaduct.profiling.operator_rows import list_operators
 from viaduct.profiling.record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator
@@ -44,11 +44,13 @@ from viaduct.profiling.trace_context import Trace
 from viaduct.torch_compat import ignore_profiler_cycles
 
 CLOCK = "viaduct.clock"
-"""Annotation at the start of recording and after each step: it divides the trace into steps, and as the host's time of
-each is known, it relates the trace's clock to the host's."""
+"""Annotation at the start of recording and after each step, which divides the trace into steps.
+
+The host's time of each annotation relates the trace's clock to the host's.
+"""
 
 MAX_GROWTH_BYTES = 128 << 20
-"""Growth of the process after which recording ends: some 500,000 events, which take 2 GiB to evaluate."""
+"""Growth of the process after which recording ends: about 500,000 events, which take 2 GiB to evaluate."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Recorded:
 
 
 class OperatorRecorder:
-    """Record steps; with `stacks` and a script's folder also the Python functions around operators."""
+    """Records steps; with `stacks` and a script's folder also the Python functions around operators."""
 
     def __init__(self, device: str, rank: int = 0, script_folder: Path | None = None, stacks: bool = True) -> None:
         self.device = device
@@ -75,19 +77,19 @@ class OperatorRecorder:
         self.hooks = ModuleHooks()
         self.notes: list[str] = []
         self.marks: list[float] = []  # perf_counter in microseconds at each clock annotation
-        self.left_out: set[int] = set()  # numbers of recorded steps, from 0, in which something else ran
+        self.left_out: set[int] = set()  # indices of recorded steps with interruptions
         self.profiler: profile | None = None
-        self.live_before: dict[str, Storages] = {}  # by kind, the storages of tensors that were alive at the start
-        self.resident_before = 0  # bytes of the process in memory at the start
+        self.live_before: dict[str, Storages] = {}  # storages of tensors at the start, by owner
+        self.resident_before = 0  # resident bytes of the process at the start
         self.is_halted = False
 
     def add_network(self, network: nn.Module) -> None:
-        """Annotate the modules of a network, so that operators can be assigned to them."""
+        """Annotate the modules of a network, to assign operators to them."""
         self.hooks.add_network(network)
 
     def start(self) -> None:
-        """Begin to record; the next step is the first recorded one."""
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it logs its start and stop on stderr
+        """Start recording; the next step is the first recorded one."""
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise Kineto logs its start and stop to stderr
         activities = self.list_activities()
         self.live_before = find_live_tensors(self.device)
         self.profiler = profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=self.stacks)
@@ -101,21 +103,21 @@ class OperatorRecorder:
         """Return the activities of torch.profiler on this device; add a note if it sees no kernels."""
         activities = [ProfilerActivity.CPU]
         if self.device == "cuda":
-            os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or device graphs replay at a crawl under it
+            os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # otherwise captured graphs replay slowly
             with ignore_profiler_cycles(), profile(activities=[*activities, ProfilerActivity.CUDA]):
-                torch.cuda.synchronize()  # the first profile of a process starts CUPTI, which takes long
+                torch.cuda.synchronize()  # the first profile of a process starts CUPTI, which is slow
             activities.append(ProfilerActivity.CUDA)
         elif self.device != "cpu":
             self.notes.append(
-                f"torch.profiler does not see the kernels of {self.device}: operators have the time of the host alone, "
+                f"torch.profiler does not see the kernels of {self.device}: operators have only the time of the host, "
                 f"and there are no kernels; `viaduct profile read` reads the vendor's own profile"
             )
         return activities
 
     def end_step(self, leave_out: bool = False) -> None:
-        """Mark the end of a recorded step; end recording if it has taken MAX_GROWTH_BYTES of memory.
+        """Mark the end of a recorded step; stop recording if it has taken MAX_GROWTH_BYTES of memory.
 
-        With `leave_out` the operators of the step are not counted: something else ran in it, such as an evaluation.
+        With `leave_out` the operators of the step do not count, because it included other work, such as an evaluation.
         """
         if self.profiler is None or self.is_halted:
             return
@@ -131,7 +133,7 @@ class OperatorRecorder:
             )
 
     def halt(self) -> None:
-        """End recording; what follows is not seen."""
+        """Stop recording."""
         if self.profiler is not None and not self.is_halted:
             self.is_halted = True
             if self.device != "cpu":
@@ -140,28 +142,28 @@ class OperatorRecorder:
             self.profiler.stop()
 
     def mark_time(self) -> None:
-        """Put a CLOCK annotation into the trace, and keep the host's time of it."""
+        """Add a CLOCK annotation to the trace, and store its time on the host."""
         with record_function(CLOCK):
             self.marks.append(time.perf_counter_ns() / 1000)
 
     def stop(self) -> Recorded:
-        """End recording and return what was seen."""
+        """Stop recording and return the result."""
         if self.profiler is None:
             return Recorded(notes=["operators were not recorded: no step was reached"])
         self.halt()
         profiler, self.profiler = self.profiler, None
-        if self.device == "cpu":
-            self.live_before = keep_alive_ones(self.live_before, find_live_tensors(self.device))
+        if self.device == "cpu":  # the profiler does not see the release of earlier tensors here
+            self.live_before = select_alive(self.live_before, find_live_tensors(self.device))
         with disable_garbage_collector():
             raw, base_ns = export_events(profiler)
             lines = read_call_lines(profiler, list_starts(raw, base_ns)) if self.stacks else {}
             return self.evaluate(raw, base_ns, lines)
 
     def evaluate(self, raw: list[dict[str, Any]], base_ns: int, lines: CallLines) -> Recorded:
-        """Return what the trace's events show; `base_ns` is the zero of their clock, `lines` are for locations.py."""
+        """Return the result for the events of a trace; `base_ns` is the zero of their clock in nanoseconds."""
         clock = find_clock(raw)
         if len(clock) != len(self.marks):
-            self.notes.append("the profiler lost events: operators of the recorded steps cannot be told apart")
+            self.notes.append("the profiler lost events: operators cannot be assigned to the recorded steps")
             return Recorded(notes=self.notes)
         windows = self.list_windows([start for start, _ in clock])
         trace = Trace.read(raw, windows, clock[0][1], self.device)
@@ -180,27 +182,27 @@ class OperatorRecorder:
         )
 
     def list_windows(self, clock: Sequence[float]) -> list[Span]:
-        """Return start and end of each step that counts, given the times of the CLOCK annotations in the trace."""
+        """Return start and end of each step that counts; `clock` has the times of the CLOCK annotations."""
         if len(clock) == 1:
-            self.notes.append("the first recorded step did not end: operators are those up to there")
+            self.notes.append("the first recorded step did not end: operators are those of its beginning")
             return [(clock[0], float("inf"))]
         windows = list(pairwise(clock))
-        kept = [window for number, window in enumerate(windows) if number not in self.left_out]
-        if not kept:
+        uninterrupted = [window for number, window in enumerate(windows) if number not in self.left_out]
+        if not uninterrupted:
             self.notes.append(
-                "every recorded step was interrupted, such as by an evaluation or a checkpoint: operators include that"
+                "every recorded step was interrupted, for example by an evaluation: operators include the interruptions"
             )
-        elif len(kept) < len(windows):
-            count = len(windows) - len(kept)
+        elif len(uninterrupted) < len(windows):
+            count = len(windows) - len(uninterrupted)
             self.notes.append(
-                f"{count} of {len(windows)} recorded steps were interrupted, such as by an evaluation: left out"
+                f"{count} of {len(windows)} recorded steps were interrupted, for example by an evaluation: left out"
             )
-        return kept or windows
+        return uninterrupted or windows
 
 
 @contextmanager
 def disable_garbage_collector() -> Iterator[None]:
-    """Disable Python's garbage collector within the block: a trace's many objects would trigger it again and again."""
+    """Disable Python's garbage collector within the block, because a trace's many objects would trigger it often."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -211,7 +213,7 @@ def disable_garbage_collector() -> Iterator[None]:
 
 
 def export_events(profiler: profile) -> tuple[list[dict[str, Any]], int]:
-    """Return the trace's events, and the zero of their clock in nanoseconds; 0 if the trace does not have it."""
+    """Return the trace's events, and the zero of their clock in nanoseconds (0 if unknown)."""
     with tempfile.TemporaryDirectory(prefix="viaduct-trace-") as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
@@ -220,13 +222,13 @@ def export_events(profiler: profile) -> tuple[list[dict[str, Any]], int]:
 
 
 def find_clock(raw: list[dict[str, Any]]) -> list[tuple[float, Any]]:
-    """Return time and thread, as (process, thread), of the CLOCK annotations in order of time."""
+    """Return the time and (process, thread) of each CLOCK annotation, in order of time."""
     marks = (event for event in raw if event.get("name") == CLOCK and event.get("cat") == ANNOTATION)
     return sorted((event["ts"] + event["dur"] / 2, (event["pid"], event["tid"])) for event in marks)
 
 
 def select_events(raw: list[dict[str, Any]], shift: float) -> list[dict[str, Any]]:
-    """Return the events later by `shift`, without Python functions, allocations and the CLOCK annotations."""
+    """Return the events moved by `shift`, without Python functions, allocations and the CLOCK annotations."""
     left_out = (PYTHON, "cpu_instant_event")
-    kept = (event for event in raw if event.get("cat") not in left_out and event.get("name") != CLOCK)
-    return [event | {"ts": event["ts"] + shift} if "ts" in event else event for event in kept]
+    selected = (event for event in raw if event.get("cat") not in left_out and event.get("name") != CLOCK)
+    return [event | {"ts": event["ts"] + shift} if "ts" in event else event for event in selected]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from viaduct.profiling.measures import PHASE_NAMES, RankFigures, find_roofline_share, operators_of_first_rank
+from viaduct.profiling.measures import PHASE_NAMES, RankFigures, find_roofline_share, list_first_rank_operators
 from viaduct.profiling.record import Ceilings, MemoryPoint, Operator, Profile, Sample, Step
 from viaduct.reporting import (
     BarChart,
@@ -112,7 +112,7 @@ def split_digits(name: str) -> list[tuple[int, str]]:
 
 def draw_modules(profile: Profile) -> FlameGraph | None:
     """Return one step of the first recorded rank by phase, module and operator; None without operators."""
-    operators = [operator for operator in operators_of_first_rank(profile) if operator.cost_us > 0]
+    operators = [operator for operator in list_first_rank_operators(profile) if operator.cost_us > 0]
     if not operators:
         return None
     root = ModuleTimes()
@@ -147,7 +147,7 @@ def draw_roofline(profile: Profile) -> ScatterChart | None:
     ceilings = profile.ceilings
     if ceilings is None or ceilings.bandwidth <= 0:
         return None
-    total = sum(operator.cost_us for operator in operators_of_first_rank(profile))
+    total = sum(operator.cost_us for operator in list_first_rank_operators(profile))
     first = min((operator.rank for operator in profile.operators), default=0)
     linked = len(profile.operators) > 12
     points = [

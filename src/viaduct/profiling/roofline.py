@@ -1,12 +1,11 @@
-"""Ceilings of a device, and how near an operator comes to them.
+"""Ceilings of a device, and the share of them that an operator reaches.
 
     ceilings = load_ceilings("cpu", ["float32"])          # measured, then read from the user's cache folder
     compute_roofline_share(flops=2e9, bytes=3e7, dtypes="float32", time_us=900.0, ceilings=ceilings)
 
-The ceilings are the rates of a large copy and of a large matrix product in each dtype (devices/ceilings.py). They hold
-for one device, torch and number of threads, and are never used for another. On a machine that is busy with other work
-they come out lower, so the first three profiles on a device each measure them, and the best count. Importing this
-module does not import torch.
+The ceilings are the rates of a large copy and of a large matrix product in each dtype (devices/ceilings.py), cached for
+one device, torch version and number of threads. A busy machine gives lower rates, so the first three profiles on a
+device each measure them, and the best count. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from typing import Any
 from viaduct.profiling.record import Ceilings
 
 SCHEMA = 1
-MEASUREMENTS = 3  # before a cached figure is final
+MEASUREMENTS = 3  # after which a cached figure is final
 DTYPES_WITH_CEILING = ("float32", "bfloat16", "float16", "float64")
-"""Dtypes with a ceiling of their own; others have none."""
+"""Only these dtypes have a ceiling."""
 
 Key = dict[str, Any]
 
@@ -36,8 +35,8 @@ def compute_roofline_share(
 ) -> float | None:
     """Return the least time that the operations or the bytes need on this device, divided by the time taken.
 
-    None if work, time or ceiling is not known; more than 1 if caches save memory traffic. Of `dtypes`
-    ("int64, float32") the first that has a ceiling counts.
+    None if work, time or ceiling is not known; more than 1 if caches save memory traffic. In `dtypes`
+    ("int64, float32"), the first with a ceiling counts.
     """
     if ceilings is None or flops is None or bytes is None or time_us <= 0 or ceilings.bandwidth <= 0:
         return None
@@ -60,39 +59,39 @@ class CachedCeilings:
 
 
 def load_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
-    """Return the device's ceilings from the cache; those that are not final there are measured now."""
+    """Return the device's ceilings from the cache, after measuring those that are not final."""
     key = describe_setting(device)
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = cache / "viaduct" / f"ceilings-{digest}.json"
-    known = read_cache(path, key) or CachedCeilings(0.0, {}, {})
-    wanted = [dtype for dtype in DTYPES_WITH_CEILING if dtype in dtypes]
-    to_measure = [dtype for dtype in wanted if known.counts.get(dtype, 0) < MEASUREMENTS]
-    if to_measure or not known.bandwidth:
+    cached = read_cache(path, key) or CachedCeilings(0.0, {}, {})
+    dtypes = [dtype for dtype in DTYPES_WITH_CEILING if dtype in dtypes]
+    to_measure = [dtype for dtype in dtypes if cached.counts.get(dtype, 0) < MEASUREMENTS]
+    if to_measure or not cached.bandwidth:
         new = measure_ceilings(device, to_measure)
-        known = CachedCeilings(
-            max(known.bandwidth, new.bandwidth),
-            known.flops | {dtype: max(rate, known.flops.get(dtype, 0.0)) for dtype, rate in new.flops.items()},
-            known.counts | {dtype: known.counts.get(dtype, 0) + 1 for dtype in new.flops},
+        cached = CachedCeilings(
+            max(cached.bandwidth, new.bandwidth),
+            cached.flops | {dtype: max(rate, cached.flops.get(dtype, 0.0)) for dtype, rate in new.flops.items()},
+            cached.counts | {dtype: cached.counts.get(dtype, 0) + 1 for dtype in new.flops},
         )
-        write_cache(path, key, known)
-    return Ceilings(known.bandwidth, {dtype: known.flops[dtype] for dtype in wanted if dtype in known.flops})
+        write_cache(path, key, cached)
+    return Ceilings(cached.bandwidth, {dtype: cached.flops[dtype] for dtype in dtypes if dtype in cached.flops})
 
 
 def describe_setting(device: str) -> Key:
-    """Return everything that ceilings depend on: cached ones are used for an equal description only."""
+    """Return everything that ceilings depend on, as the key of the cache."""
     import torch
 
     from viaduct import devices
 
-    here = devices.get(device)
+    profiled_device = devices.get(device)
     threads = torch.get_num_threads() if device == "cpu" else None
-    key: Key = {"device": device, "description": here.describe_card(), "threads": threads}
-    return key | {"versions": here.get_versions(), "tf32": device == "cuda" and uses_tf32()}
+    key: Key = {"device": device, "description": profiled_device.describe_card(), "threads": threads}
+    return key | {"versions": profiled_device.get_versions(), "tf32": device == "cuda" and uses_tf32()}
 
 
 def uses_tf32() -> bool:
-    """Return True if float32 convolutions may be rounded to TF32, which makes them several times as fast."""
+    """Return True if float32 convolutions may use TF32, which is several times as fast."""
     import torch
 
     try:
@@ -103,20 +102,20 @@ def uses_tf32() -> bool:
 
 
 def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
-    """Measure a copy, and a matrix product of each dtype that the device has; the random state does not change."""
+    """Measure a copy, and a matrix product of each supported dtype, without changing the random state."""
     import torch
 
     from viaduct import devices
     from viaduct.devices import ceilings
     from viaduct.devices.timing import Clock
 
-    here = devices.get(device)
+    profiled_device = devices.get(device)
     card = torch.device(device) if device == "cpu" else torch.device(device, getattr(torch, device).current_device())
-    clock = Clock(here, device)
+    clock = Clock(profiled_device, device)
     flops: dict[str, float] = {}
     cards = [] if card.index is None else [card.index]
     with torch.random.fork_rng(devices=cards, device_type="cuda" if device == "cpu" else device), torch.no_grad():
-        bandwidth = ceilings.measure_copy_rate(clock, here, card)
+        bandwidth = ceilings.measure_copy_rate(clock, profiled_device, card)
         for dtype in dtypes:
             try:
                 flops[dtype] = ceilings.measure_matmul_rate(clock, card, getattr(torch, dtype), uses_tf32())
@@ -126,27 +125,27 @@ def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
 
 
 def read_cache(path: Path, key: Key) -> CachedCeilings | None:
-    """Return cached ceilings; None if there are none, they are damaged, or they are those of another device."""
+    """Return cached ceilings; None if the file is missing, damaged, or of another device."""
     try:
         content = json.loads(path.read_text())
         flops = {str(name): float(rate) for name, rate in content["flops"].items()}
         counts = {str(name): int(count) for name, count in content["counts"].items()}
-        known = CachedCeilings(float(content["bandwidth"]), flops, counts)
+        cached = CachedCeilings(float(content["bandwidth"]), flops, counts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    is_ours = content.get("schema") == SCHEMA and content.get("key") == key and flops.keys() == counts.keys()
-    is_sound = all(isfinite(rate) and rate > 0 for rate in (known.bandwidth, *flops.values()))
-    return known if is_ours and is_sound else None
+    is_current = content.get("schema") == SCHEMA and content.get("key") == key and flops.keys() == counts.keys()
+    is_sound = all(isfinite(rate) and rate > 0 for rate in (cached.bandwidth, *flops.values()))
+    return cached if is_current and is_sound else None
 
 
-def write_cache(path: Path, key: Key, known: CachedCeilings) -> None:
-    """Write ceilings to the cache; if the folder cannot be written they are measured again next time."""
+def write_cache(path: Path, key: Key, ceilings: CachedCeilings) -> None:
+    """Write ceilings to the cache; an error is only logged, as they can be measured again."""
     from viaduct.atomic_files import replace_file
 
-    content = {"schema": SCHEMA, "key": key, **asdict(known)}
+    content = {"schema": SCHEMA, "key": key, **asdict(ceilings)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replace_file(path, durable=False) as file:
             file.write(json.dumps(content, indent=1).encode())
     except OSError as error:
-        logging.getLogger(__name__).info("ceilings are not kept: %s", error)
+        logging.getLogger(__name__).info("ceilings are not cached: %s", error)

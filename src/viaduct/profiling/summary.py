@@ -25,9 +25,9 @@ from viaduct.profiling.measures import (
     judge,
     judge_beyond_advice,
     list_conditions,
+    list_first_rank_operators,
     measure_ranks,
     measure_throughput,
-    operators_of_first_rank,
 )
 from viaduct.profiling.record import Advice, Facts, Operator, Profile
 from viaduct.terminal import escape_controls
@@ -149,7 +149,7 @@ def draw_phases(figures: RankFigures, scale: float) -> str:
 
 def write_operators(profile: Profile, width: int) -> list[str]:
     """Write the operators that take the most time."""
-    operators = operators_of_first_rank(profile)
+    operators = list_first_rank_operators(profile)
     total = sum(operator.cost_us for operator in operators)
     if not operators or total <= 0:
         return []

@@ -64,9 +64,13 @@ class Trace:
         return number >= 0 and moment < self.windows[number][1]
 
     @cached_property
-    def inside_us(self) -> dict[int, float]:
-        """Time of other operators inside an operator, by id."""
+    def child_times(self) -> dict[int, float]:
+        """Total time of each operator's direct children, by id."""
         return sum_children(self.operators)
+
+    def get_self_time(self, operator: Event) -> float:
+        """Return the time of an operator without the operators that it calls."""
+        return max(0.0, operator.duration - self.child_times.get(id(operator), 0.0))
 
     @cached_property
     def contexts(self) -> dict[int, Context]:

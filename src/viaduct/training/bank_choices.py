@@ -1,9 +1,8 @@
 """Tuned operators in a training run.
 
-A tuning bank is a folder with the fastest measured variants of operators, written by `viaduct tune`. A run reads its
-choices from a bank when it begins, and records them in recipe.json. A resumed run takes its choices from recipe.json
-and reads no bank: other variants round differently, and a resumed run must have the same bits. A bank without entries
-for this device and software changes nothing.
+A tuning bank is a folder with the fastest measured variants of operators, written by `viaduct tune`. A new run reads
+its choices from a bank and records them in recipe.json. A resumed run takes its choices from recipe.json, because other
+variants would round differently.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from viaduct.tuning.location import Location
 
 
 def apply_bank(training: Training, location: Location | None, recipe_name: str) -> str | None:
-    """Apply a bank's choices for a run that begins; return a line for the user, None if there is nothing to say."""
+    """Apply a bank's choices to a new run; return a line for the user, or None."""
     if location is None or training.recipe.evaluation.eval_only:
         return None
     stored = read_banks(training, location)
     step = make_step_signature(training, recipe_name)
     choices = choose_for_training(stored, step.key)
-    is_explicit = location.origin != "default"  # the user has named the bank, and is told why it has no effect
+    is_explicit = location.origin != "default"  # the user has named the bank, and is told if it has no effect
     if training.group.ranks > 1:
         not_used = f"Bank {location.describe()}: not used, choices are measured with one rank."
         return not_used if choices or is_explicit else None
     applied = apply_to_training(training, choices, step.key) if choices else None
     if applied is None or not applied.choices:
-        no_fit = find_module_obstacle(training) or "no choice fits an operator of this run"
-        reason = no_fit if choices else explain_no_choices(stored, location)
+        mismatch = find_module_obstacle(training) or "no choice fits an operator of this run"
+        reason = mismatch if choices else explain_no_choices(stored, location)
         return f"Bank {location.describe()}: nothing is applied; {reason}." if is_explicit else None
     training.tuned = {"bank": str(location.path.resolve()), "choices": {k: dict(c) for k, c in applied.choices.items()}}
     return f"Bank {location.describe()}: {applied.describe()}."
 
 
 def restore_choices(training: Training, record: Mapping[str, Any], location: Location | None, name: str) -> str | None:
-    """Apply the choices that a run was begun with; return a line for the user, None where there is nothing to say."""
+    """Apply the choices in the recipe.json of a resumed run; return a line for the user, or None."""
     stored = record.get("tuning")  # None: the run was begun without choices
     if stored is None:
         if location is None or location.origin == "default":
@@ -63,12 +62,12 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
         return "The run was begun on one rank with tuned operators; several ranks use defaults, which round otherwise."
     applied = apply_to_training(training, choices, make_step_signature(training, name).key)
     unused = len(choices) - len(applied.choices)
-    remainder = f" {unused} of the choices it was begun with fit no operator now." if unused else ""
-    return f"Tuned as the run was begun, {applied.describe()}.{remainder}"
+    note = f" {unused} of the choices it was begun with fit no operator now." if unused else ""
+    return f"Tuned as the run was begun, {applied.describe()}.{note}"
 
 
 def read_banks(training: Training, location: Location) -> Stored:
-    """Return the entries for this device: the custom bank's before those that are shipped."""
+    """Return the entries for this device; those of the user's bank replace those shipped with viaduct."""
     fingerprint = read_fingerprint(training.torch_device.type)
     built_in = read_built_in(fingerprint)
     custom = location.bank.read(fingerprint)
@@ -77,7 +76,7 @@ def read_banks(training: Training, location: Location) -> Stored:
 
 
 def explain_no_choices(stored: Stored, location: Location) -> str:
-    """Return why a bank has no choice for a run."""
+    """Return the reason why a bank has no choice for a run."""
     if stored.entries:
         count = len(stored.entries)
         return f"none of its {count} entries for this device is known to gain in this step (`viaduct tune show`)"
@@ -97,9 +96,9 @@ def apply_to_training(training: Training, choices: Mapping[str, Choice], step_ke
 
 
 def find_calls(training: Training) -> list[Call]:
-    """Return how a training step will call its modules, observed in one forward pass of blank images.
+    """Return the calls of tunable modules in one forward pass of blank images; empty, with a note, if the pass fails.
 
-    Statistics, random state and modes are restored; empty, with a note, if the pass fails.
+    Statistics, random state and modes are restored.
     """
     recipe = training.recipe
     count = len(training.parallel.positions) // recipe.accumulate
@@ -110,6 +109,6 @@ def find_calls(training: Training) -> list[Call]:
         computation.network.train()
         try:
             return observe_calls(computation.network, lambda: computation.compute_outputs(images))
-        except Exception as error:  # a network of the user's own may want images, not blanks
+        except Exception as error:  # a user's network may fail on blank images
             training.print_note(f"Modules keep their default: a pass of blank images fails ({first_line(error)}).")
             return []

@@ -1,9 +1,8 @@
 """Running averages of batch norms: recompute them, and measure whether those of a short run have settled.
 
-In training a batch norm uses the statistics of the batch at hand; in evaluation its running averages, which follow
-slowly: after n steps with momentum m they have gone 1 - (1 - m)^n of the way. A short run may therefore classify
-training batches well and validation images badly. `check_averages` measures it: it recomputes the averages and scores
-the network with both.
+In training a batch norm uses the statistics of the current batch, in evaluation its running averages. After n steps
+with momentum m they have gone 1 - (1 - m)^n of the way, so a short run may classify training batches well and
+validation images badly. `check_averages` scores the network with its averages and with recomputed ones.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from viaduct.training import checkpoint
 from viaduct.training.freezing import freeze, set_frozen_norms_to_evaluation
 from viaduct.training.networks import build_model, place_model
 from viaduct.training.optim import Loss, build_loss
-from viaduct.training.precision import Computation, plan_for
+from viaduct.training.precision import Computation, plan_precision
 
 TRAINING_BATCHES, VALIDATION_BATCHES = 32, 8  # of a check, if they take less than MAX_SECONDS
-MAX_SECONDS = 30.0  # for the training batches, and for the first measurement of the validation batches
+MAX_SECONDS = 30.0  # for the training batches, and for the first scoring of the validation batches
 LOSS_RATIO, TOP1_GAP = 2.0, 0.1  # a check is made if validation is worse than training by more than these
-TOP1_GAIN = 0.05  # averages are unsettled if top-1 is at least so much better with recomputed ones
+TOP1_GAIN = 0.05  # averages are unsettled if recomputed ones improve top-1 by at least this
 
 
 @dataclass(frozen=True)
 class Averages:
-    """Result of a check: scores of the same validation images with the run's averages and with recomputed ones."""
+    """Scores of the same validation images with the run's averages and with recomputed ones."""
 
     training_batches: int
     images: int
@@ -48,17 +47,17 @@ class Averages:
     recomputed_top1: float
     recomputed_loss: float
     steps: int
-    momentum: float | None  # of the norms, where all have the same
+    momentum: float | None  # of the norms; None if they differ
 
     @property
     def is_unsettled(self) -> bool:
         """Return True if recomputed statistics score clearly better."""
         return self.recomputed_top1 >= self.top1 + TOP1_GAIN and self.recomputed_loss < self.loss
 
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         return {**asdict(self), "unsettled": self.is_unsettled}
 
-    def lines(self, run: object) -> Iterator[str]:
+    def describe(self, run: object) -> Iterator[str]:
         """Yield lines for the user: that the averages have not settled, both measurements, and what to do."""
         reason = ""
         if self.momentum is not None:
@@ -81,9 +80,9 @@ def looks_unsettled(training: dict[str, Any], validation: dict[str, Any]) -> boo
 
 
 def check_averages(
-    recipe: Recipe, saved: checkpoint.Saved, images: Dataset, device: Device, torch_device: torch.device
+    recipe: Recipe, saved: checkpoint.SavedCheckpoint, images: Dataset, device: Device, torch_device: torch.device
 ) -> Averages | None:
-    """Measure a checkpoint with its averages and with recomputed ones; None where there is nothing to recompute."""
+    """Score a checkpoint with its averages and with recomputed ones; None if there is nothing to recompute."""
     computation = open_checkpoint(recipe, saved, device, torch_device)
     norms = find_recomputable_norms(computation.network)
     if not norms:
@@ -92,20 +91,22 @@ def check_averages(
     loss = build_loss(recipe, training=False)
     open_batches = partial(recipe.data.open_batches, device=torch_device, seed=recipe.seed)
     with open_batches(images.validation, train=False) as validation, open_batches(images.train, train=True) as training:
-        before = measure(computation, validation, loss, VALIDATION_BATCHES, MAX_SECONDS)
+        before = score_batches(computation, validation, loss, VALIDATION_BATCHES, MAX_SECONDS)
         timed_batches = limit_seconds(iterate_training_batches(training), MAX_SECONDS)
         done = recompute_statistics(computation, timed_batches, TRAINING_BATCHES)
-        after = measure(computation, validation, loss, before.batches, math.inf)  # the same images, however long
+        after = score_batches(computation, validation, loss, before.batches, math.inf)  # the same images, however long
     momentum = momenta.pop() if len(momenta) == 1 else None
     return Averages(done, before.images, before.top1, before.loss, after.top1, after.loss, saved.step, momentum)
 
 
-def open_checkpoint(recipe: Recipe, saved: checkpoint.Saved, device: Device, torch_device: torch.device) -> Computation:
-    """Build a checkpoint's network anew, uncompiled, as an evaluation computes it."""
+def open_checkpoint(
+    recipe: Recipe, saved: checkpoint.SavedCheckpoint, device: Device, torch_device: torch.device
+) -> Computation:
+    """Build a new network, uncompiled, with the checkpoint's weights."""
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
-    checkpoint.load_model(model, saved.ema() if recipe.ema else saved.model(), saved.path)
-    plan = plan_for(recipe.precision, device)
+    checkpoint.load_model(model, saved.read_averages() if recipe.ema else saved.read_model(), saved.path)
+    plan = plan_precision(recipe.precision, device)
     return Computation(model, plan, torch_device, compiled=False, device_graphs=False)
 
 
@@ -114,16 +115,16 @@ def find_recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
     network.train()
     set_frozen_norms_to_evaluation(network)
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
-    found = [norm for norm in norms if norm.training and norm.running_mean is not None]
+    recomputable = [norm for norm in norms if norm.training and norm.running_mean is not None]
     network.eval()
-    return found
+    return recomputable
 
 
 @torch.no_grad()
 def recompute_statistics(computation: Computation, batches: Iterable[Batch], max_batches: int) -> int:
-    """Replace running averages by means over at most `max_batches` training batches; return how many batches were used.
+    """Replace running averages by means over up to `max_batches` training batches; return the number of batches.
 
-    Weights, and the averages of frozen norms, stay unchanged.
+    Weights and the averages of frozen norms stay unchanged.
     """
     norms = find_recomputable_norms(computation.network)
     if not norms:
@@ -163,8 +164,8 @@ def limit_seconds(batches: Iterator[Batch], seconds: float) -> Iterator[Batch]:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Scores of some validation images."""
+class BatchScores:
+    """Scores of some batches of validation images."""
 
     batches: int
     images: int
@@ -173,15 +174,17 @@ class Measured:
 
 
 @torch.no_grad()
-def measure(computation: Computation, stream: Stream, loss: Loss, max_batches: int, seconds: float) -> Measured:
-    """Score at most `max_batches` of the first validation batches, fewer if they take longer than `seconds`."""
+def score_batches(
+    computation: Computation, stream: Stream, loss: Loss, max_batches: int, seconds: float
+) -> BatchScores:
+    """Score the first `max_batches` validation batches, or fewer if they take longer than `seconds`."""
     computation.train(False)
-    done, images, right, total = 0, 0, 0, 0.0
+    done, images, correct, total_loss = 0, 0, 0, 0.0
     for batch in islice(limit_seconds(stream.epoch(0), seconds), max_batches):
         real = int(batch.mask.sum()) if batch.mask is not None else len(batch.labels)
         logits, labels = computation(batch.images)[:real], batch.labels[:real]
-        right += int((logits.argmax(1) == labels).sum())
-        total += float(loss(logits, labels)) * real
+        correct += int((logits.argmax(1) == labels).sum())
+        total_loss += float(loss(logits, labels)) * real
         images += real
         done += 1
-    return Measured(done, images, right / images, total / images)
+    return BatchScores(done, images, correct / images, total_loss / images)

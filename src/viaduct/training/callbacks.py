@@ -2,9 +2,9 @@
 
 A recipe of your own may have callbacks: instances of a subclass of `Callback`. The loop calls
 
-    start(training)                    once, before the first step; training.step tells where a resumed run begins
-    forward(training, labels, loss)    after the forward pass of each part of a step, both still on the device
-    gradients(training, images, labels)  before the update in steps of which TensorBoard gets images or histograms;
+    start(training)                    once, before the first step; `training.step` is above 0 in a resumed run
+    forward(training, labels, loss)    after the forward pass of each accumulated part; both are on the device
+    gradients(training, images, labels)  before the update, in steps of which TensorBoard gets images or histograms;
                                        `parameter.grad` is what the optimizer gets
     log(training, record)              every `log.every_steps` steps (with `--sink N` after each sink), and before each
                                        evaluation and checkpoint
@@ -12,24 +12,24 @@ A recipe of your own may have callbacks: instances of a subclass of `Callback`. 
     evaluation(training, score)        after each evaluation that was not interrupted
     step(training)                     after each optimizer step, and after its log line and evaluation
     checkpoint(training, saved)        after a checkpoint is complete on disk
-    end(training, outcome)             once, after everything else, when the run is finished or interrupted;
-                                       not after an error
+    end(training, outcome)             once, after everything else, when the run is finished or interrupted; after
+                                       an error only if an image cannot be read or a metric of the recipe fails
 
 A callback may call `training.request_stop("reason")` (the run then counts as finished), change later steps by
 `training.change_learning_rate(rate | factor=…)`, `.change_order_seed(seed)` and `.change_loss_weights(main=…,
 auxiliary=…)` (checkpoints keep all three), and read, but should not replace, `training.model`, `.optimizer`, `.step`,
 `.steps`, `.epoch`, `.rate`, `.recipe`, `.run`.
 
-Of several ranks only rank 0 calls callbacks. Log records and scores are those of all ranks together; `forward` and
-`gradients` get the images, labels and loss of this rank. A callback with `every_rank = True` is called on each rank;
-then all must do the same. A stop that only rank 0 asks for comes a step or two later, when all ranks know of it.
+Of several ranks only rank 0 calls callbacks. A callback with `every_rank = True` is called on each rank; then all must
+do the same. Log records and scores are those of all ranks together; `forward` and `gradients` get the images, labels
+and loss of this rank. A stop that only rank 0 requests takes effect a step or two later, when all ranks know of it.
 
-`forward` gets labels as mixup or cutmix has mixed them; `gradients` gets images and labels from before that.
+`forward` gets labels that mixup or cutmix has mixed; `gradients` gets the images and labels before mixing.
 
-With `--sink N`, `step` is called after the last step of each sink only. A recipe whose callbacks define `step` has no
-sinks with `--sink auto`, unless they have `every_step = False`: then it is called about once a second. A callback with
-`needs_every_step = True` is called after each step and sees every operator of the network: no sinks, no kernels of our
-own. (`closely`, its former name, works until the next release.)
+With `--sink N`, `step` is called only after the last step of each sink. With `--sink auto` a callback that defines
+`step` switches sinks off, unless it has `every_step = False`: then `step` is called about once a second. A callback
+with `needs_every_step = True` is called after each step and sees every operator of the network: the run then uses no
+sinks and no kernels of viaduct. (`closely`, its former name, works until the next release.)
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from viaduct.errors import Diverged
 from viaduct.run_files import finite_or_null
-from viaduct.training.checkpoint import Saved, newest_whole, prune
+from viaduct.training.checkpoint import SavedCheckpoint, find_newest_intact, prune
 from viaduct.training.events import EventFile
 from viaduct.training.metrics import Score
 from viaduct.training.rundir import STEP_MARK_BYTES, STEP_MARK_FILE
@@ -70,8 +70,8 @@ class LogRecord:
     images_per_s: float
     loss_scale: float
     skipped: int  # steps skipped so far because of overflow
-    losses: list[float] = field(repr=False)  # each step's
-    top5: float | None = None  # where the recipe asks for it
+    losses: list[float] = field(repr=False)  # of each step
+    top5: float | None = None  # None unless the recipe asks for it
 
     @property
     def first_step(self) -> int:
@@ -84,7 +84,7 @@ class Callback:
 
     every_rank = False
     needs_every_step = False
-    every_step = True  # `step`, where it is defined, must be called after each step: no sinks with `--sink auto`
+    every_step = True  # if `step` is defined, it must be called after each step: no sinks with `--sink auto`
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -99,7 +99,7 @@ class Callback:
     def evaluating(self, training: Training, done: int, total: int) -> None: ...
     def evaluation(self, training: Training, score: Score) -> None: ...
     def step(self, training: Training) -> None: ...
-    def checkpoint(self, training: Training, saved: Saved) -> None: ...
+    def checkpoint(self, training: Training, saved: SavedCheckpoint) -> None: ...
     def end(self, training: Training, outcome: str) -> None: ...
 
 
@@ -109,7 +109,7 @@ class NanStop(Callback):
     every_rank = True
 
     def log(self, training: Training, record: LogRecord) -> None:
-        # A loss whose step is skipped as an overflow is no reason to stop, as long as a lower loss scale may help.
+        # An overflow is no reason to stop as long as its step is skipped and a lower loss scale may help.
         checked = record.losses if not training.scale.skips_overflows or training.scale.is_exhausted else []
         for offset, loss in enumerate(checked):
             if not math.isfinite(loss):
@@ -119,11 +119,11 @@ class NanStop(Callback):
 
     def build_error(self, training: Training, step: int, loss: float) -> Diverged:
         """Return the error that names the step, the rate and the last good checkpoint."""
-        saved, _ = newest_whole(training.run.checkpoints)
+        saved, _ = find_newest_intact(training.run.checkpoints)
         last_good = f"The last good checkpoint is {saved.path}." if saved else "There is no checkpoint before it."
         rate = training.progress.rate_at(step - 1)
-        what = f"the loss became {loss} at step {step}, with learning rate {rate:g}."
-        return Diverged(what, last_good, "Try a lower rate.")
+        message = f"the loss became {loss} at step {step}, with learning rate {rate:g}."
+        return Diverged(message, last_good, "Try a lower rate.")
 
 
 class StopAtThreshold(Callback):
@@ -138,7 +138,7 @@ class StopAtThreshold(Callback):
 
 
 class Checkpointing(Callback):
-    """Saves by steps, by time, at each new best, and at the end; keeps the last few and the best."""
+    """Saves checkpoints by steps, by time, at each new best, and at the end; keeps the last few and the best."""
 
     every_rank = True
     every_step = False
@@ -205,7 +205,7 @@ class MetricsFile(Callback):
         fields = score.headline() | {"epoch": training.epoch, "time": time.time()}
         self.write("evaluation", {"step": training.step, **fields})
 
-    def checkpoint(self, training: Training, saved: Saved) -> None:
+    def checkpoint(self, training: Training, saved: SavedCheckpoint) -> None:
         self.write("checkpoint", {"step": saved.step, "path": str(saved.path), "time": time.time()})
 
     def write(self, kind: str, record: dict[str, Any]) -> None:
@@ -224,12 +224,12 @@ class TensorBoard(Callback):
         values = {name: getattr(record, name) for name in names} | {"l2_loss": record.total_loss - record.loss}
         if record.top5 is not None:
             values["top5"] = record.top5
-        self.file.scalars(record.step, {f"train/{name}": value for name, value in values.items()})
+        self.file.write_scalars(record.step, {f"train/{name}": value for name, value in values.items()})
 
     def evaluation(self, training: Training, score: Score) -> None:
         names = ("loss", "top1", "top5", "precision", "recall", "f1")
         values = {name: getattr(score, name) for name in names} | score.own  # the recipe's own metrics
-        self.file.scalars(training.step, {f"validation/{name}": value for name, value in values.items()})
+        self.file.write_scalars(training.step, {f"validation/{name}": value for name, value in values.items()})
 
 
 class ProgressBar(Callback):

@@ -1,8 +1,8 @@
 """Checkpoints: RUN/checkpoints/step-N/, complete or not there at all.
 
-Each is written into a temporary folder, flushed to the disk and renamed, so a run that is killed at any moment leaves
-only complete checkpoints under these names. Its manifest has checksums, by which later damage is noticed. Loading reads
-tensors and plain values, never pickled code.
+A checkpoint is written into a temporary folder, flushed to the disk and renamed, so a run that is killed at any moment
+leaves only complete ones. The checksums in its manifest reveal later damage. Loading reads tensors and plain values,
+never pickled code.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ STATE_FIELDS: dict[str, Any] = {
     "best": dict | None,
     "initial_rates": list,
 }
-EMA_FILE = "ema.safetensors"  # averaged weights, if the recipe has them: evaluated; training resumes from MODEL_FILE
+EMA_FILE = "ema.safetensors"  # averaged weights, if the recipe has them; evaluations use them
 
 
 @sendable
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint on disk."""
 
     path: Path
@@ -63,20 +63,20 @@ class Saved:
     def saved_at(self) -> datetime:
         return datetime.fromtimestamp((self.path / MANIFEST).stat().st_mtime, timezone.utc)
 
-    def manifest(self) -> dict[str, Any]:
+    def read_manifest(self) -> dict[str, Any]:
         return read_manifest(self.path)
 
-    def damage(self) -> str | None:
+    def find_damage(self) -> str | None:
         """Return what is wrong with the checkpoint; None if weights and state have the recorded checksums."""
-        return self.damage_of((MODEL_FILE, STATE_FILE), optional=(EMA_FILE,))
+        return self.find_damage_in((MODEL_FILE, STATE_FILE), optional=(EMA_FILE,))
 
-    def damage_of(self, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> str | None:
+    def find_damage_in(self, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> str | None:
         """Return what is wrong with these files of the checkpoint; None if they have the recorded checksums.
 
         Files in `optional` are checked if the manifest lists them.
         """
         try:
-            files = self.manifest()["files"]
+            files = self.read_manifest()["files"]
         except BadRun as error:
             return error.what.rstrip(".")
         names = (*names, *(name for name in optional if name in files))
@@ -92,13 +92,13 @@ class Saved:
                 return f"{path} has the right size but not the bytes that were written (checksum)"
         return None
 
-    def model(self) -> dict[str, Tensor]:
+    def read_model(self) -> dict[str, Tensor]:
         return read_tensors(self.path / MODEL_FILE)
 
-    def ema(self) -> dict[str, Tensor]:
+    def read_averages(self) -> dict[str, Tensor]:
         return read_tensors(self.path / EMA_FILE)
 
-    def state(self) -> dict[str, Any]:
+    def read_state(self) -> dict[str, Any]:
         try:
             state = torch.load(self.path / STATE_FILE, map_location="cpu", weights_only=True)
             require_type(state, dict, "the state")
@@ -110,9 +110,9 @@ class Saved:
             raise BadRun(f"{self.path / STATE_FILE} cannot be loaded: {first_line(error)}.") from None
         return dict(state)
 
-    def training_state(self) -> dict[str, Any]:
+    def read_training_state(self) -> dict[str, Any]:
         """Return the complete state that a training needs to resume."""
-        state = self.state()
+        state = self.read_state()
         try:
             require_fields(state, STATE_FIELDS)
             require_fields(state["optimizer"], {"state": dict, "param_groups": list}, "optimizer.")
@@ -128,15 +128,15 @@ def save(
     state: dict[str, Any],
     notes: dict[str, Any],
     ema: dict[str, Tensor] | None = None,
-) -> Saved:
-    """Write the checkpoint of this step under `folder`, with `notes` in its manifest; replace one of the same step."""
-    saved = Saved(folder / f"step-{step}")
+) -> SavedCheckpoint:
+    """Write the checkpoint of a step under `folder`, with `notes` in its manifest; replace one of the same step."""
+    saved = SavedCheckpoint(folder / f"step-{step}")
     tensors = model.state_dict() if isinstance(model, nn.Module) else model
     pickled = io.BytesIO()
     torch.save(state, pickled)
-    contents = {MODEL_FILE: save_tensors(on_host(tensors)), STATE_FILE: pickled.getvalue()}
+    contents = {MODEL_FILE: save_tensors(copy_to_host(tensors)), STATE_FILE: pickled.getvalue()}
     if ema is not None:
-        contents[EMA_FILE] = save_tensors(on_host(ema))
+        contents[EMA_FILE] = save_tensors(copy_to_host(ema))
     files = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()}
     manifest = {"step": step, **notes, "files": files}
     contents[MANIFEST] = json.dumps(finite_or_null(manifest), indent=1).encode()
@@ -146,7 +146,7 @@ def save(
         temporary.mkdir()
         for name, data in contents.items():
             write_durably(temporary / name, data)
-        if saved.path.exists():  # the step was taken again, because that checkpoint is damaged or later than the resume
+        if saved.path.exists():  # the run has resumed from an earlier checkpoint and taken this step again
             discard(saved)
         os.rename(temporary, saved.path)
         flush_folder(folder)
@@ -161,15 +161,15 @@ def save(
 def describe_full_disk(folder: Path, step: int, needed: int) -> tuple[str, str]:
     """Return the message and the hint for a checkpoint that does not fit on the disk."""
     free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
-    older = ", ".join(saved.path.name for saved in checkpoints(folder)) or "none yet"
-    what = (
+    older = ", ".join(saved.path.name for saved in list_checkpoints(folder)) or "none yet"
+    message = (
         f"the checkpoint of step {step} does not fit: it needs {needed / 2**20:.1f} MiB, "
         f"{folder} has {free / 2**20:.1f} MiB free."
     )
-    return what, f"The older checkpoints are whole ({older}). Free some space and run the same command again."
+    return message, f"The older checkpoints are intact ({older}). Free some space and run the same command again."
 
 
-def on_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def copy_to_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return contiguous copies of the tensors on the host."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
@@ -199,16 +199,16 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def checkpoints(folder: Path) -> list[Saved]:
+def list_checkpoints(folder: Path) -> list[SavedCheckpoint]:
     """Return all checkpoints of a run, oldest first, intact or damaged."""
-    return [Saved(path) for path in step_folders(folder).values()]
+    return [SavedCheckpoint(path) for path in step_folders(folder).values()]
 
 
-def newest_whole(folder: Path) -> tuple[Saved | None, list[str]]:
+def find_newest_intact(folder: Path) -> tuple[SavedCheckpoint | None, list[str]]:
     """Return the newest intact checkpoint, and what is wrong with the newer ones."""
     damaged: list[str] = []
-    for saved in reversed(checkpoints(folder)):
-        damage = saved.damage()
+    for saved in reversed(list_checkpoints(folder)):
+        damage = saved.find_damage()
         if damage is None:
             return saved, damaged
         damaged.append(damage)
@@ -217,21 +217,21 @@ def newest_whole(folder: Path) -> tuple[Saved | None, list[str]]:
 
 def prune(folder: Path, keep: int, best: int | None, newest: int) -> None:
     """Remove all checkpoints up to step `newest` but the last `keep` and the best one."""
-    # A later checkpoint was damaged when the run resumed before it: it must not count among the last ones.
-    for saved in [saved for saved in checkpoints(folder) if saved.step <= newest][:-keep]:
+    # Checkpoints after `newest` are damaged ones that the run resumed before; they do not count among the last.
+    for saved in [saved for saved in list_checkpoints(folder) if saved.step <= newest][:-keep]:
         if saved.step != best:
             discard(saved)
 
 
-def discard(saved: Saved) -> None:
-    """Remove a checkpoint; it is renamed first, because a kill must not leave an incomplete one under its name."""
+def discard(saved: SavedCheckpoint) -> None:
+    """Rename a checkpoint, then remove it, so that a kill leaves no incomplete one under its name."""
     trash = saved.path.with_name(f".{saved.path.name}.trash")
     shutil.rmtree(trash, ignore_errors=True)
     os.rename(saved.path, trash)
     shutil.rmtree(trash)
 
 
-def sweep(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process left half-written or half-removed."""
     for leftover in [*folder.glob(".step-*.tmp"), *folder.glob(".step-*.trash")]:
         shutil.rmtree(leftover, ignore_errors=True)
@@ -244,8 +244,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise BadRun(f"{path} cannot be loaded: {error}") from None
 
 
-def load_model(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
-    """Load stored tensors into a model; raise BadRun with missing, extra and misshaped tensors of another model."""
+def load_model(model: nn.Module, tensors: dict[str, Tensor], source: Path) -> None:
+    """Load stored tensors into a model; raise BadRun with the missing, extra and misshaped tensors if it differs."""
     own = model.state_dict()
     missing = [name for name in own if name not in tensors]
     extra = sorted(name for name in tensors if name not in own)
@@ -254,12 +254,12 @@ def load_model(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> Non
         for name in own
         if name in tensors and tensors[name].shape != own[name].shape
     ]
-    kinds = {"missing there": missing, "not in this model": extra, "of another shape": misshaped}
-    if any(kinds.values()):
+    differences = {"missing there": missing, "not in this model": extra, "of another shape": misshaped}
+    if any(differences.values()):
         lines = [
             f"{title}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-            for title, names in kinds.items()
+            for title, names in differences.items()
             if names
         ]
-        raise BadRun(f"{where} is a checkpoint of another model.", *lines)
+        raise BadRun(f"{source} is a checkpoint of another model.", *lines)
     model.load_state_dict(tensors)

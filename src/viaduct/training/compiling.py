@@ -1,8 +1,8 @@
 """Compiles a network: whole, or block by block (regional).
 
-A deep network repeats a few kinds of blocks. Compiled one by one, blocks of the same class and shapes share their code:
-ResNet-50 has 17 blocks of 9 kinds, and only the 9 are compiled. Operators are not fused across the borders of blocks,
-which costs little. Parts that run on kernels of our own are not compiled.
+A deep network repeats a few kinds of blocks. Compiled block by block, blocks of the same class and shapes share their
+code: ResNet-50 has 17 blocks of 9 kinds, so 9 are compiled. Operators are not fused across the borders of blocks, which
+costs little. Parts that run on viaduct's own kernels are not compiled.
 
 Compiled code is kept for the next run, in the user's cache folder unless TORCHINDUCTOR_CACHE_DIR names another folder.
 """
@@ -36,22 +36,23 @@ from viaduct.training.freezing import list_parents, match_patterns
 
 CompileMode = Literal["auto", "regional", "whole", "off"]  # the recipe's field `compile`
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-# Importing torch._dynamo sets the variable, too: after that the user's setting and torch's cannot be told apart.
+# Read before torch._dynamo is imported, because that import sets the variable, too.
 USERS_CACHE = os.environ.get(CACHE_VARIABLE) if "torch._dynamo" not in sys.modules else None
 SLOWER_ON_CPU = "On the CPU compiled steps can be slower than eager ones (docs/speed.md): compare with --mode eager."
 MIN_STEPS_TO_COMPILE = 200  # a shorter run would spend more on compiling than it saves
-MAX_VARIANTS = 64  # compiled versions of one block class, for different shapes and settings; torch's own limit is 8
+MAX_VARIANTS = 64  # compiled versions of one block class, for different shapes and settings; torch's default is 8
 
 
 class Compilation:
-    """Decides what of a network is compiled, and compiles it; `run` calls the network."""
+    """Decides which parts of a network are compiled, and compiles them; `run` calls the network."""
 
     def __init__(
         self, wrapped: nn.Module, network: nn.Module, mode: CompileMode, device_graphs: bool, patterns: str = ""
     ) -> None:
-        """Compile as `mode` says; `wrapped` is the network or, of several ranks, its DistributedDataParallel.
+        """Compile by `mode`; `wrapped` is the network or, with several ranks, its DistributedDataParallel.
 
-        `patterns` names parts to compile instead. With `device_graphs` torch's compiler may use device graphs.
+        `patterns` are names of parts that are compiled instead. With `device_graphs` torch's compiler may use device
+        graphs.
         """
         self.wrapped = wrapped
         self.parts = [] if mode in ("whole", "off") else find_regions(network)
@@ -61,7 +62,7 @@ class Compilation:
         elif mode == "auto":
             self.parts = choose_parts(self.parts, network, has_own_kernels)
         self.is_regional = bool(self.parts) or mode == "regional" or has_own_kernels
-        # Device graphs save the host's work between kernels of a network compiled whole; for blocks a sink does.
+        # Only a network compiled whole uses device graphs; if blocks are compiled, a sink captures whole steps instead.
         self.device_graphs = device_graphs and not self.is_regional and mode != "off"
         self.compiles = mode != "off" and (bool(self.parts) or not self.is_regional)
         self.is_underway = self.compiles  # until `describe_compilation` is called after the first step
@@ -73,13 +74,13 @@ class Compilation:
 
     @property
     def outcome(self) -> str:
-        """Result of the choice: `regional`, `whole`, or `off` where nothing is compiled."""
+        """What is compiled: `regional` (blocks), `whole`, or `off` (nothing)."""
         if not self.compiles:
             return "off"
         return "regional" if self.is_regional else "whole"
 
     def compile_network(self) -> Callable[..., Any]:
-        """Return a function that calls the network, compiled as decided."""
+        """Compile the network or its parts; return a function that calls the network."""
         if self.compiles and not self.is_regional:
             mode = "reduce-overhead" if self.device_graphs else None
             run: Callable[..., Any] = torch.compile(self.wrapped, mode=mode, dynamic=False)
@@ -118,9 +119,9 @@ def is_on_cpu(network: nn.Module) -> bool:
 
 
 def find_regions(network: nn.Module) -> list[nn.Module]:
-    """Return the outermost blocks to compile: of repeated classes, and blocks beside them without such a block inside.
+    """Return the outermost blocks whose class repeats, and other blocks that contain no block of a repeated class.
 
-    A block has submodules and is of a class that is not torch's. Blocks with kernels of our own are left out.
+    A block is a module with submodules whose class is not torch's. Blocks with viaduct's own kernels are left out.
     """
     counts = Counter(
         type(module)
@@ -142,41 +143,38 @@ def find_regions(network: nn.Module) -> list[nn.Module]:
 
 
 def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
-    """Return the outermost parts whose names match, except parts with kernels of our own.
-
-    Raise BadValue if no part is left.
-    """
+    """Return the outermost parts whose names match and that have no kernels of viaduct's own; BadValue if none."""
     modules = dict(network.named_modules())
     names = match_patterns(patterns, [name for name in modules if name], "--compile-parts")
     outermost = [name for name in modules if name in names and not names & set(list_parents(name))]
     parts = [modules[name] for name in outermost if not any(is_fused(module) for module in modules[name].modules())]
     if not parts:
-        what = f"--compile-parts {patterns!r}: these parts run on kernels of our own, which are not compiled."
-        raise BadValue(what, "Use --kernels off, or name other parts.")
+        message = f"--compile-parts {patterns!r}: these parts run on kernels of our own, which are not compiled."
+        raise BadValue(message, "Use --kernels off, or name other parts.")
     return parts
 
 
 def choose_parts(parts: list[nn.Module], network: nn.Module, has_own_kernels: bool) -> list[nn.Module]:
     """Return the parts that `--compile auto` compiles block by block.
 
-    In a network with kernels of our own, these are the parts outside of them, if any class among them repeats: else the
-    compiler's start-up does not pay. Without such kernels they are all parts, if there is more than one.
+    With viaduct's own kernels these are the parts without them, if a class repeats among these; otherwise the
+    compiler's start-up does not pay. Without own kernels these are all parts, if there is more than one.
     """
     if not has_own_kernels:
         return parts if len(parts) > 1 else []
-    inside = {id(part) for module in network.modules() if is_fused(module) for part in module.modules()}
-    remaining = [part for part in parts if id(part) not in inside]
+    fused = {id(part) for module in network.modules() if is_fused(module) for part in module.modules()}
+    remaining = [part for part in parts if id(part) not in fused]
     counts = Counter(type(part) for part in remaining)
     return remaining if any(count > 1 for count in counts.values()) else []
 
 
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:
-    """Resolve `--mode auto`: graph where compiling is known to pay, else eager.
+    """Resolve `--mode auto` to graph if compiling is known to pay, else to eager.
 
-    It pays for a network that the recipe names, trained on one NVIDIA card by one rank, with Triton and a C compiler.
-    Eager are: a network that is built by the user's function, fewer steps than MIN_STEPS_TO_COMPILE, a deterministic
-    run, an evaluation, `--compile off`, and a run in which a callback observes every step. `--compile regional|whole`
-    and `--compile-parts` choose graph, unless a callback observes every step.
+    It pays for a named network, trained by one rank on an NVIDIA card with Triton and a C compiler for at least
+    MIN_STEPS_TO_COMPILE steps, unless the run is deterministic or an evaluation. `--compile regional|whole` and
+    `--compile-parts` choose graph anywhere, `--compile off` eager. `observed`: a callback observes every step; the mode
+    is then eager.
     """
     if recipe.mode != "auto":
         return recipe.mode
@@ -184,7 +182,7 @@ def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Lite
         return "eager"
     if recipe.compile != "auto" or recipe.compile_parts:
         return "graph"
-    is_short = 0 < recipe.steps < MIN_STEPS_TO_COMPILE  # steps is 0 where the recipe gives epochs
+    is_short = 0 < recipe.steps < MIN_STEPS_TO_COMPILE  # steps is 0 if the recipe gives epochs
     is_users_network = not isinstance(recipe.model, str)
     if device != "cuda" or ranks > 1 or is_users_network or is_short or recipe.deterministic:
         return "eager"
@@ -192,7 +190,7 @@ def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Lite
 
 
 def has_compiler() -> bool:
-    """Return True if torch.compile finds what it needs for a card: Triton and a C compiler."""
+    """Return True if Triton and a C compiler are installed, which torch.compile needs for a card."""
     names = (os.environ.get("CC"), "gcc", "cc", "clang")
     return find_spec("triton") is not None and any(name and shutil.which(name) for name in names)
 
@@ -208,9 +206,9 @@ def describe_unused_compile(recipe: Recipe) -> str | None:
 
 
 def set_compile_cache() -> None:
-    """Keep compiled code in the user's cache folder: torch's own is under /tmp, which is gone after a restart.
+    """Keep compiled code in the user's cache folder: torch's default, under /tmp, is gone after a restart.
 
-    A folder that the user has named is kept.
+    A folder that the user has named is not changed.
     """
     if CACHE_VARIABLE in os.environ and not is_torch_default(os.environ[CACHE_VARIABLE]):
         return
@@ -222,7 +220,7 @@ def set_compile_cache() -> None:
 
 
 def is_torch_default(folder: str) -> bool:
-    """Return True if torch has set the variable to its default folder, as it does when torch._dynamo is imported."""
+    """Return True if the import of torch._dynamo has set the variable to torch's default folder."""
     if folder == USERS_CACHE or "torch._dynamo" not in sys.modules:
         return False
     return folder == default_compile_cache()

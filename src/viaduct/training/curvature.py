@@ -1,9 +1,9 @@
 """The two Kronecker factors of a layer's curvature, A of its inputs and G of its output gradients, in diagonal blocks.
 
-A `FactorRecorder` observes each call of conv2d and linear with one of its weights, in whatever module, with the padding
-of that call. Covariances are summed during the forward and the backward pass; patches are made for a few images at a
-time and not kept. Only diagonal blocks are computed: for 4608 columns in blocks of 128 that is a thirty-sixth of the
-work. Factors and inverses are float32, and the host never waits for the device.
+A `FactorRecorder` observes each call of conv2d and linear with one of its weights, in any module. Covariances are
+summed during the forward and the backward pass; patches are made for a few images at a time and not kept. Only diagonal
+blocks are computed: for 4608 columns in blocks of 128 that is a thirty-sixth of the work. Factors and inverses are
+float32, and the host never waits for the device.
 
 Shapes: a factor is (groups, blocks, block size, block size); a grouped convolution counts as `groups` small layers.
 """
@@ -24,12 +24,12 @@ from torch.overrides import TorchFunctionMode
 
 Form = Literal["ascend", "gpu"]
 MAX_PATCH_ELEMENTS = 2**26  # at a time: 256 MiB
-FULL_DEPTH = 2048  # positions that a matrix product sums over to keep a GPU busy; small images are joined to reach it
+FULL_DEPTH = 2048  # positions that a matrix product should sum over to keep a GPU busy; small images are joined
 
 
 @dataclass(frozen=True)
 class Blocking:
-    """One dimension of a weight matrix, cut into equal blocks; the last is padded."""
+    """Division of one dimension of a weight matrix into equal blocks; the last one is padded."""
 
     size: int
     block_size: int
@@ -57,26 +57,26 @@ class Layer:
 def find_layers(model: nn.Module, block_size: int) -> list[Layer]:
     """Return the trainable weights of all convolutions and dense layers, in module order, each once.
 
-    With `block_size` 0 factors are one block.
+    With `block_size` 0 each factor is a single block.
     """
-    found: list[Layer] = []
+    layers: list[Layer] = []
     for name, module in model.named_modules():
-        shared = any(layer.weight is getattr(module, "weight", None) for layer in found)
-        if isinstance(module, nn.Conv2d | nn.Linear) and module.weight.requires_grad and not shared:
+        is_shared = any(layer.weight is getattr(module, "weight", None) for layer in layers)
+        if isinstance(module, nn.Conv2d | nn.Linear) and module.weight.requires_grad and not is_shared:
             groups = module.groups if isinstance(module, nn.Conv2d) else 1
             outputs, inputs = module.weight.shape[0] // groups, module.weight[0].numel()
             blockings = (Blocking(size, min(block_size, size) or size) for size in (outputs, inputs))
-            found.append(Layer(f"{name}.weight".lstrip("."), cast(nn.Parameter, module.weight), groups, *blockings))
-    return found
+            layers.append(Layer(f"{name}.weight".lstrip("."), cast(nn.Parameter, module.weight), groups, *blockings))
+    return layers
 
 
 @dataclass
 class Factor:
-    """A covariance, and two numbers that depend on the kind of layer: see the formulas in thor.py."""
+    """A covariance, and two factors that depend on the kind of layer: see the formulas in thor.py."""
 
     blocks: Tensor
-    damping: float  # this times the square root of the optimizer's damping is added to the diagonal
-    inverse_scale: float  # the inverse is multiplied by it
+    damping: float  # factor of the square root of the optimizer's damping, which is added to the diagonal
+    inverse_scale: float  # factor of the inverse
 
     def add_damping(self, damping: float) -> Tensor:
         """Return the blocks with the damping added to their diagonals."""
@@ -104,7 +104,7 @@ class FactorRecorder(TorchFunctionMode):
         return result
 
     def record_call(self, layer: Layer, call: LayerCall, output: Tensor, is_conv: bool) -> None:
-        """Record A now, and G when the gradient arrives."""
+        """Record A now, and G in the backward pass."""
         compute_factor = partial(compute_conv_factor, self.form) if is_conv else compute_dense_factor
         with torch.no_grad():
             matrices = call.extract_patches() if is_conv else call.input
@@ -112,23 +112,23 @@ class FactorRecorder(TorchFunctionMode):
 
         @torch.no_grad()
         def record_gradient(gradient: Tensor) -> None:
-            # The loss is a mean over the batch: times the batch, these are the gradients of single images.
+            # The loss is a mean over the batch: multiplied by the batch size, its gradients are those of single images.
             scale = (len(gradient) / self.loss_scale) ** 2
-            # The gradient of a convolution has the shape of patches of a 1x1 kernel.
+            # A convolution's gradient gets the shape of patches of a 1x1 kernel.
             matrices = split_groups(gradient, layer.groups)[:, :, :, None, None] if is_conv else gradient
             self.output_factors[layer.name].append(compute_factor(matrices, layer.outputs, scale))
 
         output.register_hook(record_gradient)  # type: ignore[no-untyped-call]
 
-    def factors(self) -> dict[str, tuple[Factor, Factor]]:
-        """Return A and G of each recorded layer; a weight that was used several times has the mean over its calls."""
+    def average_calls(self) -> dict[str, tuple[Factor, Factor]]:
+        """Return A and G of each recorded layer, as means over its calls."""
         inputs, outputs = self.input_factors, self.output_factors
         names = [name for name in inputs if name in outputs]
         return {name: (average_factors(inputs[name]), average_factors(outputs[name])) for name in names}
 
 
 def average_factors(factors: list[Factor]) -> Factor:
-    """Return the mean covariance of a layer's calls, with the two numbers of the last call."""
+    """Return the mean covariance, with the damping and inverse_scale of the last factor."""
     blocks = torch.stack([factor.blocks for factor in factors]).mean(0) if len(factors) > 1 else factors[0].blocks
     return Factor(blocks, factors[-1].damping, factors[-1].inverse_scale)
 
@@ -147,31 +147,32 @@ class LayerCall:
 
     def extract_patches(self) -> Tensor:
         """Return a view of the padded input: image, group, channel, kernel row and column, output row and column."""
-        kernel, stride, dilation = tuple(self.weight.shape[2:]), pair(self.stride), pair(self.dilation)
+        kernel, stride, dilation = tuple(self.weight.shape[2:]), to_pair(self.stride), to_pair(self.dilation)
         x = self.input
-        if any(self.margins(kernel, dilation)):
-            x = F.pad(x, self.margins(kernel, dilation))
+        margins = self.compute_margins(kernel, dilation)
+        if any(margins):
+            x = F.pad(x, margins)
         x = split_groups(x, self.groups)
         if kernel != (1, 1):
-            x = x.contiguous()  # rows of pixels one after the other: patches are then read in order
+            x = x.contiguous()  # NCHW, so that patches are read in order
         spans = [extent - step * (k - 1) - 1 for extent, step, k in zip(x.shape[3:], dilation, kernel, strict=True)]
         positions = [span // step + 1 for span, step in zip(spans, stride, strict=True)]
         *outer, down, right = x.stride()
         steps = (down * dilation[0], right * dilation[1], down * stride[0], right * stride[1])
         return x.as_strided((*x.shape[:3], *kernel, *positions), (*outer, *steps))
 
-    def margins(self, kernel: tuple[int, ...], dilation: tuple[int, int]) -> tuple[int, ...]:
+    def compute_margins(self, kernel: tuple[int, ...], dilation: tuple[int, int]) -> tuple[int, ...]:
         """Return the padding left, right, above and below."""
         if self.padding == "valid":
             return (0, 0, 0, 0)
         if self.padding == "same":
             totals = [step * (k - 1) for step, k in zip(dilation, kernel, strict=True)]
             return (totals[1] // 2, totals[1] - totals[1] // 2, totals[0] // 2, totals[0] - totals[0] // 2)
-        rows, columns = pair(self.padding)
+        rows, columns = to_pair(self.padding)
         return (columns, columns, rows, rows)
 
 
-def pair(value: int | Sequence[int]) -> tuple[int, int]:
+def to_pair(value: int | Sequence[int]) -> tuple[int, int]:
     if isinstance(value, int):
         return value, value
     return (value[0], value[-1])
@@ -238,7 +239,7 @@ def copy_to_columns(patches: Tensor, blocking: Blocking) -> Tensor:
 def invert(factors: Sequence[Tensor], old: Sequence[Tensor], scales: Sequence[float]) -> list[Tensor]:
     """Return the inverse of each block times its scale, by Cholesky.
 
-    A block that is not positive definite, or whose inverse is not finite, keeps its inverse in `old`.
+    If a block is not positive definite or its inverse not finite, its inverse from `old` is returned.
     """
     indices_by_size: defaultdict[int, list[int]] = defaultdict(list)  # blocks of one size are inverted together
     for index, factor in enumerate(factors):
@@ -264,7 +265,7 @@ def invert_by_cholesky(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class LayerStack:
-    """Layers of one shape, which are preconditioned together, with the inverses of their factors (first identities)."""
+    """Layers of one shape, preconditioned together, with the inverses of their factors, which begin as identities."""
 
     def __init__(self, layers: list[Layer]) -> None:
         self.layers, self.groups = layers, layers[0].groups
@@ -276,7 +277,7 @@ class LayerStack:
         eye = torch.eye(blocking.block_size, device=self.layers[0].weight.device)
         return eye.repeat(len(self.layers) * self.groups, blocking.block_count, 1, 1)
 
-    def inverses(self) -> Iterator[tuple[Layer, tuple[Tensor, Tensor]]]:
+    def list_inverses(self) -> Iterator[tuple[Layer, tuple[Tensor, Tensor]]]:
         """Yield each layer with views of the inverses of its A and its G."""
         inputs, outputs = (torch.split(stack, self.groups) for stack in (self.input_inverses, self.output_inverses))
         yield from zip(self.layers, zip(inputs, outputs, strict=True), strict=True)
@@ -307,4 +308,4 @@ def stack_layers(layers: Sequence[Layer]) -> list[LayerStack]:
     by_shape: defaultdict[tuple[Any, ...], list[Layer]] = defaultdict(list)
     for layer in layers:
         by_shape[tuple(layer.weight.shape), layer.groups].append(layer)
-    return [LayerStack(alike) for alike in by_shape.values()]
+    return [LayerStack(same_shape) for same_shape in by_shape.values()]

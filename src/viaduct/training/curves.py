@@ -1,7 +1,4 @@
-"""Charts and a table of RUN/metrics.jsonl: for the report of a run, and for its live page.
-
-Needs no torch, because the live page of a run may be served by a process that does not train.
-"""
+"""Charts and a table of RUN/metrics.jsonl, for the report of a run and for its live page. Needs no torch."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ def format_percent(share: float | None) -> str:
 
 
 def build_curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> list[LineChart]:
-    """Return charts of what was logged; a chart without a single value is left out."""
+    """Return charts of the logged values; a chart without values is left out."""
     charts = [
         LineChart("Loss", "step", "loss", build_two_series(logs, evaluations, "loss")),
         LineChart("Top-1", "step", "accuracy", build_two_series(logs, evaluations, "top1", 100), log_y=False, unit="%"),
@@ -31,7 +28,7 @@ def build_curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) 
                 [build_series("validation", [record for record in evaluations if name in record], name)],
                 log_y=False,
             )
-            for name in list_own_metrics(evaluations)  # one may have been added when the run was continued
+            for name in list_own_metrics(evaluations)  # a resumed run may have added one
         ),
         LineChart("Learning rate", "step", "rate", [build_series("rate", logs, "lr")]),
         LineChart("Speed", "step", "images/s", [build_series("training", logs, "images_per_s")], log_y=False),
@@ -42,7 +39,7 @@ def build_curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) 
 def build_two_series(
     logs: list[dict[str, Any]], evaluations: list[dict[str, Any]], field: str, factor: float | None = None
 ) -> list[Series]:
-    """Return a field's values in training and in validation, each if there are any."""
+    """Return a field's values in training and in validation; without records, no series."""
     named = {"training": logs, "validation": evaluations}
     return [build_series(name, records, field, factor) for name, records in named.items() if records]
 

@@ -1,9 +1,9 @@
 """A training step that reads nothing from the host, so that it can be captured as a graph of kernels.
 
 A table on the device has one row for each of the coming steps: the learning rates, and the network's progress. A cursor
-on the device says which row is next; loss and correct images are written to the same row of two other tensors. The loss
-scale and the decay of averaged weights are computed on the device. All tensors that the step reads and writes keep
-their addresses, so a graph of it can be replayed.
+on the device is the number of the next row; loss and correct images are written to the same row of two other tensors.
+The loss scale and the decay of averaged weights are computed on the device. All tensors that the step reads and writes
+keep their addresses, so its graph can be replayed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import torch
 from torch import Tensor
 
 from viaduct.data.batches import Batch
-from viaduct.training.precision import LossScale, unscale
+from viaduct.training.precision import LossScale, unscale_gradients
 from viaduct.training.step import TrainingStep
 
 
 class DeviceStep:
-    """A `TrainingStep` on the device alone, and its `Update`. Calling it takes one step.
+    """A `TrainingStep` that runs on the device alone, and its `Update`. Calling it takes one step.
 
-    Call `prepare` before a number of steps, `load` before each, `finish` after them.
+    Call `prepare` before a number of steps, `load` before each, `count_step` after each, `finish` after all.
     """
 
     def __init__(self, step: TrainingStep, batch: Batch, max_steps: int) -> None:
-        """Allocate what up to `max_steps` steps with batches like this one read and write."""
+        """Allocate the tensors of up to `max_steps` steps with batches of this shape."""
         self.step, device = step, step.computation.device
         self.batch = batch._replace(images=torch.empty_like(batch.images), labels=torch.empty_like(batch.labels))
         # Weights of mixup or rows of cutmix (mixup.py).
@@ -41,8 +41,8 @@ class DeviceStep:
         self.hits = torch.zeros((max_steps, 1 + step.parallel.counts_top5), dtype=torch.int64, device=device)
         self.scale = DeviceScale(step.scale, device) if step.scale.skips_overflows else None
         self.updates = torch.zeros((), dtype=torch.float64, device=device)  # number of updates of the averaged weights
-        self.capturing = False  # set while the step is captured
-        self.observed = False  # callbacks look at the gradients of this step, which is not captured
+        self.is_capturing = False  # True while the step is captured
+        self.is_observed = False  # True while callbacks observe the gradients of this step, which is not captured
 
     def prepare(self, steps: int) -> None:
         """Copy rates and progress of the next `steps` steps, the number of averaged updates and the loss scale."""
@@ -63,20 +63,20 @@ class DeviceStep:
         return [*progress.rates_at(step), min(step / progress.steps, 1.0)]
 
     def load(self, batch: Batch) -> None:
-        """Copy the batch of the coming step to where the step reads it."""
+        """Copy a batch, and draws for mixing it, to the tensors that the step reads."""
         self.batch.images.copy_(batch.images, non_blocking=True)
         self.batch.labels.copy_(batch.labels, non_blocking=True)
         if self.mixing_weights is not None:
-            drawn = self.step.draw_mixing_weights()
-            pinned = drawn.pin_memory() if self.mixing_weights.is_cuda else drawn
+            weights = self.step.draw_mixing_weights()
+            pinned = weights.pin_memory() if self.mixing_weights.is_cuda else weights
             self.mixing_weights.copy_(pinned, non_blocking=True)
 
     def __call__(self) -> None:
-        """Take one step, without changing anything in Python: a replay runs no Python."""
+        """Take one step. A replay runs no Python, so counters of the host are changed in `count_step` instead."""
         self.row.copy_(self.table.index_select(0, self.cursor)[0])
         self.set_network_progress()
         images, targets = self.mix_batch()
-        loss, hits = self.step.run(images, targets, self, self.batch if self.observed else None)
+        loss, hits = self.step.run(images, targets, self, self.batch if self.is_observed else None)
         self.losses.index_copy_(0, self.cursor, loss.double()[None])
         self.hits.index_copy_(0, self.cursor, hits[None])
         self.cursor += 1
@@ -104,7 +104,7 @@ class DeviceStep:
         """Return True always: the optimizer itself skips the step if `scale.overflowed` is set."""
         parameters = self.step.parameters
         if self.scale is None:
-            unscale(parameters, self.step.scale.value)
+            unscale_gradients(parameters, self.step.scale.value)
             return True
         self.scale.unscale([parameter.grad for parameter in parameters if parameter.grad is not None])
         self.scale.update()
@@ -120,12 +120,12 @@ class DeviceStep:
         if ema is None:
             return
         self.step.computation.gather_statistics()
-        taken = 1 - self.scale.overflowed if self.scale else torch.ones_like(self.updates)  # 0 for a skipped step
-        self.updates += taken
+        is_taken = 1 - self.scale.overflowed if self.scale else torch.ones_like(self.updates)  # 0 for a skipped step
+        self.updates += is_taken
         if self.scale is None and not ema.part.num_updates:
             ema.blend(1 - ema.part.decay)
         else:
-            ema.blend(ema.share_after(self.updates) * taken.float())
+            ema.blend(ema.compute_share(self.updates) * is_taken.float())
 
     @contextmanager
     def use_device_rates(self) -> Iterator[None]:
@@ -136,7 +136,7 @@ class DeviceStep:
         for group, rate in zip(groups, self.row.unbind(), strict=False):  # the row's last value is the progress
             group["lr"] = rate
             if "capturable" in group:  # torch's AdamW refuses to be captured without it
-                group["capturable"] = self.capturing
+                group["capturable"] = self.is_capturing
         if self.scale:
             optimizer.found_inf = self.scale.overflowed  # torch's fused optimizers read this attribute
         try:
@@ -147,10 +147,10 @@ class DeviceStep:
             if self.scale:
                 del optimizer.found_inf
 
-    # What the host counts
+    # Counters of the host
 
     def count_step(self) -> None:
-        """Count a step on the host once it was given to the device."""
+        """Count a step on the host."""
         self.step.support.count_device_step()
         if self.step.ema:
             self.step.ema.updates += 1
@@ -167,9 +167,9 @@ class DeviceStep:
 
 
 class DeviceScale:
-    """The rule of a `LossScale`, computed on the device; its state is copied there before steps, and back after them.
+    """The rule of a `LossScale`, computed on the device.
 
-    `state` has the attributes of `LossScale`: value, good, overflows, skipped, streak.
+    `state` has its attributes value, good, overflows, skipped and streak, copied from the host and back.
     """
 
     def __init__(self, scale: LossScale, device: torch.device) -> None:
@@ -180,8 +180,8 @@ class DeviceScale:
     def load_host_state(self) -> None:
         """Copy the host's state to the device."""
         host = self.host_scale
-        now = [host.value, host.good, host.overflows, host.skipped, host.streak]
-        self.state.copy_(torch.tensor(now, dtype=torch.float64))
+        values = [host.value, host.good, host.overflows, host.skipped, host.streak]
+        self.state.copy_(torch.tensor(values, dtype=torch.float64))
 
     @property
     def value(self) -> Tensor:
@@ -189,14 +189,14 @@ class DeviceScale:
         return self.state[0].float()
 
     def unscale(self, gradients: list[Tensor]) -> None:
-        """Take the scale out of the gradients; set `overflowed` to 1 if one is not finite, else to 0."""
+        """Divide the gradients by the scale; set `overflowed` to 1 if one is not finite, else to 0."""
         torch._foreach_mul_(gradients, self.value.reciprocal())
         largest = torch.stack([norm.float() for norm in torch._foreach_norm(gradients, float("inf"))])
         self.overflowed.copy_(~torch.isfinite(largest).all())
 
     def update(self) -> None:
         """Update the scale as `LossScale.update` does."""
-        host, bad = self.host_scale, self.overflowed.double()
+        host, bad = self.host_scale, self.overflowed.double()  # bad: 1 for a step to skip, else 0
         value, good, overflows, skipped, streak = self.state.unbind()
         good, streak, skipped, overflows = (good + 1) * (1 - bad), (streak + 1) * bad, skipped + bad, overflows + bad
         if host.dynamic:
@@ -206,10 +206,7 @@ class DeviceScale:
         self.state.copy_(torch.stack([value, good, overflows, skipped, streak]))
 
     def finish(self) -> int:
-        """Copy the state to the host; return how many steps were skipped since `load_host_state`.
-
-        Waits for the device.
-        """
+        """Copy the state to the host, waiting for the device; return the steps skipped since `load_host_state`."""
         host, skipped_before = self.host_scale, self.host_scale.skipped
         host.value, *counts = self.state.tolist()
         host.good, host.overflows, host.skipped, host.streak = map(int, counts)

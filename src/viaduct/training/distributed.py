@@ -1,8 +1,8 @@
 """Ranks: the processes of one run, each on a device of its own, joined by torch.distributed.
 
-torchrun's variables tell a rank who it is: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
-Without RANK and WORLD_SIZE a run has one rank, and the functions here send nothing. Tensors on devices are sent by the
-device's own backend, tensors and messages of the hosts by gloo.
+torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each rank. Without RANK
+and WORLD_SIZE a run has one rank, and the functions here send nothing. Tensors on devices are sent by the device's own
+backend, tensors on the host and messages by gloo.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from viaduct.training.messages import decode, encode
 Result = TypeVar("Result")
 ADDRESS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 GRACE_S = 60.0  # added to `hang_seconds` for the timeout of messages, so that the watchdog reports first
-# Texts of the backends' errors when the other side is gone; gloo raises nothing more specific than RuntimeError.
-# Two begin with their second letter, because the first may be a capital.
+# Parts of error messages that mean that another rank is gone; gloo raises nothing more specific than RuntimeError.
+# In two of them the first letter is left out, because it may be a capital.
 LOST_CONNECTION_TEXTS = (
     "gloo",
     "NCCL",
@@ -85,7 +85,7 @@ class Group:
         """Return rank 0's value on every rank."""
         if self.ranks == 1:
             return cast(Result, value)
-        data = as_bytes(encode(value)) if self.is_first else None
+        data = to_byte_tensor(encode(value)) if self.is_first else None
         length = torch.tensor([data.numel() if data is not None else 0])
         distributed.broadcast(length, 0)
         if data is None:
@@ -97,7 +97,7 @@ class Group:
         """Return every rank's value, in the order of the ranks."""
         if self.ranks == 1:
             return [value]
-        data = as_bytes(encode(value))
+        data = to_byte_tensor(encode(value))
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.ranks)]
         distributed.all_gather(lengths, torch.tensor([data.numel()]))
         longest = max(check_length(int(length)) for length in lengths)
@@ -118,15 +118,14 @@ class Group:
             return action()
         if self.is_first:
             return self._run_and_broadcast(action)
-        result, is_lost_connection, what = self.broadcast_value(cast("tuple[Result, bool, str | None] | None", None))
-        if what is not None:
-            error = LostRank(what) if is_lost_connection else ViaductError(what)
+        result, is_lost_rank, reason = self.broadcast_value(cast("tuple[Result, bool, str | None] | None", None))
+        if reason is not None:
+            error = LostRank(reason) if is_lost_rank else ViaductError(reason)
             error.is_silent = True  # rank 0 prints it
             raise error
         return result
 
     def _run_and_broadcast(self, action: Callable[[], Result]) -> Result:
-        """Run the action and send its result, or the reason why it failed, to the other ranks."""
         try:
             result = action()
         except (ViaductError, OSError) as failure:
@@ -139,8 +138,7 @@ class Group:
         return result
 
 
-def as_bytes(message: bytes) -> Tensor:
-    """Return a message as a tensor of bytes."""
+def to_byte_tensor(message: bytes) -> Tensor:
     return torch.frombuffer(bytearray(message), dtype=torch.uint8)
 
 
@@ -152,8 +150,8 @@ def check_length(length: int) -> int:
 
 
 ALONE = Group()
-# Process groups that were left, kept until the process ends. If DistributedDataParallel's C++ side drops the last
-# reference to one, it waits, with the GIL held, for threads that may wait for the GIL: now and then a rank hung there.
+# Process groups that this process has left, kept until it ends. When DistributedDataParallel's C++ code drops the last
+# reference to a group, it holds the GIL and waits for threads that may need the GIL: this can hang a rank.
 LEFT_GROUPS: list[Any] = []
 
 
@@ -204,7 +202,7 @@ def join_ranks(device: str, hang_seconds: float) -> Iterator[Group]:
 
 
 def check_rank_count(group: Group, torch_device: torch.device, backend: str) -> None:
-    """Count the ranks by a sum on their devices: a backend that does not work fails here, before the first step."""
+    """Sum a 1 over the ranks' devices, so that a backend that does not work fails before the first step."""
     count = torch.ones(1, device=torch_device)
     distributed.all_reduce(count)
     if int(count.item()) != group.ranks:
@@ -220,14 +218,14 @@ def leave_ranks() -> None:
 
 
 def share_cores(device: str, group: Group) -> None:
-    """Divide the cores among the ranks of a machine on the CPU: ranks that each use all cores slow one another down."""
+    """Divide the cores among the ranks of a machine if they train on the CPU."""
     if device == "cpu" and group.local_ranks > 1 and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // group.local_ranks))
 
 
 def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
     """Join the process group; an error names the rendezvous address."""
-    where = ":".join(os.environ[name] for name in ADDRESS_VARIABLES)
+    address = ":".join(os.environ[name] for name in ADDRESS_VARIABLES)
     attempt, timeout = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), timedelta(seconds=seconds)
     # Keys have a prefix for each start of the ranks, because the rendezvous store outlives a restart.
     prefix = f"viaduct/{name_job_prefix()}/start_{attempt}"
@@ -238,13 +236,13 @@ def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
         distributed.init_process_group(backend, store=prefixed, timeout=timeout, rank=rank, world_size=ranks)
     except distributed.DistNetworkError as error:
         raise BadValue(
-            f"rank {rank} of {ranks} cannot reach the rendezvous address {where}: {first_line(error)}",
+            f"rank {rank} of {ranks} cannot reach the rendezvous address {address}: {first_line(error)}",
             "MASTER_ADDR and MASTER_PORT must be those of rank 0's machine, and its port must be open and free.",
         ) from None
     except RuntimeError as error:
-        what = f"rank {rank} of {ranks} waited in vain for the other ranks at {where}: {first_line(error)}"
-        raise LostRank(what) from None
-    # A gloo thread that still waits for the GIL when Python ends aborts the process (SIGABRT): give it time to end.
+        reason = first_line(error)
+        raise LostRank(f"rank {rank} of {ranks} could not join the other ranks at {address}: {reason}") from None
+    # A gloo thread that waits for the GIL when Python ends would abort the process (SIGABRT): give it time to end.
     atexit.register(time.sleep, 0.2)
 
 
@@ -255,7 +253,7 @@ def name_job_prefix() -> str:
 
 @contextmanager
 def explain_rank_errors(group: Group) -> Iterator[None]:
-    """Turn a lost connection into LostRank, and name the rank in errors of single ranks other than rank 0."""
+    """Turn a lost connection into LostRank, and prefix other errors with the rank, unless it is rank 0."""
     try:
         yield
     except Diverged as error:
@@ -281,26 +279,26 @@ def explain_rank_errors(group: Group) -> Iterator[None]:
 
 
 def is_lost_connection(error: RuntimeError) -> bool:
-    """Return True if the error looks as if another rank were gone: by its type, or by the name of a backend in it."""
-    return isinstance(error, distributed.DistError) or any(sign in str(error) for sign in LOST_CONNECTION_TEXTS)
+    """Return True if the error's type or text means that another rank is gone."""
+    return isinstance(error, distributed.DistError) or any(text in str(error) for text in LOST_CONNECTION_TEXTS)
 
 
 class Agreement:
     """Requests of single ranks (stop for a signal, save now, end the run) that all ranks act on after the same step.
 
-    The requests of a step are sent while the next step is computed, and take effect after it: no rank waits for the
-    slowest, and no host is more than a step ahead of another. With a single rank a request takes effect at once.
+    Requests are sent while the next step is computed, and take effect after it, so that no rank waits for them. With a
+    single rank a request takes effect at once.
     """
 
     def __init__(self, group: Group, read_signal: Callable[[], int]) -> None:
         self.group, self._read_signal = group, read_signal
-        self.want_save = self.want_end = False  # requests of this rank
-        self.save = self.end = False  # requests that all ranks know of
+        self.wants_save = self.wants_end = False  # requests of this rank
+        self.is_save_agreed = self.is_end_agreed = False  # requests that all ranks know of
         self._signal = 0
-        self._is_save_stale = False  # a request to save that is being sent was for the checkpoint just written
+        self._is_save_stale = False  # True: a request to save that is being sent was fulfilled meanwhile
         self._sent: tuple[Tensor, Any] | None = None  # the requests that are being sent, and the handle to wait for
 
-    def signal(self) -> int:
+    def get_signal(self) -> int:
         """Return the number of the signal that all ranks know of; 0 for none."""
         return int(self._read_signal()) if self.group.ranks == 1 else self._signal
 
@@ -308,33 +306,34 @@ class Agreement:
         """Receive the requests of the last step and send the new ones; called after each step and evaluation batch."""
         if self.group.ranks == 1:
             return
-        self.settle()
-        requests = torch.tensor([int(self._read_signal()), int(self.want_save), int(self.want_end)], dtype=torch.int32)
+        self.finish_exchange()
+        values = [int(self._read_signal()), int(self.wants_save), int(self.wants_end)]
+        requests = torch.tensor(values, dtype=torch.int32)
         self._sent = requests, distributed.all_reduce(requests, distributed.ReduceOp.MAX, async_op=True)
 
-    def settle(self) -> None:
+    def finish_exchange(self) -> None:
         """Wait for the requests that are still being sent."""
         if self._sent is None:
             return
         requests, work = self._sent
         work.wait()
         self._sent = None
-        number, save, end = requests.tolist()
-        self._signal = max(self._signal, number)
-        self.save = bool(save) and not self._is_save_stale
-        self.end = self.end or bool(end)
+        signal, save, end = requests.tolist()
+        self._signal = max(self._signal, signal)
+        self.is_save_agreed = bool(save) and not self._is_save_stale
+        self.is_end_agreed = self.is_end_agreed or bool(end)
         self._is_save_stale = False
 
-    def is_save_due(self, due: bool) -> bool:
-        """Return True if all ranks save now; `due` is what the clock of this rank says, and rank 0's decides."""
+    def is_save_due(self, is_late: bool) -> bool:
+        """Return True if all ranks save now. `is_late`: a checkpoint is due by this rank's clock; rank 0's decides."""
         if self.group.ranks == 1:
-            return due
-        self.want_save = due and self.group.is_first
-        return self.save
+            return is_late
+        self.wants_save = is_late and self.group.is_first
+        return self.is_save_agreed
 
     def mark_saved(self) -> None:
-        """Drop a request to save that is still under way: it was for the checkpoint just written."""
-        self.want_save = self.save = False
+        """Drop requests to save, because a checkpoint was just written."""
+        self.wants_save = self.is_save_agreed = False
         self._is_save_stale = self._sent is not None
 
 
@@ -345,12 +344,11 @@ def wrap_network(
     group: Group,
     rank_specific: tuple[type[nn.Module], ...] = (),
 ) -> nn.Module:
-    """Return the network wrapped so that gradients are averaged over the ranks, in buckets during the backward pass.
+    """Wrap a network so that its gradients are averaged over the ranks, in buckets during the backward pass.
 
-    After the first step torch sorts the buckets anew, by the order in which gradients come; sums over more than two
-    ranks then round differently. A resumed run begins with a first step again: to get the same bits, a deterministic
-    run must not sort (find_unused_parameters prevents it). Layers of the classes `rank_specific` differ between ranks,
-    and are not averaged.
+    Layers of the classes `rank_specific` differ between ranks and are not averaged. After the first step torch sorts
+    the buckets by the order of the gradients, and sums over more than two ranks then round differently. A resumed run
+    has a first step again, so a deterministic run must not sort: find_unused_parameters prevents it.
     """
     if group.ranks == 1:
         return network
@@ -375,10 +373,9 @@ def wrap_network(
 
 
 def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> dict[str, Any]:
-    """Keep DistributedDataParallel from comparing and copying parameters whose shapes differ between ranks.
+    """Return arguments that keep DistributedDataParallel from copying parameters whose shapes differ between ranks.
 
-    Return its keyword arguments for that. torch 2.4 has no such argument; it reads the names of parameters to ignore
-    from an attribute of the network.
+    torch 2.4 has no such argument; it reads the names of these parameters from an attribute of the network.
     """
     if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
         return {"init_sync": False}
@@ -390,9 +387,9 @@ def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> 
 
 @contextmanager
 def freeze_layers(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Iterator[list[nn.Parameter]]:
-    """Freeze the layers of these classes within the block, so that DistributedDataParallel leaves them out.
+    """Freeze the layers of these classes within the block and yield their parameters.
 
-    Yields all parameters of these layers.
+    DistributedDataParallel leaves out frozen parameters.
     """
     layers = [layer for layer in network.modules() if isinstance(layer, kinds)]
     trainable = [parameter for layer in layers for parameter in layer.parameters() if parameter.requires_grad]
@@ -406,14 +403,14 @@ def freeze_layers(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Ite
 
 
 def compress_bucket(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
-    """Average a bucket of gradients over the ranks in a smaller dtype; torch's own hook for bf16 demands NCCL."""
+    """Average a bucket of gradients over the ranks in a smaller dtype; torch's own hook for bf16 needs NCCL."""
     message = bucket.buffer().to(dtype).div_(distributed.get_world_size())
     work = distributed.all_reduce(message, async_op=True)
     assert work is not None
 
-    def widen(arrived: torch.futures.Future[list[Tensor]]) -> Tensor:
+    def widen(averaged: torch.futures.Future[list[Tensor]]) -> Tensor:
         gradients: Tensor = bucket.buffer()
-        return gradients.copy_(arrived.value()[0])
+        return gradients.copy_(averaged.value()[0])
 
     widened: torch.futures.Future[Tensor] = work.get_future().then(widen)
     return widened

@@ -16,7 +16,7 @@ from viaduct.training.summary import read_commit
 
 @dataclass(frozen=True)
 class DumpOptions:
-    """Selection of what a run dumps: the flags --dump-steps, --dump-mode, …, as arguments of `comparison.dump.Dump`."""
+    """Values of the flags --dump-steps, --dump-mode, …, which are arguments of `comparison.dump.Dump`."""
 
     steps: str
     mode: str = "all"
@@ -24,8 +24,8 @@ class DumpOptions:
     level: str = "module"
     statistics_only: bool = False
 
-    def refuse(self, recipe: Recipe, ranks: int) -> None:
-        """Raise BadValue if the run cannot be dumped so: in graph mode only a network that is compiled whole can be."""
+    def check_recipe(self, recipe: Recipe, ranks: int) -> None:
+        """Raise BadValue if a run of this recipe cannot be dumped with these options."""
         make_plan(self.steps, self.mode, self.only, self.level, self.statistics_only)
         if recipe.mode != "graph":
             return
@@ -67,7 +67,7 @@ class Dumping(Callback):
             first_step=training.step,
             evaluations=False,
             compiled=training.mode == "graph",
-            force=True,  # a run that goes on keeps what it has dumped
+            force=True,  # a resumed run keeps the steps that it has dumped
         )
         if training.mode == "graph":
             computation.run = self.dump.wrap_compiled(computation.run)
@@ -95,13 +95,13 @@ class Dumping(Callback):
         return [*lines, f"  viaduct compare {self.dump.folder} OTHER_RUN/dump --explain"]
 
     def close(self) -> None:
-        """Remove the hooks, however the run ended."""
+        """Remove the hooks."""
         if self.dump is not None:
             self.dump.close()
 
 
 def describe_settings(training: Training) -> dict[str, str]:
-    """Return the settings that a comparison of dumps shows and judges by."""
+    """Return the settings that a comparison of dumps reads."""
     recipe = training.recipe
     return {
         "device": training.device.NAME,

@@ -3,9 +3,9 @@
     decay   = min(d, (1 + t) / (10 + t))          t: updates so far, this one included; TensorFlow's num_updates
     average = decay * average + (1 - decay) * v
 
-For an evaluation the averages are copied into the network's own tensors, because compiled code and captured graphs
-refer to those; the weights are copied back afterwards. A checkpoint has both: `model.safetensors` the weights
-that training continues from, `ema.safetensors` the averages.
+For an evaluation the averages are copied into the network's own tensors, to which compiled code and captured graphs
+refer; the weights are copied back afterwards. A checkpoint has both: the weights in `model.safetensors`, the averages
+in `ema.safetensors`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def start(self) -> None:
-        """Begin with the weights as they are now: they may have been loaded since this object was made."""
+        """Begin with the current weights, which may have been loaded since this object was created."""
         torch._foreach_copy_(list(self.values.values()), list(self.weights.values()))
 
     @property
@@ -41,8 +41,8 @@ class AveragedWeights:
         warmup = (1 + self.updates) / (10 + self.updates)
         return min(self.part.decay, warmup) if self.part.num_updates else self.part.decay
 
-    def share_after(self, updates: Tensor) -> Tensor:
-        """Return 1 - decay of the update with this number, computed on the device, unlike `decay`."""
+    def compute_share(self, updates: Tensor) -> Tensor:
+        """Return 1 - decay of the update with this number, computed on the device."""
         decay = torch.full_like(updates, self.part.decay)
         if self.part.num_updates:
             decay = torch.minimum(decay, (1 + updates) / (10 + updates))
@@ -57,7 +57,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def blend(self, share: float | Tensor) -> None:
-        """Move the averages towards the weights by this share; it is a tensor if only the device knows it."""
+        """Move the averages towards the weights by this share, a number or a tensor on the device."""
         values, weights = list(self.values.values()), list(self.weights.values())
         if isinstance(share, float):
             torch._foreach_lerp_(values, weights, share)
@@ -84,14 +84,14 @@ class AveragedWeights:
         computation.publish_weights()
         computation.publish_statistics()
 
-    def tensors(self, model: nn.Module) -> dict[str, Tensor]:
+    def build_state_dict(self, model: nn.Module) -> dict[str, Tensor]:
         """Return the model's state dict with the averages in place of the averaged tensors."""
         tensors = {name: tensor.detach() for name, tensor in model.state_dict().items()}
         return tensors | self.values
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], updates: int) -> None:
-        """Continue from averages of a checkpoint."""
+        """Set the averages to those of a checkpoint."""
         self.updates = updates
         for name, value in self.values.items():
             value.copy_(tensors[name])

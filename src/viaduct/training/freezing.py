@@ -1,13 +1,13 @@
 """Patterns over the names of a network's tensors, and weights that stay as they are.
 
-    head.*           every name that matches: * any characters, ? one, [ab] one of these
+    head.*           every name that matches; * is any characters, ? any one, [ab] one of these
     stages.0         that name, and all names below it
     stem,stages.0    several, separated by commas
     all but head     for --freeze: all names except those that match
 
-A frozen parameter gets no gradient and is not in the optimizer. A batch norm whose parameters are all frozen normalises
-with its stored statistics during training, too, and does not update them: else new images would change the inputs of
-frozen weights.
+A frozen parameter gets no gradient and is not in the optimizer. A batch norm whose parameters are all frozen uses its
+stored statistics in training, too, and does not update them: otherwise new images would change the inputs of frozen
+weights.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ def match_patterns(
 ) -> set[str]:
     """Return the names that match one of the patterns; raise BadValue, with `flag`, for a pattern without a match.
 
-    `foreign` maps other frameworks' names to ours; a pattern that matches none of ours is matched with those.
+    `foreign` maps other frameworks' names to ours, for patterns that match none of our names.
     """
     known = list(names)
-    found: set[str] = set()
+    matching: set[str] = set()
     for pattern in filter(None, (part.strip() for part in patterns.split(","))):
-        matched = {name for name in known if matches(pattern, name)}
+        matched = {name for name in known if is_match(pattern, name)}
         if not matched:
             # A pattern with a slash is the beginning of a TensorFlow name, such as fp32_vars/dense.
             is_prefix = "/" in pattern
             for theirs, ours in (foreign or {}).items():
-                if ours in known and (matches(pattern, theirs) or (is_prefix and theirs.startswith(pattern))):
+                if ours in known and (is_match(pattern, theirs) or (is_prefix and theirs.startswith(pattern))):
                     matched.add(ours)
         if not matched:
             raise BadValue(f"{flag} {pattern!r} matches no name in this network.", suggest_names(pattern, known))
-        found |= matched
-    return found
+        matching |= matched
+    return matching
 
 
-def matches(pattern: str, name: str) -> bool:
+def is_match(pattern: str, name: str) -> bool:
     return fnmatchcase(name, pattern) or name.startswith(pattern + ".")
 
 
 def suggest_names(pattern: str, known: list[str]) -> str:
-    """Return a hint with the names nearest to a pattern, without its wildcards: `heads.*` is close to `head`."""
+    """Return a hint with the names nearest to a pattern without its wildcards: `heads.*` is close to `head`."""
     modules = list(dict.fromkeys(part for name in known for part in (name, *list_parents(name))))
     near = difflib.get_close_matches(pattern.rstrip("*?."), modules, n=3, cutoff=0.5)
     near = near or list(dict.fromkeys(name.split(".")[0] for name in known))[:8]
@@ -67,11 +67,11 @@ def list_parents(name: str) -> list[str]:
 
 
 def freeze(model: nn.Module, patterns: str) -> None:
-    """Take the parameters that match the patterns out of training."""
+    """Exclude the parameters that match the patterns from training."""
     if not patterns.strip():
         return
     names = [name for name, _ in model.named_parameters()]
-    classifier = find_classifier(model)  # `head` means the classifier, whatever a network of another package calls it
+    classifier = find_classifier(model)  # `head` is the classifier of networks of other packages, too
     head = {f"head.{leaf}": f"{classifier}.{leaf}" for leaf in ("weight", "bias")}
     if patterns.strip().startswith(ALL_BUT):
         frozen = set(names) - match_patterns(patterns.strip().removeprefix(ALL_BUT), names, "--freeze all but", head)

@@ -1,18 +1,17 @@
-"""A classifier of very many classes, sharded over the ranks: each has the weights of some classes, its rows.
+"""A classifier of very many classes, sharded over the ranks: each rank has the rows of the weights for some classes.
 
     shards = Shards(classes, rank, ranks, counts)
-    split(model, "head", shards)             in place; names stay, the layer keeps this rank's rows only
+    split_layer(model, "head", shards)       in place; the layer keeps its name, and only this rank's rows
     logits = model(images)                   images of all ranks x classes of this rank
     SplitLoss(shards, smoothing)(logits, labels)
 
-All ranks have the rest of the network. In the forward pass every rank gets the features of the whole batch (all-gather)
-and computes the logits of its own classes for all images. For the softmax of an image the ranks exchange their largest
-logit and three sums. In the backward pass the gradients of the features are summed over the ranks, and each rank gets
-those of its own images (reduce-scatter). The gradients of a rank's rows are then complete: no weight or gradient of the
-classifier is sent in a step.
+All other layers are the same on all ranks. In the forward pass every rank gets the features of the whole batch
+(all-gather) and computes the logits of its own classes for all images. For the softmax of an image the ranks exchange
+their largest logit and three sums. In the backward pass the gradients of the features are summed over the ranks, and
+each rank gets those of its own images (reduce-scatter). No weight or gradient of the classifier is sent in a step.
 
-torch's `loss_parallel` (DTensor) has no label smoothing and no mixed labels, so the loss is written here, on
-torch.distributed's collectives; the rows are plain tensors, which fused optimizers take.
+torch's `loss_parallel` (DTensor) has no label smoothing and no mixed labels. The rows are plain tensors, which fused
+optimizers need.
 """
 
 from __future__ import annotations
@@ -29,21 +28,20 @@ from viaduct.torch_compat import clip_gradients, disable_dynamo
 from viaduct.training.messages import sendable
 from viaduct.training.metrics import TOP, Judged
 
-PIECE_BYTES = 64 << 20  # of a classifier, sent at a time
-# Place of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot).
+PIECE_BYTES = 64 << 20  # of a classifier's rows, sent in one message
+# Location of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot).
 Key = tuple[Any, ...]
 
-# torch 2.13 has renamed these functions, and warns of the old names.
+# torch 2.13 has renamed these functions and warns about the old names.
 all_gather: Any = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
 reduce_scatter: Any = getattr(distributed, "reduce_scatter_single", None) or distributed.reduce_scatter_tensor
 
 
 class Gather(torch.autograd.Function):
-    """All-gather along the first dimension; backward, the gradient of this rank's part, summed over the ranks.
+    """All-gather along the first dimension; its backward pass sums the gradient of this rank's part over the ranks.
 
-    Each rank passes equally many rows. The loss is already the mean over all images. DistributedDataParallel will
-    divide sums of gradients by the number of ranks, as if each rank had a loss of its own; to undo it, the gradient is
-    multiplied by that number here.
+    Each rank passes equally many rows. DistributedDataParallel divides gradients by the number of ranks, but the loss
+    is already the mean over the images of all ranks: the gradient is therefore multiplied by that number.
     """
 
     @staticmethod
@@ -70,7 +68,7 @@ class Shards:
     ranks: int
     counts: tuple[int, ...]  # images of each rank in one accumulated part of a training step
 
-    def bounds(self, rank: int) -> tuple[int, int]:
+    def find_bounds(self, rank: int) -> tuple[int, int]:
         """Return the first class of a rank and the one after its last."""
         per_rank, remainder = divmod(self.classes, self.ranks)
         first = rank * per_rank + min(rank, remainder)
@@ -79,27 +77,27 @@ class Shards:
     @property
     def own_classes(self) -> slice:
         """Slice of this rank's classes among all."""
-        return slice(*self.bounds(self.rank))
+        return slice(*self.find_bounds(self.rank))
 
     @property
     def class_count(self) -> int:
         """Number of this rank's classes."""
-        first, end = self.bounds(self.rank)
+        first, end = self.find_bounds(self.rank)
         return end - first
 
-    def image_counts(self, local: Tensor, training: bool) -> tuple[int, ...]:
-        """Return how many images each rank has in this pass; in evaluation each has as many as this rank's `local`."""
+    def count_images(self, local: Tensor, training: bool) -> tuple[int, ...]:
+        """Return the number of images of each rank in this pass; in evaluation all have as many as `local`."""
         return self.counts if training else (len(local),) * self.ranks
 
     def gather(self, local: Tensor, counts: tuple[int, ...]) -> Tensor:
-        """Return the rows of all ranks, `counts` of each, in the order of the ranks."""
-        most = max(counts)
-        missing = most - len(local)
-        padded = F.pad(local, (0, 0) * (local.ndim - 1) + (0, missing)) if missing else local
+        """Return the rows of all ranks, in the order of the ranks; `counts` are their numbers."""
+        longest = max(counts)
+        padding = longest - len(local)
+        padded = F.pad(local, (0, 0) * (local.ndim - 1) + (0, padding)) if padding else local
         gathered: Tensor = Gather.apply(padded, self.ranks)  # type: ignore[no-untyped-call]
-        if min(counts) == most:
+        if min(counts) == longest:
             return gathered
-        return torch.cat([gathered[rank * most : rank * most + count] for rank, count in enumerate(counts)])
+        return torch.cat([gathered[rank * longest : rank * longest + count] for rank, count in enumerate(counts)])
 
     def own_images(self, counts: tuple[int, ...]) -> slice:
         """Return the slice of this rank's images among those of all ranks."""
@@ -114,12 +112,12 @@ class SplitLinear(nn.Linear):
 
     @disable_dynamo  # a compiled network calls it between its parts
     def forward(self, input: Tensor) -> Tensor:
-        features = self.shards.gather(input, self.shards.image_counts(input, self.training))
+        features = self.shards.gather(input, self.shards.count_images(input, self.training))
         return F.linear(features, self.weight, self.bias)
 
 
 @torch.no_grad()
-def split(model: nn.Module, name: str, shards: Shards) -> None:
+def split_layer(model: nn.Module, name: str, shards: Shards) -> None:
     """Turn the named dense layer into a SplitLinear with this rank's rows, in place."""
     layer: Any = model.get_submodule(name)
     layer.weight = nn.Parameter(layer.weight[shards.own_classes].clone())
@@ -130,13 +128,13 @@ def split(model: nn.Module, name: str, shards: Shards) -> None:
 
 
 class MixedLabels(NamedTuple):
-    """Labels of mixup or cutmix without a column for every class: two classes of each image, and the weight of each."""
+    """Labels of mixup or cutmix: two classes of each image, and the weight of each."""
 
     labels: Tensor  # N,2
     weights: Tensor  # N,2
 
     def chunk(self, parts: int) -> list[MixedLabels]:
-        return [MixedLabels(*both) for both in zip(self.labels.chunk(parts), self.weights.chunk(parts), strict=True)]
+        return [MixedLabels(*part) for part in zip(self.labels.chunk(parts), self.weights.chunk(parts), strict=True)]
 
 
 def mix_labels(labels: Tensor, weights: Tensor) -> MixedLabels:
@@ -145,9 +143,9 @@ def mix_labels(labels: Tensor, weights: Tensor) -> MixedLabels:
 
 
 class CrossEntropy(torch.autograd.Function):
-    """Cross entropy of each image, from the logits of this rank's classes; the same number on all ranks.
+    """Cross entropy of each image, from the logits of this rank's classes; the result is equal on all ranks.
 
-    `logits` are images of all ranks x classes of this rank; `labels` and `weights` are those images x 1 or 2 labels.
+    `logits` are images of all ranks x classes of this rank; `labels` and `weights` are images of all ranks x 1 or 2.
     """
 
     @staticmethod
@@ -194,35 +192,37 @@ class SplitLoss:
         """Return the loss of each image of all ranks, from this rank's labels."""
         if not isinstance(labels, MixedLabels):
             labels = MixedLabels(labels[:, None], logits.new_ones(len(labels), 1))
-        counts = self.shards.image_counts(labels.labels, self.training)
-        truth = self.shards.gather(labels.labels, counts), self.shards.gather(labels.weights, counts)
-        losses: Tensor = CrossEntropy.apply(logits, *truth, self.smoothing, self.shards)  # type: ignore[no-untyped-call]
+        counts = self.shards.count_images(labels.labels, self.training)
+        classes, weights = self.shards.gather(labels.labels, counts), self.shards.gather(labels.weights, counts)
+        losses: Tensor = CrossEntropy.apply(  # type: ignore[no-untyped-call]
+            logits, classes, weights, self.smoothing, self.shards
+        )
         return losses
 
     def judge(self, logits: Tensor, labels: Tensor, real: int) -> Judged:
-        """Score this rank's images of an evaluation. The first `real` are not padding; all ranks must call it."""
-        own = self.shards.own_images(self.shards.image_counts(labels, training=False))
+        """Score this rank's images of an evaluation; those after the first `real` are padding. All ranks call it."""
+        own = self.shards.own_images(self.shards.count_images(labels, training=False))
         losses = self.compute_losses(logits, labels)[own][:real]
         best = find_best_classes(logits, self.shards)[own][:real]
         return Judged(losses.sum(), best[:, 0], (best == labels[:real, None]).sum())
 
 
 def find_best_classes(logits: Tensor, shards: Shards) -> Tensor:
-    """Return the five best classes of each image (or all, where there are fewer), the best one first."""
-    wanted = min(TOP, shards.classes)
-    values, classes = logits.topk(min(wanted, shards.class_count))
-    padding = (0, wanted - values.shape[1])
+    """Return the TOP best classes of each image, or all if there are fewer, the best one first."""
+    top = min(TOP, shards.classes)
+    values, classes = logits.topk(min(top, shards.class_count))
+    padding = (0, top - values.shape[1])
     values, classes = F.pad(values, padding, value=-torch.inf), F.pad(classes + shards.own_classes.start, padding)
     counts = (len(logits),) * shards.ranks
-    gathered = [shards.gather(part, counts).view(shards.ranks, len(logits), wanted) for part in (values, classes)]
+    gathered = [shards.gather(part, counts).view(shards.ranks, len(logits), top) for part in (values, classes)]
     values, classes = (part.transpose(0, 1).flatten(1) for part in gathered)  # image by candidates of all ranks
-    return classes.gather(1, values.topk(wanted).indices)
+    return classes.gather(1, values.topk(top).indices)
 
 
 def count_correct(logits: Tensor, labels: Tensor | MixedLabels, shards: Shards) -> Tensor:
-    """Return how many of this rank's images have the largest logit at their label; of mixed labels, at the stronger.
+    """Return how many of this rank's images in a training pass have the largest logit at their label.
 
-    For training passes: `shards.counts` are their images.
+    The label of a mixed image is the one with more weight.
     """
     if isinstance(labels, MixedLabels):
         first, second = labels.labels.unbind(1)
@@ -241,27 +241,27 @@ class RowsPlaceholder(NamedTuple):
 
     shape: tuple[int, ...]  # of one row
     dtype: torch.dtype
-    is_sent: bool  # the rows are sent separately; False: every rank has them already
+    is_sent: bool  # True: the rows are sent separately; False: every rank has its own
 
 
 class SplitClassifier:
-    """Classifier of a model, split over the ranks: its part of a training step, and its full tensors in checkpoints."""
+    """Classifier of a model, split over the ranks; checkpoints have its full tensors."""
 
     def __init__(self, model: nn.Module, name: str, shards: Shards) -> None:
-        split(model, name, shards)
+        split_layer(model, name, shards)
         self.model, self.shards = model, shards
         layer = model.get_submodule(name)
         self.parameters = list(layer.parameters())
         self.names = {f"{name}.{leaf}" for leaf, _ in layer.named_parameters()}
         self.indices: list[int] = []  # of these parameters in the optimizer's state dict
-        self.full_tensors: dict[Key, Tensor] = {}  # that rank 0 has loaded, until the other ranks have their rows
+        self.full_tensors: dict[Key, Tensor] = {}  # loaded by rank 0, until the other ranks have their rows
 
     # In a training step
 
-    def full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        """Return the 2-norms of full layers, from those of the rows here: `norms` has one for each parameter."""
-        own = {id(parameter) for parameter in self.parameters}
-        is_split = [id(parameter) in own for parameter in parameters]
+    def complete_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+        """Return the 2-norms of full layers; `norms` are those of this rank's rows, one for each parameter."""
+        split_ids = {id(parameter) for parameter in self.parameters}
+        is_split = [id(parameter) in split_ids for parameter in parameters]
         if not any(is_split):
             return norms
         mask = torch.tensor(is_split, device=norms.device)
@@ -270,14 +270,14 @@ class SplitClassifier:
         return norms.masked_scatter(mask, squares.sqrt())
 
     def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> None:
-        """Clip as `clip_grad_norm_` does, with each row counted on the one rank that has it."""
+        """Clip as `clip_grad_norm_` does, by the norm over the rows of all ranks."""
         with_gradients = [parameter for parameter in parameters if parameter.grad is not None]
         gradients = [parameter.grad for parameter in with_gradients if parameter.grad is not None]
-        norms = self.full_norms(list(with_gradients), torch.stack(torch._foreach_norm(gradients)))
+        norms = self.complete_norms(list(with_gradients), torch.stack(torch._foreach_norm(gradients)))
         clip_gradients(with_gradients, max_norm, torch.linalg.vector_norm(norms))
 
     def agree_on_finite(self, finite: bool) -> bool:
-        """Return True if the gradients are finite on all ranks: each rank has gradients that no other has."""
+        """Return True if the gradients are finite on all ranks."""
         all_finite = torch.tensor([int(finite)], dtype=torch.int32)
         distributed.all_reduce(all_finite, distributed.ReduceOp.MIN)
         return bool(all_finite.item())
@@ -286,9 +286,9 @@ class SplitClassifier:
 
     def find_indices(self, optimizer: torch.optim.Optimizer) -> None:
         """Find the indices of the split parameters in the optimizer's state dict."""
-        own = {id(parameter) for parameter in self.parameters}
+        split_ids = {id(parameter) for parameter in self.parameters}
         order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self.indices = [index for index, parameter in enumerate(order) if id(parameter) in own]
+        self.indices = [index for index, parameter in enumerate(order) if id(parameter) in split_ids]
 
     def replace_tensors(
         self,
@@ -311,7 +311,7 @@ class SplitClassifier:
                     slots[slot] = replace(("optimizer", index, slot), value)
 
     def take_rows(self, key: Key, tensor: Tensor) -> Tensor:
-        """Return this rank's rows of a full tensor, kept for the other ranks; what is rows already stays as it is."""
+        """Return this rank's rows of a full tensor, and keep it for the other ranks; rows are returned unchanged."""
         if len(tensor) != self.shards.classes:
             return tensor
         self.full_tensors[key] = tensor
@@ -329,7 +329,7 @@ class SplitClassifier:
         return self.scatter_from_first(placeholder, self.full_tensors.pop(key, None))
 
     def gather_to_first(self, key: Key, rows: Tensor) -> Tensor:
-        """Return the full tensor on rank 0 and the own rows elsewhere, on the host. All ranks call it."""
+        """Return, on the host, the full tensor on rank 0 and this rank's rows on others. All ranks call it."""
         own = rows.detach().cpu().contiguous()
         if self.shards.rank:
             for piece in split_into_pieces(own):
@@ -338,7 +338,7 @@ class SplitClassifier:
         full = own.new_empty(self.shards.classes, *own.shape[1:])
         full[self.shards.own_classes] = own
         for rank in range(1, self.shards.ranks):
-            for piece in split_into_pieces(full[slice(*self.shards.bounds(rank))]):
+            for piece in split_into_pieces(full[slice(*self.shards.find_bounds(rank))]):
                 distributed.recv(piece, rank)
         return full
 
@@ -352,14 +352,14 @@ class SplitClassifier:
         assert full is not None
         full = full.cpu().contiguous()
         for rank in range(1, self.shards.ranks):
-            for piece in split_into_pieces(full[slice(*self.shards.bounds(rank))]):
+            for piece in split_into_pieces(full[slice(*self.shards.find_bounds(rank))]):
                 distributed.send(piece, rank)
         return full[self.shards.own_classes]
 
     def count_missing_parameters(self) -> int:
         """Return how many parameters only other ranks have."""
-        here = sum(parameter.numel() for parameter in self.parameters)
-        return here // self.shards.class_count * (self.shards.classes - self.shards.class_count)
+        own_count = sum(parameter.numel() for parameter in self.parameters)
+        return own_count // self.shards.class_count * (self.shards.classes - self.shards.class_count)
 
 
 def split_into_pieces(rows: Tensor) -> Iterator[Tensor]:

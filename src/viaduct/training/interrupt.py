@@ -14,7 +14,7 @@ from viaduct.training.output_streams import print_line
 
 
 class Interrupt:
-    """Within its `with` block the signals only set `received`; afterwards the earlier handlers are back."""
+    """Within its `with` block the signals set `received`; afterwards the earlier handlers are restored."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet

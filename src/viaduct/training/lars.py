@@ -1,8 +1,8 @@
-"""LARS in its two published forms, which differ in what the trust ratio scales.
+"""LARS in its two published forms: the trust ratio r scales the learning rate or the gradient.
 
 contrib (TensorFlow); g is the gradient of the loss with its L2 term:
 
-    r = trust * |w| / (|g| + wd * |w| + eps), 1 where either norm is 0
+    r = trust * |w| / (|g| + wd * |w| + eps), 1 if either norm is 0
     acc = m * acc + g;  w -= lr * r * acc
 
 the other form (Ascend's model zoo); g is the gradient of the loss without its L2 term:
@@ -10,8 +10,8 @@ the other form (Ascend's model zoo); g is the gradient of the loss without its L
     r = trust * |w| / (|g| + wd * |w| + eps)
     g' = r * (g + wd * w);  acc = m * acc + g';  w -= lr * (g' + m * acc)
 
-Normalisation and biases have no ratio: they take the plain momentum step of their form. The ratios stay on
-the device. In the second form a kernel that is all zeros has ratio 0 and stays so.
+Normalisation and biases have no ratio: they take the plain momentum step. The ratios stay on the device. In the second
+form a kernel that is all zeros has ratio 0 and stays zero.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ import torch
 from torch import Tensor
 
 from viaduct.recipes import LarsForm
-from viaduct.training.optimizer_support import DeviceRateSupport, decayed_gradients, descend
+from viaduct.training.optimizer_support import DeviceRateSupport, compute_decayed_gradients, subtract_updates
 
-FullNorms = Callable[[list[Tensor], Tensor], Tensor]
-Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], FullNorms], None]
+NormCompletion = Callable[[list[Tensor], Tensor], Tensor]
+Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], NormCompletion], None]
 
 
 class LarsSupport(DeviceRateSupport):
     """Support of LARS, whose trust ratios need the norms of full layers."""
 
-    def use_full_norms(self, full_norms: FullNorms) -> None:
-        self.optimizer.full_norms = full_norms
+    def set_norm_completion(self, complete_norms: NormCompletion) -> None:
+        self.optimizer.complete_norms = complete_norms
 
 
 class LarsOptimizer(torch.optim.Optimizer):
@@ -63,8 +63,8 @@ class LarsOptimizer(torch.optim.Optimizer):
         }
         super().__init__(params, defaults)
         self.update: Step = step_scaled_rate if form == "contrib" else step_scaled_gradient
-        # Norms of full layers from those of the rows that this rank has; set where layers are split over the ranks.
-        self.full_norms: FullNorms = lambda parameters, norms: norms
+        # Returns the norms of full layers from those of this rank's rows; replaced if layers are split over the ranks.
+        self.complete_norms: NormCompletion = lambda parameters, norms: norms
         self.decay_in_loss = form == "contrib"
 
     @torch.no_grad()
@@ -74,11 +74,11 @@ class LarsOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if parameters:
-                momenta = [self.find_momentum(parameter) for parameter in parameters]
-                self.update(group, parameters, momenta, self.full_norms)
+                momenta = [self.get_momentum(parameter) for parameter in parameters]
+                self.update(group, parameters, momenta, self.complete_norms)
 
-    def find_momentum(self, parameter: Tensor) -> Tensor:
-        """Return the momentum of a parameter, made at its first step."""
+    def get_momentum(self, parameter: Tensor) -> Tensor:
+        """Return the momentum of a parameter; it is created in the first step."""
         state: dict[str, Tensor] = self.state[parameter]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
@@ -86,41 +86,41 @@ class LarsOptimizer(torch.optim.Optimizer):
 
 
 def step_scaled_rate(
-    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], full_norms: FullNorms
+    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], complete_norms: NormCompletion
 ) -> None:
-    """Update a group by TensorFlow's form: the trust ratio scales the learning rate."""
-    gradients = decayed_gradients(parameters, group["weight_decay"])
+    """Update a group by TensorFlow's form."""
+    gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
     updates = momenta
     if group["adapted"]:
-        weight_norms, gradient_norms, ratios = find_trust_ratios(group, parameters, gradients, full_norms)
+        weight_norms, gradient_norms, ratios = find_trust_ratios(group, parameters, gradients, complete_norms)
         usable = (weight_norms > 0) & (gradient_norms > 0)
         ratios = torch.where(usable, ratios, torch.ones_like(ratios))
         updates = list(torch._foreach_mul(momenta, ratios.unbind()))
-    descend(parameters, updates, group["lr"])
+    subtract_updates(parameters, updates, group["lr"])
 
 
 def step_scaled_gradient(
-    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], full_norms: FullNorms
+    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], complete_norms: NormCompletion
 ) -> None:
-    """Update a group by the form in which the trust ratio scales gradient and decay, before Nesterov momentum."""
-    gradients = decayed_gradients(parameters, group["weight_decay"])
+    """Update a group by the form of Ascend's model zoo."""
+    gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     if group["adapted"]:
-        without_decay = decayed_gradients(parameters, 0.0)
-        _, _, ratios = find_trust_ratios(group, parameters, without_decay, full_norms)
+        without_decay = compute_decayed_gradients(parameters, 0.0)
+        _, _, ratios = find_trust_ratios(group, parameters, without_decay, complete_norms)
         gradients = list(torch._foreach_mul(gradients, ratios.unbind()))
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
     updates = torch._foreach_add(gradients, momenta, alpha=group["momentum"])
-    descend(parameters, updates, group["lr"])
+    subtract_updates(parameters, updates, group["lr"])
 
 
 def find_trust_ratios(
-    group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], full_norms: FullNorms
+    group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], complete_norms: NormCompletion
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the norms of the weights, those of the gradients and the trust ratios, one for each parameter."""
-    weight_norms = full_norms(parameters, torch.stack(torch._foreach_norm(parameters)))
-    gradient_norms = full_norms(parameters, torch.stack(torch._foreach_norm(gradients)))
+    weight_norms = complete_norms(parameters, torch.stack(torch._foreach_norm(parameters)))
+    gradient_norms = complete_norms(parameters, torch.stack(torch._foreach_norm(gradients)))
     denominator = gradient_norms + group["weight_decay"] * weight_norms + group["epsilon"]
     return weight_norms, gradient_norms, group["trust"] * weight_norms / denominator

@@ -1,8 +1,8 @@
 """The choice between two layouts: the whole network on each rank (data), or a classifier split by classes (hybrid).
 
-The classifier is found by a forward pass of two blank images: the network's output must be the output of one dense
-layer, or a cast of it. This works for any network, also the user's own. A network that computes something from its
-logits cannot be hybrid: a rank has the logits of some classes only.
+The classifier is found by a forward pass of two blank images: it is the dense layer whose output, or a cast of it, is
+the network's output. A network that computes something from its logits cannot be hybrid, because a rank has the logits
+of some classes only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Layout:
     reasons: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Return the decision for the user; empty where nothing had to be decided."""
+        """Return the decision for the user; empty if there was no choice."""
         chosen = "data" if self.classifier is None else f"hybrid ({self.classifier} is shared out over the ranks)"
         return f"Parallel {chosen}: {'; '.join(self.reasons)}." if self.reasons else ""
 
@@ -45,10 +45,7 @@ class CannotSplit(Exception):
 
 
 def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
-    """Return the layout for a network that was just built, on the host.
-
-    Raise BadValue if the recipe demands hybrid and the classifier cannot be split.
-    """
+    """Return the layout for a new network on the host; BadValue if the recipe demands hybrid and it cannot be."""
     mode = recipe.parallel.mode
     if mode == "data":
         return Layout(None)
@@ -61,7 +58,7 @@ def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
         if mode == "auto":
             return Layout(None, (f"hybrid cannot be: {reason}",))
         error = BadValue(f"parallel.mode hybrid cannot be: {reason}.", "Take --parallel data.")
-        error.is_silent = not group.is_first  # all ranks find the same
+        error.is_silent = not group.is_first  # it occurs on all ranks
         raise error from None
     cluster = Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks)
     comparison = compare_layouts(measure_classifier(recipe, layer), cluster)
@@ -74,8 +71,11 @@ def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
     """Raise CannotSplit for a recipe that needs whole layers, or all logits of an image in one place."""
     if recipe.parallel.reduce == "sum":
         raise CannotSplit("parallel.reduce sums the ranks' gradients, and each rank has those of its own classes only")
-    for name, is_own in {"a loss": not isinstance(recipe.loss, CrossEntropy), "a metric": bool(recipe.metrics)}.items():
-        if is_own:
+    for name, has_own in {
+        "a loss": not isinstance(recipe.loss, CrossEntropy),
+        "a metric": bool(recipe.metrics),
+    }.items():
+        if has_own:
             raise CannotSplit(f"{name} of your own needs the logits of all classes in one place")
     if isinstance(recipe.optimizer, Thor):
         raise CannotSplit("THOR's curvature is that of whole layers")
@@ -86,7 +86,7 @@ def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
 
 
 def measure_classifier(recipe: Recipe, layer: nn.Linear) -> Classifier:
-    """Return the sizes that decide what the classifier costs in memory and messages."""
+    """Return the sizes that determine the memory and messages of the classifier."""
     slots = OPTIMIZER_SLOTS.get(type(recipe.optimizer).__name__, 1)
     return Classifier(
         classes=layer.out_features,
@@ -104,8 +104,8 @@ def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
     Raise CannotSplit if there is not exactly one, or if the network has an auxiliary head.
     """
     classes, size = recipe.data.classes, recipe.data.size
-    dense = {name: layer for name, layer in model.named_modules() if type(layer) is nn.Linear}
-    layers = {name: layer for name, layer in dense.items() if layer.out_features == classes}
+    dense_layers = {name: layer for name, layer in model.named_modules() if type(layer) is nn.Linear}
+    layers = {name: layer for name, layer in dense_layers.items() if layer.out_features == classes}
     outputs: dict[str, Tensor] = {}
 
     def record_output(name: str) -> Any:

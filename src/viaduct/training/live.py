@@ -5,11 +5,11 @@
     page.show_ending(Ending("finished", "Finished after step 600."))
     page.close()
 
-    /              the page, made by `reporting`; its script asks for /data.json?since= and reloads the page on a change
-    /data.json     state and curves; with `?since=…` the state alone, after 2 to 15 seconds or when the run ends
+    /              the page, made by `reporting`; its script requests /data.json?since= and reloads the page on a change
+    /data.json     state and curves; with `?since=…` only the state, after 2 to 15 seconds or when the run ends
     /images/…      the sheets of input images in RUN/images
 
-Files are read only when a request comes; of files that grow, only the added lines are read. Needs no torch.
+Files are read when a request comes; of growing files only the added lines are read. Needs no torch.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from viaduct.reporting import (
 )
 from viaduct.reporting.thinning import thin
 from viaduct.training.curves import NOISE_WARNING, build_curves, build_evaluation_table, format_percent
-from viaduct.training.run_reader import IMAGE_NAME, RunContents, RunReader, open_regular, spread, step_of_image
+from viaduct.training.run_reader import IMAGE_NAME, RunContents, RunReader, open_regular, parse_image_step, pick_evenly
 
 LOOPBACK = "127.0.0.1"
-# Host headers that are answered; another name may be a foreign site that points its name here (DNS rebinding). Any port
-# is allowed: the near end of a tunnel (`ssh -L`) has its own.
+# Host headers that are answered; another name may be a foreign site whose name resolves to this machine (DNS
+# rebinding). Any port is allowed, because the local end of a tunnel (`ssh -L`) has its own.
 ALLOWED_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
 MAX_POINTS = 400  # of a curve
 MAX_LAYERS = 12  # parameters whose histograms are drawn, each with its gradient
 EARLIER_IMAGES = 10  # links to earlier sheets
-WAIT_S = 2.0  # a request with `?since` is answered after at least this time
-IDLE_WAIT_S = 15.0  # … and at most this time, which is also that of a hidden tab; its requests have `&idle`
-MAX_RENDER_SHARE = 0.01  # share of the time that may go into rendering pages: it slows down training bound by Python
-FAREWELL_S = 3.0  # longest wait for open pages to load the version that says how the run ended
-QUIET_S = 0.4  # after this time without a request, a page has also loaded the images of its last version
+WAIT_S = 2.0  # shortest wait before a request with `?since` is answered
+IDLE_WAIT_S = 15.0  # longest wait, used for hidden tabs, whose requests have `&idle`
+MAX_RENDER_SHARE = 0.01  # share of the time that may go into rendering pages, which slows down training
+FAREWELL_S = 3.0  # longest wait for open pages to load the version that shows how the run ended
+QUIET_S = 0.4  # after this time without a request, a page has also loaded its images
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_HEAD_BYTES = 24  # signature, length and type of the first chunk, width, height
 MAX_IMAGE_BYTES = 64 << 20
@@ -77,7 +77,7 @@ TONES: dict[str, Tone] = {"finished": "good", "interrupted": "warn", "stopped": 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run has ended, in a sentence, and what can be done now."""
+    """A sentence on how a run has ended, and remarks on what can be done now."""
 
     kind: Literal["finished", "interrupted", "stopped"]
     sentence: str
@@ -85,7 +85,7 @@ class Ending:
 
 
 class Served(Protocol):
-    """Methods of a page that its server calls; once `closed` is true, connections end without an answer."""
+    """A page as its server sees it; once `closed` is true, connections end without an answer."""
 
     closed: bool
 
@@ -120,17 +120,17 @@ class LivePage:
         return f"http://{LOOPBACK}:{self.port}/"
 
     def follow(self, position: Callable[[], tuple[int, int]]) -> None:
-        """Show the step and the number of steps that `position` returns, which changes more often than log lines."""
+        """Show the step and the number of steps that `position` returns: it is newer than the last log line."""
         self._position = position
 
     def show_ending(self, ending: Ending) -> None:
-        """Show how the run has ended, and give open pages the time to load it."""
+        """Show how the run has ended, and wait until open pages have loaded it."""
         with self._lock:
             self.ending = ending
-        self._visitors.say_farewell(self.ended)
+        self._visitors.wait_for_last_versions(self.ended)
 
     def close(self) -> None:
-        """Stop listening; connections that are still open get no further answer. May be called twice."""
+        """Stop listening; open connections get no further answer. May be called twice."""
         if self.closed:
             return
         self.closed = True
@@ -150,10 +150,7 @@ class LivePage:
         return contents, describe_state(self.run, contents, position, ending)
 
     def render(self, layers: str) -> tuple[str, bool]:
-        """Return the page, and True if it is the last version, which says how the run ended.
-
-        `layers` has patterns of the parameters whose histograms are shown.
-        """
+        """Return the page, and True if it shows how the run ended. `layers` are patterns, as in `build_histograms`."""
         contents, state = self.read_state()
         with self._lock:
             key = (contents.version, layers)
@@ -177,7 +174,7 @@ class LivePage:
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
         if "since" in query:
             wait_s = IDLE_WAIT_S if "idle" in query else max(WAIT_S, self._render_seconds / MAX_RENDER_SHARE)
-            with self._visitors.waiting():
+            with self._visitors.count_waiting():
                 self.ended.wait(min(wait_s, IDLE_WAIT_S))
             return self.read_state()[1]
         contents, state = self.read_state()
@@ -189,7 +186,7 @@ class LivePage:
 
 
 class Visitors:
-    """Counts open pages, so that a run that has ended waits until they have loaded their last version."""
+    """Counts open pages, so that the process waits at the end until they have loaded their last version."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -203,7 +200,7 @@ class Visitors:
             self._requested_at = time.monotonic()
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def count_waiting(self) -> Iterator[None]:
         """Count a request for the next state while it waits within the block."""
         with self._changed:
             self._waiting += 1
@@ -219,8 +216,8 @@ class Visitors:
             self._last_versions += is_last
             self._changed.notify_all()
 
-    def say_farewell(self, ended: threading.Event) -> None:
-        """Set `ended`; wait until each page that was waiting has loaded its last version, at most twice FAREWELL_S."""
+    def wait_for_last_versions(self, ended: threading.Event) -> None:
+        """Set `ended`; wait until open pages have loaded their last version, at most twice FAREWELL_S."""
         with self._changed:
             is_between_requests = time.monotonic() - self._answered_at < 1.0  # an open page will ask again at once
             expected = max(self._waiting, int(is_between_requests))
@@ -235,6 +232,8 @@ class Visitors:
 
 
 class Server(ThreadingHTTPServer):
+    """HTTP server of one page, with a thread for each connection."""
+
     daemon_threads = True
     page: Served
 
@@ -250,33 +249,33 @@ class Server(ThreadingHTTPServer):
 
 
 def open_server(page: Served, port: int, flag: str = "--watch-port") -> Server:
-    """Return a server of a page; `flag` is named if the port cannot be used."""
-    server = bind(port, flag)
+    """Return a server of a page; `flag` is named in the error if the port cannot be used."""
+    server = bind_server(port, flag)
     server.page = page
     return server
 
 
-def bind(port: int, flag: str = "--watch-port") -> Server:
-    """Return a server that listens on a port of this machine, for 0 on any free port; raise BadValue if it cannot."""
+def bind_server(port: int, flag: str = "--watch-port") -> Server:
+    """Return a server that listens on a port of this machine (0: any free one); BadValue if that is not possible."""
     try:
         return Server((LOOPBACK, port), Handler)
     except OSError as error:
         reasons = {errno.EADDRINUSE: "another process listens there", errno.EACCES: "it needs privileges"}
         reason = reasons.get(error.errno or 0, error.strerror or str(error))
-        what = f"{flag} {port} cannot be used: {reason}."
-        raise BadValue(what, f"Leave {flag} out for a port that is free, or give another one.") from None
+        message = f"{flag} {port} cannot be used: {reason}."
+        raise BadValue(message, f"Leave {flag} out for a port that is free, or give another one.") from None
 
 
 def check_port(port: int) -> None:
-    """Refuse a port that cannot be listened on, before the process that will listen there is started."""
+    """Raise BadValue if no server can listen on a port."""
     if port:
-        bind(port).server_close()
+        bind_server(port).server_close()
 
 
 class Handler(BaseHTTPRequestHandler):
     """Answers GET and HEAD of /, /data.json and the images; refuses other methods, addresses and host names.
 
-    http.server calls `do_METHOD`; `__getattr__` gives it the method for each.
+    http.server calls `do_GET`, `do_POST` and so on, which `__getattr__` returns.
     """
 
     protocol_version = "HTTP/1.1"
@@ -320,7 +319,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        always = {
+        common_headers = {
             "Content-Type": kind,
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
@@ -329,7 +328,7 @@ class Handler(BaseHTTPRequestHandler):
             "Content-Security-Policy": "frame-ancestors 'none'",
             "Referrer-Policy": "no-referrer",
         }
-        for name, value in (always | (headers or {})).items():
+        for name, value in (common_headers | (headers or {})).items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")
@@ -342,7 +341,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> bytes | None:
-    """Return the first `max_bytes` of a sheet in RUN/images; None for other names, links and other formats."""
+    """Return the first `max_bytes` of a PNG in RUN/images; None for other names, links and formats."""
     name = address.removeprefix("/images/")
     if not address.startswith("/images/") or not IMAGE_NAME.fullmatch(name):
         return None
@@ -355,7 +354,7 @@ def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> byt
 
 
 def read_size(run: Path, name: str) -> tuple[int, int] | None:
-    """Return width and height of a sheet of RUN/images: a page that has them does not shift while the image loads."""
+    """Return width and height of an image in RUN/images, so that the page does not shift while it loads."""
     head = read_image(run, f"/images/{name}", PNG_HEAD_BYTES)
     return (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")) if head else None
 
@@ -366,7 +365,7 @@ def read_size(run: Path, name: str) -> tuple[int, int] | None:
 def describe_state(
     run: Path, contents: RunContents, position: tuple[int, int], ending: Ending | None
 ) -> dict[str, Any]:
-    """Return where the run is, as /data.json has it."""
+    """Return the state of the run, as /data.json has it."""
     last = contents.logs[-1] if contents.logs else {}
     evaluated = contents.evaluations[-1] if contents.evaluations else {}
     step = max(position[0], last.get("step", 0), evaluated.get("step", 0))
@@ -388,7 +387,7 @@ def describe_state(
 
 
 def build_tiles(state: dict[str, Any]) -> list[Tile]:
-    """Return the headline figures; while a run goes on, always the same ones in the same order."""
+    """Return the headline figures."""
     step, steps, validation = state["step"], state["steps"], state["validation"]
     epoch, loss, rate, left = (state[name] for name in ("epoch", "loss", "images_per_s", "seconds_left"))
     notes = [f"{math.floor(100 * min(1.0, step / steps))} % of {steps:,}"] if steps else []
@@ -417,7 +416,7 @@ def format_time(seconds: float) -> str:
 
 
 def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: Ending | None, layers: str) -> Page:
-    """Return the page with the sections that the run has contents for."""
+    """Return the page; sections without contents are left out."""
     sections = []
     if charts := thin_curves(contents):
         sections.append(Section("Curves", "", charts))
@@ -426,9 +425,9 @@ def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: 
     if any(contents.histograms.values()):
         sections.append(build_histograms(contents, layers))
     if contents.images and (size := read_size(run, contents.images[-1])):
-        newest, earlier = contents.images[-1], spread(contents.images[:-1], EARLIER_IMAGES)
-        links = [Link(f"step {step_of_image(name):,}", f"images/{name}") for name in earlier]
-        caption = f"Input images of step {step_of_image(newest):,}"
+        newest, earlier = contents.images[-1], pick_evenly(contents.images[:-1], EARLIER_IMAGES)
+        links = [Link(f"step {parse_image_step(name):,}", f"images/{name}") for name in earlier]
+        caption = f"Input images of step {parse_image_step(newest):,}"
         sections.append(Section("Input images", "", [ImageSheet(f"images/{newest}", caption, *size, links)]))
     return Page(
         contents.name or run.absolute().name,
@@ -443,7 +442,7 @@ def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: 
 
 
 def build_callouts(contents: RunContents, ending: Ending | None) -> list[Part]:
-    """Return the callouts at the top: how the run ended, or that no log line exists yet; that it trains on noise."""
+    """Return the callouts: how the run ended or that it has no log line yet, and that it trains on noise."""
     callouts: list[Part] = []
     if ending is not None:
         callouts.append(Callout(TONES[ending.kind], ending.sentence, ending.remarks))
@@ -459,8 +458,8 @@ def thin_curves(contents: RunContents) -> list[LineChart]:
 
     def thin_series(series: Series) -> Series:
         values = [keep_finite(value) for value in series.y]
-        kept = thin(np.array(values, dtype=np.float64), MAX_POINTS)
-        return Series(series.name, [series.x[index] for index in kept], [values[index] for index in kept])
+        indices = thin(np.array(values, dtype=np.float64), MAX_POINTS)
+        return Series(series.name, [series.x[index] for index in indices], [values[index] for index in indices])
 
     charts = build_curves(contents.logs, contents.evaluations)
     return [replace(chart, series=[thin_series(series) for series in chart.series]) for chart in charts]
@@ -482,7 +481,7 @@ def build_histograms(contents: RunContents, layers: str) -> Section:
     names = list(dict.fromkeys([*parameters, *gradients]))
     globs = [glob.strip() for glob in layers.split(",") if glob.strip()]
     matching = [name for name in names if any(fnmatchcase(name, glob) for glob in globs)] if globs else names
-    shown = spread(matching, MAX_LAYERS)
+    shown = pick_evenly(matching, MAX_LAYERS)
     parts = []
     for name in shown:
         if name in parameters:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from viaduct.recipes import DEFAULT_FORMAT, LogFormat
 from viaduct.run_files import finite_or_null
 from viaduct.training.callbacks import Callback, LogRecord
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.metrics import Score
 from viaduct.training.output_streams import print_line
 
@@ -96,7 +96,7 @@ class EstimatorLines(Lines):
         )
         self.loss = record.total_loss
 
-    def checkpoint(self, training: Training, saved: Saved) -> None:
+    def checkpoint(self, training: Training, saved: SavedCheckpoint) -> None:
         self.write_info(f"Saving checkpoints for {saved.step} into {saved.path}.")
 
     def evaluating(self, training: Training, done: int, total: int) -> None:

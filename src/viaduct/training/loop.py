@@ -1,8 +1,8 @@
 """The training loop. Read `Training.fit` top to bottom: it is the algorithm.
 
-`Training` puts the parts of a run together and calls them in order: `TrainingStep` (forward, backward, clip, update),
-`Progress` (steps, rates, seeds), `RunState` (snapshots for checkpoints), a parallel strategy, callbacks, and a sink: N
-steps captured as a device graph and replayed without returning to the host.
+`Training` connects the parts of a run: `TrainingStep` (forward, backward, clip, update), `Progress` (steps, rates,
+seeds), `RunState` (snapshots for checkpoints), a parallel strategy, callbacks, and a sink: N steps that the device
+executes without returning to the host.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from viaduct.training.freezing import freeze, set_frozen_norms_to_evaluation
 from viaduct.training.layout import choose_layout
 from viaduct.training.metrics import Score, evaluate
 from viaduct.training.networks import apply_source_settings, build_model, describe_model, place_model
-from viaduct.training.optim import build_loss, build_optimizer, l2_loss
+from viaduct.training.optim import build_loss, build_optimizer, compute_l2_loss
 from viaduct.training.optimizer_support import support_optimizer
 from viaduct.training.output_streams import print_line
 from viaduct.training.own_kernels import fuse, uses_own_kernels
 from viaduct.training.parallel import build_strategy
-from viaduct.training.precision import Computation, LossScale, plan_for, software_note
+from viaduct.training.precision import Computation, LossScale, describe_emulation, plan_precision
 from viaduct.training.progress import Progress, Stopwatch
 from viaduct.training.random_state import seed_run
 from viaduct.training.recipe_code import check_callbacks, explain_callback_errors, explain_recipe_errors
@@ -69,7 +69,7 @@ class Training:
         check_callbacks(callbacks)
         self.recipe, self.run, self.images, self.device, self.torch_device = recipe, run, images, device, torch_device
         self.group, self.agreement = group, Agreement(group, interrupted)
-        self.interrupted = self.agreement.signal  # returns the number of the signal that any rank received, or 0
+        self.interrupted = self.agreement.get_signal  # returns the number of a signal that some rank received, or 0
         self.callbacks = [callback for callback in callbacks if group.is_first or callback.every_rank]
         seed_run(recipe)
         device.set_tf32(recipe.precision.tf32)
@@ -80,9 +80,9 @@ class Training:
         if group.ranks > 1 and recipe.parallel.sync_norm:
             synchronise_norms(self.model, torch_device.type)
         freeze(self.model, recipe.init.freeze)
-        self.plan = plan_for(recipe.precision, device)
+        self.plan = plan_precision(recipe.precision, device)
         self.mode = choose_mode(recipe, torch_device.type, group.ranks, self.needs_every_step)
-        if note := software_note(self.plan, device):
+        if note := describe_emulation(self.plan, device):
             self.print_note(note)
         self.computation = self.build_computation()
         self.scale = LossScale(recipe.precision, self.plan.compute)
@@ -99,7 +99,7 @@ class Training:
         self.progress = Progress(recipe, find_pace(recipe, self.train_batches.count), rates)
         self.stopwatch, self.pulse = Stopwatch(), Pulse()
         self.score: Score | None = None
-        self._every_rank_called = True  # True: the callback that was called last runs on every rank
+        self._every_rank_called = True  # the callback that was called last runs on every rank
         self._requested_stop = "another rank asked for it"  # request_stop overwrites it on the rank that asked
         self.train_step = TrainingStep(
             recipe,
@@ -114,15 +114,14 @@ class Training:
         )
         self.state = RunState(self.train_step, self.stopwatch, device)
         self.sink = build_sink(self)
-        # {"bank": its path, "choices": {operator: its choice}}, for recipe.json; None without tuned operators
-        # (bank_choices.py).
+        # {"bank": path, "choices": {operator: choice}} for recipe.json (bank_choices.py); None without tuned operators.
         self.tuned: dict[str, Any] | None = None
 
     def build_computation(self) -> Computation:
         """Return the network as this run computes it: cast, fused, wrapped for the ranks, compiled.
 
-        A callback that observes operators switches between the compiled and the original network, which only
-        compiling the whole network allows.
+        With a callback that observes every operator, the network is compiled whole: the callback switches between the
+        compiled and the original network.
         """
         recipe, every_step = self.recipe, self.needs_every_step
         may_sink = bool(recipe.sink) and self.group.ranks == 1 and not every_step
@@ -168,9 +167,9 @@ class Training:
         return self.progress.rate
 
     def change_learning_rate(self, rate: float | None = None, factor: float | None = None) -> None:
-        """Make the coming step's rate `rate`, or `factor` times the planned one.
+        """Set the coming step's rate to `rate`, or to `factor` times the planned one.
 
-        The schedule continues from there: all later rates are changed by the same factor, also after a resume.
+        All later rates are changed by the same factor, also after a resume.
         """
         self.refuse_single_rank("change_learning_rate")
         self.progress.change_learning_rate(rate, factor)
@@ -188,17 +187,17 @@ class Training:
             self.sink.discard_capture()
 
     def refuse_single_rank(self, setter: str) -> None:
-        """Raise BadValue if a callback that runs on rank 0 alone would change something that all ranks share."""
+        """Raise BadValue if a callback that runs only on rank 0 would change something that all ranks share."""
         if self.group.ranks > 1 and not self._every_rank_called:
-            what = f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together."
-            raise BadValue(what, "Give the callback `every_rank = True`: then all ranks change the same.")
+            message = f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together."
+            raise BadValue(message, "Give the callback `every_rank = True`: then all ranks change the same.")
 
     def request_stop(self, reason: str) -> None:
-        """Finish the run after this step; if rank 0 alone asks, a step or two later, when all ranks know of it."""
+        """Finish the run after this step, or a step or two later if only rank 0 calls this."""
         if self.group.ranks == 1 or self._every_rank_called:
             self.progress.stop_reason = reason
         else:
-            self.agreement.want_end, self._requested_stop = True, reason
+            self.agreement.wants_end, self._requested_stop = True, reason
 
     @property
     def needs_every_step(self) -> bool:
@@ -207,7 +206,7 @@ class Training:
 
     @property
     def sink_obstacle(self) -> str | None:
-        """Reason why steps are driven by the host although the recipe asks for sinks; None if there is none."""
+        """Reason why the host drives each step although the recipe asks for sinks; None if there is none."""
         if self.sink is not None:
             return self.sink.obstacle
         if self.recipe.sink == "auto":
@@ -217,10 +216,7 @@ class Training:
     # The algorithm
 
     def fit(self) -> str:
-        """Train to the last step and return `finished`, or `interrupted`.
-
-        At the end the callback Checkpointing saves the step that was reached, unless it is saved already.
-        """
+        """Train to the last step and return `finished`, or `interrupted`."""
         progress = self.progress
         self.emit("start")
         self.stopwatch.restart()
@@ -246,7 +242,7 @@ class Training:
         return self.fetch_batches()
 
     def fetch_batches(self) -> Iterator[Batch]:
-        """Yield the coming batches. `train_step.marks`, which a profile replaces by its own, times each fetch."""
+        """Yield the coming batches. A profile replaces `train_step.marks` to time each fetch."""
         batches = self.iterate_batches()
         while True:
             yield self.train_step.marks.fetch(batches)
@@ -276,7 +272,7 @@ class Training:
         self.finish_steps(is_log_due)
 
     def finish_steps(self, is_log_due: bool) -> None:
-        """Log and evaluate where it is due, call the callbacks, exchange requests with the other ranks."""
+        """Log and evaluate if due, call the callbacks, exchange requests with the other ranks."""
         if is_log_due:
             self.log()
         if self.progress.is_evaluation_due() and not self.interrupted():
@@ -286,27 +282,27 @@ class Training:
 
     def run_step(self, batch: Batch) -> None:
         """Take one step that the host drives; its loss and correct images stay on the device."""
-        # A captured step reads its rates from fp32 device memory; steps of the host beside it round them alike.
+        # A captured step reads fp32 rates from device memory; steps between captured ones must round alike.
         round_rates = self.sink is not None and self.sink.obstacle is None
         with explain_recipe_errors(self.recipe, self.progress.step):
             self.train_step.run_on_host(batch, round_rates)
         self.train_step.marks.end_step()
         self.progress.step += 1
-        self.pulse.at("the end", self.progress.step)
+        self.pulse.enter("the end", self.progress.step)
         if line := self.computation.compilation.describe_compilation():
             self.print_note(line)
 
     def exchange_requests(self) -> None:
         """Send this rank's requests to the others after a step, and act on theirs."""
-        self.pulse.at("the messages", self.progress.step)
+        self.pulse.enter("the messages", self.progress.step)
         self.agreement.exchange()
-        self.pulse.at("the next batch", self.progress.step)
-        self.pulse.steady = True  # the first step, which may compile for minutes, is over
-        if self.agreement.end:
+        self.pulse.enter("the next batch", self.progress.step)
+        self.pulse.has_done_step = True  # the first step, which may compile for minutes, is over
+        if self.agreement.is_end_agreed:
             self.progress.stop_reason = self.progress.stop_reason or self._requested_stop
 
     def is_stopping(self) -> bool:
-        """Return True if no further step is to be begun."""
+        """Return True if no further step may begin."""
         return bool(self.interrupted() or self.progress.stop_reason)
 
     def log(self) -> None:
@@ -322,7 +318,7 @@ class Training:
             step=self.progress.step,
             epoch=self.progress.epoch,
             loss=loss,
-            total_loss=loss + float(l2_loss(self.optimizer, self.parallel.full_norms)),
+            total_loss=loss + float(compute_l2_loss(self.optimizer, self.parallel.complete_norms)),
             top1=hits[0] / images,
             top5=hits[1] / images if len(hits) > 1 else None,
             lr=self.progress.rate,
@@ -335,7 +331,7 @@ class Training:
         self.stopwatch.restart()
 
     def evaluate(self) -> None:
-        """Score the validation images. If it is interrupted, there is no score, and `evaluation` is not called."""
+        """Score the validation images and call the callbacks; an interrupted evaluation has no score."""
         self.log()
         self.stopwatch.restart()
         self.computation.train(False)
@@ -360,12 +356,12 @@ class Training:
 
     def finish_evaluation_batch(self, done: int, total: int) -> bool:
         """Call the callbacks after a batch of an evaluation; return False if the run was interrupted."""
-        self.pulse.at(f"evaluation batch {done}", self.progress.step)
+        self.pulse.enter(f"evaluation batch {done}", self.progress.step)
         self.emit("evaluating", done, total)
         self.agreement.exchange()
         return not self.interrupted()
 
-    def save(self) -> checkpoint.Saved:
+    def save(self) -> checkpoint.SavedCheckpoint:
         """Write a checkpoint of this step. All ranks call it; rank 0 writes."""
         self.log()  # a loss that is not finite stops the run here, before it is saved
         self.stopwatch.restart()
@@ -374,7 +370,7 @@ class Training:
         if self.score is not None and self.progress.evaluated_at == step:
             notes["evaluation"] = self.score.headline()
         snapshot = self.state.take_snapshot()
-        saved = checkpoint.Saved(folder / f"step-{step}")
+        saved = checkpoint.SavedCheckpoint(folder / f"step-{step}")
         if self.group.is_first:
             saved = checkpoint.save(folder, step, snapshot.model, snapshot.state, notes, snapshot.averages)
         self.stopwatch.book("checkpoints")
@@ -382,19 +378,21 @@ class Training:
         self.agreement.mark_saved()
         return saved
 
-    def restore(self, saved: checkpoint.Saved) -> None:
+    def restore(self, saved: checkpoint.SavedCheckpoint) -> None:
         """Load the state of a checkpoint: the next step is the one after it."""
-        snapshot = Snapshot(saved.model(), saved.training_state(), saved.ema() if self.ema else None)
+        snapshot = Snapshot(
+            saved.read_model(), saved.read_training_state(), saved.read_averages() if self.ema else None
+        )
         self.state.restore(snapshot, saved.path)
 
     def finish(self, outcome: str) -> str:
         """Call the callbacks at the end of the run, and return its outcome."""
-        self.agreement.settle()  # complete the exchange of requests that is still under way
-        if self.group.ranks > 1:  # the report names the bad records that any rank has met
+        self.agreement.finish_exchange()
+        if self.group.ranks > 1:  # the report names the bad records of all ranks
             for stream in (self.train_batches, self.validation):
                 skipped = self.group.gather(list(stream.skipped))
                 stream.skipped[:] = dict.fromkeys(record for records in skipped for record in records)
-        # In reverse: Checkpointing, the last, may save a checkpoint here; other callbacks see it before their own end.
+        # In reverse: Checkpointing is the last, and its checkpoint comes before the other callbacks' end.
         for callback in reversed(self.callbacks):
             callback.end(self, outcome)
         return outcome

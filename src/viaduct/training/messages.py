@@ -1,14 +1,14 @@
-"""Values that ranks send to one another, as JSON and the raw bytes of tensors: nothing that arrives is ever executed.
+"""Messages between ranks: values as JSON, and the raw bytes of tensors; nothing that is received is executed.
 
     data = encode(({"weight": tensor}, {"step": 3}, None))
     model, state, shadow = decode(data)
 
 torch's own `broadcast_object_list` sends pickles: a process that can connect to a rank could run code in it. Here
-numbers, texts, containers, paths, dtypes, tensors and arrays are sent, and objects of classes marked `sendable`; the
-sender refuses any other type. The receiver refuses a message whose length does not fit its contents.
+numbers, strings, containers, paths, dtypes, tensors, arrays and objects of classes marked `sendable` can be sent. The
+receiver refuses a message whose length does not fit its contents.
 
-A message is the length of its JSON text in 8 bytes, the text, and the bytes of its tensors, one after the other. In the
-JSON, a tensor is {"tensor": [dtype, shape, order of axes in memory]}; other types are objects with one key, too.
+A message is the length of its JSON text in 8 bytes, the text, and the bytes of its tensors. In the JSON a tensor is
+{"tensor": [dtype, shape, order of axes in memory]}; other types that JSON lacks are objects with one key, too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def encode(value: Any) -> bytes:
 
 
 def to_json(value: Any, buffers: list[bytes]) -> Any:
-    """Return a value as JSON can hold it; the bytes of its tensors are appended to `buffers`."""
+    """Return a value in types of JSON; append the bytes of its tensors to `buffers`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -71,25 +71,25 @@ def to_json(value: Any, buffers: list[bytes]) -> Any:
         return {"path": str(value)}
     if isinstance(value, torch.dtype) and value in DTYPES.values():
         return {"dtype": str(value).removeprefix("torch.")}
-    raise unsendable(type(value).__name__)
+    raise build_type_error(type(value).__name__)
 
 
 def add_tensor(tensor: Tensor, buffers: list[bytes]) -> list[Any]:
-    """Append the bytes of a tensor to `buffers`; return its dtype, its shape in memory order, and that order."""
+    """Append the bytes of a tensor to `buffers`; return its dtype, its extents in memory order, and the axes' order."""
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in DTYPES or tensor.layout != torch.strided:
-        raise unsendable(f"tensor of {name}, {str(tensor.layout).removeprefix('torch.')}")
-    # Axes in the order in which they lie in memory: channels_last is to be channels_last again.
+        raise build_type_error(f"tensor of {name}, {str(tensor.layout).removeprefix('torch.')}")
+    # Axes in memory order, so that channels_last stays channels_last.
     strides, extents = tuple(tensor.stride()), tuple(tensor.shape)
     order = sorted(range(tensor.ndim), key=lambda axis: (-strides[axis], -extents[axis]))
     contiguous = tensor.detach().resolve_conj().resolve_neg().cpu().permute(order).contiguous()
-    # as_strided, because reshape may keep stride 0 for a tensor of one element, and view demands stride 1.
+    # as_strided, because reshape may keep stride 0 for a tensor of one element, and view needs stride 1.
     elements = contiguous.as_strided((contiguous.numel(),), (1,))
     buffers.append(elements.view(torch.uint8).numpy().tobytes())
     return [name, list(contiguous.shape), order]
 
 
-def unsendable(kind: str) -> BadValue:
+def build_type_error(kind: str) -> BadValue:
     hint = "States of optimizers and the like are made of numbers, texts, lists, tuples, dictionaries and tensors."
     return BadValue(f"a {kind} cannot be sent from one rank to another.", hint)
 

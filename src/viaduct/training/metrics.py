@@ -46,19 +46,20 @@ class Score:
     own: dict[str, float] = field(default_factory=dict)  # the recipe's own metrics
 
     def headline(self) -> dict[str, Any]:
-        """Return the few figures that logs and checkpoints carry."""
+        """Return the figures that logs and checkpoints record."""
         return {name: getattr(self, name) for name in HEADLINE} | self.own
 
 
 class Judged(NamedTuple):
-    """Results of some images: their summed loss, the predicted classes, and how many count for top5."""
+    """Results of some images on the device: summed loss, predicted classes, number of images that count for top5."""
 
     loss: Tensor
     predicted: Tensor
     hits: Tensor
 
 
-Judge = Callable[[Tensor, Tensor, int], Judged]  # of a batch's logits, labels, and number of images before the padding
+# Scores a batch; arguments: logits, labels, and the number of images before the padding.
+Judge = Callable[[Tensor, Tensor, int], Judged]
 
 
 def build_judge(loss: Loss, classes: int) -> Judge:
@@ -83,17 +84,17 @@ def evaluate(
     judge: Judge | None = None,
     own: Mapping[str, Metric] | None = None,
 ) -> Score | None:
-    """Return the score over all images; None if `after_batch`, called with batches done and in all, returns False.
+    """Return the score over all images; None if `after_batch(batches done, batches in all)` returns False.
 
-    Of several ranks each scores its images, and all get the score over all images, computed from sums. `judge` scores
-    logits where a rank does not have those of all classes. `own` are the recipe's metrics: each gets the logits and
-    labels of all images, on the CPU and in the order of the set.
+    Of several ranks each scores its images, and all get the score over all images. `judge` replaces `build_judge` if a
+    rank has the logits of some classes only. `own` are the recipe's metrics: each gets the logits and labels of all
+    images, on the CPU and in the order of the set.
     """
     judge = judge or build_judge(loss, classes)
     start = time.monotonic()
     results = RankResults(keep_logits=bool(own))
     for done, batch in enumerate(batches.epoch(0), start=1):
-        # Batches of all ranks take turns; only the end of the last ones is padding.
+        # The ranks take batches in turns; only the end of the last ones is padding.
         before = ((done - 1) * group.ranks + group.rank) * len(batch.labels)
         real = max(0, min(len(batch.labels), batches.count - before))
         logits = forward(batch.images)
@@ -102,16 +103,16 @@ def evaluate(
             results.add(judged, batch.labels[:real], batch.index[:real], logits[:real])
         if not after_batch(done, batches.steps_per_epoch):
             return None
-    counts = merge_counts(group.gather(results.count()))
-    measured = measure_own(own or {}, counts)
-    return replace(compute_score(counts, classes), seconds=time.monotonic() - start, own=measured)
+    merged = merge_results(group.gather(results.to_host()))
+    own_values = compute_own_metrics(own or {}, merged)
+    return replace(compute_score(merged, classes), seconds=time.monotonic() - start, own=own_values)
 
 
-def measure_own(metrics: Mapping[str, Metric], counts: Counted) -> dict[str, float]:
+def compute_own_metrics(metrics: Mapping[str, Metric], results: ImageResults) -> dict[str, float]:
     """Return the values of the recipe's own metrics; raise MetricFails if one fails or returns no number."""
     values = {}
     for name, metric in metrics.items():
-        logits, labels = torch.from_numpy(counts.logits), torch.from_numpy(counts.true)
+        logits, labels = torch.from_numpy(results.logits), torch.from_numpy(results.true)
         try:
             with explain_part_errors(f"metric {name!r}", metric):
                 value = metric(logits, labels)
@@ -127,19 +128,19 @@ def measure_own(metrics: Mapping[str, Metric], counts: Counted) -> dict[str, flo
 
 
 @sendable
-class Counted(NamedTuple):
-    """Results of some images on the host: one entry for each image, or sums over them."""
+class ImageResults(NamedTuple):
+    """Results of some images on the host; the loss and the hits are sums over them."""
 
     images: Numbers  # their positions in the set
     true: Numbers
     predicted: Numbers
     loss: float
     hits: int  # images that count for top5
-    logits: Floats = NO_LOGITS  # of each image, where the recipe has metrics of its own; else of none
+    logits: Floats = NO_LOGITS  # of each image if the recipe has metrics of its own
 
 
 class RankResults:
-    """Results that one rank has collected so far; all but logits stay on the device until `count`."""
+    """Results that one rank has collected so far; all but logits stay on the device until `to_host`."""
 
     def __init__(self, keep_logits: bool = False) -> None:
         self.keep_logits = keep_logits
@@ -155,34 +156,34 @@ class RankResults:
         self.hits.append(judged.hits)
         self.rows.append(torch.stack([images, truth, judged.predicted]))
 
-    def count(self) -> Counted:
-        """Return the collected results as counts on the host."""
+    def to_host(self) -> ImageResults:
+        """Return the collected results on the host."""
         if not self.rows:  # fewer images than ranks
-            none = np.empty(0, np.int64)
-            return Counted(none, none, none, 0.0, 0, NO_LOGITS)
+            empty = np.empty(0, np.int64)
+            return ImageResults(empty, empty, empty, 0.0, 0, NO_LOGITS)
         loss, hits = float(torch.stack(self.losses).cpu().double().sum()), int(torch.stack(self.hits).sum())
         images, true, predicted = torch.cat(self.rows, 1).cpu().numpy()
         logits = torch.cat(self.logits).numpy() if self.logits else NO_LOGITS
-        return Counted(images, true, predicted, loss, hits, logits)
+        return ImageResults(images, true, predicted, loss, hits, logits)
 
 
-def merge_counts(parts: list[Counted]) -> Counted:
-    """Return the counts of all ranks, in the order of the images."""
+def merge_results(parts: list[ImageResults]) -> ImageResults:
+    """Return the results of all ranks, in the order of the images."""
     images, true, predicted = (np.concatenate([part[row] for part in parts]) for row in range(3))
     order = np.argsort(images, kind="stable")
     loss, hits = sum(part.loss for part in parts), sum(part.hits for part in parts)
     logits_of_ranks = [part.logits for part in parts if len(part.logits)]
     logits = np.concatenate(logits_of_ranks)[order] if logits_of_ranks else NO_LOGITS
-    return Counted(images[order], true[order], predicted[order], loss, hits, logits)
+    return ImageResults(images[order], true[order], predicted[order], loss, hits, logits)
 
 
-def compute_score(counts: Counted, classes: int) -> Score:
-    """Return the score of counted images.
+def compute_score(results: ImageResults, classes: int) -> Score:
+    """Return the score of some images.
 
-    Precision, recall and F1 are means over the classes that occur among labels or predictions. Of a class that occurs
+    Precision, recall and F1 are means over the classes that occur among labels or predictions. For a class that occurs
     in only one of the two they are 0, as in scikit-learn.
     """
-    label_sets = [counts.true[counts.true == counts.predicted], counts.true, counts.predicted]
+    label_sets = [results.true[results.true == results.predicted], results.true, results.predicted]
     right, per_true, per_predicted = (np.bincount(labels, minlength=classes) for labels in label_sets)
     recall = right / np.maximum(per_true, 1)
     precision = right / np.maximum(per_predicted, 1)
@@ -190,17 +191,17 @@ def compute_score(counts: Counted, classes: int) -> Score:
     present = (per_true + per_predicted) > 0
     confusion = None
     if classes <= MAX_CONFUSION_CLASSES:
-        pairs = np.bincount(counts.true * classes + counts.predicted, minlength=classes * classes)
+        pairs = np.bincount(results.true * classes + results.predicted, minlength=classes * classes)
         confusion = pairs.reshape(classes, classes).tolist()
-    count = len(counts.true)
+    count = len(results.true)
     return Score(
         count=count,
-        loss=counts.loss / count,
+        loss=results.loss / count,
         top1=float(right.sum() / count),
-        top5=counts.hits / count,
+        top5=results.hits / count,
         precision=float(precision[present].mean()),
         recall=float(recall[present].mean()),
         f1=float(f1[present].mean()),
         confusion=confusion,
-        predictions=counts.predicted.tolist(),
+        predictions=results.predicted.tolist(),
     )

@@ -2,14 +2,14 @@
 
 Image i of a batch of N is mixed with its partner, image N - 1 - i:
 
-    mixup     w * images + (1 - w) * images.flip(0), labels alike; one draw w of Beta(a, a) for each image
+    mixup     w * images + (1 - w) * images.flip(0), and the same for labels; one draw w of Beta(a, a) for each image
     cutmix    a box of the image is replaced by the same box of the partner; labels are mixed by the box's area
 
-With both, a draw for each image decides between them, with equal chances.
+With both, a draw for each image decides between them, with equal probability.
 
-The draws are a pure function of (seed, step), like the order of the images: a resumed run mixes what it would have
-mixed. They are drawn for the whole global batch, before ranks and accumulated parts take their images from it, and made
-from raw Philox bits, whose stream NumPy promises to keep.
+The draws are a pure function of (seed, step), like the order of the images, so a resumed run repeats them. They are
+drawn for the whole global batch, before it is divided among ranks and accumulated parts, from raw Philox bits: NumPy
+promises not to change that stream.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from viaduct.data.order import Purpose, raw_draws
+from viaduct.data.order import Purpose, draw_words
 
 Uniform = npt.NDArray[np.float64]
 
 
 def draw_uniform(seed: int, step: int, purpose: Purpose, rows: int, count: int) -> Uniform:
     """Return rows of uniform numbers strictly between 0 and 1, from the upper 53 of 64 random bits each."""
-    bits = raw_draws(seed, step, purpose, rows * count).reshape(rows, count) >> np.uint64(11)
+    bits = draw_words(seed, step, purpose, rows * count).reshape(rows, count) >> np.uint64(11)
     return (bits.astype(np.float64) + 0.5) * 2.0**-53
 
 
@@ -38,7 +38,7 @@ def draw_beta(alpha: float, radial: Uniform, angular: Uniform) -> npt.NDArray[np
     cosine = np.cos(2 * np.pi * angular)
     with np.errstate(over="ignore", divide="ignore"):  # a very small alpha: the draw is 0 or 1
         q = np.expm1(-np.log(radial) / alpha) * cosine**2
-        distance = 1 / np.sqrt(1 + 1 / q)  # from 1/2, in halves
+        distance = 1 / np.sqrt(1 + 1 / q)  # from 1/2, in units of 1/2
     draws: npt.NDArray[np.float32] = (0.5 * (1 + np.sign(cosine) * distance)).astype(np.float32)
     return draws
 
@@ -51,10 +51,9 @@ def draw_mixup_weights(alpha: float, seed: int, step: int, count: int) -> npt.ND
 def draw_cutmix_rows(
     mixup: float, cutmix: float, seed: int, step: int, count: int, size: int
 ) -> npt.NDArray[np.float32]:
-    """Return how each image is mixed, in rows: weight of its label, weight of its pixels, top, bottom, left, right.
+    """Return a row for each image: weight of its label, weight of its pixels, and top, bottom, left, right of a box.
 
-    Inside of the box the pixels are the partner's. An image that mixup mixes has an empty box; one that cutmix mixes
-    has pixels of weight 1.
+    Inside the box the pixels are the partner's. For mixup the box is empty; for cutmix the pixels have weight 1.
     """
     choice, radial, angular, *centre = draw_uniform(seed, step, Purpose.CUTMIX, 5, count)
     rows = np.zeros((count, 6), dtype=np.float32)
@@ -71,7 +70,7 @@ def draw_cutmix_rows(
 
 
 def mix(images_NCHW: Tensor, labels: Tensor, weights: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Return the mixed images, and for each the share of every class.
+    """Return the mixed images, and a row with the share of every class for each.
 
     `weights` has one weight for each image (mixup) or one row of `draw_cutmix_rows`.
     """

@@ -24,23 +24,23 @@ from viaduct.training.recipe_code import call_recipe_part
 def build_model(recipe: Recipe) -> nn.Module:
     """Return a recipe's network with initial weights: by its name in `models.build`, or by the user's function."""
     if isinstance(recipe.model, str):
-        return models.build(recipe.model, classes=recipe.data.classes, **network_options(recipe))
+        return models.build(recipe.model, classes=recipe.data.classes, **collect_network_options(recipe))
     built: nn.Module = call_recipe_part("model", recipe.model, recipe.data.classes)
     return built
 
 
-def network_options(recipe: Recipe) -> dict[str, Any]:
+def collect_network_options(recipe: Recipe) -> dict[str, Any]:
     """Return the keyword arguments that a named network is built with, besides its classes."""
     if str(recipe.model).startswith("amoebanet"):  # its auxiliary head is made for one image size
         return {**vars(recipe.network or Amoebanet()), "image": recipe.data.size}
     if recipe.network is not None:
-        what = f"network holds settings of {type(recipe.network).__name__}, which {recipe.model!r} does not have."
-        raise BadValue(what, "Take them out: --set network=none.")
+        message = f"network holds settings of {type(recipe.network).__name__}, which {recipe.model!r} does not have."
+        raise BadValue(message, "Take them out: --set network=none.")
     return {}
 
 
 def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
-    """Return the recipe with the preprocessing of the network's source in place of `data.preprocess="source"`.
+    """Replace `data.preprocess="source"` by the preprocessing of the network's source.
 
     The image size becomes that of the source, too, unless `keep_size` is set.
     """
@@ -67,8 +67,8 @@ def describe_model_file(recipe: Recipe) -> dict[str, str] | None:
     return {"file": str(Path(file).resolve()), "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
 
 
-def changed_model_file(record: Mapping[str, Any], recipe: Recipe) -> Path | None:
-    """Return the file of the network's function if its bytes are not those that a run's recipe.json records."""
+def find_changed_model_file(record: Mapping[str, Any], recipe: Recipe) -> Path | None:
+    """Return the file of the network's function if its checksum differs from the one in a run's recipe.json."""
     before, now = record.get("model_file"), describe_model_file(recipe)
     if not isinstance(before, dict) or now is None or before.get("sha256") == now["sha256"]:
         return None
@@ -82,5 +82,5 @@ def place_model(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def describe_model(recipe: Recipe) -> str:
-    """Return the network's name as checkpoints have it."""
+    """Return the network's name for checkpoints."""
     return recipe.model if isinstance(recipe.model, str) else getattr(recipe.model, "__qualname__", "own model")

@@ -1,9 +1,8 @@
-"""Input images, histograms and the network's graph, for TensorBoard; images and histograms also for the live page.
+"""Records input images, histograms and the network's graph for TensorBoard and the live page (`--tensorboard`).
 
-All of it is optional (`--tensorboard images,histograms,graph,top5`, or `all`). Images and histograms are recorded in
-one step per interval (`--tensorboard-every`); that step is not replayed from a captured graph. They go into the event
-file, RUN/histograms.jsonl and RUN/images/step-N.png. Gradients are those that the optimizer gets: unscaled, averaged
-over the ranks and clipped.
+Images and histograms are recorded in one step per interval (`--tensorboard-every`); that step is not replayed from a
+captured graph. They go into the event file, RUN/histograms.jsonl and RUN/images/step-N.png. Gradients are those that
+the optimizer gets: unscaled, averaged over the ranks and clipped.
 """
 
 from __future__ import annotations
@@ -34,47 +33,48 @@ Pixels = npt.NDArray[np.uint8]
 Histogram = dict[str, Any]
 
 
-def build_board(recipe: Recipe) -> TensorBoard:
-    """Return the callback that writes TensorBoard's events, as the recipe asks for them."""
+def build_tensorboard(recipe: Recipe) -> TensorBoard:
+    """Return the callback that writes the TensorBoard events that the recipe asks for."""
     return Observer(recipe.log.tensorboard_names) if recipe.log.tensorboard_names else TensorBoard()
 
 
 class Observer(TensorBoard):
-    """Writes the usual curves, and what is `wanted`: images and histograms of one step per interval, the graph once."""
+    """Writes the usual curves, images and histograms of one step per interval, and the graph once."""
 
-    def __init__(self, wanted: frozenset[str]) -> None:
-        self.wanted = wanted
+    def __init__(self, kinds: frozenset[str]) -> None:
+        """`kinds` are the records to write besides the curves, of `recipes.TENSORBOARD_RECORDS`."""
+        self.kinds = kinds
 
     def start(self, training: Training) -> None:
         super().start(training)
         self.histograms = training.run.path / "histograms.jsonl"
         self.images = training.run.path / "images"
-        if self.histograms.is_file():  # drop those of steps that were not saved, and are taken again
+        if self.histograms.is_file():  # drop those of steps that are taken again
             lines = self.histograms.read_text().splitlines()
             kept = [line for line in lines if read_step(line) <= training.step]
             replace_contents(self.histograms, "".join(f"{line}\n" for line in kept).encode())
-        if "graph" in self.wanted and training.step == 0:
+        if "graph" in self.kinds and training.step == 0:
             try:
-                self.file.graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
-            except Exception as error:  # a network of the user's own may do anything while it is traced
+                self.file.write_graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
+            except Exception as error:  # a user's network may raise anything while it is traced
                 training.print_note(f"--tensorboard graph: the network cannot be traced ({first_line(error)}).")
 
     def gradients(self, training: Training, images: Tensor, labels: Tensor) -> None:
         step = training.step + 1
-        if "images" in self.wanted:
-            sheet = make_sheet(to_pixels(images[:SHEET_IMAGES], training.recipe))
+        if "images" in self.kinds:
+            sheet = build_sheet(to_pixels(images[:SHEET_IMAGES], training.recipe))
             encoded = encode_png(sheet)
             self.images.mkdir(exist_ok=True)
             replace_contents(self.images / f"step-{step:08d}.png", encoded)
-            self.file.image(step, "input", sheet.shape[0], sheet.shape[1], encoded)
-        if "histograms" in self.wanted:
+            self.file.write_image(step, "input", sheet.shape[0], sheet.shape[1], encoded)
+        if "histograms" in self.kinds:
             named = dict(training.model.named_parameters())
             histograms_by_kind = {
                 "parameters": measure_histograms(named),
                 "gradients": measure_histograms({name: p.grad for name, p in named.items() if p.grad is not None}),
             }
             for kind, histograms in histograms_by_kind.items():
-                self.file.histograms(step, {f"{kind}/{name}": values for name, values in histograms.items()})
+                self.file.write_histograms(step, {f"{kind}/{name}": values for name, values in histograms.items()})
             with self.histograms.open("a") as file:
                 file.write(json.dumps({"step": step, **histograms_by_kind}) + "\n")
 
@@ -89,7 +89,7 @@ def read_step(line: str) -> float:
 
 @torch.no_grad()
 def measure_histograms(tensors: Mapping[str, Tensor]) -> dict[str, Histogram]:
-    """Return minimum, maximum, sums and counts of each tensor's finite values, read from the device at once."""
+    """Return the histogram of each tensor's finite values; the device is read once for all."""
     rows = [compute_histogram(tensor) for tensor in tensors.values()]
     if not rows:
         return {}
@@ -121,7 +121,7 @@ def to_histogram(row: list[float]) -> Histogram:
 
 
 def to_pixels(images: Tensor, recipe: Recipe) -> Pixels:
-    """Return normalised images as bytes again; images normalised one by one are stretched over the whole range."""
+    """Undo the normalisation of images; images normalised one by one are stretched to 0-255."""
     values = images.detach().float().cpu()
     if getattr(recipe.data, "normalise", "") == "per_image":
         low, high = values.amin((1, 2, 3), keepdim=True), values.amax((1, 2, 3), keepdim=True)
@@ -133,7 +133,7 @@ def to_pixels(images: Tensor, recipe: Recipe) -> Pixels:
     return pixels
 
 
-def make_sheet(pixels: Pixels) -> Pixels:
+def build_sheet(pixels: Pixels) -> Pixels:
     """Return one image with all images in rows of SHEET_COLUMNS."""
     count, height, width, _ = pixels.shape
     columns = min(SHEET_COLUMNS, count)
@@ -148,7 +148,7 @@ def make_sheet(pixels: Pixels) -> Pixels:
 def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tuple[str, str, list[str]]]:
     """Return (name, operation, inputs) of each node of the network in evaluation, named by its modules."""
     with keep_unchanged(model), warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # tracing warns of every shape that Python looks at
+        warnings.simplefilter("ignore")  # tracing warns about every shape that Python reads
         trace: Any = torch.jit.trace
         graph = trace(model.eval(), torch.zeros(1, 3, size, size, device=device), check_trace=False).inlined_graph
         values: dict[str, str] = {}
@@ -158,11 +158,9 @@ def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tu
                 continue
             values[value.debugName()] = "input"
             nodes.append(("input", "Placeholder", []))
-        # Nodes that compute something: not constants and attributes.
-        nodes_of_graph = [
-            node for node in graph.nodes() if not node.kind().startswith("prim::") or "Tuple" in node.kind()
-        ]
-        for number, node in enumerate(nodes_of_graph):
+        # Without constants and attributes.
+        operations = [node for node in graph.nodes() if not node.kind().startswith("prim::") or "Tuple" in node.kind()]
+        for number, node in enumerate(operations):
             kind = node.kind().removeprefix("aten::").strip("_")
             scope = node.scopeName().split("/")[-1].removeprefix("__module.").replace(".", "/")
             name = "/".join(filter(None, (scope, f"{kind}_{number}")))

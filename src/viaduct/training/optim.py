@@ -1,4 +1,4 @@
-"""Optimizers and losses from a recipe's parts; torch's own wherever it computes the same."""
+"""Builds optimizers and losses from a recipe; torch's own where it computes the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from viaduct.recipes import AdamW, CrossEntropy, Lars, Recipe, RmsProp, Sgd, Thor
 from viaduct.training import torch_optimizers
-from viaduct.training.lars import FullNorms, LarsOptimizer
+from viaduct.training.lars import LarsOptimizer, NormCompletion
 from viaduct.training.recipe_code import call_recipe_part
 from viaduct.training.rmsprop import TfRmsProp
 from viaduct.training.thor import ThorOptimizer
@@ -23,24 +23,24 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer over the model's trainable parameters, those that decay in the first group."""
-    # One kernel for all weights where torch ships one; elsewhere its default.
+    # torch's fused kernel, where torch has one.
     fused = next(model.parameters()).device.type in ("cpu", "cuda") or None
     match recipe.optimizer:
         case Sgd() as part:
-            groups = decay_groups(model, part.decay, part.weight_decay)
+            groups = build_decay_groups(model, part.decay, part.weight_decay)
             nesterov = part.nesterov and part.momentum > 0
             return torch_optimizers.SGD(groups, part.lr, momentum=part.momentum, nesterov=nesterov, fused=fused)
         case AdamW() as part:
-            groups = decay_groups(model, part.decay, part.weight_decay)
+            groups = build_decay_groups(model, part.decay, part.weight_decay)
             return torch_optimizers.AdamW(groups, lr=part.lr, betas=part.betas, eps=part.epsilon, fused=fused)
         case RmsProp() as part:
-            groups = decay_groups(model, part.decay, part.weight_decay)
+            groups = build_decay_groups(model, part.decay, part.weight_decay)
             slots = {"square_decay": part.square_decay, "momentum": part.momentum, "epsilon": part.epsilon}
             return TfRmsProp(groups, part.lr, **slots)
         case Lars() as part:
             return build_lars(part, model)
         case Thor() as part:
-            return ThorOptimizer(decay_groups(model, part.decay, part.weight_decay), part, model, fused)
+            return ThorOptimizer(build_decay_groups(model, part.decay, part.weight_decay), part, model, fused)
         case users_function:
             trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
             built: torch.optim.Optimizer = call_recipe_part("optimizer", users_function, trainable)
@@ -48,12 +48,12 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
-    """Return LARS: convolution and dense weights have trust ratios; which others decay depends on the form."""
+    """Return LARS; convolution and dense weights have trust ratios, and the form decides what decays by default."""
     default_decay: Decay = "not_norm" if part.form == "contrib" else "weights"
-    kernels = {id(parameter) for parameter in decaying_parameters(model, "weights")}
+    kernels = {id(parameter) for parameter in list_decaying_parameters(model, "weights")}
     groups = [
         {**group, "adapted": adapted, "params": [p for p in group["params"] if (id(p) in kernels) == adapted]}
-        for group in decay_groups(model, part.decay or default_decay, part.weight_decay)
+        for group in build_decay_groups(model, part.decay or default_decay, part.weight_decay)
         for adapted in (True, False)
     ]
     groups = [group for group in groups if group["params"]]
@@ -61,9 +61,9 @@ def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
     return LarsOptimizer(groups, part.lr, **options)  # type: ignore[arg-type]
 
 
-def decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[dict[str, Any]]:
+def build_decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[dict[str, Any]]:
     """Return parameter groups with and without weight decay."""
-    decaying = {id(parameter) for parameter in decaying_parameters(model, decay)}
+    decaying = {id(parameter) for parameter in list_decaying_parameters(model, decay)}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in trainable if id(p) in decaying], "weight_decay": amount},
@@ -72,7 +72,7 @@ def decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[dict[str
     return [group for group in groups if group["params"]]
 
 
-def decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter]:
+def list_decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter]:
     """Yield the parameters that decay."""
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
@@ -82,23 +82,25 @@ def decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter
 
 
 @torch.no_grad()
-def l2_loss(optimizer: torch.optim.Optimizer, full_norms: FullNorms = lambda parameters, norms: norms) -> Tensor:
+def compute_l2_loss(
+    optimizer: torch.optim.Optimizer, complete_norms: NormCompletion = lambda parameters, norms: norms
+) -> Tensor:
     """Return the weight decay as a term of the loss: half the decay times the squared weights.
 
-    0 for AdamW, for the form of LARS that scales the decay, and for THOR: their decay is no gradient of a loss term.
+    It is 0 for AdamW, THOR and the zoo's form of LARS: their decay is not the gradient of a loss term.
     """
     if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
         return torch.zeros(())
     terms = []
     for group in optimizer.param_groups:
         if group.get("weight_decay"):
-            norms = full_norms(group["params"], torch.stack(torch._foreach_norm(group["params"])))
+            norms = complete_norms(group["params"], torch.stack(torch._foreach_norm(group["params"])))
             terms.append(0.5 * group["weight_decay"] * norms.square().sum())
     return torch.stack([term.cpu() for term in terms]).sum() if terms else torch.zeros(())
 
 
-def smoothing_of(recipe: Recipe, *, training: bool) -> float:
-    """Return the label smoothing of the recipe's cross entropy, as torch counts it."""
+def compute_smoothing(recipe: Recipe, *, training: bool) -> float:
+    """Return the label smoothing of the recipe's cross entropy as torch's argument `label_smoothing`."""
     part = recipe.loss
     assert isinstance(part, CrossEntropy)
     smoothing = part.label_smoothing if training or part.smooth_evaluation else 0.0
@@ -108,12 +110,9 @@ def smoothing_of(recipe: Recipe, *, training: bool) -> float:
 
 
 def build_loss(recipe: Recipe, *, training: bool) -> Loss:
-    """Return the recipe's loss; smoothing belongs to training only, unless the recipe says otherwise.
-
-    Labels are class numbers, or with mixup one row of shares for each image.
-    """
+    """Return the recipe's loss. Labels are class numbers, or with mixup one row of shares for each image."""
     if not isinstance(recipe.loss, CrossEntropy):
         users_loss: Loss = recipe.loss
         return users_loss
-    smoothing = smoothing_of(recipe, training=training)
+    smoothing = compute_smoothing(recipe, training=training)
     return lambda logits, labels: F.cross_entropy(logits, labels, label_smoothing=smoothing)

@@ -1,12 +1,11 @@
-"""What a training step needs of an optimizer beyond torch's interface, such as whether its step can be captured.
+"""Methods that a training step needs of an optimizer beyond torch's interface, for instance to capture its step.
 
 An optimizer class declares its support:
 
     class LarsOptimizer(torch.optim.Optimizer):
         support = LarsSupport
 
-The declaration holds for that class alone. A subclass may compute something else, so the host drives its steps until it
-declares a support of its own.
+A subclass does not inherit the declaration, because it may compute something else.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from viaduct.training.lars import FullNorms
+    from viaduct.training.lars import NormCompletion
     from viaduct.training.precision import Computation
 
 
 class OptimizerSupport:
-    """Support of an optimizer that declares none: its steps are not captured. Base of all others."""
+    """Base of all supports, and the one of an optimizer that declares none: its steps are not captured."""
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
@@ -35,37 +34,37 @@ class OptimizerSupport:
 
     @property
     def is_fused(self) -> bool:
-        """Return True if torch's fused kernel updates all parameters: it reads tensor rates on the device."""
+        """Return True if torch's fused kernel, which reads tensor rates on the device, updates all parameters."""
         return all(group.get("fused") for group in self.optimizer.param_groups)
 
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
-        """Return why a step cannot be captured, None if it can; `skips_steps`: overflowing steps must be skipped."""
+        """Return the reason why a step cannot be captured, or None; `skips_steps`: it must skip overflowing steps."""
         return f"{self.name} may ask the host for its rate"
 
     def step_with_device_rates(self) -> None:
         """Update the parameters with learning rates that are tensors on the device."""
         self.optimizer.step()
 
-    def count_device_steps(self, most: int) -> int:
-        """Return how many of the coming steps can be captured, up to `most`: those before the host must act."""
-        return most
+    def count_device_steps(self, limit: int) -> int:
+        """Return how many of the coming steps, at most `limit`, need nothing from the host."""
+        return limit
 
     def count_device_step(self) -> None:
-        """Count a step that ran on the device, where a replay runs no Python."""
+        """Count a step that ran on the device alone."""
 
     def set_epoch(self, epoch: float) -> None:
         """Prepare for the step that ends at this epoch."""
 
     def observe_passes(self, computation: Computation, scale: float) -> AbstractContextManager[None]:
-        """Observe the forward pass of the last part of a step, where the optimizer needs to."""
+        """Observe the forward pass of the last accumulated part within the block, if the optimizer needs it."""
         return nullcontext()
 
-    def use_full_norms(self, full_norms: FullNorms) -> None:
-        """Take norms of layers that are split over the ranks from this function."""
+    def set_norm_completion(self, complete_norms: NormCompletion) -> None:
+        """Use this function to compute the norms of layers that are split over the ranks."""
 
 
 class SgdSupport(OptimizerSupport):
-    """Support of torch's SGD: fused, or computed here where torch's own would read its rate from the host."""
+    """Support of torch's SGD; without its fused kernel, `step_sgd` is used, which reads the rate on the device."""
 
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
         return None if self.is_fused else find_skip_obstacle(self.name, skips_steps)
@@ -96,7 +95,7 @@ TORCH_SUPPORT: dict[type, type[OptimizerSupport]] = {torch.optim.SGD: SgdSupport
 
 
 def support_optimizer(optimizer: torch.optim.Optimizer) -> OptimizerSupport:
-    """Return the support that this optimizer's own class declares; the base class where it declares none."""
+    """Return the support that this optimizer's own class declares, or the base class."""
     kind = type(optimizer)
     declared: type[OptimizerSupport] = vars(kind).get("support", TORCH_SUPPORT.get(kind, OptimizerSupport))
     return declared(optimizer)
@@ -114,30 +113,32 @@ def find_fused_obstacle(name: str) -> str:
 
 @torch.no_grad()
 def step_sgd(group: dict[str, Any], state: dict[Any, Any]) -> None:
-    """Update a group as torch's SGD does; a first step of torch's own must have made the momenta."""
+    """Update a group as torch's SGD does; a step of torch's own must have created the momenta."""
     parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
     if not parameters:
         return
-    updates = decayed_gradients(parameters, group["weight_decay"])
+    updates = compute_decayed_gradients(parameters, group["weight_decay"])
     if group["momentum"]:
         momenta = [state[parameter]["momentum_buffer"] for parameter in parameters]
         torch._foreach_mul_(momenta, group["momentum"])
         torch._foreach_add_(momenta, updates)
-        lookahead = torch._foreach_add(updates, momenta, alpha=group["momentum"]) if group["nesterov"] else momenta
-        updates = list(lookahead)
-    descend(parameters, updates, group["lr"])
+        nesterov_updates = torch._foreach_add(updates, momenta, alpha=group["momentum"]) if group["nesterov"] else None
+        updates = list(nesterov_updates or momenta)
+    subtract_updates(parameters, updates, group["lr"])
 
 
-def decayed_gradients(parameters: list[Tensor], weight_decay: float) -> list[Tensor]:
-    """Return the gradients of the loss and its L2 term together."""
+def compute_decayed_gradients(parameters: list[Tensor], weight_decay: float) -> list[Tensor]:
+    """Return the gradients of the loss with its L2 term."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if not weight_decay:
         return gradients
     return list(torch._foreach_add(gradients, parameters, alpha=weight_decay))
 
 
-def descend(parameters: list[Tensor], updates: list[Tensor] | tuple[Tensor, ...], rate: float | Tensor) -> None:
-    """Subtract the updates times the learning rate; a rate that only the device knows is a tensor."""
+def subtract_updates(
+    parameters: list[Tensor], updates: list[Tensor] | tuple[Tensor, ...], rate: float | Tensor
+) -> None:
+    """Subtract the updates times the learning rate, a number or a tensor on the device."""
     if isinstance(rate, Tensor):
         torch._foreach_sub_(parameters, torch._foreach_mul(updates, rate))
     else:

@@ -1,7 +1,7 @@
-"""Prints the lines of a run to stdout and stderr, whose readers may close them before the run ends.
+"""Prints the lines of a run to stdout and stderr.
 
-`viaduct train … | head -2` does not end the run: its log lines are in RUN/log.txt all the same. A stream that cannot be
-written is redirected to /dev/null, for the whole process.
+`viaduct train … | head -2` does not end the run when `head` ends: its log lines are also in RUN/log.txt. A stream that
+cannot be written is redirected to /dev/null, for the whole process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from viaduct.terminal import escape_controls
 def print_line(line: str, stream: IO[str] | None = None) -> None:
     """Print a line, on stdout by default; redirect a stream that cannot be written to /dev/null.
 
-    stderr tells why stdout cannot be written, unless its reader has closed it.
+    The reason is printed on stderr, unless the reader has closed the stream.
     """
     out = stream if stream is not None else sys.stdout
     try:
@@ -29,7 +29,7 @@ def print_line(line: str, stream: IO[str] | None = None) -> None:
 
 
 def redirect_to_null(stream: IO[str]) -> None:
-    """Redirect the stream to /dev/null, with what is still buffered: Python flushes its buffers when it ends."""
+    """Redirect the stream, including its buffered output, to /dev/null."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

@@ -1,4 +1,4 @@
-"""Decides whether a run computes with kernels of our own (`--kernels`), and names the obstacle if it does not."""
+"""Decides whether a run uses viaduct's own kernels (`--kernels`), and names the obstacle if it does not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viaduct.training.precision import Plan
 
 
 def find_kernel_obstacle(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> str | None:
-    """Return why this run cannot use our kernels, None if it can; `observed`: a callback needs every operator."""
+    """Return why this run cannot use viaduct's kernels, or None; `observed`: a callback observes every operator."""
     reasons = {
         f"they are for cuda, and this run is on {device}": device != "cuda",
         "they are written in Triton, which is not installed": find_spec("triton") is None,
@@ -26,7 +26,7 @@ def find_kernel_obstacle(recipe: Recipe, plan: Plan, device: str, observed: bool
 
 
 def uses_own_kernels(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> bool:
-    """Return True if parts of the network may run on kernels of our own; raise BadValue if `--kernels on` cannot be."""
+    """Return True if the run may use viaduct's kernels; raise BadValue if it must (`--kernels on`) and cannot."""
     if recipe.kernels == "off":
         return False
     obstacle = find_kernel_obstacle(recipe, plan, device, observed, mode)
@@ -36,9 +36,9 @@ def uses_own_kernels(recipe: Recipe, plan: Plan, device: str, observed: bool, mo
 
 
 def fuse(network: nn.Module, plan: Plan, is_required: bool) -> int:
-    """Let parts of the network run on kernels of our own, in place; return how many do.
+    """Install viaduct's kernels in the network and return the number of parts that use them.
 
-    Raise BadValue if none does and `is_required` is set.
+    Raise BadValue if there are none and `is_required` is set.
     """
     from viaduct.kernels.fuse import fuse as fuse_parts  # imported here, because it imports Triton
 

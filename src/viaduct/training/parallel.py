@@ -21,11 +21,11 @@ from viaduct.training.hybrid import Shards, SplitClassifier, SplitLinear, SplitL
 from viaduct.training.hybrid import count_correct as count_correct_of_shards
 from viaduct.training.metrics import Judge
 from viaduct.training.mixup import find_label_weights, mix, mix_images
-from viaduct.training.optim import build_loss, smoothing_of
+from viaduct.training.optim import build_loss, compute_smoothing
 from viaduct.training.optimizer_support import OptimizerSupport
 
-# In the methods for checkpoints, `model` and `averages` (averaged weights) map names to tensors. `state` is what
-# `snapshot.RunState.read_state` returns: everything but these tensors.
+# In the methods for checkpoints, `model` and `averages` (averaged weights) map names to tensors; `state` is everything
+# else, as `snapshot.RunState.read_state` returns it.
 State = dict[str, Any]
 
 
@@ -33,19 +33,20 @@ class SingleRank:
     """Strategy of a run with one rank; also the base of the other strategies."""
 
     name = "data"  # in the summary of a run
-    capture_obstacle: str | None = None  # why no step can be captured
-    judge: Judge | None = None  # scores an evaluation's logits where a rank has those of some classes only
+    capture_obstacle: str | None = None  # reason why no step can be captured
+    judge: Judge | None = None  # scores evaluations if a rank has the logits of some classes only
 
     def __init__(self, recipe: Recipe, group: Group) -> None:
         self.recipe, self.group = recipe, group
-        # The samples of a global batch that this rank has.
         self.share = Share(group.rank, group.ranks, recipe.accumulate, recipe.mixes_images, group.local_ranks)
-        self.positions = self.share.split_batch(recipe.data.global_batch, train=True)[1]  # within the global batch
+        self.positions = self.share.split_batch(recipe.data.global_batch, train=True)[
+            1
+        ]  # of this rank's images in a global batch
 
     # In a training step
 
     def wrap_network(self, network: nn.Module) -> nn.Module:
-        """Return a wrapper that averages gradients over the ranks, with the network's weights; else the network."""
+        """Return the network, wrapped with several ranks so that gradients are averaged over them."""
         return network
 
     def build_loss(self) -> Callable[[Tensor, Any], Tensor]:
@@ -59,7 +60,7 @@ class SingleRank:
 
     @property
     def weight(self) -> float:
-        """Weight of this rank's loss in the mean over the ranks: above 1 where it has more images than others."""
+        """Weight of this rank's loss in the mean over the ranks: above 1 if it has more images than others."""
         return len(self.positions) * self.group.ranks / self.recipe.data.global_batch
 
     def mix_batch(self, images: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Any]:
@@ -68,36 +69,36 @@ class SingleRank:
 
     @property
     def counts_top5(self) -> bool:
-        """Return True if training counts images whose label is among the five largest logits, too."""
+        """Return True if training also counts images whose label is among the five largest logits."""
         return "top5" in self.recipe.log.tensorboard_names
 
     def count_correct(self, logits: Tensor, labels: Any) -> Tensor:
-        """Return how many images are classified correctly (1-D); with `counts_top5` also among the five best logits."""
+        """Return the number of correct images as a 1-D tensor; with `counts_top5` a second one for top-5."""
         correct = count_correct(logits, labels)
         return torch.stack([correct, count_correct_top5(logits, labels)]) if self.counts_top5 else correct[None]
 
-    def clip_gradients(self, parameters: list[nn.Parameter], most: float) -> None:
-        """Scale the gradients so that their common norm is at most `most`."""
-        nn.utils.clip_grad_norm_(parameters, most)
+    def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> None:
+        """Scale the gradients so that their common norm is at most `max_norm`."""
+        nn.utils.clip_grad_norm_(parameters, max_norm)
 
     def agree_on_finite(self, finite: bool) -> bool:
-        """Return True if the gradients are finite on all ranks; averaged gradients are the same everywhere."""
+        """Return True if the gradients are finite on all ranks."""
         return finite
 
     def reduce_results(self, losses: Tensor, hits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean of each loss and the sum of the hits (counts of correct images) over all ranks."""
         return losses, hits
 
-    def full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        """Return the 2-norms of full layers from those of what this rank has."""
+    def complete_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+        """Return the 2-norms of full layers, from those of this rank's part."""
         return norms
 
     def attach_optimizer(self, support: OptimizerSupport) -> None:
-        """Find split layers in the optimizer, and give it norms of full layers; does nothing without split layers."""
+        """Prepare the optimizer for split layers, if there are any."""
 
     # In checkpoints, which hold full tensors whatever the strategy
 
-    def full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
+    def list_full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the tensors that a checkpoint holds."""
         return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
@@ -105,8 +106,8 @@ class SingleRank:
         """Return how many parameters only other ranks have."""
         return 0
 
-    def gather_full(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
-        """Return model and state with full tensors on rank 0; `averages` gets its own in place. All ranks call it."""
+    def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
+        """Return model and state with full tensors on rank 0; change `averages` in place. All ranks call it."""
         return model, state
 
     def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
@@ -114,10 +115,10 @@ class SingleRank:
         return model, state, averages
 
     def take_rows(self, model: State, state: State, averages: State | None) -> State:
-        """Replace full tensors by this rank's rows, in `model` and `averages` in place; return the changed state."""
+        """Replace full tensors by this rank's rows: in place in `model` and `averages`; return the changed state."""
         return state
 
-    def take_rows_of(self, key: tuple[Any, ...], value: Any) -> Any:
+    def take_tensor_rows(self, key: tuple[Any, ...], value: Any) -> Any:
         """Return this rank's rows of one full tensor; `key` is a `hybrid.Key`."""
         return value
 
@@ -137,7 +138,7 @@ class DataParallel(SingleRank):
 
     @property
     def loss_weight(self) -> float:
-        # DistributedDataParallel divides by the number of ranks: the factor undoes it for a sum.
+        # DistributedDataParallel divides by the number of ranks; for a sum this is undone.
         return self.weight * (self.group.ranks if self.recipe.parallel.reduce == "sum" else 1)
 
     def reduce_results(self, losses: Tensor, hits: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,10 +163,10 @@ class HybridParallel(DataParallel):
         counts = tuple(size // recipe.accumulate for size in sizes)  # each rank's images in one forward pass
         self.shards = Shards(recipe.data.classes, group.rank, group.ranks, counts)
         self.classifier = SplitClassifier(model, classifier, self.shards)
-        self.judge = SplitLoss(self.shards, smoothing_of(recipe, training=False), training=False).judge
+        self.judge = SplitLoss(self.shards, compute_smoothing(recipe, training=False), training=False).judge
 
     def build_loss(self) -> Callable[[Tensor, Any], Tensor]:
-        return SplitLoss(self.shards, smoothing_of(self.recipe, training=True))
+        return SplitLoss(self.shards, compute_smoothing(self.recipe, training=True))
 
     @property
     def loss_weight(self) -> float:
@@ -177,27 +178,27 @@ class HybridParallel(DataParallel):
     def count_correct(self, logits: Tensor, labels: Any) -> Tensor:
         return count_correct_of_shards(logits, labels, self.shards)[None]
 
-    def clip_gradients(self, parameters: list[nn.Parameter], most: float) -> None:
-        self.classifier.clip_gradients(parameters, most)
+    def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> None:
+        self.classifier.clip_gradients(parameters, max_norm)
 
     def agree_on_finite(self, finite: bool) -> bool:
         return self.classifier.agree_on_finite(finite)
 
-    def full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        return self.classifier.full_norms(parameters, norms)
+    def complete_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+        return self.classifier.complete_norms(parameters, norms)
 
     def attach_optimizer(self, support: OptimizerSupport) -> None:
         self.classifier.find_indices(support.optimizer)
-        support.use_full_norms(self.full_norms)
+        support.set_norm_completion(self.complete_norms)
 
-    def full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
-        shapes = super().full_shapes(model)
+    def list_full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
+        shapes = super().list_full_shapes(model)
         return shapes | {name: (self.recipe.data.classes, *shapes[name][1:]) for name in self.classifier.names}
 
     def count_missing_parameters(self) -> int:
         return self.classifier.count_missing_parameters()
 
-    def gather_full(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
+    def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
         model, state = dict(model), copy_optimizer_state(state)
         self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.gather_to_first)
         return model, state
@@ -214,7 +215,7 @@ class HybridParallel(DataParallel):
         self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.take_rows)
         return state
 
-    def take_rows_of(self, key: tuple[Any, ...], value: Any) -> Any:
+    def take_tensor_rows(self, key: tuple[Any, ...], value: Any) -> Any:
         is_split = key[1] in self.classifier.names or key[1] in self.classifier.indices
         return self.classifier.take_rows(key, value) if is_split and value.ndim else value
 
@@ -223,7 +224,7 @@ class HybridParallel(DataParallel):
 
 
 def build_strategy(recipe: Recipe, model: nn.Module, group: Group, classifier: str | None) -> SingleRank:
-    """Return the strategy of a run; `classifier` names the layer that is split in place, None for none."""
+    """Return the strategy of a run; `classifier` is the name of the layer that is split in place, or None."""
     if classifier is not None:
         return HybridParallel(recipe, group, model, classifier)
     return SingleRank(recipe, group) if group.ranks == 1 else DataParallel(recipe, group)
@@ -237,12 +238,12 @@ def copy_optimizer_state(state: State) -> State:
 
 
 def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return how many images have the largest logit at their label; of mixed labels, at the one with most weight."""
+    """Return how many images have the largest logit at their label; the label of a mixed image is its strongest."""
     strongest = labels if labels.ndim == 1 else labels.argmax(1)
     return (logits.argmax(1) == strongest).sum()
 
 
 def count_correct_top5(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return how many images have their label (of mixed labels the strongest) among the five largest logits."""
+    """Return how many images have their strongest label among the five largest logits."""
     strongest = labels if labels.ndim == 1 else labels.argmax(1)
     return (logits.topk(min(5, logits.shape[1])).indices == strongest[:, None]).sum()

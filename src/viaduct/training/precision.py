@@ -1,4 +1,4 @@
-"""Computing in less than fp32: autocast, casting the network, and scaling the loss."""
+"""Reduced precision: autocast, casting the network, and scaling the loss."""
 
 from __future__ import annotations
 
@@ -32,44 +32,44 @@ class Plan:
 
     @property
     def dtype(self) -> torch.dtype:
-        """torch's name of the compute type."""
+        """The compute type as a torch dtype."""
         return DTYPES[self.compute]
 
 
-def plan_for(precision: Precision, device: Device) -> Plan:
+def plan_precision(precision: Precision, device: Device) -> Plan:
     """Resolve a recipe's precision on a device.
 
-    `auto` is bf16 if the hardware computes in it, else fp16 with the recipe's loss scale (Ascend 910, MLU370, NVIDIA
-    Volta and Turing), else fp32. The levels O1 to O3 take what `reduced_dtype` returns.
+    `auto` is bf16 if the hardware has it, else fp16 with the recipe's loss scale (Ascend 910, MLU370, NVIDIA Volta and
+    Turing), else fp32. The levels O1 to O3 compute in `choose_reduced_dtype`.
     """
     level = precision.compute
     if level == "auto":
-        able = device.list_native_dtypes()
-        return Plan(next((dtype for dtype in ("bf16", "fp16") if dtype in able), "fp32"))
+        native = device.list_native_dtypes()
+        return Plan(next((dtype for dtype in ("bf16", "fp16") if dtype in native), "fp32"))
     if level in ("fp32", "O0"):
         return Plan("fp32")
     if level in ("bf16", "fp16", "O1"):
-        return Plan(level if level != "O1" else reduced_dtype(device))
+        return Plan(level if level != "O1" else choose_reduced_dtype(device))
     keep = precision.keep_batchnorm_fp32
-    return Plan(reduced_dtype(device), cast_network=True, cast_norms=level == "O3" if keep is None else not keep)
+    return Plan(choose_reduced_dtype(device), cast_network=True, cast_norms=level == "O3" if keep is None else not keep)
 
 
-def reduced_dtype(device: Device) -> str:
-    """Return the dtype of the levels O1 to O3: fp16 if the hardware has it, then bf16, then what software computes.
+def choose_reduced_dtype(device: Device) -> str:
+    """Return the dtype of the levels O1 to O3: native fp16, else native bf16, else an emulated one.
 
     Raise BadValue if the device computes in neither.
     """
-    able = device.list_native_dtypes()
-    if "fp16" in able:
+    native = device.list_native_dtypes()
+    if "fp16" in native:
         return "fp16"
-    usable = able or device.list_emulated_dtypes()
+    usable = native or device.list_emulated_dtypes()
     if not usable:
         raise BadValue(f"{device.NAME} computes in neither fp16 nor bf16.", "Use --precision fp32 (level O0).")
     return usable[0]
 
 
-def software_note(plan: Plan, device: Device) -> str | None:
-    """Return a line for the user where the device computes the plan's precision in software; None where it does not."""
+def describe_emulation(plan: Plan, device: Device) -> str | None:
+    """Return a line for the user if the device emulates the plan's precision, else None."""
     if plan.compute == "fp32" or plan.compute not in device.list_emulated_dtypes():
         return None
     return (
@@ -79,22 +79,22 @@ def software_note(plan: Plan, device: Device) -> str | None:
 
 
 class LossScale:
-    """A factor that keeps small fp16 gradients from vanishing. Fixed, or found by trial.
+    """Factor of the loss that keeps small fp16 gradients from vanishing.
 
-    If it `skips_overflows`, a step whose gradients overflow is skipped and counted. The dynamic scale doubles after
+    With `skips_overflows` a step whose gradients overflow is skipped and counted. A dynamic scale doubles after
     `scale_grow_every` good steps in a row, and halves, but not below 1, after `scale_shrink_after` overflows.
     """
 
     def __init__(self, precision: Precision, compute: str) -> None:
-        wanted = precision.loss_scale
-        if wanted == "auto":
-            wanted = precision.fp16_scale if compute == "fp16" else 1.0
-        self.dynamic = wanted == "dynamic"
-        self.value = precision.scale_start if self.dynamic else float(wanted)
-        # To look for overflows, the host waits for the device in every step that it drives.
+        setting = precision.loss_scale
+        if setting == "auto":
+            setting = precision.fp16_scale if compute == "fp16" else 1.0
+        self.dynamic = setting == "dynamic"
+        self.value = precision.scale_start if self.dynamic else float(setting)
+        # True: the host waits for the device in every step that it drives, to look for overflows.
         self.skips_overflows = self.dynamic or (compute == "fp16" and precision.drop_overflow)
         self.grow_every, self.shrink_after = precision.scale_grow_every, precision.scale_shrink_after
-        # good: steps without overflow in a row; overflows: since a dynamic scale last changed; skipped: steps in all.
+        # good: steps in a row without overflow; overflows: those since the scale last changed; skipped: steps in all.
         self.good = self.overflows = self.skipped = 0
         self.streak = 0  # overflows in a row; not in checkpoints
 
@@ -143,18 +143,19 @@ class Computation:
         compile_parts: str = "",
         fuse: Callable[[nn.Module], int] = lambda network: 0,
     ) -> None:
-        """`compiled`: compile as `compile` and `compile_parts` say; `device_graphs`: as in `Compilation`.
+        """Cast, fuse, wrap and compile the network.
 
-        `parallel` wraps the network of several ranks. `fuse` installs kernels of our own and returns their number.
+        With `compiled`, `compile` and `compile_parts` select what is compiled; `device_graphs`: see `Compilation`.
+        `parallel` wraps the network for several ranks. `fuse` installs viaduct's kernels and returns their number.
         """
         self.plan = plan
         self.master = model
-        self.network = cast_copy(model, plan) if plan.cast_network else model
+        self.network = copy_cast(model, plan) if plan.cast_network else model
         self.device = device
         if device.type == "cpu" and plan.compute != "fp32":
             guard_single_pixels(self.network)  # works around a bug of oneDNN
         self.fused = fuse(self.network)  # number of parts that run on kernels of our own
-        self.wrapped = parallel(self.network)  # of several ranks: averages gradients; the weights are the network's own
+        self.wrapped = parallel(self.network)  # shares the network's weights
         mode = compile if compiled else "off"
         self.compilation = Compilation(self.wrapped, self.network, mode, device_graphs, compile_parts)
         self.graphs, self.run = self.compilation.device_graphs, self.compilation.run
@@ -228,8 +229,8 @@ class Computation:
                 master.copy_(working)
 
 
-def cast_copy(model: nn.Module, plan: Plan) -> nn.Module:
-    """Return a copy of the model cast to the plan's type, with its norms where the plan says so."""
+def copy_cast(model: nn.Module, plan: Plan) -> nn.Module:
+    """Return a copy of the model cast to the plan's type, its norms only with `plan.cast_norms`."""
     network = copy.deepcopy(model).to(plan.dtype)
     if not plan.cast_norms:
         for module in network.modules():
@@ -238,16 +239,16 @@ def cast_copy(model: nn.Module, plan: Plan) -> nn.Module:
     return network
 
 
-def unscale(parameters: list[nn.Parameter], scale: float) -> None:
+def unscale_gradients(parameters: list[nn.Parameter], scale: float) -> None:
     """Divide the gradients by the loss scale, in place."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if scale != 1.0 and gradients:
         torch._foreach_mul_(gradients, 1.0 / scale)
 
 
-def all_finite(parameters: list[nn.Parameter]) -> bool:
-    """Return True if no gradient holds NaN or infinity. Waits for the device."""
+def has_finite_gradients(parameters: list[nn.Parameter]) -> bool:
+    """Return True if no gradient has NaN or infinity. Waits for the device."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    # The largest magnitude is infinite or NaN exactly if some element is; a 2-norm could overflow by itself.
+    # The largest magnitude is infinite or NaN only if some element is; a 2-norm could overflow by itself.
     norms = torch._foreach_norm(gradients, float("inf"))
     return bool(torch.isfinite(torch.stack([norm.float() for norm in norms])).all())

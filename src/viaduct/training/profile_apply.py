@@ -3,8 +3,8 @@
     applied = apply_advice(profile.advice, load("shapes_taster"), plan=Plan(5, 20, 5), device="cpu", settings=[])
     print(applied.describe() if applied else "no advice that can be tried")
 
-The recipe as it is and the recipe with the change are profiled in turns, without recording operators. A gain counts if
-the changed recipe was faster in every turn, and by more than MIN_GAIN in the median.
+The recipe is profiled in turns without and with the change. It is a gain if the changed recipe was faster in every
+turn, and by more than MIN_GAIN in the median.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Applied:
 
 
 def choose_advice(advice: Sequence[Advice], loaded: Loaded, settings: Settings) -> tuple[Advice, dict[str, str]] | None:
-    """Return the first advice with changes that the recipe can take and does not have already, and those changes."""
+    """Return the first advice that changes fields of this recipe to new values, and these changes."""
     recipe = loaded.recipe
     for path, text in settings:
         recipe = override(recipe, path, text)
@@ -105,9 +105,9 @@ def apply_advice(
 
     profile_with = partial(profile_recipe, loaded, plan=timed, device=device, data=data, ranks=ranks)
 
-    def measure(more: list[tuple[str, str]]) -> float:
+    def measure(extra_settings: list[tuple[str, str]]) -> float:
         with tempfile.TemporaryDirectory(prefix="viaduct-apply-") as folder:
-            profile = profile_with(out=Path(folder) / "prof", settings=[*settings, *more])
+            profile = profile_with(out=Path(folder) / "prof", settings=[*settings, *extra_settings])
         if profile.iteration_us is None:
             raise BadRun("no regular step was measured: a trial of the advice needs two steps.", "Give more --steps.")
         return profile.iteration_us
@@ -115,6 +115,6 @@ def apply_advice(
     variants = [(applied.before_us, []), (applied.after_us, list(changes.items()))]
     for turn in range(TURNS):
         tell(f"trying {applied.change}: turn {turn + 1} of {TURNS}")
-        for times, more in reversed(variants) if turn % 2 else variants:
-            times.append(measure(more))
+        for times, extra_settings in reversed(variants) if turn % 2 else variants:
+            times.append(measure(extra_settings))
     return applied

@@ -1,7 +1,7 @@
 """`train --profile 100-120`: profiles some steps of a run into RUN/profile.
 
-The files are written when the last of these steps is done; advice and report.html follow at the end of the run. Of
-several ranks each writes a folder of its own, rank_0, rank_1 …, and rank 0 merges them.
+The files are written after the last of these steps, advice and report.html at the end of the run. Of several ranks each
+writes its own folder (rank_0, rank_1 …), and rank 0 merges them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from viaduct.profiling.record import Facts, Profile
 from viaduct.profiling.trace_file import read_events
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Callback
-from viaduct.training.checkpoint import Saved
+from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.metrics import Score
 from viaduct.training.profile_marks import Points, ProfileMarks, check_point
 
@@ -46,23 +46,23 @@ PROFILE_FOLDER = "profile"
 class ProfileRequest:
     """Steps of a run to profile, and the name of the profile."""
 
-    window: Window | None  # None: asked for by the variable PROFILING_MODE, for its default steps
+    window: Window | None  # None: the default steps, requested by the environment variable PROFILING_MODE
     options: ProfilingOptions = field(default_factory=ProfilingOptions)
     source: str = ""  # name of the recipe
     command: str = ""
     notes: tuple[str, ...] = ()
 
-    def refuse(self, recipe: Recipe) -> None:
-        """Raise BadValue for a run without steps, before anything is read."""
+    def check_recipe(self, recipe: Recipe) -> None:
+        """Raise BadValue for a recipe without training steps."""
         if recipe.evaluation.eval_only and self.window is not None:
             raise BadValue(f"--profile {self.window} and --eval-only: an evaluation takes no steps.", "Leave one out.")
 
-    def refuse_training(self, training: Training) -> None:
-        """Raise an error if the run does not have these steps, or the network these modules."""
+    def check_training(self, training: Training) -> None:
+        """Raise an error if the run lacks these steps, or the network the modules of fp_point and bp_point."""
         window, steps = self.window, training.steps
         if window is not None and window.last >= steps:
-            what = f"--profile {window}: the run has {steps:,} steps, 0 to {steps - 1:,}."
-            raise BadValue(what, f"For its last steps: --profile {max(0, steps - len(window))}-{steps - 1}")
+            message = f"--profile {window}: the run has {steps:,} steps, 0 to {steps - 1:,}."
+            raise BadValue(message, f"For its last steps: --profile {max(0, steps - len(window))}-{steps - 1}")
         for key in ("fp_point", "bp_point"):
             check_point(key, getattr(self.options, key), training.computation.network)
 
@@ -77,7 +77,7 @@ class Profiling(Callback):
         """Profile a window of steps into `folder`, else RUN/profile; with `plan`, the first steps of the run."""
         self.request, self.plan = request, plan
         self.requested_folder = folder or request.options.output
-        self.window: Window | None = None  # None if the steps were taken before this process began
+        self.window: Window | None = None  # None if an earlier process took the steps
         self.collector: Collector | None = None
         self.first_step = 0  # number in the run of the step that the collector counts as 0
         self.written = False  # this rank's files
@@ -94,7 +94,7 @@ class Profiling(Callback):
             training.train_step.marks = self.marks
 
     def choose_window(self, training: Training) -> Window | None:
-        """Return the steps that are still to be profiled; None if all were taken before."""
+        """Return the steps to profile; None if an earlier process took them all."""
         requested, step = self.request.window, training.step
         if self.plan is not None:
             return Window(step, step + self.plan.total - 1)
@@ -103,9 +103,9 @@ class Profiling(Callback):
         return None if requested.last < step else Window(max(requested.first, step), requested.last)
 
     def collect(self, training: Training) -> Collector | None:
-        """Return the collector, opened one step before the window: the first step is measured from that step's end.
+        """Open and return the collector, one step before the window; None before that step and after the window.
 
-        None before that step and after the window.
+        The first step of the window is measured from the end of the step before it.
         """
         window = self.window
         if window is None or not window.first - 1 <= training.step <= window.last:
@@ -113,14 +113,14 @@ class Profiling(Callback):
         plan = self.plan or self.make_plan(training, window)
         self.first_step = training.step
         if training.group.is_first:
-            with suppress(OSError):  # writing the profile will fail, and say why
+            with suppress(OSError):  # writing the profile will report the error
                 remove_profile(self.folder)  # of an earlier session, which may have had more ranks
         self.collector = Collector(plan, training.torch_device.type, training.group.rank)
         self.attach_hooks(training)
         return self.collector
 
     def make_plan(self, training: Training, window: Window) -> Plan:
-        """Return how many steps are timed and how many recorded, without planned evaluations and checkpoints."""
+        """Return how many steps are timed and how many recorded; no evaluation or checkpoint is among the recorded."""
         intended = window.count_recorded() if self.request.options.operators else 0
         recorded = min(intended, count_undisturbed(training, window.last))
         if recorded < intended and not recorded:
@@ -128,7 +128,7 @@ class Profiling(Callback):
         return Plan(window.first - training.step, len(window) - recorded, recorded)
 
     def attach_hooks(self, training: Training) -> None:
-        """Attach hooks to the network, if it is neither compiled nor captured: hooks would become part of the graph."""
+        """Attach hooks to the network, unless they would become part of a compiled or captured graph."""
         assert self.collector is not None
         options, network = self.request.options, training.computation.network
         if training.mode == "graph" or training.sink is not None:
@@ -142,11 +142,11 @@ class Profiling(Callback):
     def evaluation(self, training: Training, score: Score) -> None:
         self.note_interruption("evaluation")
 
-    def checkpoint(self, training: Training, saved: Saved) -> None:
+    def checkpoint(self, training: Training, saved: SavedCheckpoint) -> None:
         self.note_interruption("checkpoint")
 
     def note_interruption(self, kind: str) -> None:
-        """Mark that an evaluation or checkpoint came between two steps; note it if it came among recorded ones."""
+        """Mark an evaluation or checkpoint between two steps; add a note if these steps are recorded."""
         self.marks.note_interruption(kind)
         collector = self.collector
         if collector is None or collector.done or not collector.plan.recorded:
@@ -167,7 +167,7 @@ class Profiling(Callback):
             self.publish()
 
     def close(self, training: Training, ended: str) -> None:
-        """Write what was collected, however the run ended; of several ranks only this one's part."""
+        """Write the profile collected so far after an error; with several ranks only this rank's part."""
         if self.collector is None:
             return
         if not self.written:
@@ -197,12 +197,12 @@ class Profiling(Callback):
                     write_profile(merge_ranks(folders), self.folder, merge_events(folders))
 
     @contextmanager
-    def note_errors(self, what: str) -> Iterator[None]:
+    def note_errors(self, failure: str) -> Iterator[None]:
         """Turn an error within the block into a note for the user."""
         try:
             yield
         except (OSError, ViaductError) as error:
-            self.lines.append(f"{what}: {error}")
+            self.lines.append(f"{failure}: {error}")
 
     def write_rank(self, training: Training, folder: Path, ended: str) -> None:
         collector, options = self.collector, self.request.options
@@ -226,7 +226,7 @@ class Profiling(Callback):
     # Descriptions
 
     def describe(self, training: Training, ended: str) -> Facts:
-        """Return the facts of the run; `ended` says how it ended if that was within the window."""
+        """Return the facts of the run; `ended` is how it ended, if it ended within the window."""
         sink = training.sink
         captured = f", sink {sink.length}" if sink is not None and sink.replay is not None else ""
         return Facts(
@@ -283,15 +283,15 @@ def publish_profile(folder: Path) -> Profile:
 
 
 def count_undisturbed(training: Training, last: int) -> int:
-    """Return how many steps up to `last` come after the last planned evaluation or checkpoint before them."""
+    """Return how many steps up to `last` follow the last planned evaluation or checkpoint."""
     intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
     return min((last % every for every in intervals if every), default=last)
 
 
 def split_replays(profile: Profile, replayed: set[int]) -> Profile:
-    """Estimate where the backward pass of captured steps ends: the host observes only start and end of a replay.
+    """Estimate the end of the backward pass in captured steps; the host observes only start and end of a replay.
 
-    The update gets the share that the optimizer's kernels have of all kernels' time in the recorded steps.
+    The optimizer's share of all kernels' time in the recorded steps is used as the update's share of the replay.
     """
     if not any(step.number in replayed for step in profile.steps):
         return profile

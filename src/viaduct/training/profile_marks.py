@@ -32,7 +32,7 @@ class ProfileMarks(StepMarks):
     """Marks the time points of steps in a window."""
 
     def __init__(self, training: Training, collect: Callable[[], Collector | None]) -> None:
-        """`collect` is called before each step until it returns the collector, and None before the window."""
+        """`collect` is called before each step until it returns the collector; it returns None before the window."""
         self.training = training
         self.points = Points("", "", self)
         self.replayed: set[int] = set()  # numbers of steps that were replayed
@@ -44,7 +44,7 @@ class ProfileMarks(StepMarks):
 
     @property
     def active_collector(self) -> Collector | None:
-        """The collector, while there is something to collect."""
+        """The collector, while it collects time points; else None."""
         collector = self._collector
         return None if collector is None or collector.done or self._paused else collector
 
@@ -62,13 +62,13 @@ class ProfileMarks(StepMarks):
             self.active_collector.mark_forward_start()
 
     def watch_backward(self, loss: Tensor) -> None:
-        """Mark the end of the backward pass before the wait for the last bucket, after which `backward` returns."""
+        """Mark the end of the backward pass before the wait for the last bucket of the other ranks."""
         if self.active_collector and self._has_ranks and can_queue_callback():
             loss.register_hook(self._queue_end)  # type: ignore[no-untyped-call]
 
     def _queue_end(self, gradient: Tensor) -> None:
         engine: Any = torch.autograd.Variable._execution_engine
-        engine.queue_callback(self._end_gradients)  # DistributedDataParallel queues its own, which waits, after it
+        engine.queue_callback(self._end_gradients)  # before DistributedDataParallel's own callback, which waits
 
     def _end_gradients(self) -> None:
         self._gradients_done = True
@@ -121,13 +121,13 @@ class ProfileMarks(StepMarks):
 
 
 def can_queue_callback() -> bool:
-    """Return True if torch can be given a function to call at the end of a backward pass."""
+    """Return True if torch can call a function at the end of a backward pass."""
     engine = getattr(torch.autograd.Variable, "_execution_engine", None)
     return hasattr(engine, "queue_callback")
 
 
 class Points:
-    """Hooks on the modules that begin the forward pass and end the backward pass, if the user has named them."""
+    """Hooks on the modules that the user has named as begin of the forward and end of the backward pass."""
 
     def __init__(self, forward: str, backward: str, marks: ProfileMarks) -> None:
         """`forward` and `backward` are module names; empty: none."""
@@ -135,7 +135,6 @@ class Points:
         self._handles: list[Any] = []
 
     def attach(self, network: nn.Module) -> None:
-        """Register the hooks."""
         named = dict(network.named_modules())
         if self.forward:
             self._handles.append(named[self.forward].register_forward_pre_hook(self._mark_forward))
@@ -147,7 +146,6 @@ class Points:
                     self._handles.append(parameter.register_post_accumulate_grad_hook(self._mark_backward))
 
     def detach(self) -> None:
-        """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

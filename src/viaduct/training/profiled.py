@@ -2,8 +2,8 @@
 
     profile = profile_recipe(load("resnet50_imagenet"), out=Path("prof"), plan=Plan(5, 20, 5), device="cuda")
 
-Nothing is evaluated or saved in between, and no run of the user is changed. Each of several ranks is a process
-(`python -m viaduct.training.profiled FILE`) that writes OUT/rank_N; rank 0 merges them into OUT.
+Nothing is evaluated or saved meanwhile. Each of several ranks is a process (`python -m viaduct.training.profiled FILE`)
+that writes OUT/rank_N; rank 0 merges them into OUT.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_pr
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import check_path, explain_limits, load_images
 
-CPU_BATCH = 8  # images of each rank on CPUs, unless a setting gives the batch: a larger step takes too long there
+CPU_BATCH = 8  # images of each rank on CPUs, unless a setting gives the batch: larger steps take too long
 MANY_STEPS = 10**9  # more than any profile takes
 NOISE_RATE = 1e-6  # on noise the recipe's own learning rate may diverge, and computing with NaN can be slow
 SINK_WARMUP = 6  # steps until a captured step is replayed
@@ -45,7 +45,7 @@ BATCH_FIELD = "data.global_batch"
 
 @dataclass(frozen=True)
 class Order:
-    """What `profile_recipe` was called with, as it is sent to the process of each rank."""
+    """The arguments of `profile_recipe`, as they are sent to the process of each rank."""
 
     loaded: Loaded
     out: Path
@@ -92,13 +92,13 @@ def profile_recipe(
     settings: Sequence[tuple[str, str]] = (),
     command: str = "",
 ) -> Profile:
-    """Train the steps of `plan`, write the profile folder `out` and return the profile; without advice and page.
+    """Train the steps of `plan`, write the profile folder `out` and return the profile, without advice and page.
 
-    `settings` are fields of the recipe and their texts, as `--set` takes them. `data` may be `synthetic`; None is for
-    recipes that need no --data.
+    `settings` are changed fields of the recipe, as path and text. `data` may be `synthetic`, or None for recipes that
+    need no --data.
     """
     order = Order(loaded, out, plan, device, data, settings, command)
-    check_path(order.change_recipe().data, data)  # refuses before anything is started
+    check_path(order.change_recipe().data, data)  # raises before anything is started
     if ranks > 1:
         start_ranks(order, ranks)
     else:
@@ -115,8 +115,8 @@ def start_ranks(order: Order, ranks: int) -> None:
         path.write_text(order.encode())
         code = run_local(["python", "-m", "viaduct.training.profiled", str(path)], ranks, max_restarts=0)
     if code:
-        what = f"the ranks ended with exit code {code}: there is no profile of all of them."
-        raise BadRun(what, f"What each of them had collected is in {order.out}.")
+        message = f"the ranks ended with exit code {code}: there is no profile of all of them."
+        raise BadRun(message, f"What each of them had collected is in {order.out}.")
 
 
 def profile_here(order: Order) -> None:
@@ -146,7 +146,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
         batches = training.prepare()
         while not profiling.written and not training.progress.stop_reason and not training.interrupted():
             training.advance(batches)
-        training.agreement.settle()
+        training.agreement.finish_exchange()
         if profiling.collector is None:
             raise BadRun("interrupted before the first step: there is nothing to profile.")
         if not profiling.written:
@@ -156,7 +156,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
 
 
 def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
-    """Return the recipe without evaluations, checkpoints and a last step, and notes about its other changes."""
+    """Return the recipe without evaluations, checkpoints and a last step, and notes about other changes."""
     recipe, notes = order.change_recipe(), []
     changes: dict[str, Any] = {
         "steps": MANY_STEPS,

@@ -12,7 +12,7 @@ from viaduct.training.schedule import Pace, rate_factor
 
 
 class Progress:
-    """Position of a run in its schedule, with the changes that callbacks have made to the schedule."""
+    """Position of a run in its schedule, and the changes that callbacks have made to it."""
 
     def __init__(self, recipe: Recipe, pace: Pace, initial_rates: list[float]) -> None:
         # The schedule multiplies `initial_rates`, one for each parameter group. Callbacks may change them.
@@ -27,7 +27,7 @@ class Progress:
 
     @property
     def epoch(self) -> float:
-        """Images trained on, divided by those of the set: an epoch that drops a partial batch counts as less than 1."""
+        """Images trained on, divided by those of the set; an epoch that drops a partial batch is less than 1."""
         return self.pace.epochs_at(self.step)
 
     @property
@@ -37,7 +37,7 @@ class Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Return True if the run has reached its last step, or was asked to stop, and that step was evaluated."""
+        """Return True if the run has reached its last step, or was told to stop, and its last step was evaluated."""
         return (self.step >= self.steps or self.stop_reason is not None) and self.evaluated_at == self.step
 
     # Learning rates
@@ -57,7 +57,7 @@ class Progress:
         return [initial * factor for initial in self.initial_rates]
 
     def change_learning_rate(self, rate: float | None = None, factor: float | None = None) -> None:
-        """Make the coming step's rate `rate`, or `factor` times what it would be, and all later ones accordingly."""
+        """Set the coming step's rate to `rate`, or to `factor` times the planned one; change later ones by the same."""
         for name, value in (("rate", rate), ("factor", factor)):
             if value is not None and not is_non_negative(value):
                 raise BadValue(f"change_learning_rate: {name} is {value!r}.", "It must be a number, 0 or more.")
@@ -66,8 +66,9 @@ class Progress:
         if factor is None:
             planned = self.rate_at(min(self.step, self.steps - 1))
             if not planned > 0:
-                now = f"the schedule's rate is {planned:g} here"
-                raise BadValue(f"change_learning_rate: {now}; no factor makes it {rate:g}.")
+                raise BadValue(
+                    f"change_learning_rate: the schedule's rate is {planned:g} here; no factor makes it {rate:g}."
+                )
             factor = cast(float, rate) / planned
         self.initial_rates = [initial * factor for initial in self.initial_rates]
 
@@ -79,7 +80,7 @@ class Progress:
         return changed[-1] if changed else self.recipe.seed
 
     def change_order_seed(self, seed: int) -> None:
-        """Order and augment the epochs that have not begun by this seed."""
+        """Use this seed for the order and augmentation of the epochs that have not begun."""
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
             hint = "It must be a whole number, at least 0 and below 2**63."
             raise BadValue(f"change_order_seed: {seed!r} is no seed.", hint)
@@ -126,25 +127,25 @@ class Progress:
         """Continue from a checkpoint's state."""
         self.step, self.evaluated_at, self.best = state["step"], state["evaluated_at"], state["best"]
         if self.step >= self.steps or self.recipe.evaluation.stop_threshold:
-            self.evaluated_at = -1  # evaluate again: the score itself is in no checkpoint
+            self.evaluated_at = -1  # evaluate again, because no checkpoint has the whole score
         self.initial_rates = state["initial_rates"]
         self.order_seeds = [(first, seed) for first, seed in state.get("order_seeds", [])]
         self.loss_weights = {**self.loss_weights, **state.get("loss_weights", {})}
 
 
 class Stopwatch:
-    """Seconds of a run by activity (training, evaluation, checkpoints), taken window by window."""
+    """Seconds of a run by activity: training, evaluation, checkpoints. A window of time is added to one of them."""
 
     def __init__(self) -> None:
         self.seconds = {"training": 0.0, "evaluation": 0.0, "checkpoints": 0.0}
         self._window_start = time.monotonic()
 
     def restart(self) -> None:
-        """Begin a new window now; the time since the last one is counted nowhere."""
+        """Begin a new window now; the time since the last window is not counted."""
         self._window_start = time.monotonic()
 
     def exclude(self, seconds: float) -> None:
-        """Leave seconds that are not counted, such as writing a profile, out of the open window."""
+        """Leave seconds, such as those of writing a profile, out of the open window."""
         self._window_start += seconds
 
     def book(self, activity: str) -> float:

@@ -1,13 +1,13 @@
-"""Where a run came from: code, machine, data and first weights, kept in RUN/recipe.json from its beginning.
+"""Where a run came from: code, machine, data and first weights, recorded in RUN/recipe.json.
 
     "provenance": {
-      "id": "6f1d…"                 names the run wherever its directory is moved
+      "id": "6f1d…"                 identifies the run even if its directory is moved
       "init": {…} or null           the file that gave the first weights, its SHA-256, the run that it belongs to
-      "sessions": [{…}, …]          one for each time that the run was started: when, where, with which code and data
+      "sessions": [{…}, …]          one for each start of the run: time, place, code and data
     }
 
-A run that an earlier version of viaduct began without this record gets one without "init" when it is resumed. What is
-not known is null. Beside the fingerprint of the data stands its "basis": which part of the data was read for it.
+A run of an earlier version of viaduct gets this record, without "init", when it is resumed. Unknown values are null.
+The "basis" of a data fingerprint says which part of the data was read for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def describe_provenance(
 ) -> dict[str, Any]:
     """Return the record of a new run, or the earlier record of a resumed run with this session added.
 
-    Of more than MAX_SESSIONS sessions the first and the latest are kept.
+    If there are more than MAX_SESSIONS, the first and the latest are kept.
     """
     if not resumed:
         return {"id": uuid.uuid4().hex, "init": init, "sessions": [session]}
@@ -56,7 +56,7 @@ def describe_provenance(
 def describe_session(
     step: int, ranks: int, machine: Mapping[str, Any], commit: str, images: Dataset, data: Path | None
 ) -> dict[str, Any]:
-    """Return what is known when a run is started: time, process, code, machine, data."""
+    """Return the record of one start of a run: time, process, code, machine, data."""
     return {
         "began": time.time(),
         "step": step,
@@ -78,8 +78,8 @@ def describe_session(
 def list_sources() -> list[Path]:
     """Return the files of the packages in TRAINING_CODE and viaduct's top-level modules, in a fixed order."""
     folders = [PACKAGE / name for name in TRAINING_CODE]
-    found = [path for folder in folders for path in folder.rglob("*") if path.suffix in SUFFIXES]
-    return sorted([*found, *PACKAGE.glob("*.py")])
+    sources = [path for folder in folders for path in folder.rglob("*") if path.suffix in SUFFIXES]
+    return sorted([*sources, *PACKAGE.glob("*.py")])
 
 
 def hash_sources() -> str | None:
@@ -108,7 +108,7 @@ def count_modified_files() -> int | None:
 
 
 def fingerprint_data(images: Dataset, data: Path | None) -> dict[str, Any]:
-    """Return a digest of the data, and what it was made from."""
+    """Return a digest of the data, its basis, and how the records were built."""
     if isinstance(images, SyntheticSet):
         return {"fingerprint": "synthetic", "basis": "noise", "build": None}
     splits = {"training": images.train, "validation": images.validation}
@@ -121,7 +121,7 @@ def fingerprint_data(images: Dataset, data: Path | None) -> dict[str, Any]:
 
 
 def update_with_images(digest: Any, split: Any) -> str:
-    """Add what can be read cheaply of a split's images to a digest; return what that was."""
+    """Add what can be read cheaply of a split's images to a digest; return its basis."""
     stored = getattr(split, "images", None)
     if stored is not None:
         return update_with_pixels(digest, stored)
@@ -141,7 +141,7 @@ def update_with_images(digest: Any, split: Any) -> str:
 
 
 def update_with_pixels(digest: Any, stored: Any) -> str:
-    """Add the pixels of images in memory to a digest, of large arrays one in `stride` blocks; return what was added."""
+    """Add the pixels of images in memory to a digest, of large arrays only some blocks; return its basis."""
     stride = max(1, -(-int(stored.nbytes) // MAX_PIXEL_BYTES))
     digest.update(f"{stored.shape}".encode())
     chunk = max(1, (16 << 20) // max(1, int(stored[0].nbytes) if len(stored) else 1))
@@ -183,7 +183,7 @@ def describe_init(source: str) -> dict[str, Any] | None:
 
 
 def describe_donor(file: Path) -> dict[str, Any]:
-    """Return the run that a file of weights lies in, by recipe.json one or three folders above the file."""
+    """Return the run that a file of weights belongs to: recipe.json is in its folder, or two folders above."""
     for folder in (file.parent, file.parent.parent.parent):
         if (folder / "recipe.json").is_file():
             try:

@@ -30,7 +30,7 @@ DEFAULT_RANGE = (1e-5, 10.0)
 
 
 @dataclass(frozen=True)
-class Measured:
+class RateTest:
     """The loss of each step, and the rate that it was taken with."""
 
     rates: list[float]
@@ -48,7 +48,7 @@ def rate_at(step: int, steps: int, low: float, high: float) -> float:
     return float(low * (high / low) ** (step / max(1, steps - 1)))
 
 
-def measure_rates(request: Request, steps: int = STEPS) -> Measured:
+def measure_rates(request: Request, steps: int = STEPS) -> RateTest:
     """Train for some steps with rising rates; end early if the loss diverges."""
     low, high = choose_range(request.loaded.recipe)
     device, torch_device = devices.pick(request.device)
@@ -72,7 +72,7 @@ def prepare_recipe(recipe: Recipe, steps: int) -> Recipe:
     return replace(recipe, schedule=constant, steps=steps, sink=0, log=log, init=init, callbacks=(), ema=None)
 
 
-def take_steps(training: Training, steps: int, low: float, high: float, is_interrupted: Callable[[], bool]) -> Measured:
+def take_steps(training: Training, steps: int, low: float, high: float, is_interrupted: Callable[[], bool]) -> RateTest:
     """Take steps with rates from `low` to `high`; parameter groups keep the ratio of their rates."""
     rates: list[float] = []
     losses: list[float] = []
@@ -90,7 +90,7 @@ def take_steps(training: Training, steps: int, low: float, high: float, is_inter
         losses.append(float(loss))
         if has_diverged(losses):
             break
-    return Measured(rates, losses, is_interrupted())
+    return RateTest(rates, losses, is_interrupted())
 
 
 def has_diverged(losses: list[float]) -> bool:

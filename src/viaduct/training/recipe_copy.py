@@ -38,7 +38,10 @@ def keep_copy(run: Path, file: Path) -> dict[str, str]:
     Return the SHA-256 of each copy by its path in the run.
     """
     shutil.rmtree(run / MODULES_FOLDER, ignore_errors=True)
-    sources = {RECIPE_FILE: file, **{f"{MODULES_FOLDER}/{name}": path for name, path in imported_beside(file).items()}}
+    sources = {
+        RECIPE_FILE: file,
+        **{f"{MODULES_FOLDER}/{name}": path for name, path in find_imported_modules(file).items()},
+    }
     checksums = {}
     for name, source in sources.items():
         content = source.read_bytes()
@@ -49,7 +52,7 @@ def keep_copy(run: Path, file: Path) -> dict[str, str]:
     return checksums
 
 
-def imported_beside(file: Path) -> dict[str, Path]:
+def find_imported_modules(file: Path) -> dict[str, Path]:
     """Return the files of the recipe's folder that are loaded as modules now, by their path relative to the folder.
 
     For a recipe file in site-packages it is empty: the modules beside it are installed packages.
@@ -71,7 +74,7 @@ def imported_beside(file: Path) -> dict[str, Path]:
     return sources
 
 
-def changed_files(run: Path, checksums: Mapping[str, str], file: Path) -> Iterator[Path]:
+def find_changed_files(run: Path, checksums: Mapping[str, str], file: Path) -> Iterator[Path]:
     """Yield the original files whose bytes differ from the run's copy; a missing original or copy is passed over."""
     for name in [RECIPE_FILE, *checksums]:
         original = file if name == RECIPE_FILE else file.parent / name.removeprefix(f"{MODULES_FOLDER}/")
@@ -85,7 +88,7 @@ def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
     Raise BadRun if recipe.json lists files that no run keeps, or if a copy is missing, too large, changed or a link.
     """
     checksums = read_checksums(run, record)
-    sources = {name: read_inside(run, name, checksums.get(name)) for name in [RECIPE_FILE, *checksums]}
+    sources = {name: read_checked(run, name, checksums.get(name)) for name in [RECIPE_FILE, *checksums]}
     modules = CopiedModules(run, {name: source for name, source in sources.items() if name != RECIPE_FILE})
     if os.environ.get("RANK", "0") == "0":
         count = len(modules.loaders)
@@ -122,7 +125,7 @@ def read_checksums(run: Path, record: Mapping[str, Any]) -> dict[str, str]:
     return checksums
 
 
-def read_inside(run: Path, name: str, checksum: str | None) -> bytes:
+def read_checked(run: Path, name: str, checksum: str | None) -> bytes:
     """Return the bytes of a file of the run.
 
     Raise BadRun if it leads out of the run by a link, is missing, is larger than MAX_SOURCE_BYTES, or does not have

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.data.balance import class_quotas
+from viaduct.data.balance import compute_quotas
 from viaduct.data.synthetic import SyntheticSet
 from viaduct.profiling.outputs import REPORT_FILE
 from viaduct.recipes import Loaded, Top1
@@ -38,7 +38,7 @@ SAMPLES, MAX_WRONG = 32, 16  # images in the grid, and how many of them may be w
 
 def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
     """Write RUN/report.html. `stopped`: why a run ended before its last step, such as the signal or the bad loss."""
-    logs, evaluations = training.run.records("log"), training.run.records("evaluation")
+    logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     sections = [Section("Curves", "", charts)] if (charts := build_curves(logs, evaluations)) else []
     if evaluations:
         sections.append(Section("Evaluations", "", [build_evaluation_table(evaluations)]))
@@ -51,7 +51,7 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], st
     if skipped := [*training.train_batches.skipped, *training.validation.skipped]:
         lead = f"{len(skipped)} could not be used."
         sections.append(Section("Skipped records", lead, [Code("\n".join(skipped))]))
-    if training.run.restarts():
+    if training.run.read_restarts():
         sections.append(build_restarts(training))
     if profiles := build_profile_link(training):
         sections.append(profiles)
@@ -158,7 +158,7 @@ def build_top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
 def build_balance(training: Training) -> Section:
     """Return a table of how often images of each class are seen in an epoch."""
     strength = training.recipe.data.balance
-    classes, counts, quotas = class_quotas(training.images.train.labels, strength)
+    classes, counts, quotas = compute_quotas(training.images.train.labels, strength)
     listed = [find_class_name(training, label) for label in classes.tolist()]
     per_class = zip(listed, counts, quotas, strict=True)
     rows = [[name, int(count), round(float(quota), 1), float(quota / count)] for name, count, quota in per_class]
@@ -180,7 +180,7 @@ def build_profile_link(training: Training) -> Section | None:
 
 def build_restarts(training: Training) -> Section:
     """Return a table of the steps that were repeated after ranks were lost."""
-    restarts = training.run.restarts()
+    restarts = training.run.read_restarts()
     rows = [[f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]] for restart in restarts]
     table = Table(("steps done twice", "continued from step", "ranks"), rows)
     return Section("Restarts", "A rank was lost; all began again at the last checkpoint.", [table])

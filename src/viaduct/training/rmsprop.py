@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from viaduct.training.optimizer_support import DeviceRateSupport, decayed_gradients
+from viaduct.training.optimizer_support import DeviceRateSupport, compute_decayed_gradients
 
 
 class TfRmsProp(torch.optim.Optimizer):
@@ -66,7 +66,7 @@ def update_group(group: dict[str, Any], parameters: list[Tensor], slots: list[di
     """Update the parameters of one group and their slots in place."""
     squares = [slot["square_average"] for slot in slots]
     momenta = [slot["momentum_buffer"] for slot in slots]
-    gradients = decayed_gradients(parameters, group["weight_decay"])
+    gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     torch._foreach_mul_(squares, group["square_decay"])
     torch._foreach_addcmul_(squares, gradients, gradients, 1 - group["square_decay"])
     roots = torch._foreach_add(squares, group["epsilon"])

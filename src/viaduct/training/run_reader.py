@@ -156,7 +156,7 @@ class RunReader:
                 record=record,
                 logs=list(self.logs.values()),
                 evaluations=list(self.evaluations.values()),
-                histograms=gather_histograms(spread(self.histograms, KEPT_HISTOGRAMS)),
+                histograms=gather_histograms(pick_evenly(self.histograms, KEPT_HISTOGRAMS)),
                 images=images,
                 version=hashlib.sha256(repr(signature).encode()).hexdigest()[:16],
             )
@@ -168,7 +168,7 @@ class RunReader:
             names = [name for name in os.listdir(self.path / "images") if IMAGE_NAME.fullmatch(name)]
         except OSError:
             return []
-        return sorted(names, key=step_of_image)
+        return sorted(names, key=parse_image_step)
 
     def _forget_metrics(self) -> None:
         self.logs.clear()
@@ -200,7 +200,7 @@ class RunReader:
             self.histograms[:] = [*self.histograms[:-1:2], self.histograms[-1]]
 
 
-def step_of_image(name: str) -> int:
+def parse_image_step(name: str) -> int:
     match = IMAGE_NAME.fullmatch(name)
     return int(match[1]) if match else -1
 
@@ -214,8 +214,8 @@ def stat_file(path: Path) -> tuple[int, int, int] | None:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
-def spread(items: list[Any], most: int) -> list[Any]:
-    """Return at most `most` of the items, evenly spread, the first and the last among them."""
+def pick_evenly(items: list[Any], most: int) -> list[Any]:
+    """Return at most `most` of the items, evenly pick_evenly, the first and the last among them."""
     if len(items) <= most:
         return list(items)
     return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]

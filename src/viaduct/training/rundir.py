@@ -46,8 +46,8 @@ from viaduct.run_files import (
 )
 from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import replace_contents
-from viaduct.training.networks import changed_model_file
-from viaduct.training.recipe_copy import RECIPE_FILE, changed_files, keep_copy, load_copy, read_checksums
+from viaduct.training.networks import find_changed_model_file
+from viaduct.training.recipe_copy import RECIPE_FILE, find_changed_files, keep_copy, load_copy, read_checksums
 
 # Fields of a recipe that a resumed run may change: its length, what is observed, the sinks, how messages are sent.
 CHANGEABLE_PARTS = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
@@ -79,24 +79,24 @@ class RunDir:
         return self.path / "report.html"
 
     @property
-    def begun(self) -> bool:
+    def is_begun(self) -> bool:
         """Return True if the directory holds a run."""
         return (self.path / "recipe.json").is_file()
 
-    def read_recipe(self) -> dict[str, Any]:
+    def read_recipe_json(self) -> dict[str, Any]:
         """Return recipe.json, as written when the last session began."""
         return read_recipe_record(self.path)
 
-    def summary(self) -> dict[str, Any] | None:
+    def read_summary(self) -> dict[str, Any] | None:
         """Return summary.json; None if the run has not finished."""
         return read_summary(self.path)
 
-    def recipe(self, file: Path | None = None) -> Loaded:
+    def load_recipe(self, file: Path | None = None) -> Loaded:
         """Load the recipe with the run's recorded values.
 
         Its code comes from `file` if given, else from the run's copy of a recipe file, else from viaduct's own recipes.
         """
-        record = self.read_recipe()
+        record = self.read_recipe_json()
         if file is not None:
             base = load_file(file)
         elif record["file"]:
@@ -121,8 +121,10 @@ class RunDir:
         copied = self.path / RECIPE_FILE
         if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
             record = {**record, "files": keep_copy(self.path, loaded.file)}
-        elif loaded.file is not None and self.begun:
-            record = record | {name: value for name, value in self.read_recipe().items() if name in ("file", "files")}
+        elif loaded.file is not None and self.is_begun:
+            record = record | {
+                name: value for name, value in self.read_recipe_json().items() if name in ("file", "files")
+            }
         write_json(self.path / "recipe.json", record)
 
     def refuse_special_files(self) -> None:
@@ -131,9 +133,9 @@ class RunDir:
             if path.exists() and not path.is_file():
                 raise BadRun(f"{path} is not a file, but a folder, a pipe or a device.", "Move it away.")
 
-    def refuse_another(self, loaded: Loaded, anew: bool = False) -> None:
+    def refuse_other_recipe(self, loaded: Loaded, anew: bool = False) -> None:
         """Raise BadRun if this run was begun with another recipe or, unless it begins anew, with other values."""
-        record = self.read_recipe()
+        record = self.read_recipe_json()
         if record["name"] != loaded.name:
             what = f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}."
             raise BadRun(what, "Choose another place with --run.")
@@ -141,13 +143,13 @@ class RunDir:
             return
         changed_file = None
         if loaded.file is not None and loaded.file != (self.path / RECIPE_FILE).resolve():
-            changed_file = next(changed_files(self.path, read_checksums(self.path, record), loaded.file), None)
+            changed_file = next(find_changed_files(self.path, read_checksums(self.path, record), loaded.file), None)
         if changed_file is not None:
             raise BadRun(
                 f"{changed_file} has changed since {str(self.path)!r} was begun with it.",
                 f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
             )
-        if changed_module := changed_model_file(record, loaded.recipe):
+        if changed_module := find_changed_model_file(record, loaded.recipe):
             what = f"{changed_module} has changed since {str(self.path)!r} was begun with its network."
             raise BadRun(what, "Bring the file back as it was, or give another --run for a new run.")
         recorded = add_new_fields(record["recipe"], loaded.recipe)
@@ -185,26 +187,26 @@ class RunDir:
             try:
                 yield
             finally:
-                if not self.begun:  # it was refused: leave no directory
+                if not self.is_begun:  # it was refused: leave no directory
                     (self.path / ".lock").unlink(missing_ok=True)
                     with contextlib.suppress(OSError):
                         self.path.rmdir()
 
-    def forget_after(self, step: int) -> None:
+    def drop_metrics_after(self, step: int) -> None:
         """Drop the metrics of steps that will be trained again."""
         readable = [(line, record) for line, record in metric_lines(self.path) if record is not None]
         kept = [line for line, record in readable if record["step"] <= step or record["kind"] == "restart"]
         if self.metrics.is_file():
             replace_contents(self.metrics, "".join(line + "\n" for line in kept).encode())
 
-    def records(self, kind: str) -> list[dict[str, Any]]:
+    def read_records(self, kind: str) -> list[dict[str, Any]]:
         """Return the records of this kind in metrics.jsonl, the last one of each step.
 
         A run that was stopped just before its end evaluates that step again.
         """
         return list({record["step"]: record for record in read_metrics(self.path, kind)}.values())
 
-    def restarts(self) -> list[dict[str, Any]]:
+    def read_restarts(self) -> list[dict[str, Any]]:
         """Return each restart after lost ranks: the first and last repeated step, and the step resumed from."""
         return read_metrics(self.path, "restart")
 

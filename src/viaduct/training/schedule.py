@@ -73,10 +73,10 @@ def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) ->
     if not isinstance(recipe, Recipe):
         raise BadValue(f"the recipe is {recipe!r}; it must be a Recipe or the name of one.", LIST_HINT)
     step = check_count(step, "step")
-    images = training_images(recipe.data) if images is None else check_count(images, "images")
+    images = count_training_images(recipe.data) if images is None else check_count(images, "images")
     if images < recipe.data.global_batch:
         raise BadValue(f"images is {images}; it must be at least one global batch of {recipe.data.global_batch}.")
-    return peak_rate(recipe) * rate_factor(recipe, step, find_pace(recipe, images))
+    return get_peak_rate(recipe) * rate_factor(recipe, step, find_pace(recipe, images))
 
 
 def check_count(value: Any, name: str) -> int:
@@ -90,7 +90,7 @@ def check_count(value: Any, name: str) -> int:
     return number
 
 
-def training_images(data: Source) -> int:
+def count_training_images(data: Source) -> int:
     """Return the number of training images of the source's dataset; records are assumed to be ImageNet.
 
     Raise BadValue for a source whose number is known only once it is read.
@@ -106,7 +106,7 @@ def training_images(data: Source) -> int:
     raise BadValue(what, "Say it: learning_rate(recipe, step, images=…).")
 
 
-def peak_rate(recipe: Recipe) -> float:
+def get_peak_rate(recipe: Recipe) -> float:
     """Return the optimizer's learning rate; 1 for an optimizer that the recipe's author builds."""
     rate: float = getattr(recipe.optimizer, "lr", 1.0)
     return rate
@@ -118,7 +118,7 @@ def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
         if isinstance(recipe.schedule, kind):
             return formula(recipe.schedule, step, pace)
     if isinstance(recipe.schedule, CosineWarmupDecay):  # its end is not relative to the peak
-        return cosine_warmup_decay(recipe.schedule, step, pace, peak_rate(recipe))
+        return cosine_warmup_decay(recipe.schedule, step, pace, get_peak_rate(recipe))
     if isinstance(recipe.schedule, LarsPolynomial):  # it needs the number of steps unrounded
         steps = recipe.steps or recipe.epochs * pace.images / pace.global_batch
         return lars_polynomial(recipe.schedule, step, pace, steps)

@@ -24,7 +24,7 @@ from viaduct.training.freezing import freeze
 from viaduct.training.metrics import evaluate
 from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.optim import build_loss
-from viaduct.training.precision import Computation, plan_for, software_note
+from viaduct.training.precision import Computation, describe_emulation, plan_precision
 from viaduct.training.recipe_code import explain_recipe_errors
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
@@ -52,7 +52,7 @@ def score_checkpoints(
     """
     check_saving(recompute, save, every)
     run = RunDir(path)
-    stored, recipe = run.read_recipe(), run.recipe(file).recipe
+    stored, recipe = run.read_recipe_json(), run.load_recipe(file).recipe
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
     with join_ranks(device, recipe.parallel.hang_seconds) as group:
@@ -128,8 +128,8 @@ def score_all(
     images = load_images(recipe.data, path)
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
-    plan, compiled = plan_for(recipe.precision, device_module), recipe.mode == "graph" and not recomputing.batches
-    if (note := software_note(plan, device_module)) and group.is_first:
+    plan, compiled = plan_precision(recipe.precision, device_module), recipe.mode == "graph" and not recomputing.batches
+    if (note := describe_emulation(plan, device_module)) and group.is_first:
         print(note, file=sys.stderr)
     computation = Computation(model, plan, torch_device, compiled, device_graphs=False, compile=recipe.compile)
     share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
@@ -162,7 +162,7 @@ def renew_statistics(
     if recomputing.save is not None and group.is_first:
         facts = {"model": describe_model(recipe), "classes": recipe.data.classes, "global_step": step or 0}
         metadata = {"format": "pt", **{name: str(fact) for name, fact in facts.items()}}
-        write_safetensors(recomputing.save, checkpoint.on_host(computation.master.state_dict()), metadata)
+        write_safetensors(recomputing.save, checkpoint.copy_to_host(computation.master.state_dict()), metadata)
         print(f"{recomputing.save}: the weights of step {step or 0:,} with recomputed averages.", file=sys.stderr)
 
 

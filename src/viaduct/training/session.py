@@ -58,7 +58,7 @@ from viaduct.training.live import Ending, LivePage
 from viaduct.training.logs import append_line, create_log_lines
 from viaduct.training.loop import FINISHED, Training
 from viaduct.training.networks import describe_model_file
-from viaduct.training.observing import build_board
+from viaduct.training.observing import build_tensorboard
 from viaduct.training.output_streams import print_line
 from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
 from viaduct.training.provenance import describe_init, describe_provenance, describe_session
@@ -114,7 +114,7 @@ def run_training(request: Request) -> Outcome:
             for line in describe_finished(request) if group.is_first else ():
                 print_note(line)
             return Outcome(finished=True)
-        with live_page(request, group) as page:
+        with serve_live_page(request, group) as page:
             outcome = run_rank(request, group, page)
             if page is not None:
                 page.show_ending(describe_end(request, group, outcome))
@@ -122,7 +122,7 @@ def run_training(request: Request) -> Outcome:
 
 
 @contextlib.contextmanager
-def live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
+def serve_live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
     """Serve the page of the run from rank 0 within the block; show an error that ends the block on it."""
     opened: list[LivePage] = []
     if request.watch is not None:
@@ -168,9 +168,9 @@ def refuse_ranks(request: Request, ranks: int) -> None:
 def refuse_observation(request: Request, ranks: int) -> None:
     """Refuse a dump or a profile that a run of this recipe cannot give."""
     if request.dump is not None:
-        request.dump.refuse(request.loaded.recipe, ranks)
+        request.dump.check_recipe(request.loaded.recipe, ranks)
     if request.profile is not None:
-        request.profile.refuse(request.loaded.recipe)
+        request.profile.check_recipe(request.loaded.recipe)
 
 
 def describe_finished(request: Request) -> Iterator[str]:
@@ -216,7 +216,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
         )
         interrupt.compiling = lambda: training.computation.compilation.is_underway
         for profile in profiling:
-            group.run_on_first(partial(profile.request.refuse_training, training))
+            group.run_on_first(partial(profile.request.check_training, training))
         group.run_on_first(lambda: use_bank(request, training, resumed=saved is not None))
         group.run_on_first(lambda: start(request, training, saved))
         training.state.broadcast(training.run.checkpoints)
@@ -253,7 +253,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
 
 def use_bank(request: Request, training: Training, resumed: bool) -> None:
     """Apply tuned operators: in a resumed run those that it was begun with, in a new run those of the bank."""
-    stored = request.run.read_recipe() if resumed else {}
+    stored = request.run.read_recipe_json() if resumed else {}
     if request.bank is None and stored.get("tuning") is None:
         return
     from viaduct.training.bank_choices import apply_bank, restore_choices
@@ -291,7 +291,7 @@ def write_ending(training: Training, outcome: str, reason: str) -> None:
     A finished run has summary.json instead. A process that is killed writes neither file.
     """
     run = training.run
-    if not training.group.is_first or training.recipe.evaluation.eval_only or not run.begun:
+    if not training.group.is_first or training.recipe.evaluation.eval_only or not run.is_begun:
         return
     record = {"outcome": outcome, "step": training.step, "steps": training.steps, "reason": reason, "time": time.time()}
     with contextlib.suppress(OSError):  # a full disk has its own message
@@ -300,7 +300,7 @@ def write_ending(training: Training, outcome: str, reason: str) -> None:
 
 def report_stop(request: Request, training: Training, reason: str) -> None:
     """Write the report of a stopped run, on rank 0; print a note with its path, or why it could not be written."""
-    if not training.group.is_first or request.loaded.recipe.evaluation.eval_only or not request.run.begun:
+    if not training.group.is_first or request.loaded.recipe.evaluation.eval_only or not request.run.is_begun:
         return
     try:
         write_report(request.loaded, training, summarise(request.loaded, training, request.command), stopped=reason)
@@ -332,7 +332,7 @@ def print_resume_command(training: Training) -> None:
     training.print_note(f"  viaduct train --run {training.run.path}{repeat_ranks_flag(training.group)}")
 
 
-def start(request: Request, training: Training, saved: checkpoint.Saved | None) -> None:
+def start(request: Request, training: Training, saved: checkpoint.SavedCheckpoint | None) -> None:
     """Restore the run from `saved`, or load its initial weights; then record the start, unless it is only evaluated."""
     recipe = request.loaded.recipe
     if saved is not None:
@@ -362,7 +362,7 @@ def refuse_other_images(request: Request, training: Training) -> None:
 
     Pixels are not compared.
     """
-    before, now = request.run.read_recipe().get("pictures"), fingerprint(training.images)
+    before, now = request.run.read_recipe_json().get("pictures"), fingerprint(training.images)
     for split in now:
         if before is not None and before[split] != now[split]:
             counts = f"{before[split]['count']:,} images then, {now[split]['count']:,} now"
@@ -391,7 +391,7 @@ def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
     """
     step_mark = [] if group.local_rank is None else [StepMark()]
     trackers = build_trackers(recipe) if group.is_first else []
-    recorders = [*step_mark, MetricsFile(), build_board(recipe), *trackers, create_log_lines(recipe.log.format)]
+    recorders = [*step_mark, MetricsFile(), build_tensorboard(recipe), *trackers, create_log_lines(recipe.log.format)]
     return [NanStop(), *recorders, StopAtThreshold(), *recipe.callbacks, Checkpointing()]
 
 
@@ -403,7 +403,7 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        retry = "The checkpoints are whole. Free some space and run the same command again."
+        retry = "The checkpoints are intact. Free some space and run the same command again."
         raise DiskFull(f"{str(run.path)!r} cannot be written: {error.strerror}.", retry) from None
     except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
         if not lacks_memory(error):
@@ -426,7 +426,7 @@ def refuse_or_find_finished(request: Request) -> bool:
     run = request.run
     if run.path.exists() and not run.path.is_dir():
         raise BadRun(f"{str(run.path)!r} is a file, not a run's directory.", "Choose another place with --run.")
-    if not run.begun:
+    if not run.is_begun:
         if run.path.exists() and any(path.name not in (".lock", RATE_PAGE) for path in run.path.iterdir()):
             raise BadRun(f"{str(run.path)!r} is not empty and holds no run.", "Choose another place with --run.")
         if request.resume == "must":
@@ -438,11 +438,11 @@ def refuse_or_find_finished(request: Request) -> bool:
         raise BadRun(f"{str(run.path)!r} holds a run already.", "Choose another place with --run, or --resume auto.")
     run.refuse_special_files()
     # A run without a checkpoint may begin again with other values.
-    anew = request.resume == "auto" and not checkpoint.checkpoints(run.checkpoints)
-    run.refuse_another(request.loaded, anew=anew)
+    anew = request.resume == "auto" and not checkpoint.list_checkpoints(run.checkpoints)
+    run.refuse_other_recipe(request.loaded, anew=anew)
     if request.loaded.recipe.evaluation.eval_only:
         return False
-    summary = run.summary()
+    summary = run.read_summary()
     is_complete = run.model.is_file() and run.report.is_file()  # a removed file is written again
     return summary is not None and is_complete and is_long_enough(summary, request.loaded.recipe)
 
@@ -479,17 +479,17 @@ def check_path(data: Source, path: Path | None) -> None:
         raise BadData(what, "--data synthetic trains on noise.")
 
 
-def find_start(request: Request) -> checkpoint.Saved | None:
+def find_start(request: Request) -> checkpoint.SavedCheckpoint | None:
     """Return the newest intact checkpoint, None for a new run; print a note about each newer damaged one.
 
     Raise BadRun if all checkpoints are damaged, or if there is none and the request needs one.
     """
-    checkpoint.sweep(request.run.checkpoints)
-    saved, damaged = checkpoint.newest_whole(request.run.checkpoints)
+    checkpoint.remove_leftovers(request.run.checkpoints)
+    saved, damaged = checkpoint.find_newest_intact(request.run.checkpoints)
     for damage in damaged:
         print_note(f"Skipping a damaged checkpoint: {damage}.")
     if saved is None and (damaged or request.resume == "must" or request.loaded.recipe.evaluation.eval_only):
-        raise BadRun(f"no whole checkpoint is left in {request.run.checkpoints}.", "Begin anew with another --run.")
+        raise BadRun(f"no intact checkpoint is left in {request.run.checkpoints}.", "Begin anew with another --run.")
     return saved
 
 
@@ -497,7 +497,7 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
     """Write recipe.json and labels.json, drop metrics of later steps, and print what is about to be trained."""
     run, loaded = request.run, request.loaded
     reached = run.read_reached_step()  # by an earlier start of the ranks
-    run.forget_after(training.step)
+    run.drop_metrics_after(training.step)
     stored_images = getattr(training.images.train, "images", None)  # None for encoded images, which may differ in size
     record = {
         "name": loaded.name,
@@ -538,7 +538,7 @@ def trace_provenance(request: Request, training: Training, resumed: bool) -> dic
     run, group = request.run, training.group
     machine, commit = describe_machine(training.device), read_commit()
     session = describe_session(training.step, group.ranks, machine, commit, training.images, request.data)
-    earlier = run.read_recipe().get("provenance") if run.begun else None
+    earlier = run.read_recipe_json().get("provenance") if run.is_begun else None
     init = None if resumed else describe_init(request.loaded.recipe.init.source)
     return describe_provenance(earlier, session, init, resumed)
 
@@ -598,14 +598,14 @@ def write_final_files(request: Request, training: Training) -> None:
                 shutil.copyfileobj(file, copy)
     summary = summarise(request.loaded, training, request.command)
     averages = check_suspect_averages(training)
-    summary["batch_norm"] = averages.record() if averages else None
+    summary["batch_norm"] = averages.to_record() if averages else None
     write_report(request.loaded, training, summary)
     write_json(run.path / "summary.json", summary)
     what = "top-1 on noise" if isinstance(training.images, SyntheticSet) else "validation top-1"
     score = training.score
     result = f"{what} {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
     print_note(f"Finished: {result}. Report: {run.report}")
-    for line in averages.lines(run.path) if averages and averages.is_unsettled else ():
+    for line in averages.describe(run.path) if averages and averages.is_unsettled else ():
         print_note(line)
 
 
@@ -614,12 +614,12 @@ def check_suspect_averages(training: Training) -> Averages | None:
 
     Return None if there is no such gap, or if it could not be measured.
     """
-    logs, score = training.run.records("log"), training.score
+    logs, score = training.run.read_records("log"), training.score
     if not logs or score is None or isinstance(training.images, SyntheticSet):
         return None
     if not looks_unsettled(logs[-1], score.headline()):
         return None
-    saved = checkpoint.Saved(training.run.checkpoints / f"step-{training.step}")
+    saved = checkpoint.SavedCheckpoint(training.run.checkpoints / f"step-{training.step}")
     if not saved.path.is_dir():
         return None
     try:

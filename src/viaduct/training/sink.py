@@ -154,14 +154,14 @@ class Sink:
         The first steps, and those whose gradients callbacks look at, run uncaptured on another stream.
         """
         number, marks = self.progress.step + 1, self.step.marks
-        self.step.pulse.at("a sink", number)
+        self.step.pulse.enter("a sink", number)
         step.load(batch)
         if self.step.is_observed(number):
-            step.observed = True
+            step.is_observed = True
             try:
                 self.feed.run_on_side_stream(step)
             finally:
-                step.observed = False
+                step.is_observed = False
             return True
         if self.warmed_up < WARM_UP_STEPS:
             before = read_host_state(self.step)
@@ -174,7 +174,7 @@ class Sink:
             return False
         if self.replay is None:
             try:
-                step.capturing = True
+                step.is_capturing = True
                 with marks.pause():
                     self.replay = self.capture(step)
             except RuntimeError as error:
@@ -182,7 +182,7 @@ class Sink:
                 self.fall_back(f"a step of it cannot be captured ({first_line(find_first_error(error))})")
                 return False
             finally:
-                step.capturing = False
+                step.is_capturing = False
         marks.begin_replay()
         self.replay()
         marks.end_replay()

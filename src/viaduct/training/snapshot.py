@@ -39,10 +39,10 @@ class RunState:
     def take_snapshot(self) -> Snapshot:
         """Return a snapshot with full tensors on rank 0. All ranks call it."""
         self.computation.gather_statistics()
-        averages = self.ema.tensors(self.model) if self.ema else None
+        averages = self.ema.build_state_dict(self.model) if self.ema else None
         others = self.parallel.group.gather(read_generator_states(self.device))[1:]
         state = self.read_state() | {"random_of_others": others}
-        model, state = self.parallel.gather_full(self.model.state_dict(), state, averages)
+        model, state = self.parallel.gather_full_tensors(self.model.state_dict(), state, averages)
         return Snapshot(model, state, averages)
 
     def read_state(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class RunState:
         if group.ranks == 1:
             return
         state = self.read_state() | {"random_of_others": self._random_states_of_others}
-        averages = checkpoint.on_host(self.ema.tensors(self.model)) if self.ema else None
-        received = self.parallel.broadcast(checkpoint.on_host(self.model.state_dict()), state, averages)
+        averages = checkpoint.copy_to_host(self.ema.build_state_dict(self.model)) if self.ema else None
+        received = self.parallel.broadcast(checkpoint.copy_to_host(self.model.state_dict()), state, averages)
         if not group.is_first:
             self.restore(Snapshot(*received), source)

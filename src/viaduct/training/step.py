@@ -21,7 +21,7 @@ from viaduct.training.ema import AveragedWeights
 from viaduct.training.mixup import draw_cutmix_rows, draw_mixup_weights
 from viaduct.training.optimizer_support import OptimizerSupport
 from viaduct.training.parallel import SingleRank
-from viaduct.training.precision import Computation, LossScale, all_finite, unscale
+from viaduct.training.precision import Computation, LossScale, has_finite_gradients, unscale_gradients
 from viaduct.training.progress import Progress
 from viaduct.training.watchdog import Pulse
 
@@ -120,7 +120,7 @@ class TrainingStep:
         `observed` is the batch if callbacks look at the gradients of this step.
         """
         results = self.run_passes(images, targets, update.loss_scale)
-        self.pulse.at("the update", self.progress.step + 1)
+        self.pulse.enter("the update", self.progress.step + 1)
         self.computation.gather_gradients()
         if update.remove_scale():
             if self.recipe.clip_norm:
@@ -139,14 +139,14 @@ class TrainingStep:
         losses, hits = [], []
         for number, (part, labels) in enumerate(zip(images.chunk(parts), targets.chunk(parts), strict=True)):
             last = number == parts - 1
-            self.pulse.at("forward", step)
+            self.pulse.enter("forward", step)
             self.marks.begin_forward()
             with self.computation.accumulate_part(last):
                 with self.observe_forward(parts) if last else nullcontext():
                     logits, *auxiliary = self.computation.compute_outputs(part)
                 loss = self.compute_loss(logits, auxiliary, labels)
                 self.emit("forward", labels, loss)
-                self.pulse.at("backward", step)
+                self.pulse.enter("backward", step)
                 scaled = loss * (scale / parts * self.parallel.loss_weight)
                 self.marks.watch_backward(scaled)
                 scaled.backward()  # type: ignore[no-untyped-call]
@@ -225,10 +225,10 @@ class HostUpdate:
 
     def remove_scale(self) -> bool:
         step = self.step
-        unscale(step.parameters, step.scale.value)
+        unscale_gradients(step.parameters, step.scale.value)
         if not step.scale.skips_overflows:
             return True
-        finite = step.parallel.agree_on_finite(all_finite(step.parameters))
+        finite = step.parallel.agree_on_finite(has_finite_gradients(step.parameters))
         step.scale.update(finite)
         return finite
 

@@ -101,7 +101,8 @@ class StepSink:
         for number, (now, first) in enumerate(zip(kinds, self.expected, strict=True), 1):
             if now != first:
                 raise BadValue(
-                    f"viaduct.sink: input {number} is {describe(now)}, and was {describe(first)} in the first call.",
+                    f"viaduct.sink: input {number} is {describe_input(now)}, "
+                    f"and was {describe_input(first)} in the first call.",
                     "A graph is captured for one shape, dtype and device; leave out a last, smaller batch.",
                 )
 
@@ -201,6 +202,6 @@ def detach_outputs(outputs: Any) -> Any:
     raise BadValue(what, "A replay computes tensors only: return the loss, not loss.item().")
 
 
-def describe(value: tuple[torch.Size, torch.dtype, torch.device]) -> str:
+def describe_input(value: tuple[torch.Size, torch.dtype, torch.device]) -> str:
     shape, dtype, device = value
     return f"{dtype} {list(shape)} on {device}"

@@ -21,7 +21,7 @@ from viaduct.training.loop import Training
 
 def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any]:
     """Return the contents of summary.json."""
-    logs, evaluations = training.run.records("log"), training.run.records("evaluation")
+    logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     rates = [record["images_per_s"] for record in logs]
     steady = rates[1:] or rates  # the steps of the first log line include the warm-up
     minutes = {kind: round(seconds / 60, 3) for kind, seconds in training.stopwatch.seconds.items()}
@@ -56,7 +56,7 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
         "images_per_s": median(steady) if steady else None,
         "peak_memory_bytes": training.device.get_peak_memory(),
         "skipped_steps": training.scale.skipped,
-        "redone_steps": sum(restart["last"] - restart["step"] for restart in training.run.restarts()),
+        "redone_steps": sum(restart["last"] - restart["step"] for restart in training.run.read_restarts()),
         "parallel": training.parallel.name,
         "parameters": sum(parameter.numel() for parameter in training.model.parameters())
         + training.parallel.count_missing_parameters(),

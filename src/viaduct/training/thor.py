@@ -63,8 +63,8 @@ class ThorSupport(OptimizerSupport):
         finally:
             self.optimizer.steps = steps_before  # `count_device_step` counts it: a replay runs no Python
 
-    def count_device_steps(self, most: int) -> int:
-        return min(most, -self.optimizer.steps % self.optimizer.part.frequency)
+    def count_device_steps(self, limit: int) -> int:
+        return min(limit, -self.optimizer.steps % self.optimizer.part.frequency)
 
     def count_device_step(self) -> None:
         self.optimizer.steps += 1
@@ -87,7 +87,7 @@ class ThorOptimizer(SGD):
 
     support = ThorSupport  # type: ignore[assignment]
 
-    decay_in_loss = False  # read by optim.l2_loss: the weight decay is not part of the reported total loss
+    decay_in_loss = False  # read by optim.compute_l2_loss: the weight decay is not part of the reported total loss
 
     def __init__(self, params: Any, part: Thor, model: nn.Module, fused: bool | None = None) -> None:
         nesterov = part.nesterov and part.momentum > 0
@@ -97,7 +97,7 @@ class ThorOptimizer(SGD):
         self.steps = 0
         self.layers = find_layers(model, part.block)
         self.stacks = stack_layers(self.layers)
-        by_name = {layer.name: inverses for stack in self.stacks for layer, inverses in stack.inverses()}
+        by_name = {layer.name: inverses for stack in self.stacks for layer, inverses in stack.list_inverses()}
         # By layer, the inverses of A and of G: views of the tensors in `stacks`.
         self.inverses = {layer.name: by_name[layer.name] for layer in self.layers}
         self.recorder: FactorRecorder | None = None  # set between the passes of a refresh step and its update
@@ -129,7 +129,7 @@ class ThorOptimizer(SGD):
         if closure is not None:
             raise TypeError("ThorOptimizer takes no closure")
         if self.recorder is not None:
-            self.refresh(self.recorder.factors())
+            self.refresh(self.recorder.average_calls())
             self.recorder = None
         for stack in self.stacks:
             stack.precondition()

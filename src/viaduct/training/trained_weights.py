@@ -18,7 +18,7 @@ from viaduct.run_files import read_recipe_record
 from viaduct.training import checkpoint
 from viaduct.training.distributed import Group
 from viaduct.training.messages import sendable
-from viaduct.training.networks import changed_model_file
+from viaduct.training.networks import find_changed_model_file
 from viaduct.training.rundir import RunDir
 from viaduct.training.transfer import refuse_not_finite, select_tensors
 from viaduct.weights.bundle import Bundle
@@ -110,23 +110,23 @@ def extract_order(path: Path) -> tuple[int, int, str]:
     return (int(match[1]) if match else -1, 0, path.name)
 
 
-Weights = checkpoint.Saved | WeightsFile
+Weights = checkpoint.SavedCheckpoint | WeightsFile
 
 
 def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[Weights]:
     """Return checkpoints of a run as `choose_checkpoints` does, or its final weights where it keeps none."""
     final = run.path / ("ema.safetensors" if recipe.ema else "model.safetensors")
-    if step is None and not checkpoint.checkpoints(run.checkpoints) and final.is_file():
+    if step is None and not checkpoint.list_checkpoints(run.checkpoints) and final.is_file():
         return [WeightsFile(final)]
     return list(choose_checkpoints(run, recipe, step, every))
 
 
-def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[checkpoint.Saved]:
+def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[checkpoint.SavedCheckpoint]:
     """Return the newest checkpoint of a run whose weights are undamaged, the one of a step, or all, oldest first.
 
     Notes about damaged ones, and about the one used instead, go to stderr.
     """
-    found = checkpoint.checkpoints(run.checkpoints)
+    found = checkpoint.list_checkpoints(run.checkpoints)
     if not found:
         raise BadRun(f"{str(run.path)!r} has no checkpoint.", "It has not saved one yet, or they were removed.")
     if step is not None:
@@ -142,7 +142,9 @@ def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: boo
     return usable
 
 
-def choose_step(run: RunDir, recipe: Recipe, step: int, found: list[checkpoint.Saved]) -> checkpoint.Saved:
+def choose_step(
+    run: RunDir, recipe: Recipe, step: int, found: list[checkpoint.SavedCheckpoint]
+) -> checkpoint.SavedCheckpoint:
     """Return the checkpoint of a step; raise BadRun, with the usable steps, if it is missing or damaged."""
     matching = [saved for saved in found if saved.step == step]
     if not matching:
@@ -157,7 +159,7 @@ def choose_step(run: RunDir, recipe: Recipe, step: int, found: list[checkpoint.S
     raise BadRun(f"the checkpoint of step {step} is damaged: {damage}.", hint)
 
 
-def is_usable(saved: checkpoint.Saved, recipe: Recipe) -> bool:
+def is_usable(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> bool:
     """Return True if the weights are undamaged; print on stderr what is damaged."""
     damage = find_damage(saved, recipe)
     if damage is None:
@@ -167,14 +169,14 @@ def is_usable(saved: checkpoint.Saved, recipe: Recipe) -> bool:
     return damage is None
 
 
-def find_damage(saved: checkpoint.Saved, recipe: Recipe) -> str | None:
+def find_damage(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> str | None:
     """Return what is wrong with the weights that are scored or handed over; None if they are as they were written."""
-    return saved.damage_of((checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE,))
+    return saved.find_damage_in((checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE,))
 
 
-def print_damaged_state(saved: checkpoint.Saved, recipe: Recipe) -> None:
+def print_damaged_state(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> None:
     """Print a note on stderr if a checkpoint is damaged in another file than the one whose weights are used."""
-    if (damage := saved.damage()) is not None:
+    if (damage := saved.find_damage()) is not None:
         used = checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE
         cannot = f"Training cannot continue from step {saved.step}"
         print(f"{damage}. {cannot}; {used} is undamaged and is used.", file=sys.stderr)
@@ -191,9 +193,9 @@ def load_weights(
         refuse_not_finite(model.state_dict(), saved.path)
         return step, None
     run = next((folder for folder in (saved.path, *saved.path.parents) if (folder / "recipe.json").is_file()), None)
-    if group.is_first and run is not None and (changed := changed_model_file(read_recipe_record(run), recipe)):
+    if group.is_first and run is not None and (changed := find_changed_model_file(read_recipe_record(run), recipe)):
         note = f"Note: {changed} has changed since this run was begun: its network may compute something else."
         print(note, file=sys.stderr)
-    checkpoint.load_model(model, saved.ema() if recipe.ema else saved.model(), saved.path)
+    checkpoint.load_model(model, saved.read_averages() if recipe.ema else saved.read_model(), saved.path)
     refuse_not_finite(model.state_dict(), saved.path)
-    return saved.step, saved.manifest().get("epoch", 0.0)
+    return saved.step, saved.read_manifest().get("epoch", 0.0)

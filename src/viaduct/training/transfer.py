@@ -26,7 +26,7 @@ from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.exporting import slots_beside
 from viaduct.weights.importing import Checkpoint, Slots, join_some, read_values
-from viaduct.weights.maps import foreign_names
+from viaduct.weights.maps import list_foreign_names
 from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
 from viaduct.weights.torch_files import find_averages
@@ -68,7 +68,7 @@ def load_initial_weights(training: Training) -> list[str]:
         raise BadValue(what, "Exclude less, or leave out --init to begin with new weights.")
     with torch.no_grad():
         for name, value in donor.tensors.items():
-            model_state[name].copy_(training.parallel.take_rows_of(("model", name), value))
+            model_state[name].copy_(training.parallel.take_tensor_rows(("model", name), value))
     training.computation.publish_weights()
     training.computation.publish_statistics()
     names = [name for name in model_state if not name.endswith(COUNTER)]
@@ -81,9 +81,9 @@ def load_initial_weights(training: Training) -> list[str]:
 
 def read_donor(source: Path, training: Training) -> Donor:
     """Return the weights at the source that fit the network."""
-    shapes, model = training.parallel.full_shapes(training.model), build_full_model(training)
+    shapes, model = training.parallel.list_full_shapes(training.model), build_full_model(training)
     exclude = training.recipe.init.exclude
-    foreign = foreign_names(model) if exclude else {}
+    foreign = list_foreign_names(model) if exclude else {}
     with open_weights(source) as stored:
         if isinstance(stored.reader, Bundle | MindsporeNames):
             excluded = match_patterns(exclude, shapes, "--init-exclude", foreign)
@@ -212,7 +212,7 @@ def suggest_exclusion(names: list[str]) -> str:
 
 def describe_likely_network(stored: Stored) -> list[str]:
     """Return a hint with the network that the file names or that its tensors are most like; empty for neither."""
-    name = stored.facts.model or next((guess.model for guess in stored.guesses() if guess.share > 0.9), "")
+    name = stored.facts.model or next((guess.model for guess in stored.guess_networks() if guess.share > 0.9), "")
     return [f"It looks like {name}."] if name else []
 
 
@@ -253,12 +253,12 @@ def list_warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
 
 def load_state(training: Training, state: State) -> int:
     """Load optimizer state by parameter name; return how many parameters have got one of their shape."""
-    optimizer, take_rows_of = training.optimizer, training.parallel.take_rows_of
+    optimizer, take_tensor_rows = training.optimizer, training.parallel.take_tensor_rows
     record = optimizer.state_dict()
     record["state"] = {}
     for index, (name, parameter) in enumerate(list_trained(training.model, optimizer)):
         slots = {
-            key: take_rows_of(("optimizer", index, key), value) if isinstance(value, Tensor) else value
+            key: take_tensor_rows(("optimizer", index, key), value) if isinstance(value, Tensor) else value
             for key, value in state.get(name, {}).items()
         }
         tensors = [value for value in slots.values() if isinstance(value, Tensor) and value.ndim]
@@ -305,17 +305,17 @@ def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
 
     if not (folder / checkpoint.STATE_FILE).is_file():
         return {}, "of the run only final weights are left, no checkpoint"
-    saved = checkpoint.Saved(folder)
-    if (damage := saved.damage()) is not None:  # choosing the weights has checked their file only
+    saved = checkpoint.SavedCheckpoint(folder)
+    if (damage := saved.find_damage()) is not None:  # choosing the weights has checked their file only
         hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."
         raise BadRun(f"a damaged checkpoint: {damage}.", hint)
-    recipe = RunDir(folder.parent.parent).recipe().recipe
+    recipe = RunDir(folder.parent.parent).load_recipe().recipe
     model = build_model(recipe)
     freeze(model, recipe.init.freeze)
     optimizer = build_optimizer(recipe, model)
     if type(optimizer) is not type(training.optimizer):
         return {}, f"the earlier run's was {type(optimizer).__name__}"
-    stored = saved.training_state()["optimizer"]["state"]
+    stored = saved.read_training_state()["optimizer"]["state"]
     trained = enumerate(list_trained(model, optimizer))
     return {name: stored[index] for index, (name, _) in trained if index in stored}, ""
 

@@ -41,13 +41,13 @@ class Pulse:
 
     def __init__(self) -> None:
         self.count, self.point, self.step = 0, "the start", 0
-        self.since = time.monotonic()
-        self.steady = False  # True once the first step is done, which may compile for minutes
+        self.entered_at = time.monotonic()
+        self.has_done_step = False  # True once the first step is done, which may compile for minutes
 
-    def at(self, point: str, step: int) -> None:
+    def enter(self, point: str, step: int) -> None:
         """Note that the rank has come to this point of a step."""
         self.count, self.point, self.step = self.count + 1, point, step
-        self.since = time.monotonic()
+        self.entered_at = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Watchdog:
             with contextlib.suppress(RuntimeError):  # a lost store shows in the messages between the ranks
                 position = Position(self.pulse.count, self.pulse.point, self.pulse.step)
                 self.store.set(f"position/{self.group.rank}", json.dumps(asdict(position)))
-            if self.pulse.steady and time.monotonic() - self.pulse.since > self.hang_seconds:
+            if self.pulse.has_done_step and time.monotonic() - self.pulse.entered_at > self.hang_seconds:
                 self._end_hung_run()
 
     def _end_hung_run(self) -> None:

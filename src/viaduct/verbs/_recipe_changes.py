@@ -34,7 +34,7 @@ def open_run(run: Path) -> tuple[Loaded, dict[str, Any]]:
     """Return the recipe of a run, and the content of its recipe.json."""
     from viaduct.training.rundir import RunDir
 
-    return RunDir(run).recipe(), RunDir(run).read_recipe()
+    return RunDir(run).load_recipe(), RunDir(run).read_recipe_json()
 
 
 def apply_source(loaded: Loaded, size_given: bool) -> Loaded:

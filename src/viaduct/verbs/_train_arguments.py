@@ -145,7 +145,7 @@ def read_stored_recipe(run: Path | None) -> dict[str, Any]:
     from viaduct.training.rundir import RunDir
 
     try:
-        return dict(RunDir(run).read_recipe()["recipe"]) if run is not None and run.is_dir() else {}
+        return dict(RunDir(run).read_recipe_json()["recipe"]) if run is not None and run.is_dir() else {}
     except (ViaductError, KeyError, TypeError, ValueError):
         return {}  # opening the run for training reports the error
 

@@ -212,7 +212,9 @@ def advise_recipe(weights: Path) -> list[str]:
 
     try:
         with open_weights(weights) as stored:
-            likely = [stored.facts.model] if stored.facts.model else [model for model, _, _ in stored.likely_models()]
+            likely = (
+                [stored.facts.model] if stored.facts.model else [model for model, _, _ in stored.find_likely_models()]
+            )
     except BadData as error:
         if not weights.exists():
             raise

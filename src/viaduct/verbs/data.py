@@ -195,7 +195,7 @@ def choose_origin(
     source: Path | None, idx: tuple[Path, Path] | None, idx_validation: tuple[Path, Path] | None, ignore: list[str]
 ) -> Any:
     """Return the source to build from; raise BadValue unless exactly one is given."""
-    from viaduct.data.mindrecord_folder import holds_mindrecords, mindrecord_origin
+    from viaduct.data.mindrecord_folder import holds_mindrecords, open_mindrecord_origin
     from viaduct.data.origins import find_origin, open_idx_files
 
     if source and idx:
@@ -209,7 +209,7 @@ def choose_origin(
     if source is None:
         raise BadValue("what shall be built?", "Give a folder of class folders, a .csv, or --idx IMAGES LABELS.")
     if not ignore and holds_mindrecords(source):
-        return mindrecord_origin(source)
+        return open_mindrecord_origin(source)
     return find_origin(source, ignore)
 
 

@@ -131,10 +131,10 @@ def make_empty_graph_error(dump: Golden, script: Script) -> BadValue:
     from viaduct.comparison.naming import explain_no_match
 
     if dump.written:
-        names = explain_no_match(dump.only, dump.met)
+        names = explain_no_match(dump.only, dump.operators)
         return BadValue(f"--only: {names}", "Write names with * and ?: 'layer3/*,fc/MatMul'. Nothing was dumped.")
     return BadValue(
-        f"nothing of {script.name} was dumped: it took {dump.taken} training steps.",
+        f"nothing of {script.name} was dumped: it took {dump.steps_taken} training steps.",
         "Steps count from 0: choose among them with --steps.",
     )
 
@@ -142,9 +142,9 @@ def make_empty_graph_error(dump: Golden, script: Script) -> BadValue:
 def report_graph(dump: Golden, script: Script, missing: str, out: Path) -> None:
     """Print the result of dumping a TensorFlow 1 script."""
     if missing:
-        print_note(f"Not reached: step {missing}. The script took {dump.taken}.")
-    if dump.left_out:
-        print_note(f"Left out: {dump.left_out} tensors in tf.cond or tf.while_loop, which may have no value or many.")
+        print_note(f"Not reached: step {missing}. The script took {dump.steps_taken}.")
+    if dump.omitted:
+        print_note(f"Left out: {dump.omitted} tensors in tf.cond or tf.while_loop, which may have no value or many.")
     counts = ", ".join(f"{step} ({count} tensors)" for step, count in dump.written.items())
     print_note(f"Dumped step {counts} of {script.name} to {out}. Compare the NPU's with it:")
     print_note(f"  viaduct compare NPU_DUMP {out}/step_{max(dump.written):06d} --explain")

@@ -129,12 +129,12 @@ def main(
 
 def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | None, sheet: Path | None) -> None:
     """Refuse contradictory flags and output files that may not be replaced."""
-    from viaduct.data.places import check_place
+    from viaduct.data.output_files import check_output
 
     if as_json and csv == STDOUT:
         raise BadValue("--json and --csv - would both write to stdout.", "Leave out one, or name a CSV file.")
     if csv is not None and csv != STDOUT:
-        check_place(csv, ".csv", b"file,label_1", "a table of predictions", "--csv")
+        check_output(csv, ".csv", b"file,label_1", "a table of predictions", "--csv")
     if sheet is not None:
         check_sheet(sheet)
     if find_run(weights, None) is None and (runs := [path for path in images if find_run(path, None)]):
@@ -143,12 +143,12 @@ def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | No
 
 def check_sheet(sheet: Path) -> None:
     """Raise unless --sheet is new or an earlier contact sheet."""
-    from viaduct.data.places import check_place
+    from viaduct.data.output_files import check_output
     from viaduct.data.png import SIGNATURE
     from viaduct.extras import require
 
     require("torch")
-    check_place(sheet, ".png", SIGNATURE, "a contact sheet", "--sheet")
+    check_output(sheet, ".png", SIGNATURE, "a contact sheet", "--sheet")
     if sheet.exists():
         from viaduct.handover.prediction_sheet import is_sheet
 

@@ -269,6 +269,6 @@ def export(
 
 def check_file(path: Path, suffix: str, head: bytes, content: str) -> None:
     """Raise unless --out is new, or a file that begins with `head` and may therefore be replaced."""
-    from viaduct.data.places import check_place
+    from viaduct.data.output_files import check_output
 
-    check_place(path, suffix, head, content, "--out")
+    check_output(path, suffix, head, content, "--out")

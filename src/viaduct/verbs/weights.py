@@ -72,13 +72,13 @@ def import_weights(
 ) -> None:
     """Convert a TensorFlow or MindSpore checkpoint, or a PyTorch state dict, to safetensors with viaduct's names."""
     from viaduct.weights.exporting import import_file, refuse_overwriting, slots_beside
-    from viaduct.weights.stored import holds_torch_names
+    from viaduct.weights.stored import has_torch_names
 
     if out.suffix != ".safetensors":
         raise BadValue(f"--out {out} should end in .safetensors.")
     for file in (out, slots_beside(out)) if slots else (out,):
         refuse_overwriting(file, force)
-    if holds_torch_names(checkpoint):
+    if has_torch_names(checkpoint):
         from viaduct.weights.torch_import import import_torch_file
 
         if slots:
@@ -205,7 +205,7 @@ def find_likely_models(stored: Any) -> list[tuple[str, int, float]]:
     A search for networks that nearly fit needs torch; a note is printed if it is missing.
     """
     try:
-        return list(stored.likely_models())
+        return list(stored.find_likely_models())
     except ModuleNotFoundError as error:
         missing = explain_import_error(error)
         if missing is None:

@@ -24,7 +24,7 @@ def test_what_is_no_file_is_refused_and_not_left_out(tmp_path: Path) -> None:
     assert faults == {
         "a": "",
         "empty": "empty.npz holds no tensors.",
-        "link": "link.npy: it is a link that leads nowhere",
+        "link": "link.npy: it is a broken link",
         "other": "other: it is a pipe, not a file",
         "pipe": "pipe.npy: it is a pipe, not a file",
     }
@@ -45,7 +45,7 @@ def test_a_name_in_a_dump_never_leads_out_of_its_folder(tmp_path: Path, name: ob
 def test_folders_behind_links_and_too_deep_ones_are_named_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("viaduct.comparison.readers.listing.DEEPEST", 1)
+    monkeypatch.setattr("viaduct.comparison.readers.listing.MAX_DEPTH", 1)
     root = tmp_path / "dump"
     (root / "a" / "b").mkdir(parents=True)
     (root / "a" / "b" / "deep.npy").write_bytes(b"")
@@ -58,7 +58,7 @@ def test_folders_behind_links_and_too_deep_ones_are_named_not_read(
     assert any("were not followed: out" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(("text", "reason"), [("{", "not whole JSON"), ("[" * 100_000, "nested too deeply")])
+@pytest.mark.parametrize(("text", "reason"), [("{", "not complete JSON"), ("[" * 100_000, "nested too deeply")])
 def test_damaged_json_is_refused_with_its_reason(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "dump.json").write_text(text)
     with pytest.raises(BadData, match=rf"dump\.json.*{reason}"):

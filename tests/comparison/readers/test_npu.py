@@ -10,7 +10,7 @@ import pytest
 
 from comparison.foreign_dumps import TIME, fused_network, npu, npu_file, numbers
 from viaduct.comparison.readers import read
-from viaduct.comparison.readers.npu import call_of, fewest_before_time, split_name
+from viaduct.comparison.readers.npu import count_before_time, parse_call, split_name
 from viaduct.comparison.storage import open_tensor
 from viaduct.errors import BadData
 
@@ -109,11 +109,11 @@ def test_names_are_taken_apart(tmp_path: Path, name: str, expected: tuple[str, s
 
 def test_numbers_that_belong_to_the_operator_are_learned_from_its_neighbours() -> None:
     old = [f"Relu.features.0.12.{TIME}", f"Conv2D.conv.11.{TIME}"]
-    before = fewest_before_time(old)
-    assert [call_of(text, before).op for text in old] == ["features.0", "conv"]
+    before = count_before_time(old)
+    assert [parse_call(text, before).op for text in old] == ["features.0", "conv"]
     new = [f"Relu.features.0.12.3.{TIME}", f"Conv2D.conv.11.3.{TIME}", f"Add.a.12.3.{TIME}.1.2.3.0"]
-    before = fewest_before_time(new)
-    assert [call_of(text, before).op for text in new] == ["features.0", "conv", "a"]
+    before = count_before_time(new)
+    assert [parse_call(text, before).op for text in new] == ["features.0", "conv", "a"]
 
 
 def test_what_is_no_such_name_is_left_alone() -> None:
@@ -203,7 +203,7 @@ def test_names_in_a_mapping_never_become_paths(tmp_path: Path) -> None:
         b"111,../../../etc/passwd\n222,Relu.../../evil.12.3.1607502000000000.output.0.npy\n\0,\0\n333\n"
     )
     side = read(dump)
-    assert any("speaks of ../../../etc/passwd" in note for note in side.notes)
+    assert any("can have: ../../../etc/passwd" in note for note in side.notes)
     assert any("1 of 3 lines are damaged" in note for note in side.notes)
     assert all(tensor.path is None or tensor.path.parent == dump for tensor in side.tensors)
     assert [tensor.op for tensor in side.tensors if not tensor.fault] == ["../../evil"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from viaduct.comparison import readers
-from viaduct.comparison.readers.rehearsal import AFTER_CALLS, read, recognise
+from viaduct.comparison.readers.rehearsal import AFTER_CALLS, can_read, read
 from viaduct.comparison.storage import open_tensor
 from viaduct.errors import BadData
 
@@ -31,7 +31,7 @@ def test_other_folders_are_not_taken_for_a_record(tmp_path: Path) -> None:
     (tmp_path / "observed" / "rank-0").mkdir(parents=True)
     (tmp_path / "observed" / "rank-x").mkdir()
     (tmp_path / "observed" / "rank-x" / "losses.npz").write_bytes(b"")
-    assert not recognise(tmp_path)
+    assert not can_read(tmp_path)
     with pytest.raises(BadData, match="holds no tensors"):
         read(tmp_path)
 

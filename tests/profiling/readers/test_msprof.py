@@ -141,7 +141,7 @@ def list_kernels(profile: Profile) -> list[tuple[int, str, float]]:
 
 
 def test_the_rows_of_two_devices_in_one_file_are_two_ranks(tmp_path: Path) -> None:
-    """As msprof exports a run of PyTorch on devices 4 and 6: one file for both, and no step trace."""
+    """msprof exports a run of PyTorch on devices 4 and 6 as one file without a step trace."""
     output = tmp_path / "PROF_1" / "mindstudio_profiler_output"
     other = [*TASK[:3], "mul", "Mul", *TASK[5:7], 80, *TASK[8:]]
     write_rows(output / "op_summary_20240101.csv", OP_SUMMARY, [[4, *TASK], [6, *other], [6, *other]])

@@ -1,10 +1,9 @@
-"""The operator is right, but makes a small difference of its inputs large: division by a small variance, cancellation.
+"""The operator is correct, but amplifies a small difference of its inputs: division by a small variance, cancellation.
 
-The right side's operator is applied to the left side's inputs, as far as the dump allows: a convolution is computed
-again, a norm is fitted as a slope and an offset in every channel, an elementwise function is interpolated from its own
-inputs and outputs, a sum is added up. If that gives the left side's output, the operator only enlarged a difference of
-its inputs. Equal inputs can do it, too: a norm of an input whose mean is far above its deviation enlarges the rounding
-of that mean.
+The right side's operator is applied to the left side's inputs: a convolution is recomputed, a norm is fitted as a slope
+and an offset in every channel, an elementwise function is interpolated from its own inputs and outputs, a sum is
+computed. If that gives the left side's output, the operator only amplified a difference of its inputs. With equal
+inputs, a norm can amplify rounding: that of a mean far above the deviation.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from viaduct.comparison.tensors import Array
 
 NAME = "amplifying structure"
 ADVICE = (
-    "The operator itself agrees: look at what feeds it, whose small difference it enlarges. Keep this part of the "
-    "network in float32, give a division by a variance a larger epsilon, subtract before rounding; or compare behind "
-    "it with wider thresholds."
+    "The operator itself agrees, but it amplifies a small difference of its inputs. Keep this part of the network in "
+    "float32, give a division by a variance a larger epsilon, subtract before rounding; or use wider thresholds for "
+    "the operators after it."
 )
-FACTOR = 6.0  # how much larger the difference must become
-ENOUGH = 0.8  # share of the difference that must have come in with the inputs
-STEEP = 100.0  # mean divided by deviation, from which a norm enlarges the rounding of the mean
+FACTOR = 6.0  # the output's difference must be this many times the input's
+ENOUGH = 0.8  # share of the output's difference that the inputs must explain
+STEEP = 100.0  # a norm amplifies the rounding of a mean that is this many times the deviation
 EXACT = 1e-3  # relative error up to which the sum of two inputs counts as the right side's output
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report an operator that enlarges a difference of its inputs."""
+    """Report an operator that amplifies a difference of its inputs."""
     output = scene.load_origin()
     inputs = [both for row in scene.find_rows("input") if (both := scene.load_row(row)) is not None]
     if scene.role != "output" or output is None or not inputs or not all(map(has_finite_floats, [output, *inputs])):
@@ -49,21 +48,21 @@ def find_cause(scene: Scene) -> Cause | None:
     input_error, output_error = max(map(relative_error, inputs)), relative_error(output)
     if (evidence := describe_own_rounding(scene, inputs[0], output)) and input_error <= rounding_unit(scene.row):
         return Cause(NAME, 0.95, evidence, ADVICE)
-    if not 0 < FACTOR * input_error <= output_error < math.inf:  # an output of zeros would fit any slope and curve
+    if not 0 < FACTOR * input_error <= output_error < math.inf:
         return None
     share, operator = max(iterate_guesses(scene, output, inputs), default=(0.0, ""))
     if share < ENOUGH:
         return None
     evidence = (
         f"the inputs differ by {input_error:.2g} of their size, the output by {output_error:.2g}, "
-        f"{output_error / input_error:.3g} times as much; {operator} makes of the left side's inputs {share:.0%} of "
-        "that difference"
+        f"{output_error / input_error:.3g} times as much; {operator} explains {share:.0%} of that difference by the "
+        "left side's inputs"
     )
     return Cause(NAME, 0.93, evidence, ADVICE)
 
 
 def describe_own_rounding(scene: Scene, x: Both, y: Both) -> str:
-    """Describe a norm that enlarges the rounding of its own mean; empty if y is no norm of x, or differs by more."""
+    """Describe a norm that amplifies the rounding of its mean; empty if y is not a norm of x, or differs by more."""
     if x.left.shape != y.left.shape or x.left.ndim < 2:
         return ""
     x_right, y_left, y_right = (flatten_channels(side) for side in (x.right, *y))
@@ -71,24 +70,24 @@ def describe_own_rounding(scene: Scene, x: Both, y: Both) -> str:
     slope = fit_slope(x_right, y_right)
     if slope is None or not deviation.all():
         return ""
-    unit = rounding_unit(scene.row) * rms(slope[:, 0] * mean)  # what one rounding of the means does to the output
+    unit = rounding_unit(scene.row) * rms(slope[:, 0] * mean)  # change of the output by one rounding of the means
     size, count = rms(y_left - y_right), x_right.shape[1]
     steep = float(np.median(np.abs(mean) / deviation))
-    # Rounding of a mean of `count` values grows with their root at most, with room for a few further operations.
+    # The rounding of a mean grows at most with the root of the number of values; 16 allows for further operations.
     if steep < STEEP or not 0 < size <= (16 + 2 * np.sqrt(count)) * unit:
         return ""
     return (
-        f"the means of the input are {steep:.3g} times its deviations, so that one rounding of a mean becomes "
+        f"the means of the input are {steep:.3g} times its deviations, so one rounding of a mean becomes "
         f"{unit / rms(y_right):.2g} of the output; the sides differ by {size / unit:.2g} such roundings"
     )
 
 
 def iterate_guesses(scene: Scene, output: Both, inputs: list[Both]) -> Iterator[tuple[float, str]]:
-    """Yield for each guess at the operator the share of the difference that it makes of the left inputs, and a name."""
-    yield explain_by_layer(scene, inputs[0], output), "the layer, computed again,"
+    """Yield for each guess at the operator the share of the difference that it explains by the inputs, and a name."""
+    yield explain_by_layer(scene, inputs[0], output), "the recomputed layer"
     same_shape = [both for both in inputs if both.left.shape == output.left.shape]
     for both in same_shape[:1]:
-        yield explain_by_slope(both, output), "one slope a channel"
+        yield explain_by_slope(both, output), "one slope for each channel"
         yield explain_by_curve(both, output), "the same function of single values"
     if len(same_shape) > 1:
         yield explain_by_sum(same_shape, output), "the sum or difference of the inputs"
@@ -99,17 +98,16 @@ def explain_by_layer(scene: Scene, x: Both, output: Both) -> float:
     replay, weight = replay_origin(scene), scene.load_row(scene.find_weight())
     if replay is None or weight is None:
         return 0.0
-    shaped = reshape_to_convolution(x.left, weight.right, output)
-    # Only the change of the layer's output counts: its own rounding does not come from the input.
-    change = replay.predict(x=shaped[0]) - replay.predict() if shaped else None
+    convolution = reshape_to_convolution(x.left, weight.right, output)
+    # The change of the layer's output does not contain the layer's own rounding.
+    change = replay.predict(x=convolution[0]) - replay.predict() if convolution else None
     return 0.0 if change is None else replay.explained_share(replay.outputs.right + change)
 
 
 def explain_by_slope(x: Both, y: Both) -> float:
     """Return the share explained by a norm fitted on the right side: y = s x + t in every channel.
 
-    Both kinds of norm are tried, and the better one counts: with the right side's slope, and with the slope that the
-    left side's own deviation gives. The mean of y is the left side's.
+    The better of two slopes counts: the right side's, and the slope by the left side's own deviation.
     """
     if x.left.ndim < 2:
         return 0.0
@@ -136,20 +134,20 @@ def fit_slope(x: Array, y: Array) -> Array | None:
 
 
 def explain_by_curve(x: Both, y: Both) -> float:
-    """Return the share explained by an elementwise function, such as exp or a power, with the slopes of the right's.
+    """Return the share explained by an elementwise function, such as exp or a power, fitted on the right side.
 
-    A twentieth of the values at either end is left out: there are too few of them for a slope.
+    A twentieth of the values at either end is left out, since few values give no reliable slope.
     """
     order = np.argsort(x.right, axis=None)
     order = order[order.size // 20 : order.size - order.size // 20]
     xs, ys = x.right.ravel()[order], y.right.ravel()[order]
     if xs.size < 64 or xs[0] == xs[-1]:
         return 0.0
-    # Every second point must lie between its neighbours, or the output is no function of the input.
+    # If interpolation does not predict every second point, the output is not a function of the input.
     interpolated = np.interp(xs[1::2], xs[::2], ys[::2])
     if rms(interpolated - ys[1::2]) > 0.02 * rms(ys):
         return 0.0
-    reach = max(1, xs.size // 200)  # far enough that rounding of the values plays no part in a slope
+    reach = max(1, xs.size // 200)  # far enough to make rounding of the values negligible
     low, high = np.maximum(np.arange(xs.size) - reach, 0), np.minimum(np.arange(xs.size) + reach, xs.size - 1)
     run = xs[high] - xs[low]
     slope = (ys[high] - ys[low]) / np.where(run > 0, run, np.inf)

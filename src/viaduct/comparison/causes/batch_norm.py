@@ -1,8 +1,8 @@
 """A batch norm with another epsilon, or with running instead of batch statistics.
 
-A norm is y = s x + t in every channel, with s = gamma / sqrt(variance + epsilon). Both s are fitted from the dumped
-input and output; the difference of gamma^2 / s^2 between the sides is then the difference of the two epsilons, the same
-in all channels, whatever the variance is. Suffixes name axes: C is the channel, N everything else.
+A norm is y = s x + t in every channel, with s = gamma / sqrt(variance + epsilon). Each side's s is fitted from the
+dumped input and output. The difference of gamma^2 / s^2 between the sides is the difference of their epsilons, the same
+in all channels. Suffixes name axes: C is the channel, N all others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ADVICE = (
 )
 MODE_ADVICE = "Put both networks into the same mode: model.train() or model.eval(), training=True, is_training."
 BY_BATCH = 5e-3  # relative error up to which a norm counts as using the statistics of the batch
-PLAUSIBLE = 0.1  # a larger epsilon is hardly ever meant: it must explain nearly all
+PLAUSIBLE = 0.1  # a larger epsilon is unusual: it must explain nearly all of the difference
 LINEAR = 1e-3  # relative error up to which an output counts as s x + t of its input
 
 RUNNING = re.compile("running_|moving_")  # names of running statistics in PyTorch, and in TensorFlow and MindSpore
@@ -56,7 +56,7 @@ def find_cause(scene: Scene) -> Cause | None:
 
 
 def fit_affine(x_CN: Array, y_CN: Array) -> Affine | None:
-    """Return slope and offset with y = slope x + offset in every channel; None if no such line fits y."""
+    """Fit y = slope x + offset in every channel; return None if it does not fit."""
     if x_CN.shape[1] < 2 or not (np.isfinite(x_CN).all() and np.isfinite(y_CN).all()):
         return None
     mean, centre = x_CN.mean(1), y_CN.mean(1)
@@ -69,10 +69,7 @@ def fit_affine(x_CN: Array, y_CN: Array) -> Affine | None:
 
 
 def load_gamma_and_beta(scene: Scene, channels: int) -> tuple[Array, Array]:
-    """Return the first and the second dumped parameter with one number a channel; ones and zeros where there is none.
-
-    Running statistics are dumped as parameters too, and are passed over.
-    """
+    """Return the first two dumped parameters with one number for each channel, else ones and zeros."""
     rows = [row for row in scene.find_rows("parameter") if not RUNNING.match(row.stored.parameter)]
     loaded = [both.right for row in rows if (both := scene.load_row(row)) is not None]
     vectors = [values for values in loaded if values.shape == (channels,)]
@@ -110,7 +107,7 @@ def explain_epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outp
 
 
 def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None:
-    """Report one side normalising with batch statistics and the other with running statistics."""
+    """Report that one side normalises with batch statistics and the other with running statistics."""
     by_batch = [bool(np.median(deviation_from_batch(side, gamma, beta)) < BY_BATCH) for side in (left, right)]
     if by_batch[0] == by_batch[1]:
         return None
@@ -120,7 +117,7 @@ def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Caus
 
 
 def deviation_from_batch(side: Affine, gamma: Array, beta: Array) -> Array:
-    """Return how far each channel's slope and centre are from the batch's own statistics."""
+    """Return the distance of each channel's slope and centre from those by the batch's own statistics."""
     scale = np.where(gamma != 0, np.abs(gamma), 1.0)
     slope = np.abs(np.abs(side.slope) * np.sqrt(side.variance) / scale - 1)
     centre = np.abs(side.slope * side.mean + side.offset - beta) / scale

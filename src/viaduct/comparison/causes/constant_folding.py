@@ -1,8 +1,8 @@
-"""The left side computed a constant when its graph was compiled, the right computes it at every run.
+"""The left side computed a constant when its graph was compiled; the right side computes it in every run.
 
-The right side has a tensor that depends on weights alone, and the left has none in its place. The constant that the
-left used is solved for, as a factor or an addend of the input or as the weight of a convolution or linear layer. It
-must equal the right side's tensor up to rounding.
+The right side has a tensor that depends on weights alone and has no counterpart on the left. The constant that the left
+used is solved for, as a factor or an addend of the input or as the weight of a convolution or linear layer. It must
+equal the right side's tensor up to rounding.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from viaduct.comparison.tensors import Array
 
 NAME = "constant folding"
 ADVICE = (
-    "Nothing to mend if the difference is rounding: a folded constant is computed once, in the compiler's precision. "
-    "To compare without it, leave constant folding off on the left, or store the constant in the checkpoint."
+    "No change is needed if the difference is rounding: a folded constant is computed once, in the compiler's "
+    "precision. To compare without it, leave constant folding off on the left, or store the constant in the checkpoint."
 )
 ROUNDINGS = 64.0  # a constant may be the result of several operators
 ENOUGH = 0.9  # share of the difference that the solved constant must explain
 MOST_UNKNOWN = 1024  # weights of one output channel that are solved for
-NEAR = 12  # places in the order before the origin
+NEAR = 12  # a constant ran at most this many operators before the origin
 
 
 def find_cause(scene: Scene) -> Cause | None:
@@ -48,12 +48,12 @@ def find_cause(scene: Scene) -> Cause | None:
         solution = solve_elementwise(x, both, constant) or solve_layer(x, both, constant)
         if solution is None:
             continue
-        used, share, what = solution
+        used, share, kind = solution
         error = rms(used - constant) / (rms(constant) or 1.0)
         unit = max(rounding_unit(row), rounding_unit(scene.row))
         if share > ENOUGH and 0 < error <= ROUNDINGS * unit:
             evidence = (
-                f"{row.op} of the right side depends on weights alone and has no partner on the left; with a {what} "
+                f"{row.op} of the right side depends on weights alone and has no partner on the left; with a {kind} "
                 f"that is {error / unit:.2g} roundings from it, {share:.0%} of the difference is gone"
             )
             return Cause(NAME, 0.95, evidence, ADVICE)
@@ -74,8 +74,8 @@ def find_constants(scene: Scene) -> list[Row]:
 def is_constant(scene: Scene, row: Row) -> bool:
     """Return True if an operator's output depends on weights alone.
 
-    Its dumped inputs must equal parameters or other constants. Without dumped inputs its output must be equal in all
-    dumped steps; with one step alone, an operator that has parameters counts.
+    Its dumped inputs must equal parameters or other constants. Without dumped inputs, its output must be equal in all
+    dumped steps. If only one step was dumped, an operator with parameters counts.
     """
     inputs = scene.find_rows("input", op=row.op)
     if inputs:
@@ -116,28 +116,28 @@ def solve_elementwise(x: Both, y: Both, constant: Array) -> tuple[Array, float, 
     """
     if x.right.shape != y.right.shape or constant.ndim > y.right.ndim or not np.any(constant):
         return None
-    shaped = broadcast(constant, y.right.shape)
-    if shaped is None:
+    broadcast = reshape_for_broadcast(constant, y.right.shape)
+    if broadcast is None:
         return None
     size = rms(y.right)
-    axes = tuple(axis for axis in range(y.right.ndim) if shaped.shape[axis] == 1)
+    axes = tuple(axis for axis in range(y.right.ndim) if broadcast.shape[axis] == 1)
     if math.prod(y.right.shape[axis] for axis in axes) < 4:
         return None
-    if rms(x.right * shaped - y.right) <= 0.02 * size:
+    if rms(x.right * broadcast - y.right) <= 0.02 * size:
         energy = np.square(x.left).sum(axes, keepdims=True)
         used = (x.left * y.left).sum(axes, keepdims=True) / np.where(energy > 0, energy, 1.0)
         return np.reshape(used, constant.shape), explained_share(x.left * used, y), "factor"
     for sign in (1.0, -1.0):
-        if rms(x.right + sign * shaped - y.right) <= 0.02 * size:
+        if rms(x.right + sign * broadcast - y.right) <= 0.02 * size:
             used = sign * (y.left - x.left).mean(axes, keepdims=True)
             return np.reshape(used, constant.shape), explained_share(x.left + sign * used, y), "addend"
     return None
 
 
-def broadcast(constant: Array, shape: tuple[int, ...]) -> Array | None:
-    """Return the constant with the output's number of axes, broadcast or by channel; None if neither fits."""
+def reshape_for_broadcast(constant: Array, shape: tuple[int, ...]) -> Array | None:
+    """Return the constant with the output's number of axes, aligned at the last axis or by channel, or None."""
     trailing = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
-    if all(size in (1, wanted) for size, wanted in zip(trailing.shape, shape, strict=True)):
+    if all(size in (1, output_size) for size, output_size in zip(trailing.shape, shape, strict=True)):
         return trailing
     if constant.ndim == 1 and len(shape) > 2 and constant.shape[0] == shape[1]:
         return constant.reshape(1, -1, *[1] * (len(shape) - 2))
@@ -146,18 +146,18 @@ def broadcast(constant: Array, shape: tuple[int, ...]) -> Array | None:
 
 def solve_layer(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] | None:
     """Return the weight that the left's layer used, its explained share and its name; None if it cannot be solved."""
-    shaped = reshape_to_convolution(x.left, constant, y) if constant.ndim in (2, 4) else None
-    if shaped is None or math.prod(constant.shape[1:]) > MOST_UNKNOWN:
+    convolution = reshape_to_convolution(x.left, constant, y) if constant.ndim in (2, 4) else None
+    if convolution is None or math.prod(constant.shape[1:]) > MOST_UNKNOWN:
         return None
-    x_NCHW, weight, outputs = shaped
+    x_NCHW, weight, outputs = convolution
     replay = solve_geometry(x_NCHW, weight, np.zeros(weight.shape[0]), outputs)
     if replay is None or x_NCHW.shape[1] != weight.shape[1]:
         return None
     unknown = math.prod(weight.shape[1:])
-    draw = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     count = min(4 * unknown + 64, outputs.left[:, 0].size)
     examples, rows, columns = outputs.left.shape[0], *outputs.left.shape[2:]
-    positions = (draw.integers(0, examples, count), draw.integers(0, rows, count), draw.integers(0, columns, count))
+    positions = (rng.integers(0, examples, count), rng.integers(0, rows, count), rng.integers(0, columns, count))
     patches = gather_windows(x_NCHW, weight.shape[2:], positions, replay.geometry)
     sampled = sample_outputs(outputs, positions)
     solution, _, rank, _ = np.linalg.lstsq(patches.reshape(count, -1), sampled.left, rcond=None)

@@ -1,4 +1,4 @@
-"""Dropout left on: zeros where the other side has numbers, and what remains scaled up by 1 / (1 - p)."""
+"""Dropout left on: zeros where the other side has numbers, and the other values multiplied by 1 / (1 - p)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def find_cause(scene: Scene) -> Cause | None:
     both = scene.load_origin()
     if both is None or both.left.dtype.kind != "f" or scene.is_weight:
         return None
-    for side, values in (("left", both), ("right", Both(both.right, both.left))):
-        found = explain_one_side(values, side)
-        if found is not None:
-            return found
-    return explain_both_sides(both)
+    return (
+        explain_one_side(both, "left")
+        or explain_one_side(Both(both.right, both.left), "right")
+        or explain_both_sides(both)
+    )
 
 
 def explain_one_side(both: Both, side: str) -> Cause | None:
-    """Report zeros in `both.left` alone, with all other values in one ratio; `side`: which side that is."""
+    """Report zeros in `both.left` only, with one ratio of all other values; `side` is the name of `both.left`."""
     alive = (both.right != 0) & np.isfinite(both.left) & np.isfinite(both.right)
     zeros = alive & (both.left == 0)
     share = float(zeros.sum() / max(1, alive.sum()))
@@ -37,10 +37,10 @@ def explain_one_side(both: Both, side: str) -> Cause | None:
     ratio = float(np.median(both.left[alive & ~zeros] / both.right[alive & ~zeros]))
     if explained_share(np.where(zeros, 0.0, ratio * both.right), both) < 0.9:
         return None
-    what = describe_structure(zeros, alive)
+    dropped = describe_dropped(zeros, alive)
     evidence = (
-        f"{share:.0%} of the {side} side's numbers are 0 where the other side's are not ({what}), and the others are "
-        f"typically {ratio:.4g} times as large; 1 / (1 - p) is {1 / (1 - share):.4g}"
+        f"{share:.0%} of the {side} side's numbers are 0 where the other side's are not ({dropped}), and the others "
+        f"are typically {ratio:.4g} times as large; 1 / (1 - p) is {1 / (1 - share):.4g}"
     )
     fits = abs(ratio * (1 - share) - 1) < 0.25 or abs(ratio - 1) < 1e-3
     return Cause(NAME, 0.97 if fits else 0.75, evidence, ADVICE)
@@ -54,21 +54,20 @@ def is_relu(zeroed: Array, others: Array) -> bool:
 def explain_both_sides(both: Both) -> Cause | None:
     """Report zeros at different positions on both sides, with equal values elsewhere."""
     left, right = both.left == 0, both.right == 0
-    apart, common = left != right, ~left & ~right
+    differing, common = left != right, ~left & ~right
     if (
-        not 0.02 < apart.mean() < 0.98
+        not 0.02 < differing.mean() < 0.98
         or min((left & ~right).mean(), (right & ~left).mean()) < 0.01
         or common.sum() < 16
     ):
         return None
     if not np.allclose(both.left[common], both.right[common], rtol=1e-2, atol=0):
         return None
-    evidence = f"zeros stand in different places in {apart.mean():.0%} of the tensor, and where neither is 0 both agree"
+    evidence = f"{differing.mean():.0%} of the values are 0 on one side only, and the sides agree where neither is 0"
     return Cause(NAME, 0.9, evidence, ADVICE)
 
 
-def describe_structure(zeros: Array, alive: Array) -> str:
-    """Describe what was dropped: examples, channels or single values."""
+def describe_dropped(zeros: Array, alive: Array) -> str:
     if zeros.ndim > 1 and drops_whole_slices(zeros, alive, tuple(range(1, zeros.ndim))):
         return "whole examples: drop path"
     if zeros.ndim > 2 and drops_whole_slices(zeros, alive, tuple(range(2, zeros.ndim))):

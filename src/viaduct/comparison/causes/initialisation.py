@@ -1,4 +1,4 @@
-"""Weights that were drawn anew: uncorrelated numbers of about the same spread."""
+"""Weights that were drawn again: uncorrelated numbers of about the same spread."""
 
 from __future__ import annotations
 

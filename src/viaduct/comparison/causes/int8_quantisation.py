@@ -1,7 +1,7 @@
-"""The operator computed, or stored its result, in 8-bit integers.
+"""The operator computed in 8-bit integers, or stored its result in them.
 
-Two signs: the left side's values are at most 256 levels of equal distance (one grid for all, or one a channel) and lie
-within a few steps of the right's; or the layer computed again from quantised inputs and weights gives the left side.
+Two signs: the left side's values are at most 256 levels of equal distance (in all, or in each channel) within a few
+steps of the right's; or the layer recomputed from quantised inputs and weights gives the left side.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ADVICE = (
     "layer in floating point; compare with thresholds for it. If not, switch quantisation off for this operator."
 )
 LEVELS = 256
-FAR = 3.0  # steps between the sides, root mean square; sums of quantised numbers miss by more than one rounding
+FAR = 3.0  # steps between the sides (RMS), at most; sums of quantised numbers are off by more than one rounding
 ENOUGH = 0.7  # share of the difference that a replay must explain
-LEAST = 32  # values of a tensor, or of a channel, from which a grid is looked for
+FEWEST_VALUES = 32  # of a tensor or channel; in fewer no grid is searched
 
 
 def find_cause(scene: Scene) -> Cause | None:
@@ -41,15 +41,15 @@ def find_cause(scene: Scene) -> Cause | None:
 
 
 def describe_levels(both: Both, axis: int) -> str:
-    """Describe the grid on which the left side lies and the right does not; empty if there is none.
+    """Describe the grid on which the left side lies and the right does not, or a grid in each channel; else empty.
 
-    `axis`: the channels, each of which may have a grid of its own.
+    `axis`: that of the channels.
     """
     grid = find_grid(both.left.ravel(), both.right.ravel())
     if grid is not None:
         return (
             f"every value on the left is one of {grid.levels} levels, {grid.step:.4g} apart; the sides are "
-            f"{rms(both.left - both.right) / grid.step:.2g} of such steps apart (RMS; rounding alone makes 0.29)"
+            f"{rms(both.left - both.right) / grid.step:.2g} of these steps apart (RMS; rounding alone gives 0.29)"
         )
     if both.left.ndim < 2 or both.left.shape[axis] < 2:
         return ""
@@ -66,10 +66,10 @@ def describe_levels(both: Both, axis: int) -> str:
 
 def find_grid(left: Array, right: Array) -> Uniform | None:
     """Return the grid of at most 256 levels on which the left side lies, and the right does not."""
-    grid = find_uniform(left) if left.size >= LEAST else None
+    grid = find_uniform(left) if left.size >= FEWEST_VALUES else None
     if grid is None or grid.levels > LEVELS or rms(left - right) > FAR * grid.step:
         return None
-    differs = right[right != left]  # behind a ReLU half of the values are 0 on both sides
+    differs = right[right != left]  # after a ReLU half of the values are 0 on both sides
     return grid if differs.size and float(np.mean(grid.on_grid(differs))) < 0.5 else None
 
 
@@ -84,7 +84,7 @@ def explain_by_replay(replay: Replay) -> Cause | None:
 
 
 def iterate_quantised(replay: Replay) -> Iterator[tuple[str, Array, Array]]:
-    """Yield the usual ways to quantise input and weight: a description, and both of them quantised."""
+    """Yield a description, the input and the weight for each usual way to quantise them."""
     inputs = {
         "": replay.x_NCHW,
         "the input": quantise_symmetric(replay.x_NCHW),

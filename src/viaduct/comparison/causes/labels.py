@@ -1,7 +1,7 @@
 """Labels that are off by one: read from the labels themselves, or from the gradient of the logits.
 
-The gradient of a cross entropy is softmax minus one-hot: in each example its smallest number stands at the label. So
-labels can be read off both sides even where only the network was dumped.
+The gradient of a cross entropy is softmax minus one-hot: in each example its smallest number is at the label. So labels
+are known even if only the network was dumped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ADVICE = (
     "Count classes from the same number on both sides: ImageNet records in TensorFlow's form run from 1 to 1000, with "
     "0 for background (1001 classes), PyTorch's from 0 to 999."
 )
-OTHER_ADVICE = "See that both sides read the same examples in the same order: shuffle off, one seed, one record list."
+OTHER_ADVICE = "Make both sides read the same examples in the same order: shuffle off, one seed, one record list."
 
 
 def find_cause(scene: Scene) -> Cause | None:
@@ -50,7 +50,7 @@ def count_classes(scene: Scene) -> int:
 
 
 def explain_gradient(both: Both) -> Cause | None:
-    """Compare the labels that the gradients of the logits reveal."""
+    """Compare the labels read from the gradients of the logits."""
     if not (is_one_hot_gradient(both.left) and is_one_hot_gradient(both.right)):
         return None
     subject = "the labels, read from the gradient of the logits,"
@@ -64,14 +64,14 @@ def is_one_hot_gradient(gradient_NK: Array) -> bool:
     return bool(np.isfinite(size).all() and balanced.all() and np.mean((gradient_NK < 0).sum(1) == 1) > 0.9)
 
 
-def explain_offset(left: Array, right: Array, classes: int, what: str) -> Cause | None:
-    """Report labels that differ. `classes` 0: unknown, so that labels do not wrap around."""
+def explain_offset(left: Array, right: Array, classes: int, subject: str) -> Cause | None:
+    """Report labels that differ, modulo the number of classes if it is known (not 0)."""
     offset = left - right
     if not offset.any():
         return None
     wrapped = offset % classes if classes else offset
     if np.all(wrapped == wrapped[0]):
         by = int(wrapped[0]) - classes if classes and wrapped[0] > classes // 2 else int(wrapped[0])
-        return Cause(NAME, 0.97, f"{what} are off by {by:+d} in all {len(left)} examples", ADVICE)
-    unequal = int(np.count_nonzero(offset))
-    return Cause(OTHER_NAME, 0.7, f"{what} differ in {unequal} of {len(left)} examples, by no one number", OTHER_ADVICE)
+        return Cause(NAME, 0.97, f"{subject} are off by {by:+d} in all {len(left)} examples", ADVICE)
+    evidence = f"{subject} differ in {np.count_nonzero(offset)} of {len(left)} examples, by no common number"
+    return Cause(OTHER_NAME, 0.7, evidence, OTHER_ADVICE)

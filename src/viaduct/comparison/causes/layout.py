@@ -1,7 +1,7 @@
-"""The same numbers, with their axes in another order: NHWC for NCHW, HWIO for OIHW, a kernel on its side or mirrored.
+"""The same numbers with their axes in another order: NHWC for NCHW, HWIO for OIHW, a transposed or mirrored kernel.
 
-Every order of the axes is tried on the tensor itself, as a true transpose and as a buffer read with the wrong
-shape, and on the weights of a layer that can be computed again.
+Every order of the axes is tried on the tensor itself, as a true transpose and as a buffer read with the wrong shape,
+and on the weights of a layer that can be recomputed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from viaduct.comparison.tensors import Array
 
 NAME = "wrong layout"
 ADVICE = (
-    "Look at where this tensor changes hands: a weight import that skips a transpose (TensorFlow keeps HWIO, PyTorch "
+    "Check each conversion of this tensor: a weight import that skips a transpose (TensorFlow keeps HWIO, PyTorch "
     "OIHW), a reshape in place of a permute, or a channels-last flag on one side only."
 )
-SAMPLE = 4096  # places at which an order of axes is tried before the whole tensor is
+SAMPLE = 4096  # elements on which an order of axes is tried before the whole tensor
 ENOUGH = 0.9  # share of the difference that the other layout must explain
-# Letters of the axes, by their number and the kind of tensor.
+# Letters of the axes, by number of axes and kind of tensor.
 AXES = {4: {"activation": "NCHW", "parameter": "OIHW"}, 2: {"parameter": "OI", "activation": "NC"}}
 
 
@@ -41,12 +41,13 @@ def find_cause(scene: Scene) -> Cause | None:
 
 
 def find_arrangement(both: Both, kind: str) -> str | None:
-    """Return the change of layout that turns the right side into the left; None if there is none."""
-    sample = np.random.default_rng(2).integers(0, both.left.size, min(SAMPLE, both.left.size))
-    wanted = Both(both.left.reshape(-1)[sample], both.right.reshape(-1)[sample])
+    """Return the change of layout that turns the right side into the left, or None."""
+    indices = np.random.default_rng(2).integers(0, both.left.size, min(SAMPLE, both.left.size))
+    sample = Both(both.left.reshape(-1)[indices], both.right.reshape(-1)[indices])
     for view, description in iterate_arrangements(both.right, axis_names(both.right.ndim, kind)):
-        there = view[np.unravel_index(sample, view.shape)]
-        if explained_share(there, wanted) > ENOUGH and explained_share(view.reshape(both.left.shape), both) > ENOUGH:
+        prediction = view[np.unravel_index(indices, view.shape)]
+        is_likely = explained_share(prediction, sample) > ENOUGH
+        if is_likely and explained_share(view.reshape(both.left.shape), both) > ENOUGH:
             return description
     return None
 
@@ -67,13 +68,13 @@ def explain_weight_layout(replay: Replay) -> Cause | None:
 
 def iterate_arrangements(values: Array, names: str) -> Iterator[tuple[Array, str]]:
     """Yield views with every other axis order, and mirrored, each with its description."""
-    long = [axis for axis in range(values.ndim) if values.shape[axis] > 1]
+    long_axes = [axis for axis in range(values.ndim) if values.shape[axis] > 1]
     for order in itertools.permutations(range(values.ndim)) if values.ndim <= 5 else ():
-        if [axis for axis in order if axis in long] != long:  # moving axes of length 1 changes nothing
+        if [axis for axis in order if axis in long_axes] != long_axes:  # moving axes of length 1 changes nothing
             view = values.transpose(order)
-            how = "transposed" if view.shape == values.shape else "flattened"  # then read in the old shape
-            yield view, f"{how} as {''.join(names[axis] for axis in order)} instead of {names}"
-    spatial = [axis for axis in long if axis >= 2]
+            change = "transposed" if view.shape == values.shape else "flattened"
+            yield view, f"{change} as {''.join(names[axis] for axis in order)} instead of {names}"
+    spatial = [axis for axis in long_axes if axis >= 2]
     for count in range(1, len(spatial) + 1):
         for axes in itertools.combinations(spatial, count):
             yield np.flip(values, axes), f"mirrored along {', '.join(names[axis] for axis in axes)}"

@@ -1,7 +1,7 @@
 """A sum lacks an operand, such as a residual connection, or adds it twice.
 
-The operand is looked for among the tensors of the same shape in which the sides agree. Behind a ReLU only elements
-above zero on the right are compared: there the left must be the right minus the operand, clipped at zero again.
+The operand is searched among the tensors of the same shape that are not bad. After a ReLU only elements above zero on
+the right are compared: there the left must be the right minus the operand, clipped at zero again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def describe_relation(both: Both, operand: Array) -> str:
 
 
 def fits_left(both: Both, prediction: Array) -> bool:
-    """Return True if the prediction explains 90 % of the difference; behind a ReLU, where the right is above zero."""
+    """Return True if the prediction explains the difference; after a ReLU only where the right is above zero."""
     if not np.min(both.right) == 0 == np.min(both.left):
         return explained_share(prediction, both) > ENOUGH
     positive = both.right > 0

@@ -1,7 +1,4 @@
-"""An operator that does nothing, or is missing: the left output is its own input, or a ReLU or a bias is missing.
-
-Also reported if an operator of the right side without a partner on the left comes just before the origin.
-"""
+"""An operator that does nothing, or is missing: a ReLU, a bias, or one of the right side just before the origin."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from viaduct.comparison.scene import Both, Scene, explained_share
 
 NAME = "missing operator"
 ADVICE = (
-    "Compare the two definitions at this place: an operator that the rewrite left out, one behind a flag, or a fused "
+    "Compare the two definitions of this part: an operator that the rewrite left out, one behind a flag, or a fused "
     "operator that lost its activation or bias."
 )
 ENOUGH = 0.99  # share of the difference that the missing operator must explain
@@ -27,7 +24,7 @@ def find_cause(scene: Scene) -> Cause | None:
         return None
     evidence = describe_unchanged_input(scene, both) or describe_missing_activation(both)
     evidence = evidence or describe_missing_bias(scene, both)
-    # A norm in evaluation mode with statistics that were never updated does nothing either.
+    # A norm in evaluation mode whose statistics were never updated does nothing either.
     confidence = 0.8 if "norm" in scene.op_type.lower() else 0.95
     return Cause(NAME, confidence, evidence, ADVICE) if evidence else explain_by_unmatched(scene)
 
@@ -63,7 +60,7 @@ def describe_missing_bias(scene: Scene, both: Both) -> str:
 
 
 def explain_by_unmatched(scene: Scene) -> Cause | None:
-    """Report an operator of the right without a partner that ran at most two places before the origin."""
+    """Report a right operator without a partner, at most two operators before the origin."""
     order = scene.row.stored.order
     right_only = [row for row in scene.step_rows if row.pair.left is None]
     unmatched = [row for row in right_only if 0 <= order - row.stored.order <= 2]

@@ -1,12 +1,12 @@
-"""The left side computes several operators as one, so that a tensor between them is never rounded, or never exists.
+"""The left side computes several operators as one, so a tensor between them is not rounded or does not exist.
 
 There are three signs:
 
-- A weight is the right side's weight times one factor a channel. The factors are the slope of a norm on the right, or
-  the left output of that weight's layer is what the right side has a few operators later.
-- The left side's tensor is the one that the right side has a few operators later, under another name.
-- The right side has a tensor just before the origin that the left has not. The output is a slope and an offset of that
-  tensor in every channel (a norm, a bias, a scale; perhaps with a ReLU), and the sides differ by about its rounding.
+- A weight is the right side's weight times one factor for each channel. The factors are the slope of a norm on the
+  right, or the left output of that weight's layer equals an output of the right side a few operators later.
+- The left side's tensor equals a tensor of the right side a few operators later.
+- Only the right side has a tensor just before the origin. The output is a slope and an offset of this tensor in every
+  channel (a norm, a bias, a scale; perhaps with a ReLU), and the sides differ by about its rounding.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from viaduct.comparison.tensors import Array
 
 NAME = "operator fusion"
 ADVICE = (
-    "Nothing to mend if the difference is rounding: fused operators round once. To see them apart, switch fusion off "
-    "on the left (`viaduct migrate --fusion-switch FILE`, fusion_switch_file on an NPU; no torch.compile) and dump "
-    "again; with --graph the tensors of fused operators are put beside the right ones."
+    "No change is needed if the difference is rounding: fused operators round once. To compare each of them, switch "
+    "fusion off on the left (`viaduct migrate --fusion-switch FILE`, fusion_switch_file on an NPU; no torch.compile) "
+    "and dump again; with --graph the tensors of fused operators are paired with the correct ones."
 )
-LATER = 4  # operators of the right side after the origin that the left's may include
-NEAR = 3  # places in the order between a tensor that only the right has and the origin
+MOST_LATER = 4  # operators of the right side after the origin that the left's may include
+NEAR = 3  # a tensor that only the right has is at most this many operators before the origin
 SAME = 0.98  # share of the difference that an explanation must remove
-ROUNDINGS = 8.0  # of a tensor, by which the sides may differ where the left does not round it
+ROUNDINGS = 8.0  # of a tensor that only the right side rounds, by which the sides may differ
 EPSILONS = (1e-5, 1e-3, 1e-4, 1e-6, 1.001e-5)  # usual ones of batch norms; the last is that of Keras' ResNets
-UNKNOWN_TERMS = 256  # in a sum, where the weight was not dumped
+UNKNOWN_TERMS = 256  # assumed for a sum if the weight was not dumped
 
 
 def find_cause(scene: Scene) -> Cause | None:
@@ -71,7 +71,7 @@ def explain_folded_norm(scene: Scene, both: Both) -> Cause | None:
 
 
 def find_norm(scene: Scene, factor: Array) -> str:
-    """Return the norm of the right side whose gamma / sqrt(variance + epsilon) these factors are; empty if none."""
+    """Return the right side's norm with gamma / sqrt(variance + epsilon) equal to these factors; empty if none."""
     vectors: dict[str, dict[str, Array]] = {}  # by operator and name of the parameter
     for row in scene.step_rows:
         stored = row.pair.right
@@ -79,9 +79,9 @@ def find_norm(scene: Scene, factor: Array) -> str:
             values = scene.load_golden(row)
             if values is not None:
                 vectors.setdefault(stored.op, {})[stored.parameter] = values
-    for op, named in vectors.items():
-        variance = next((values for name, values in named.items() if "var" in name), None)
-        gamma = next((values for name, values in named.items() if name in ("weight", "gamma", "scale")), None)
+    for op, parameters in vectors.items():
+        variance = next((values for name, values in parameters.items() if "var" in name), None)
+        gamma = next((values for name, values in parameters.items() if name in ("weight", "gamma", "scale")), None)
         if variance is None or (variance < 0).any():
             continue
         for epsilon in EPSILONS:
@@ -92,7 +92,7 @@ def find_norm(scene: Scene, factor: Array) -> str:
 
 
 def find_later(scene: Scene, origin: Row, both: Both) -> Row | None:
-    """Return an output of the right side, up to LATER operators after `origin`, that equals `origin`'s left side.
+    """Return a right output, up to MOST_LATER operators after `origin`, that equals the left side of `origin`.
 
     `both` holds both sides of `origin`.
     """
@@ -101,7 +101,7 @@ def find_later(scene: Scene, origin: Row, both: Both) -> Row | None:
         is_output = row.pair.right is not None and row.pair.right.role == "output"
         if is_output and row.stored.order > origin.stored.order and row.op != origin.op:
             later.setdefault(row.op, row)
-    for row in list(later.values())[:LATER]:
+    for row in list(later.values())[:MOST_LATER]:
         values = scene.load_golden(row)
         if values is not None and values.shape == both.right.shape and explained_share(values, both) > SAME:
             return row
@@ -111,13 +111,13 @@ def find_later(scene: Scene, origin: Row, both: Both) -> Row | None:
 def explain_missing_rounding(scene: Scene, both: Both) -> Cause | None:
     """Report a tensor that the right side rounds and the left side does not have."""
     for row in find_right_only(scene):
-        between = scene.load_golden(row)
-        if between is None or between.shape != both.right.shape or between.ndim < 2 or between.dtype.kind != "f":
+        hidden = scene.load_golden(row)
+        if hidden is None or hidden.shape != both.right.shape or hidden.ndim < 2 or hidden.dtype.kind != "f":
             continue
-        affine = fit_channels(between, both.right)
+        affine = fit_channels(hidden, both.right)
         if affine is None:
             continue
-        epsilon, size = max(rounding_unit(row), rounding_unit(scene.row)), rms(affine.slope * between)
+        epsilon, size = max(rounding_unit(row), rounding_unit(scene.row)), rms(affine.slope * hidden)
         terms, replay = replay_layer(scene, row)
         # In float32 the order of the sum counts as well as the rounding of its result.
         allowed = ROUNDINGS * math.sqrt(max(1, terms) if epsilon < 1e-5 else 1)
@@ -139,18 +139,18 @@ def find_right_only(scene: Scene) -> list[Row]:
     return sorted(right_only, key=lambda row: -row.stored.order)
 
 
-class Affine(NamedTuple):
-    """Slope and offset of every channel, shaped to be broadcast, and whether a ReLU follows."""
+class ChannelFit(NamedTuple):
+    """Slope and offset of every channel, in a shape for broadcasting."""
 
     slope: Array
     offset: Array
-    clipped: bool
+    clipped: bool  # a ReLU follows
 
 
-def fit_channels(x: Array, y: Array) -> Affine | None:
-    """Return the slopes and offsets that give y from x, up to 2 %; None if there are none.
+def fit_channels(x: Array, y: Array) -> ChannelFit | None:
+    """Return the slopes and offsets that give y from x up to 2 %, or None.
 
-    Behind a ReLU only elements above zero are fitted. Most channels must have four of them at least.
+    After a ReLU only elements above zero are fitted; most channels must have at least four.
     """
     shape = [1, x.shape[1], *[1] * (x.ndim - 2)]
     clipped = bool(y.min() == 0 < y.max())
@@ -168,28 +168,27 @@ def fit_channels(x: Array, y: Array) -> Affine | None:
     error = np.where(fitted, slope[:, None] * x_CN + offset[:, None] - y_CN, 0.0)
     if rms(error) > 0.02 * rms(y_CN) or np.allclose(slope, 0):
         return None
-    return Affine(slope.reshape(shape), offset.reshape(shape), clipped)
+    return ChannelFit(slope.reshape(shape), offset.reshape(shape), clipped)
 
 
 def replay_layer(scene: Scene, row: Row) -> tuple[int, Replay | None]:
-    """Return how many terms an element of `row`'s tensor is summed from, and the replay of its layer where possible."""
+    """Return the number of terms in the sum of an element of `row`'s tensor, and its layer's replay, if possible."""
     source = scene.find_row("input", 0, op=row.op)
     weights = sorted(scene.find_rows("parameter", op=row.op), key=lambda other: -math.prod(other.stored.shape))
     x = scene.load_golden(source) if source is not None else None
     weight = scene.load_golden(weights[0]) if weights else None
-    between = scene.load_golden(row)
-    if x is None or weight is None or between is None or weight.ndim != 4 or x.ndim != 4 or between.ndim != 4:
+    hidden = scene.load_golden(row)
+    if x is None or weight is None or hidden is None or weight.ndim != 4 or x.ndim != 4 or hidden.ndim != 4:
         return (math.prod(weight.shape[1:]) if weight is not None and weight.ndim > 1 else UNKNOWN_TERMS), None
     terms = math.prod(weight.shape[1:])
-    if x.shape[1] % weight.shape[1] or between.shape[1] != weight.shape[0]:
+    if x.shape[1] % weight.shape[1] or hidden.shape[1] != weight.shape[0]:
         return terms, None
-    return terms, solve_geometry(x, weight, np.zeros(weight.shape[0]), Both(between, between))
+    return terms, solve_geometry(x, weight, np.zeros(weight.shape[0]), Both(hidden, hidden))
 
 
 def describe_fusion(
-    scene: Scene, row: Row, both: Both, roundings: float, replay: Replay | None, affine: Affine
+    scene: Scene, row: Row, both: Both, roundings: float, replay: Replay | None, affine: ChannelFit
 ) -> Cause:
-    """Return the cause, with the evidence of a replay where there is one."""
     evidence = (
         f"{row.op} of the right side has no tensor on the left, {scene.origin.op} is a slope and an offset of it, and "
         f"the sides differ by {roundings:.2g} roundings of it"

@@ -1,4 +1,4 @@
-"""A number grew beyond what its format holds: infinities, NaN made of them, or values stuck at 65504."""
+"""A number beyond the range of its format: infinities, NaN computed from them, or values saturated at 65504."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADVICE = (
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report infinities, NaN made of them, or values saturated at 65504."""
+    """Report infinities, NaN computed from them, or values saturated at 65504."""
     both = scene.load_origin()
     if both is None:
         return explain_by_statistics(scene)
@@ -42,14 +42,14 @@ def explain_by_statistics(scene: Scene) -> Cause | None:
 
 
 def count_saturated(both: Both) -> int:
-    """Count values at float16's largest number where the right side is larger."""
+    """Count left values at float16's largest number with a larger right value."""
     return int(((np.abs(both.left) == FLOAT16.largest) & (np.abs(both.right) > FLOAT16.largest)).sum())
 
 
 def describe_overflow(both: Both, infinite: int, nans: int, saturated: int) -> str:
     """Describe how many values overflowed, with the right side's largest."""
     parts = [f"{infinite:,} values are infinite" if infinite else "", f"{nans:,} are NaN" if nans else ""]
-    parts.append(f"{saturated:,} stand at ±65504, float16's largest number" if saturated else "")
+    parts.append(f"{saturated:,} are ±65504, float16's largest number" if saturated else "")
     finite = np.abs(both.right[np.isfinite(both.right)])
     largest = float(finite.max()) if finite.size else 0.0
     return f"{', '.join(part for part in parts if part)} on the left; the right side's largest is {largest:.4g}"

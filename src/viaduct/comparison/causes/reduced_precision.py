@@ -1,7 +1,7 @@
-"""The operator computed, or stored its result, in a shorter format: half precision or TF32.
+"""The operator computed in a shorter format (half precision, TF32), or stored its result in it.
 
-Two signs: every value of the left is a number of the shorter format, and nearly all lie within one rounding of the
-right; or the layer computed again from inputs and weights rounded to the shorter format gives most of the difference.
+Two signs: every left value is a number of the shorter format, and nearly all lie within one rounding of the right; or
+the layer recomputed from inputs and weights rounded to the shorter format gives most of the difference.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def find_cause(scene: Scene) -> Cause | None:
 
 def explain_by_replay(replay: Replay) -> Cause | None:
     """Report rounding of input and weights that gives the left side's output."""
-    # TF32 has float16's mantissa: of float32 tensors within float16's range both explain the same. TF32 comes first.
+    # TF32 and float16 have the same mantissa and explain the same within float16's range, so TF32 comes first.
     for grid in (TF32, FLOAT16, BFLOAT16):
         x, weight = grid.round(replay.x_NCHW), grid.round(replay.weight_OIHW)
         raw = replay.predict(x=x, weight=weight)

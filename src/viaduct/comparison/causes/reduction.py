@@ -1,8 +1,8 @@
 """A sum was taken in half precision, or in another order.
 
-Rounding a result once costs at most half a step of its format. Summing n products in that format costs about sqrt(n)
-such roundings, and more where the terms are much smaller than the sum. In float32 the same holds with steps 8,000 times
-smaller than float16's: such a difference comes from another order of summation, which is no mistake.
+Rounding a result once costs at most half a step of its format. Summing n products in this format costs about sqrt(n)
+roundings, and more if the terms are much smaller than the sum. In float32, whose steps are 8,000 times smaller than
+float16's, such a difference comes from another order of summation, which is not a mistake.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ADVICE = (
     "Let this operator accumulate in float32: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = "
     "False (and the bf16 one), on an NPU high_precision for it; a hand-written kernel needs a float32 accumulator."
 )
-ORDER_ADVICE = "Nothing to mend: float32 sums in another order. Compare with a wider threshold, or run --deterministic."
+ORDER_ADVICE = "No change is needed. Compare with a wider threshold, or run with --deterministic."
 
 
 def find_cause(scene: Scene) -> Cause | None:
@@ -49,13 +49,13 @@ def has_half_precision(scene: Scene) -> bool:
 
 
 def explain_on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause | None:
-    """Report half-precision values that are further off than one rounding, but within a sum's error."""
+    """Report half-precision values that are off by more than one rounding, but within a sum's error."""
     steps = np.abs(both.left - both.right) / grid.spacing(both.right)
     typical, bound = float(np.median(steps)), grid.epsilon * 4 * max(terms, 4)
     if typical < 0.3 or error > bound or error > 0.25 or is_fixed_point(both.left, grid):
         return None
     evidence = (
-        f"every value on the left is a {grid.name} number, typically {typical:.1f} steps from the right side's where "
+        f"every value on the left is a {grid.name} number, typically {typical:.1f} steps from the right side's, while "
         f"one rounding costs at most 0.5; relative error {error:.1e}, {error / grid.epsilon:.1f} roundings, in sums of "
         f"{terms:,} terms"
     )
@@ -63,13 +63,13 @@ def explain_on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause |
 
 
 def is_fixed_point(values: Array, grid: Grid) -> bool:
-    """Return True for values in equal steps much coarser than the format's: something else has rounded them."""
+    """Return True for values in equal steps that are much coarser than the format's."""
     uniform = find_uniform(values)
     return uniform is not None and uniform.step >= 4 * float(np.median(grid.spacing(values[values != 0])))
 
 
 def explain_off_grid(both: Both, terms: int, error: float) -> Cause | None:
-    """Report noise of the size of half-precision sums in a result that is stored wider."""
+    """Report noise of the size of half-precision sums in a result with a wider format."""
     dependence = abs(correlation(both.left - both.right, both.right))  # noise does not depend on the values
     for grid in reversed(HALVES):
         bound = 2 * grid.epsilon * math.sqrt(max(terms, 4))
@@ -80,15 +80,15 @@ def explain_off_grid(both: Both, terms: int, error: float) -> Cause | None:
 
 
 def explain_other_order(terms: int, error: float) -> Cause | None:
-    """Report an error as small as float32 sums in another order give."""
+    """Report an error that is typical of float32 sums in another order."""
     if terms > 1 and 0 < error <= 8 * FLOAT32.epsilon * math.sqrt(terms):
-        evidence = f"relative error {error:.1e}, what float32 sums of {terms:,} terms differ by"
+        evidence = f"relative error {error:.1e}, which is typical of float32 sums of {terms:,} terms in another order"
         return Cause(ORDER_NAME, 0.8, evidence, ORDER_ADVICE)
     return None
 
 
 def count_terms(scene: Scene, both: Both) -> int:
-    """Return how many terms an element is summed from: those of the weight, of a norm's channel, or of a reduction."""
+    """Return the number of terms in the sum of an element: by the weight, a norm's channel, or the input's size."""
     weight = scene.find_weight()
     if weight is not None and len(weight.stored.shape) > 1:
         return math.prod(weight.stored.shape[1:])

@@ -1,7 +1,4 @@
-"""One factor between the sides, or a factor and an offset in each channel.
-
-The first is what a sum in place of a mean does, the second another normalisation of images.
-"""
+"""One factor between the sides, as of a sum in place of a mean, or a factor and an offset in each channel."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from viaduct.comparison.scene import Both, Scene, correlation, rms
 
 NAME = "stale weight"
 ADVICE = (
-    "See that this weight is in the optimizer's list and its requires_grad is on, that nothing keeps an old copy (a "
+    "Check that this weight is in the optimizer's list and its requires_grad is on, that nothing keeps an old copy (a "
     "cast copy, a captured graph, an unsynchronised rank), and that both sides loaded the same checkpoint."
 )
 

@@ -1,7 +1,7 @@
 """Another weight decay: the updates differ by a multiple of the weight itself.
 
-Weight decay, decoupled or as an L2 term of plain SGD, adds the same multiple of a weight to its update everywhere. So
-two updates made of the same gradient and weight differ by that weight, times the difference of learning rate * decay.
+Weight decay, decoupled or as an L2 term of plain SGD, adds a multiple of the weight to its update. Two updates from the
+same gradient and weight differ by the weight times the difference of learning rate * decay.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def find_cause(scene: Scene) -> Cause | None:
 
 
 def load_equal(scene: Scene, role: Role) -> Array | None:
-    """Return the right side's tensor of this role that belongs to the update; None if the sides differ in it."""
+    """Return the right side's parameter or gradient of the update; None if the sides differ in it."""
     rows = scene.find_rows(role, scene.row.stored.index)
     both = scene.load_row(rows[0]) if rows else None
     if both is None or both.left.dtype.kind != "f" or rms(both.left - both.right) > SAME * rms(both.right):

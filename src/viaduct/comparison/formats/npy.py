@@ -1,7 +1,7 @@
 """One array as numpy.save writes it.
 
-The header is a Python dictionary in text. What numpy itself writes is matched by one expression, twenty times faster
-than parsing it; anything else that is still a literal is read as such, never evaluated.
+The header is a Python dictionary as text. The usual form is matched by one regular expression, twenty times faster than
+parsing; any other literal is parsed with ast.literal_eval.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
 MAGIC = b"\x93NUMPY"
-FIRST = 256  # most headers are 128 bytes in all
-LONGEST = 1 << 16  # numpy refuses headers of more than 10,000 characters
+FIRST_BYTES = 256  # read at once; most headers have 128 bytes
+MAX_HEADER_BYTES = 1 << 16  # NumPy refuses headers of more than 10,000 characters
 MOST_DIMENSIONS = 64
 
 _USUAL = re.compile(
@@ -40,8 +40,8 @@ def read_header(path: str | Path) -> Header:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         try:
-            start = os.read(descriptor, FIRST)
-            found = os.fstat(descriptor).st_size
+            start = os.read(descriptor, FIRST_BYTES)
+            file_size = os.fstat(descriptor).st_size
             if (end := header_end(start, Path(path))) > len(start):
                 start += os.read(descriptor, end - len(start))
         finally:
@@ -49,26 +49,25 @@ def read_header(path: str | Path) -> Header:
     except OSError as error:
         raise unreadable_error(Path(path), error) from None
     header = parse_header(start, Path(path))
-    if found < header.offset + header.size:
-        raise truncated_error(Path(path), header.offset + header.size, found)
+    if file_size < header.offset + header.size:
+        raise truncated_error(Path(path), header.offset + header.size, file_size)
     return header
 
 
 def header_end(start: bytes, path: Path) -> int:
-    """Return the offset of the data: six bytes of magic, two of version, the length and the text come first."""
+    """Return the offset of the data, after six bytes of magic, two of version, the length and the text."""
     if start[:6] != MAGIC:
         raise BadData(f"{path.name} is not a .npy file: it begins with {start[:6]!r}.")
     if len(start) < 12:
-        raise BadData(f"{path.name} is cut short: {len(start)} bytes, not even a header.")
+        raise BadData(f"{path.name} is cut short: it has {len(start)} bytes, fewer than a header.")
     prefix, width = (10, 2) if start[6] == 1 else (12, 4)
     end = prefix + int.from_bytes(start[8 : 8 + width], "little")
-    if start[6] not in (1, 2, 3) or end > LONGEST:
-        raise BadData(f"{path.name}: a .npy header of version {start[6]} and {end:,} bytes, which is not numpy's.")
+    if start[6] not in (1, 2, 3) or end > MAX_HEADER_BYTES:
+        raise BadData(f"{path.name}: NumPy writes no .npy header of version {start[6]} with {end:,} bytes.")
     return end
 
 
 def parse_header(start: bytes, path: Path) -> Header:
-    """Parse the header at the start of a file."""
     end = header_end(start, path)
     if len(start) < end:
         raise truncated_error(path, end, len(start))
@@ -95,11 +94,11 @@ def _check_header(descr: object, fortran: bool, shape: tuple[int, ...], end: int
     name = dtype_name(descr) if isinstance(descr, str) else None
     if isinstance(descr, str) and descr.lstrip("|<>=") == "O":
         raise BadData(
-            f"{path.name} holds Python objects, which only unpickling could read; it is never unpickled.",
+            f"{path.name} holds Python objects, which are not unpickled.",
             "Save numbers: numpy.save(file, numpy.asarray(value, dtype=float)).",
         )
     if name is None or not isinstance(descr, str):
-        raise BadData(f"{path.name} holds {str(descr)[:60]!r}, which is no type of number.")
+        raise BadData(f"{path.name} holds {str(descr)[:60]!r}, which is not a type of number.")
     if len(shape) > MOST_DIMENSIONS or any(dim < 0 for dim in shape) or math.prod(shape) >= 1 << 62:
         raise BadData(f"{path.name}: no array can have the shape {str(shape)[:80]}.")
     return Header(name, shape, descr, end, fortran and len(shape) > 1)

@@ -1,7 +1,7 @@
 """Several arrays as numpy.savez writes them: a zip archive of .npy files.
 
-A member that is stored uncompressed is mapped where it lies; a deflated one is unpacked, once its header has said that
-it is as large as the archive claims, and only if it is not far larger than its packed bytes.
+An uncompressed member is memory-mapped. A deflated one is unpacked if its header agrees with the size in the archive,
+and if this size is not far larger than its packed bytes.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ from viaduct.errors import BadData, ViaductError
 
 MOST_MEMBERS = 1_000_000
 SUFFIX = ".npy"
-UNPACKED_LIMIT = 1 << 26  # bytes that any deflated member may have
-UNPACKED_RATIO = 200  # a larger one: times its packed size
-# What the standard library raises over a damaged archive.
-UNPACKING = (
+UNPACKED_LIMIT = 1 << 26  # bytes; a larger deflated member may have UNPACKED_RATIO times its packed size
+UNPACKED_RATIO = 200
+# Exceptions of the standard library for a damaged archive.
+ARCHIVE_ERRORS = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError,
     IndexError,
 )  # fmt: skip
 
 
 def read_headers(path: Path) -> Members:
-    """Return the headers of all members, or why one cannot be read."""
     return _members(path, stamp(path))
 
 
@@ -59,7 +58,7 @@ def open_array(path: Path, member: str = "") -> Array:
 
 
 def read_archive(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """Return the archive's members by name; they are read again only after the file has changed."""
+    """Return the archive's members by name, cached until the file changes."""
     return _archive(path, stamp(path))
 
 
@@ -68,8 +67,8 @@ def _archive(path: Path, changed: tuple[int, int]) -> dict[str, zipfile.ZipInfo]
     try:
         with zipfile.ZipFile(path) as opened_archive:
             infos = opened_archive.infolist()
-    except UNPACKING as error:
-        raise BadData(f"{path.name} is not a whole zip archive ({changed[0]:,} bytes): {error}.") from None
+    except ARCHIVE_ERRORS as error:
+        raise BadData(f"{path.name} is not a complete zip archive ({changed[0]:,} bytes): {error}.") from None
     if len(infos) > MOST_MEMBERS:
         raise BadData(f"{path.name} has {len(infos):,} members; {MOST_MEMBERS:,} are read at most.")
     return {info.filename: info for info in infos if not info.filename.endswith("/")}
@@ -77,13 +76,13 @@ def _archive(path: Path, changed: tuple[int, int]) -> dict[str, zipfile.ZipInfo]
 
 @lru_cache(maxsize=8)
 def _members(path: Path, changed: tuple[int, int]) -> Members:
-    found: dict[str, Header | str] = {}
+    members: dict[str, Header | str] = {}
     for name, info in _archive(path, changed).items():
         try:
-            found[name.removesuffix(SUFFIX)] = _header(path, info)
+            members[name.removesuffix(SUFFIX)] = _header(path, info)
         except ViaductError as error:
-            found[name.removesuffix(SUFFIX)] = error.what
-    return found
+            members[name.removesuffix(SUFFIX)] = error.what
+    return members
 
 
 def _header(path: Path, info: zipfile.ZipInfo) -> Header:
@@ -100,14 +99,14 @@ def _beginning(path: Path, info: zipfile.ZipInfo) -> bytes:
     if info.compress_type == zipfile.ZIP_STORED:
         with open(path, "rb") as file:
             file.seek(data_offset(path, info))
-            start = file.read(min(npy.FIRST, info.file_size))
+            start = file.read(min(npy.FIRST_BYTES, info.file_size))
             return start + file.read(max(0, npy.header_end(start, path) - len(start)))
-    return unpack_member(path, info, npy.LONGEST)
+    return unpack_member(path, info, npy.MAX_HEADER_BYTES)
 
 
 def unpack_member(path: Path, info: zipfile.ZipInfo, most: int | None = None) -> bytes:
-    """Unpack a member, or its first bytes; sizes are checked before."""
-    # Of LZMA the file itself says how much memory is taken.
+    """Unpack a member, or its first bytes, after checking its sizes."""
+    # An LZMA member would choose the amount of memory itself.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise BadData(f"{path.name}[{info.filename}] is neither stored nor deflated.", "numpy.savez writes no other.")
     if info.header_offset + info.compress_size > (size := stamp(path)[0]):  # zipfile would allocate that much
@@ -115,7 +114,7 @@ def unpack_member(path: Path, info: zipfile.ZipInfo, most: int | None = None) ->
     try:
         with zipfile.ZipFile(path) as opened_archive, opened_archive.open(info) as member:
             return member.read(info.file_size if most is None else most)
-    except UNPACKING as error:
+    except ARCHIVE_ERRORS as error:
         raise BadData(f"{path.name}[{info.filename}] cannot be unpacked: {error}.") from None
 
 
@@ -125,13 +124,13 @@ def data_offset(path: Path, info: zipfile.ZipInfo) -> int:
         with open(path, "rb") as file:
             file.seek(info.header_offset)
             local = file.read(30)
-            found = os.fstat(file.fileno()).st_size
+            file_size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise unreadable_error(path, error) from None
     if len(local) < 30 or local[:4] != b"PK\x03\x04" or info.flag_bits & 1:
-        raise BadData(f"{path.name}[{info.filename}]: its place in the archive is damaged or encrypted.")
+        raise BadData(f"{path.name}[{info.filename}]: its local header in the archive is damaged or encrypted.")
     name_length, extra_length = struct.unpack("<HH", local[26:30])
     start = int(info.header_offset) + 30 + int(name_length) + int(extra_length)
-    if start + info.file_size > found:
-        raise truncated_error(path, start + info.file_size, found)
+    if start + info.file_size > file_size:
+        raise truncated_error(path, start + info.file_size, file_size)
     return start

@@ -1,9 +1,8 @@
-"""One tensor as torch.save writes it, which is how msprobe stores them.
+"""One tensor as torch.save writes it: the format of msprobe's tensors.
 
-The file is a zip archive: a pickle that says shape, strides and type, and the bytes, uncompressed. The pickle is read
-with a reader that knows six names and refuses every other, so nothing is ever executed, and importing torch (a second
-and more, in every worker) is not needed. What torch wrote before 2020, and anything else unusual, goes to
-torch.load(weights_only=True).
+The file is a zip archive: a pickle with shape, strides and type, and the uncompressed bytes. The pickle is read by an
+unpickler that knows a few names and refuses all others, so nothing is executed and no worker imports torch, which takes
+a second. Files that torch wrote before 2020, and other unusual ones, are read by torch.load(weights_only=True).
 
 An untrusted file must not take more memory than it has bytes: pickles are short, their opcodes are checked before they
 are executed (one opcode can ask for a memo of 2^32 entries), and no member of the archive is compressed.
@@ -27,17 +26,17 @@ from viaduct.comparison.formats.npz import data_offset, read_archive, unpack_mem
 from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData, ViaductError
 
-LONGEST = 1 << 16  # bytes of pickle; one tensor takes 150
-LONGEST_FOR_TORCH = 1 << 18  # the same where torch reads it: a subclass of Tensor with attributes of its own
-LEGACY = 0x1950A86A20F9469CFC6C  # pickled, it begins every file that torch.save wrote before 2020
+MAX_PICKLE_BYTES = 1 << 16  # one tensor takes 150
+MAX_TORCH_PICKLE_BYTES = 1 << 18  # if torch reads it: a subclass of Tensor may have attributes
+LEGACY = 0x1950A86A20F9469CFC6C  # magic number, pickled, of files that torch.save wrote before 2020
 LEGACY_PICKLES = 5  # LEGACY, the protocol, facts of the system, the object, the keys of its storages
-# What torch.save makes of a tensor, and nothing that could repeat, multiply or nest what it has.
+# Opcodes of torch.save for a tensor; none of them can repeat, multiply or nest the content.
 OPCODES = frozenset({
     "PROTO", "GLOBAL", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "MARK", "BINUNICODE", "BININT", "BININT1",
     "BININT2", "LONG1", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NEWTRUE", "NEWFALSE", "NONE",
     "EMPTY_DICT", "BINPERSID", "REDUCE", "STOP",
 })  # fmt: skip
-MOST_REPEATED = 1 << 28  # values of a tensor that repeats its storage by strides of zero
+MOST_REPEATED = 1 << 28  # elements of a tensor that repeats its storage by strides of zero
 HINT = "Save the tensor alone, with torch.save(tensor.detach().cpu(), FILE)."
 STORAGES = {
     "DoubleStorage": "<f8", "FloatStorage": "<f4", "HalfStorage": "<f2", "BFloat16Storage": "<V2",
@@ -47,7 +46,7 @@ STORAGES = {
 
 
 class Storage(NamedTuple):
-    descr: str  # numpy's name of the type, such as <f4
+    descr: str  # NumPy's name of the dtype, such as <f4
     key: str  # name of its member in the archive, below data/
     values: int  # number of elements
 
@@ -62,11 +61,10 @@ class Tensor(NamedTuple):
 
 
 class Unusual(Exception):
-    """A file that this reader does not know; torch may read it."""
+    """A file that only torch may be able to read."""
 
 
 def read_headers(path: Path) -> Members:
-    """Return the header of the file's only tensor."""
     try:
         tensor = _describe_tensor(path)
     except Unusual:
@@ -76,7 +74,7 @@ def read_headers(path: Path) -> Members:
 
 
 def open_array(path: Path, member: str = "") -> Array:
-    """Map the file's tensor, or load it through torch where it is unusual."""
+    """Map the file's tensor, or load it through torch if the file is unusual."""
     try:
         tensor = _describe_tensor(path)
         return _apply_strides(_map_storage(path, tensor.storage), tensor, path)
@@ -95,7 +93,11 @@ def _describe_tensor(path: Path) -> Tensor:
     infos = read_archive(path)
     pickled = next((info for name, info in infos.items() if name.endswith("/data.pkl")), None)
     order = next((info for name, info in infos.items() if name.endswith("/byteorder")), None)
-    if pickled is None or pickled.file_size > LONGEST or (order and unpack_member(path, order, 16) != b"little"):
+    if (
+        pickled is None
+        or pickled.file_size > MAX_PICKLE_BYTES
+        or (order and unpack_member(path, order, 16) != b"little")
+    ):
         raise Unusual("another layout")
     try:
         content = unpack_member(path, pickled)
@@ -111,7 +113,7 @@ def _describe_tensor(path: Path) -> Tensor:
 
 
 def _check_opcodes(content: bytes) -> None:
-    """Refuse a pickle that does more than describe a tensor, or that numbers its parts higher than it has bytes."""
+    """Raise Unusual for a pickle that does more than describe a tensor, or has a memo larger than itself."""
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name not in OPCODES:
             raise Unusual(opcode.name)
@@ -124,9 +126,9 @@ def _map_storage(path: Path, storage: Storage) -> Array:
     info = next((info for name, info in infos.items() if name.endswith(f"/data/{storage.key}")), None)
     header = Header("", (storage.values,), storage.descr, 0)
     if info is None or info.compress_type != zipfile.ZIP_STORED:
-        raise Unusual("packed otherwise")
+        raise Unusual("missing or compressed")
     if info.file_size < header.size:
-        raise BadData(f"{path.name} is cut short: {header.size:,} bytes wanted, {info.file_size:,} found.")
+        raise BadData(f"{path.name} is cut short: it has {info.file_size:,} of {header.size:,} bytes.")
     return map_array(path, header, data_offset(path, info))
 
 
@@ -135,13 +137,13 @@ def _apply_strides(flat: Array, tensor: Tensor, path: Path) -> Array:
         return np.frombuffer(b"", flat.dtype).reshape(tensor.shape)
     last = tensor.offset + sum((dim - 1) * stride for dim, stride in zip(tensor.shape, tensor.strides, strict=True))
     if last >= flat.size or math.prod(tensor.shape) > max(flat.size, MOST_REPEATED):
-        raise BadData(f"{path.name}: its tensor reaches to value {last:,} of {flat.size:,}.")
+        raise BadData(f"{path.name}: its tensor reaches to element {last:,} of {flat.size:,}.")
     strides = [stride * flat.itemsize for stride in tensor.strides]
     return np.ndarray(tensor.shape, flat.dtype, flat, tensor.offset * flat.itemsize, strides)
 
 
 def _rebuild_tensor(storage: object, offset: object, shape: object, strides: object, *_: object) -> Tensor:
-    """Replace torch._utils._rebuild_tensor_v2; refuse arguments that describe no tensor."""
+    """Replace torch._utils._rebuild_tensor_v2; raise Unusual for arguments that do not describe a tensor."""
     numbers = (offset, *shape, *strides) if isinstance(shape, tuple) and isinstance(strides, tuple) else (None,)
     if not isinstance(storage, Storage) or not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers):
         raise Unusual("not a tensor")
@@ -153,7 +155,7 @@ def _return_tensor(tensor: object, *_: object) -> object:
 
 
 def _empty() -> None:
-    """Replace OrderedDict(), the hooks of a saved tensor, which are always empty."""
+    """Replace OrderedDict(): the hooks of a saved tensor, which are always empty."""
 
 
 class _Reader(pickle.Unpickler):
@@ -198,24 +200,24 @@ def _through_torch(path: Path) -> tuple[Array, str]:
 
 
 def _check_for_torch(path: Path) -> None:
-    """Refuse what would take torch more memory than the file has bytes; it trusts the sizes that a file states."""
+    """Raise BadData if torch would take more memory than the file has bytes, since it trusts the sizes in the file."""
     with open(path, "rb") as file:
         if (start := file.read(4)) == b"PK\x03\x04":
             _check_archive(path)
         else:
-            _check_legacy(path, start + file.read(LEGACY_PICKLES * LONGEST_FOR_TORCH))
+            _check_legacy(path, start + file.read(LEGACY_PICKLES * MAX_TORCH_PICKLE_BYTES))
 
 
 def _check_archive(path: Path) -> None:
     for name, info in read_archive(path).items():
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise BadData(f"{path.name}[{name}] is compressed, which torch.save never does.", HINT)
-        if name.endswith("/data.pkl") and info.file_size > LONGEST_FOR_TORCH:
+        if name.endswith("/data.pkl") and info.file_size > MAX_TORCH_PICKLE_BYTES:
             raise BadData(f"{path.name} describes far more than one tensor: {info.file_size:,} bytes of pickle.", HINT)
 
 
 def _check_legacy(path: Path, start: bytes) -> None:
-    """Refuse a file of the old format whose pickles, which come before the storages, are long."""
+    """Raise BadData for a file of the old format with long pickles before its storages."""
     content = io.BytesIO(start)
     try:
         if LEGACY not in [argument for _, argument, _ in pickletools.genops(content.read(64))]:
@@ -224,11 +226,10 @@ def _check_legacy(path: Path, start: bytes) -> None:
         for _ in range(LEGACY_PICKLES):
             begin = content.tell()
             for _ in pickletools.genops(content):
-                if content.tell() - begin > LONGEST_FOR_TORCH:
+                if content.tell() - begin > MAX_TORCH_PICKLE_BYTES:
                     raise BadData(f"{path.name} describes far more than one tensor.", HINT)
-    except ValueError:  # the message of pickletools does not help the user
-        why = _explain_error(RuntimeError())
-        raise BadData(f"{path.name} cannot be read as a tensor: {why}") from None
+    except ValueError:
+        raise BadData(f"{path.name} cannot be read as a tensor: {_explain_error(RuntimeError())}") from None
 
 
 def _load_with_torch(path: Path) -> Any:
@@ -236,15 +237,15 @@ def _load_with_torch(path: Path) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's warnings about the file's format do not help the user
-        # Files of the old kind cannot be mapped; the storages of an archive are never copied.
+        # Only archives can be mapped.
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
 
 
 def _explain_error(error: Exception) -> str:
-    """Explain why torch did not load a file; its own message advises weights_only=False, which may run code."""
+    """Explain why torch did not load a file. Its own message advises weights_only=False, which may run code."""
     if isinstance(error, pickle.UnpicklingError) and "unsupported" in str(error).lower():
         damaged = "it is damaged, or " if "operand" in str(error) else "it "
-        return f"{damaged}holds Python objects, which are not opened, since that could run code. {HINT}"
+        return f"{damaged}holds Python objects, which are not opened: they could run code. {HINT}"
     if isinstance(error, TypeError):
         return f"it is sparse, or of a type that NumPy does not have. {HINT}"
-    return f"it is damaged, or no file of torch.save. Copy it again. {HINT}"
+    return f"it is damaged, or not a file of torch.save. Copy it again. {HINT}"

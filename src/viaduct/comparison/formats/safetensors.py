@@ -1,6 +1,6 @@
-"""Several tensors in one file: eight bytes of length, a JSON header, then the tensors one after the other.
+"""Several tensors in one file: eight bytes of length, a JSON header, then the tensors.
 
-Read here rather than through the library, which needs PyTorch or copies the tensor, and has no bfloat16 for numpy.
+The safetensors library is not used: it needs PyTorch or copies the tensor, and has no bfloat16 for NumPy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from viaduct.comparison.formats import Header, Members, dtype_name, map_array, s
 from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
-LONGEST = 100_000_000  # the library's own limit on a header
+MAX_HEADER_BYTES = 100_000_000  # the library's limit
 DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<V2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1", "C64": "<c8",
@@ -23,7 +23,6 @@ DTYPES = {
 
 
 def read_headers(path: Path) -> Members:
-    """Return the headers of all tensors, or why one cannot be read."""
     return _members(path, stamp(path))
 
 
@@ -48,7 +47,7 @@ def _entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
     try:
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > LONGEST:
+            if size < 8 or length > MAX_HEADER_BYTES:
                 raise BadData(f"{path.name} is not a .safetensors file: {size:,} bytes, a header of {length:,}.")
             if size < 8 + length:
                 raise truncated_error(path, 8 + length, size)
@@ -64,7 +63,7 @@ def _entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
 
 
 def _header(label: str, entry: Any, start: int, size: int) -> Header | str:
-    """Return a tensor's header, or why it cannot be read; the other tensors stay readable."""
+    """Return a tensor's header, or why it cannot be read."""
     try:
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         if not all(type(number) is int and 0 <= number < 1 << 62 for number in (*shape, begin, end)):

@@ -1,9 +1,7 @@
 """Readers of dumps: one file for each kind of dump, the same functions in each.
 
-    recognise(path) -> bool       by names and first bytes, without opening tensors
-    read(path)      -> Side       from headers; a file that cannot be read becomes a tensor with a fault
-
-`read` below finds the reader for a path.
+can_read(path) -> bool       by names and first bytes, without opening tensors
+read(path)     -> Side       from headers; an unreadable file becomes a tensor with a fault
 """
 
 from __future__ import annotations
@@ -21,12 +19,12 @@ from viaduct.errors import BadData
 class Reader(NamedTuple):
     """Functions of one dump format."""
 
-    recognise: Callable[[Path], bool]
+    can_read: Callable[[Path], bool]
     read: Callable[[Path], Side]
 
 
-# The first that recognises a path reads it: those with the most distinctive files come first.
-READERS = tuple(Reader(kind.recognise, kind.read) for kind in (viaduct, rehearsal, msprobe, npu, tfdbg, folder))
+# The first reader that can read a path does; those with the most distinctive files come first.
+READERS = tuple(Reader(kind.can_read, kind.read) for kind in (viaduct, rehearsal, msprobe, npu, tfdbg, folder))
 
 KINDS = {
     "viaduct": "a dump of viaduct",
@@ -40,12 +38,12 @@ ACCELERATORS = ("npu", "mlu", "cuda", "gpu")
 
 
 def read(path: Path) -> Side:
-    """Read any known dump. Raise BadData where there is none."""
+    """Read any known dump; raise BadData if there is none."""
     if "\0" in str(path) or not path.exists():
         advice = "Point at a dump directory, or at one .npy, .npz, .safetensors or .pt file."
         raise BadData(f"there is no {str(path)!r}.", advice)
     for reader in READERS:
-        if reader.recognise(path):
+        if reader.can_read(path):
             return reader.read(path)
     raise BadData(
         f"{str(path)!r} holds no dump that can be read.",
@@ -61,15 +59,15 @@ def _list_contents(path: Path) -> str:
 
 
 def describe_swap(left: Side, right: Side) -> str | None:
-    """Return a warning if left and right seem to be exchanged; None if they do not."""
+    """Return a warning if left and right seem to be exchanged, else None."""
     if left.kind == "tfdbg" and right.kind == "npu":
-        what = f"the left side is {KINDS['tfdbg']}, the right one {KINDS['npu']}"
+        sides = f"the left side is {KINDS['tfdbg']}, the right one {KINDS['npu']}"
     elif _device_of(left) == "cpu" and _device_of(right) in ACCELERATORS:
-        what = f"the left side was dumped on the cpu, the right one on the {_device_of(right)}"
+        sides = f"the left side was dumped on the cpu, the right one on the {_device_of(right)}"
     else:
         return None
     swapped = f"viaduct compare {right.path} {left.path}"
-    return f"{what}. The accelerator belongs on the left and the truth on the right: {swapped}"
+    return f"{sides}. The accelerator belongs on the left and the reference on the right: {swapped}"
 
 
 def _device_of(side: Side) -> str:

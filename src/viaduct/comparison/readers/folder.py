@@ -1,7 +1,7 @@
 """Reads plain folders of .npy, .npz, .safetensors and .pt files, or one such file.
 
 An operator's name is the file's path without its suffix, and the key within the file. `step_5/` and `rank_1/` anywhere
-in the path say which step and rank; `NAME.output.0`, `NAME.input.1`, `NAME.gradient` … say which tensor of an operator.
+in the path state step and rank; `NAME.output.0`, `NAME.input.1`, `NAME.gradient` … state the tensor of an operator.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ROLE = re.compile(rf"(.+?)[.:/]({'|'.join(_ROLES)})(?:[.:](\d{{1,6}}))?", re.DO
 _PARAMETER = re.compile(r"(.+)\.(weight|bias|running_mean|running_var|num_batches_tracked)", re.DOTALL)
 
 
-def recognise(path: Path) -> bool:
-    """Return True for a tensor file or a folder that holds some."""
+def can_read(path: Path) -> bool:
+    """Return True for a tensor file or a folder with tensor files."""
     if not path.is_dir():
         return path.suffix in SUFFIXES
     return any(name.endswith(SUFFIXES) for name in list_files(path).files)
@@ -38,23 +38,23 @@ def read(path: Path) -> Side:
     """Read all tensors of a folder, or of one file."""
     if not path.is_dir():
         notes: list[str] = []
-        tensors = [_as_indexed(tensor, notes) for tensor in _read_tensors(path.parent, path.name, alone=True)]
+        tensors = [_apply_index(tensor, notes) for tensor in _read_tensors(path.parent, path.name, alone=True)]
     else:
-        found = list_files(path)
-        names = [name for name in found.files if name.endswith(SUFFIXES)]
-        notes = list(found.notes)
-        if others := [name for name in found.files if not name.endswith(SUFFIXES)]:
+        listing = list_files(path)
+        names = [name for name in listing.files if name.endswith(SUFFIXES)]
+        notes = list(listing.notes)
+        if others := [name for name in listing.files if not name.endswith(SUFFIXES)]:
             notes.append(f"left out, since only {', '.join(SUFFIXES)} are read: {join_some(others)}")
         alone = len(names) == 1 or sum(not name.endswith((".npy", ".pt")) for name in names) == 1
         tensors = [tensor for name in names for tensor in _read_tensors(path, name, alone)]
-        tensors += [_make_refused(name, why) for name, why in find_unread(found, SUFFIXES).items()]
+        tensors += [_make_refused(name, why) for name, why in find_unread(listing, SUFFIXES).items()]
     if not tensors:
         raise BadData(f"{str(path)!r} holds no tensors.", f"Looked for files ending in {', '.join(SUFFIXES)}.")
     return Side(path, KIND, tuple(_sort_naturally(tensors)), notes=tuple(notes))
 
 
 def _read_tensors(root: Path, name: str, alone: bool) -> list[Stored]:
-    """Return the tensors of one file. `alone`: no other file may hold several, so a tensor's key is its whole name."""
+    """Return the tensors of one file. `alone`: it is the only file with several, so a tensor's key is its name."""
     bare, step, rank = _split_path(name)
     path = root / name
     try:
@@ -68,15 +68,15 @@ def _read_tensors(root: Path, name: str, alone: bool) -> list[Stored]:
     return tensors
 
 
-def _as_indexed(tensor: Stored, notes: list[str]) -> Stored:
-    """Return a tensor with dtype, shape, checksum and type from the index, if its file lies in a viaduct dump."""
-    if tensor.path is None or not viaduct.recognise(tensor.path.parent):
+def _apply_index(tensor: Stored, notes: list[str]) -> Stored:
+    """Return a tensor with dtype, shape, checksum and type from the index, if its file is part of a viaduct dump."""
+    if tensor.path is None or not viaduct.can_read(tensor.path.parent):
         return tensor
     try:
         index = read_index(tensor.path.parent / INDEX_FILE)
     except BadData as error:
         name = tensor.path.name
-        notes.append(f"the index beside {name} cannot be read, so its type is taken from the file; {error.what}")
+        notes.append(f"the index of {name} cannot be read, so its type is taken from the file; {error.what}")
         return tensor
     entry = next((entry for entry in index.entries if entry.file == tensor.path.name), None)
     if entry is None:
@@ -85,16 +85,16 @@ def _as_indexed(tensor: Stored, notes: list[str]) -> Stored:
 
 
 def _split_path(name: str) -> tuple[str, int, int]:
-    """Return the path without suffix, step and rank, then the step and the rank."""
-    step, rank, kept = 0, 0, []
+    """Return the path without its suffix and folders of step and rank, and the step and rank."""
+    step, rank, parts = 0, 0, []
     for part in name.removesuffix(Path(name).suffix).split("/"):
         if match := _STEP.fullmatch(part):
             step = int(match[1])
         elif match := _RANK.fullmatch(part):
             rank = int(match[1])
         else:
-            kept.append(part)
-    return "/".join(kept), step, rank
+            parts.append(part)
+    return "/".join(parts), step, rank
 
 
 def _make_stored(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> Stored:
@@ -106,9 +106,9 @@ def _make_stored(path: Path, member: str, name: str, header: Header | str, step:
 
 
 def parse_name(name: str) -> tuple[str, Role, int, str]:
-    """Return operator, role, number and parameter that a name states, such as `conv.output.0` or `conv.weight`.
+    """Return operator, role, number and parameter of a name such as `conv.output.0` or `conv.weight`.
 
-    A name that states no role is that of an output, or of a parameter if it ends as PyTorch's parameters do.
+    A name without a role is that of an output, or of a parameter if it ends as PyTorch's parameters do.
     """
     if match := _ROLE.fullmatch(name):
         op, role, index = match[1], _ROLES[match[2]], int(match[3] or 0)
@@ -125,7 +125,7 @@ def _make_refused(name: str, why: str) -> Stored:
 
 
 def _sort_naturally(tensors: list[Stored]) -> list[Stored]:
-    """Return the tensors in natural order of their names, which replaces the unknown order of execution."""
+    """Return the tensors in natural order of their names, since the order of execution is unknown."""
     order = {op: index for index, op in enumerate(sorted({tensor.op for tensor in tensors}, key=natural_key))}
     tensors = sorted(tensors, key=lambda tensor: (tensor.step, tensor.rank, order[tensor.op], tensor.parameter))
     return [replace(tensor, order=order[tensor.op]) for tensor in tensors]

@@ -1,11 +1,11 @@
 """Reads the dumps of msprobe's PrecisionDebugger for PyTorch and MindSpore.
 
-    {dump}/step{n}/rank{r}/dump.json, construct.json, dump_tensor_data/*.pt     any level may be pointed at
+    {dump}/step{n}/rank{r}/dump.json, construct.json, dump_tensor_data/*.pt     the path may be any of these levels
 
-Modules go by their path (`layer1.0.conv1`), calls of functions by kind, name and number (`Functional.relu.3`), since
-one function serves many places of a network. Tensors within lists and keyword arguments are numbered in the order they
-are written. The folder with the tensors is the one beside dump.json, whatever path the file remembers. Who feeds whom
-is not written down; an input whose shape and statistics are those of an earlier output is taken to be that output.
+Modules are named by their path (`layer1.0.conv1`), calls of functions by kind, name and number (`Functional.relu.3`).
+Tensors within lists and keyword arguments are numbered in the order of the file. Tensor files are read from the folder
+beside dump.json, whatever path the file states. A dump has no edges; an input with the shape and statistics of an
+earlier output is assumed to be that output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from viaduct.errors import BadData, ViaductError
 
 KIND = "msprobe"
 DUMP, CONSTRUCT, TENSORS = "dump.json", "construct.json", "dump_tensor_data"
-DEEPEST = 16  # lists within lists of a call's arguments
+MAX_DEPTH = 16  # of nested lists in a call's arguments
 MOST_TENSORS = 2_000_000
 STATISTICS = {"Max": "max", "Min": "min", "Mean": "mean", "Norm": "norm"}
 DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
@@ -35,7 +35,7 @@ _MODULE = re.compile(r"(?:Module|Cell)\.(.+)\.([^.]+)\.(forward|backward)(?:\.(\
 _ROOT = re.compile(r"(?:Module|Cell)\.([^.]+)\.(forward|backward)(?:\.(\d+))?")
 _GRADIENTS = re.compile(r"(?:Module|Cell)\.(?:(.+)\.)?([^.]+)\.parameters_grad(?:\.(\d+))?", re.DOTALL)
 _FUNCTION = re.compile(r"([A-Za-z]\w*)\.(.+)\.(\d+)\.(forward|backward)", re.DOTALL)
-# The lists of one entry: what they hold depends on the direction.
+# Roles of the lists of one entry, by direction.
 FORWARD: dict[str, Role] = {
     "input_args": "input", "input_kwargs": "input", "input": "input", "output": "output", "parameters": "parameter",
 }  # fmt: skip
@@ -45,17 +45,17 @@ BACKWARD: dict[str, Role] = {
 
 
 class Call(NamedTuple):
-    """What the name of an entry of dump.json states."""
+    """Name of an entry of dump.json in parts."""
 
     op: str
     op_type: str
-    number: int  # of the call of a module; a function's is part of `op`
+    number: int  # of the call of a module; the number of a function's call is part of `op`
     direction: str  # forward, backward, gradients (of parameters)
 
 
 @dataclass
 class Reading:
-    """One dump.json while it is read."""
+    """State of reading one dump.json."""
 
     folder: Path
     step: int
@@ -66,7 +66,7 @@ class Reading:
     counts: dict[tuple[str, int, Role], int] = field(default_factory=dict)  # tensors so far, by operator, call and role
 
 
-def recognise(path: Path) -> bool:
+def can_read(path: Path) -> bool:
     """Return True if the path is or holds a dump.json of msprobe."""
     return next(find_dumps(path), None) is not None
 
@@ -88,7 +88,7 @@ def find_dumps(path: Path) -> Iterator[tuple[Path, int, int]]:
 
 
 def _list_candidates(path: Path) -> list[str]:
-    """Return the paths of dump.json here, or else below folders that are named as msprobe names them."""
+    """Return the paths of dump.json in the folder, or else in subfolders with msprobe's names."""
     if not path.is_dir():
         return []
     if (path / DUMP).is_file():
@@ -114,11 +114,12 @@ def read(path: Path) -> Side:
             damaged.append(_make_refused(reading, DUMP, error.what))
             continue
         readings.append(reading)
-        _join(edges, _edges(reading, _parents(dump_path.parent, notes)))
+        for op, feeders in _find_edges(reading, _read_parents(dump_path.parent, notes)).items():
+            edges.setdefault(op, {}).update(feeders)
     if not readings:
         raise BadData(f"{str(path)!r} holds no dump of msprobe that can be read.", *notes)
     tensors = (*(tensor for reading in readings for tensor in reading.tensors), *damaged)
-    return Side(path, KIND, tensors, {op: tuple(fed) for op, fed in edges.items()}, tuple(notes), settings)
+    return Side(path, KIND, tensors, {op: tuple(feeders) for op, feeders in edges.items()}, tuple(notes), settings)
 
 
 def _read_dump(reading: Reading, dump_path: Path, settings: dict[str, str], notes: list[str]) -> None:
@@ -171,12 +172,12 @@ def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
 
 
 def _make_refused(reading: Reading, op: str, why: str, order: int = 0) -> Stored:
-    """Return a tensor with a fault: what cannot be understood never counts as equal."""
+    """Return a tensor with a fault for an entry that was not understood."""
     return Stored(op, order=order, step=reading.step, rank=reading.rank, fault=why)
 
 
 def _add(reading: Reading, call: Call, role: Role, values: Any, order: int, parameter: str = "") -> None:
-    for entry in _iterate_tensors(values, DEEPEST):
+    for entry in _iterate_tensors(values, MAX_DEPTH):
         key = (call.op, call.number if call.direction != "gradients" else -1, role)
         index = reading.counts.get(key, 0)
         reading.counts[key] = index + 1
@@ -186,9 +187,9 @@ def _add(reading: Reading, call: Call, role: Role, values: Any, order: int, para
 
 
 def _iterate_tensors(values: Any, depth: int) -> Iterator[dict[str, Any]]:
-    """Yield the records of tensors within lists and keyword arguments, in the order in which they are written."""
+    """Yield the records of tensors within lists and keyword arguments, in the order of the file."""
     if isinstance(values, (list, dict)) and values and not depth:
-        yield {}  # too deep to follow: a tensor without a shape, which is refused
+        yield {}  # nested too deeply: a tensor without a shape, which is refused
     elif isinstance(values, list):
         for item in values:
             yield from _iterate_tensors(item, depth - 1)
@@ -217,7 +218,7 @@ def _make_stored(
 
 
 def _find_file(reading: Reading, name: Any) -> tuple[Path | None, str]:
-    """Return the tensor's file, or None and why; without a name only statistics were dumped, which is no fault."""
+    """Return the tensor's file, or None and the reason; it is empty if only statistics were dumped."""
     if name in (None, "", "-1", -1) or reading.present is None:
         return None, "" if name in (None, "", "-1", -1) else f"the folder {TENSORS} is missing beside {DUMP}"
     path = resolve_inside(reading.folder / TENSORS, name)
@@ -227,13 +228,11 @@ def _find_file(reading: Reading, name: Any) -> tuple[Path | None, str]:
 
 
 def _read_statistics(entry: Mapping[str, Any]) -> dict[str, float] | None:
-    found = {
-        statistic: value for key, statistic in STATISTICS.items() if (value := _number(entry.get(key))) is not None
-    }
-    return found or None
+    values = {name: value for key, name in STATISTICS.items() if (value := _parse_number(entry.get(key))) is not None}
+    return values or None
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     if isinstance(value, str) and value.strip().lower() not in ("nan", "inf", "-inf", "+inf"):
         return None
     try:
@@ -247,8 +246,8 @@ def _dtype(name: Any) -> str:
     return DTYPES.get(dtype, dtype)
 
 
-def _parents(folder: Path, notes: list[str]) -> dict[str, str]:
-    """Return the module that encloses each operator, from construct.json; nothing without that file."""
+def _read_parents(folder: Path, notes: list[str]) -> dict[str, str]:
+    """Return the module that encloses each operator, from construct.json if it exists."""
     path = resolve_inside(folder, CONSTRUCT)
     if path is None or not path.is_file():
         return {}
@@ -258,25 +257,25 @@ def _parents(folder: Path, notes: list[str]) -> dict[str, str]:
         notes.append(f"{folder.name}: {error.what}")
         return {}
     pairs = record.items() if isinstance(record, dict) else ()
-    named = ((parse_entry_name(name), parse_entry_name(parent)) for name, parent in pairs if isinstance(parent, str))
-    return {child.op: parent.op for child, parent in named if child and parent and child.op != parent.op}
+    calls = ((parse_entry_name(name), parse_entry_name(parent)) for name, parent in pairs if isinstance(parent, str))
+    return {child.op: parent.op for child, parent in calls if child and parent and child.op != parent.op}
 
 
-def _edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[str, None]]:
-    """Return the edges, by equal fingerprints of input and output: of several producers the innermost counts.
+def _find_edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[str, None]]:
+    """Return the edges by equal fingerprints of input and output; of several producers the innermost counts.
 
     `parents`: operator -> the module that encloses it.
     """
     producers: dict[tuple[Any, ...], list[str]] = {}
     edges: dict[str, dict[str, None]] = {}
     for tensor in reading.tensors:
-        mark = _fingerprint(tensor)
-        if mark is None or tensor.role not in ("input", "output"):
+        fingerprint = _fingerprint(tensor)
+        if fingerprint is None or tensor.role not in ("input", "output"):
             continue
         if tensor.role == "output":
-            producers.setdefault(mark, []).append(tensor.op)
+            producers.setdefault(fingerprint, []).append(tensor.op)
         elif makers := [
-            op for op in producers.get(mark, ()) if op != tensor.op and not _encloses(op, tensor.op, parents)
+            op for op in producers.get(fingerprint, ()) if op != tensor.op and not _encloses(op, tensor.op, parents)
         ]:
             maker = next((op for op in makers if not any(_encloses(op, other, parents) for other in makers)), makers[0])
             edges.setdefault(tensor.op, {})[maker] = None
@@ -284,11 +283,11 @@ def _edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[str, 
 
 
 def _fingerprint(tensor: Stored) -> tuple[Any, ...] | None:
-    """Return shape and statistics; None if they cannot identify it: incomplete, not finite, or all values equal."""
-    found = tensor.statistics
-    if found is None or len(found) < 4 or found["max"] == found["min"] or not all(map(math.isfinite, found.values())):
+    """Return shape and statistics; None if they are incomplete or not finite, or if all values are equal."""
+    values = tensor.statistics
+    if not values or len(values) < 4 or values["max"] == values["min"] or not all(map(math.isfinite, values.values())):
         return None
-    return tensor.shape, *found.values()
+    return tensor.shape, *values.values()
 
 
 def _encloses(outer: str, inner: str, parents: Mapping[str, str]) -> bool:
@@ -299,8 +298,3 @@ def _encloses(outer: str, inner: str, parents: Mapping[str, str]) -> bool:
         if not inner or inner == outer:
             return inner == outer
     return False
-
-
-def _join(edges: dict[str, dict[str, None]], more: dict[str, dict[str, None]]) -> None:
-    for op, feeders in more.items():
-        edges.setdefault(op, {}).update(feeders)

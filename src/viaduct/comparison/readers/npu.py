@@ -1,12 +1,12 @@
 """Reads dump directories of an Ascend NPU, converted to .npy.
 
-    {time}/{device}/{model}/{model id}/{step}/                              any level may be pointed at
+    {time}/{device}/{model}/{model id}/{step}/                              the path may be any of these levels
       {type}.{operator}.{task}[.{stream}].{time}[.more numbers].output.0.npy
-      {type}.{operator}.{task}[.{stream}].{time}                            as the device wrote it: not readable here
+      {type}.{operator}.{task}[.{stream}].{time}                            raw file of the device: not readable here
       {number}[.npy] and mapping.csv                                        for names of 255 characters and more
 
-Steps become steps and devices become ranks. Of several runs the newest, of several models the largest is read; the
-notes name the others. Raw files need a library that ships only with CANN: they appear as tensors with a fault.
+Devices become ranks. Of several runs the newest is read, of several models the largest; the notes name the others. Raw
+files can only be read with CANN and become tensors with a fault.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from viaduct.errors import BadData
 
 KIND = "npu"
 MAPPING = "mapping.csv"
-LARGEST_MAPPING = 256 << 20
+MAX_MAPPING_BYTES = 256 << 20
 RAW = (
     "a raw dump file, which only CANN can read; convert it first: "
     "python3 msaccucmp.py convert -d FILE_OR_FOLDER -out OUT -t npy"
 )
 
-# What converting appends: role, number, perhaps shape and layout.
+# Names of converted files: role, number, perhaps shape and layout.
 _CONVERTED = re.compile(r"(.+)\.(input|output)\.(\d{1,6})((?:\.[A-Za-z0-9_]+){0,2})\.npy", re.DOTALL)
-# The same of older tools: the number of an output alone.
+# Names of files that older tools converted: only the number of an output.
 _NUMBERED = re.compile(r"(.+\.\d{13,255}(?:\.\d+){0,4})\.(\d{1,4})\.npy", re.DOTALL)
 _TAIL = re.compile(r"((?:\.\d{1,255}){2,})$")
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _LAYOUT = re.compile(r"N[A-Z0-9]{1,7}|HWCN|FRACTAL_[A-Z0-9_]+|CHWN")
-TIME_DIGITS = 13  # a timestamp has 16 (microseconds); anything else in a name is far shorter
+TIME_DIGITS = 13  # a timestamp (microseconds) has 16; other numbers are far shorter
 
 
 class FileName(NamedTuple):
-    """A file's name, understood as far as it can be without knowing its neighbours."""
+    """Parts of a file's name that are known without the other names of its folder."""
 
     text: str  # type.operator.numbers
     role: Literal["input", "output"]
     number: int  # of the input or output
-    layout: str  # "" where the name states none
-    raw: bool  # as the device wrote it, not converted
+    layout: str  # "" if the name states none
+    raw: bool  # not converted
 
 
 class Call(NamedTuple):
@@ -79,8 +79,8 @@ class FolderIdentity(NamedTuple):
 
 
 @dataclass
-class Found:
-    """One readable or unreadable file of the dump."""
+class DumpFile:
+    """One file of the dump, which may be unreadable."""
 
     identity: FolderIdentity
     path: Path
@@ -88,81 +88,82 @@ class Found:
     call: Call
 
 
-def recognise(path: Path) -> bool:
-    """Return True if most files are named as NPU dumps are; plain numbers count beside a mapping.csv."""
-    found = list_files(path)
-    named = [split_name(Path(name).name) is not None for name in found.files]
-    mapped = any(MAPPING in names and any(map(_is_number, names)) for names in found.folders.values())
-    return mapped or (any(named) and 2 * sum(named) > _count_tensor_files(found))
+def can_read(path: Path) -> bool:
+    """Return True if most files have names of NPU dumps, or numbers as names beside a mapping.csv."""
+    listing = list_files(path)
+    matches = [split_name(Path(name).name) is not None for name in listing.files]
+    has_mapping = any(MAPPING in names and any(map(_is_number, names)) for names in listing.folders.values())
+    return has_mapping or (any(matches) and 2 * sum(matches) > _count_tensor_files(listing))
 
 
 def _is_number(name: str) -> bool:
     return name.partition(".")[0].isdecimal()
 
 
-def _count_tensor_files(found: Listing) -> int:
-    """Count the files that another reader would take; a number alone may be an NPU file whose mapping was lost."""
+def _count_tensor_files(listing: Listing) -> int:
+    """Count the files for other readers, without numbers, which may be NPU files with a lost mapping."""
     suffixes = (".npy", ".npz", ".pt", ".safetensors")
-    return sum(name.endswith(suffixes) and not _is_number(Path(name).name) for name in found.files)
+    return sum(name.endswith(suffixes) and not _is_number(Path(name).name) for name in listing.files)
 
 
 def read(path: Path) -> Side:
     """Read a dump directory of an NPU."""
-    found = list_files(path)
-    notes = list(found.notes)
-    files: list[Found] = []
+    listing = list_files(path)
+    notes = list(listing.notes)
+    files: list[DumpFile] = []
     unnamed: list[Path] = []
-    for folder, names in found.folders.items():
-        files_here, unnamed_here = _read_folder(found.root, folder, names, notes)
-        files += files_here
-        unnamed += unnamed_here
+    for folder, names in listing.folders.items():
+        folder_files, folder_unnamed = _read_folder(listing.root, folder, names, notes)
+        files += folder_files
+        unnamed += folder_unnamed
     files = _select_newest(files, notes)
     tensors = _make_tensors(_drop_converted_raw_files(files), notes)
     refused = [_make_unnamed(file, len(tensors)) for file in unnamed if file.suffix == ".npy"]
-    refused += refused_tensors(found, (".npy",), len(tensors) + 1)
+    refused += refused_tensors(listing, (".npy",), len(tensors) + 1)
     if unnamed:
-        notes.append(f"not named as NPU dumps are: {join_some(str(file.relative_to(found.root)) for file in unnamed)}")
+        names = [str(file.relative_to(listing.root)) for file in unnamed]
+        notes.append(f"not named as NPU dumps are: {join_some(names)}")
     if not tensors and not refused:
         raise BadData(f"{str(path)!r} holds no tensors of an NPU dump.", *notes)
     return Side(path, KIND, tuple(tensors + refused), notes=tuple(notes), settings=_settings(files))
 
 
-def _read_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> tuple[list[Found], list[Path]]:
-    """Return the folder's files that are named as NPU dumps are, and the paths of the others."""
+def _read_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> tuple[list[DumpFile], list[Path]]:
+    """Return the folder's files with names of NPU dumps, and the paths of the others."""
     mapping = _read_mapping(root / folder, notes) if MAPPING in names else {}
     identity = identify_folder(root, folder)
     split: list[tuple[Path, FileName]] = []
     unnamed: list[Path] = []
     for name in names:
-        understood = split_name(_find_original_name(name, mapping))
+        file_name = split_name(_find_original_name(name, mapping))
         path = resolve_inside(root / folder, name)
-        if understood is not None and path is not None:
-            split.append((path, understood))
+        if file_name is not None and path is not None:
+            split.append((path, file_name))
         elif name != MAPPING:
             unnamed.append(root / folder / name)
-    before_time = fewest_before_time(name.text for _, name in split)
-    return [Found(identity, path, name, call_of(name.text, before_time)) for path, name in split], unnamed
+    before_time = count_before_time(name.text for _, name in split)
+    return [DumpFile(identity, path, name, parse_call(name.text, before_time)) for path, name in split], unnamed
 
 
 def split_name(name: str) -> FileName | None:
-    """Return what a file's name says; None if it is no name of an NPU dump."""
+    """Return the parts of a file's name; None if it is not a name of an NPU dump."""
     if match := _CONVERTED.fullmatch(name):
         layout = next((part for part in match[4].split(".") if _LAYOUT.fullmatch(part)), "")
         role: Literal["input", "output"] = "input" if match[2] == "input" else "output"
-        understood = FileName(match[1], role, int(match[3]), layout, raw=False)
+        file_name = FileName(match[1], role, int(match[3]), layout, raw=False)
     elif match := _NUMBERED.fullmatch(name):
-        understood = FileName(match[1], "output", int(match[2]), "", raw=False)
+        file_name = FileName(match[1], "output", int(match[2]), "", raw=False)
     elif not name.endswith((".npy", ".npz", ".pt", ".json", ".csv", ".txt", ".safetensors", ".bin")):
-        understood = FileName(name, "output", 0, "", raw=True)
+        file_name = FileName(name, "output", 0, "", raw=True)
     else:
         return None
-    return understood if _names_an_operator(understood.text) else None
+    return file_name if _is_operator_name(file_name.text) else None
 
 
-def _names_an_operator(text: str) -> bool:
-    """Return True for type.operator.numbers if one number is a time, or the type begins with a capital as GE's do.
+def _is_operator_name(text: str) -> bool:
+    """Return True for type.operator.numbers if one number is a time or the type begins with a capital, as GE's do.
 
-    That tells it from other dotted names, such as layer.conv.0.1.
+    Other dotted names, such as layer.conv.0.1, have neither.
     """
     parts = text.split(".")
     if len(parts) < 4 or not _TYPE.fullmatch(parts[0]) or not _TAIL.search(text):
@@ -171,17 +172,17 @@ def _names_an_operator(text: str) -> bool:
     return time > _first_number(parts) and (parts[0][0].isupper() or len(parts[time]) >= TIME_DIGITS)
 
 
-def fewest_before_time(texts: Iterable[str]) -> int:
-    """Return the count of numbers before the time: one (task) or two (task, stream).
+def count_before_time(texts: Iterable[str]) -> int:
+    """Return the number of numbers before the time: one (task) or two (task, stream).
 
-    An operator's own name may end in numbers, which adds to them; the fewest within a folder is what all have.
+    An operator's own name may end in numbers, so the smallest count within a folder is the right one.
     """
     counts = [find_time_part(text.split(".")) - _first_number(text.split(".")) for text in texts]
     return min(2, max(1, min(counts, default=2)))
 
 
 def _first_number(parts: list[str]) -> int:
-    """Return the index of the first of the numbers at the end; type and operator come before them."""
+    """Return the index of the first number after type and operator."""
     start = len(parts)
     while start > 2 and parts[start - 1].isdecimal():
         start -= 1
@@ -189,14 +190,13 @@ def _first_number(parts: list[str]) -> int:
 
 
 def find_time_part(parts: list[str]) -> int:
-    """Return the index of the part that is the time: the last long number."""
-    first = _first_number(parts)
-    long = [part for part in range(first, len(parts)) if len(parts[part]) >= TIME_DIGITS]
-    return long[-1] if long else len(parts) - 1
+    """Return the index of the time: the last long number."""
+    long_numbers = [part for part in range(_first_number(parts), len(parts)) if len(parts[part]) >= TIME_DIGITS]
+    return long_numbers[-1] if long_numbers else len(parts) - 1
 
 
-def call_of(text: str, before_time: int) -> Call:
-    """Return the call that a file's name states; `before_time`: how many numbers stand before the time."""
+def parse_call(text: str, before_time: int) -> Call:
+    """Return the call of a file's name; `before_time`: the number of numbers before the time."""
     parts = text.split(".")
     time = find_time_part(parts)
     task = max(time - before_time, 2)
@@ -205,7 +205,7 @@ def call_of(text: str, before_time: int) -> Call:
 
 
 def _find_original_name(name: str, mapping: dict[str, str]) -> str:
-    """Return the name that the mapping has for a number; what converting appended to the number stays."""
+    """Return the name of a number in the mapping, with the suffix that conversion appended."""
     number, dot, suffix = name.partition(".")
     if not number.isdecimal():
         return name
@@ -218,10 +218,10 @@ def _find_original_name(name: str, mapping: dict[str, str]) -> str:
 
 
 def _read_mapping(folder: Path, notes: list[str]) -> dict[str, str]:
-    """Return original names by number, from mapping.csv. No file is opened by these names."""
+    """Return original names by number, from mapping.csv."""
     path = resolve_inside(folder, MAPPING)
     try:
-        if path is None or path.stat().st_size > LARGEST_MAPPING:
+        if path is None or path.stat().st_size > MAX_MAPPING_BYTES:
             notes.append(f"{MAPPING} leads out of its folder or is too large, and was left out")
             return {}
         text = path.read_text("utf-8-sig", errors="replace").replace("\0", "")
@@ -233,28 +233,28 @@ def _read_mapping(folder: Path, notes: list[str]) -> dict[str, str]:
     if len(rows) < len(lines):
         lost = len(lines) - len(rows)
         notes.append(f"{MAPPING}: {lost} of {len(lines)} lines are damaged, not of the form number,name; left out")
-    if strange := [row[1].strip() for row in rows if "/" in row[1] or "\\" in row[1]]:
-        notes.append(f"{MAPPING} speaks of {join_some(strange)}, which no file of a dump is called")
-    if twice := [number for number, count in Counter(row[0].strip() for row in rows).items() if count > 1]:
-        notes.append(f"{MAPPING} has more than one name for {join_some(twice)}; the last was taken")
+    if invalid := [row[1].strip() for row in rows if "/" in row[1] or "\\" in row[1]]:
+        notes.append(f"{MAPPING} has names that no dump file can have: {join_some(invalid)}")
+    if repeated := [number for number, count in Counter(row[0].strip() for row in rows).items() if count > 1]:
+        notes.append(f"{MAPPING} has more than one name for {join_some(repeated)}; the last is used")
     return {row[0].strip(): row[1].strip() for row in rows}
 
 
 def identify_folder(root: Path, folder: str) -> FolderIdentity:
-    """Return run, device, model and step, from the folder's name and those above it."""
+    """Return run, device, model and step from the names of the folder and its parents."""
     parts = [part for part in (*root.absolute().parts, *folder.split("/")) if part]
     step, model_id, model, device, run = (*reversed(parts[-5:]), "", "", "", "", "")[:5]
     if not step.isdecimal() or len(step) >= 9:
         return FolderIdentity("", 0, "", 0)
-    if not model_id.isdecimal():  # someone's own folder of steps
+    if not model_id.isdecimal():
         return FolderIdentity("", 0, "", int(step))
     if not device.isdecimal() or len(device) > 4:
         return FolderIdentity("", 0, f"{model}/{model_id}", int(step))
     return FolderIdentity(run if run.isdecimal() else "", int(device), f"{model}/{model_id}", int(step))
 
 
-def _select_newest(files: list[Found], notes: list[str]) -> list[Found]:
-    """Return the files of the newest run and the largest model; in two models one name means two operators."""
+def _select_newest(files: list[DumpFile], notes: list[str]) -> list[DumpFile]:
+    """Return the files of the newest run and the largest model: two models may use one name for two operators."""
     if len(runs := sorted({file.identity.run for file in files})) > 1:
         notes.append(f"of {len(runs)} runs the newest, {runs[-1]}, was read; left out: {join_some(runs[:-1])}")
         files = [file for file in files if file.identity.run == runs[-1]]
@@ -264,22 +264,22 @@ def _select_newest(files: list[Found], notes: list[str]) -> list[Found]:
         others = [f"{model} ({count} files)" for model, count in sizes.items() if model != largest]
         notes.append(
             f"of {len(sizes)} models the largest, {largest} ({sizes[largest]} files), was read; left out: "
-            f"{join_some(others)}. Point at another model's folder to compare that one"
+            f"{join_some(others)}. To compare another model, give its folder"
         )
         files = [file for file in files if file.identity.model == largest]
     return files
 
 
-def _drop_converted_raw_files(files: list[Found]) -> list[Found]:
-    """Return the files without the raw ones of which converted tensors are in the dump."""
+def _drop_converted_raw_files(files: list[DumpFile]) -> list[DumpFile]:
+    """Return the files without raw ones that were also converted."""
     converted = {(file.identity, file.name.text) for file in files if not file.name.raw}
     return [file for file in files if not file.name.raw or (file.identity, file.name.text) not in converted]
 
 
-def _make_tensors(files: list[Found], notes: list[str]) -> list[Stored]:
+def _make_tensors(files: list[DumpFile], notes: list[str]) -> list[Stored]:
     """Return the tensors in execution order; a second file of the same tensor is another call."""
     tensors: list[Stored] = []
-    by_step: dict[tuple[int, int], list[Found]] = defaultdict(list)
+    by_step: dict[tuple[int, int], list[DumpFile]] = defaultdict(list)
     for file in files:
         by_step[file.identity.step, file.identity.device].append(file)
     for _, members in sorted(by_step.items()):
@@ -305,9 +305,10 @@ def _call_numbers(order: dict[Call, int]) -> dict[Call, int]:
     return numbers
 
 
-def _make_stored(file: Found, order: int, call: int) -> Stored:
-    name, stated, at = file.name, file.call, file.identity
-    tensor = Stored(stated.op, stated.op_type, name.role, name.number, order, at.step, at.device, call=call)
+def _make_stored(file: DumpFile, order: int, call: int) -> Stored:
+    name, identity, op = file.name, file.identity, file.call.op
+    role, step, rank = name.role, identity.step, identity.device
+    tensor = Stored(op, file.call.op_type, role, name.number, order, step, rank, call=call)
     if name.raw:
         return replace(tensor, fault=f"{file.path.name} is {RAW}")
     return read_header_of(replace(tensor, path=file.path, layout=name.layout))
@@ -320,7 +321,7 @@ def _make_unnamed(path: Path, order: int) -> Stored:
     return Stored(path.stem, order=order, fault=fault)
 
 
-def _settings(files: list[Found]) -> dict[str, str]:
+def _settings(files: list[DumpFile]) -> dict[str, str]:
     settings = {"device": "npu"}
     if files and (model := files[0].identity.model):
         settings["model"] = model

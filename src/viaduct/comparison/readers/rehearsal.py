@@ -1,4 +1,4 @@
-"""Reads the record of a rehearsal: the runs of `viaduct carry`, as OUT/runs/original and OUT/runs/migrated.
+"""Reads the record of a rehearsal, such as OUT/runs/original and OUT/runs/migrated of `viaduct carry`.
 
 RECORD/observed/rank-0/losses.npz       "3 0": step 3, its first loss
 RECORD/observed/rank-0/forward.npz      "00004 layer1.conv": the output of call 4, in the first step, thinned;
@@ -25,18 +25,18 @@ LOSS = "loss"
 FILES = ("losses.npz", "forward.npz", "gradients.npz", "weights.npz")
 RANK = re.compile(r"rank-(\d+)")
 CALL = re.compile(r"(\d+) ?(.*?) ?(?:input (\d+))?", re.DOTALL)
-AFTER_CALLS = 1_000_000  # a loss's place in the order of execution: after every call; gradients follow it
+AFTER_CALLS = 1_000_000  # order of a loss: after every call; gradients follow it
 
 Identity = tuple[str, Role, int, int, int]  # operator, role, index, order and step
 
 
-def recognise(path: Path) -> bool:
+def can_read(path: Path) -> bool:
     """Return True if the path is the record of a rehearsal."""
     return bool(find_ranks(path))
 
 
 def find_ranks(path: Path) -> dict[int, Path]:
-    """Return the folders of the ranks that left something, by their numbers."""
+    """Return the folders of the ranks that recorded tensors, by rank."""
     folders = (path / "observed").glob("rank-*")
     ranks = {int(match[1]): folder for folder in folders if (match := RANK.fullmatch(folder.name))}
     return {n: folder for n, folder in sorted(ranks.items()) if any((folder / name).is_file() for name in FILES)}
@@ -44,14 +44,13 @@ def find_ranks(path: Path) -> dict[int, Path]:
 
 def read(path: Path) -> Side:
     """Read the headers of all tensors that a rehearsal recorded; raise BadData if there are none."""
-    found = [tensor for number, folder in find_ranks(path).items() for tensor in read_rank(folder, number)]
-    if not found:
-        raise BadData(f"{str(path)!r} holds no tensors.", "The rehearsal took no step, or was ended before it could.")
-    return Side(path, KIND, tuple(sorted(found, key=lambda tensor: (tensor.step, tensor.order))))
+    tensors = [tensor for number, folder in find_ranks(path).items() for tensor in read_rank(folder, number)]
+    if not tensors:
+        raise BadData(f"{str(path)!r} holds no tensors.", "The rehearsal ended before its first step.")
+    return Side(path, KIND, tuple(sorted(tensors, key=lambda tensor: (tensor.step, tensor.order))))
 
 
 def read_rank(folder: Path, rank: int) -> Iterator[Stored]:
-    """Yield the tensors of one rank."""
     losses = [*read_file(folder / "losses.npz", rank, identify_loss)]
     last = max((loss.step for loss in losses), default=-1)
     yield from losses
@@ -61,13 +60,11 @@ def read_rank(folder: Path, rank: int) -> Iterator[Stored]:
 
 
 def identify_loss(name: str) -> Identity:
-    """Return the identity of a loss from its key."""
     step, _, number = name.partition(" ")
     return LOSS, "output", int(number), AFTER_CALLS, int(step)
 
 
 def identify_call(name: str) -> Identity:
-    """Return the identity of a module's call from its key."""
     match = CALL.fullmatch(name)
     assert match is not None
     number, module, input_index = match.groups()
@@ -75,7 +72,7 @@ def identify_call(name: str) -> Identity:
 
 
 def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Iterator[Stored]:
-    """Yield the tensors of one archive, identified by their keys; one that cannot be read has a fault."""
+    """Yield the tensors of one archive, identified by their keys; an unreadable one has a fault."""
     if not path.exists():
         return
     try:
@@ -87,7 +84,7 @@ def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Ite
     for name, header in headers.items():
         op, role, index, order, step = identify(name)
         call = calls[op, role, index]
-        if role in ("input", "output") and op != LOSS:  # modules of the first step; losses of other steps are no calls
+        if role in ("input", "output") and op != LOSS:  # a loss is not the call of a module
             calls[op, role, index] += 1
         tensor = Stored(op, "", role, index, order, step, rank)
         if isinstance(header, str):

@@ -2,8 +2,8 @@
 
     {operator, / written as _}.{output}.{time in microseconds}.npy          conv1_BiasAdd.0.1607502000000000.npy
 
-There are outputs only. Of several files of one tensor the one with the largest time counts. The operators `a/b_c` and
-`a_b/c` have the same name in files; alignment reports that, if a graph shows that both exist.
+All tensors are outputs. Of several files of one tensor the newest is read. The operators `a/b_c` and `a_b/c` have the
+same name in files; alignment reports this if a graph shows that both exist.
 """
 
 from __future__ import annotations
@@ -29,48 +29,47 @@ NAME = re.compile(r"(.+?)\.(\d{1,9})(?:\.\d{1,9})?\.(\d{9,255})\.npy", re.DOTALL
 _SHORT_TIME = re.compile(r"(.+?)\.(\d{1,9})\.(\d{1,255})\.npy", re.DOTALL)
 
 
-def recognise(path: Path) -> bool:
-    """Return True if most .npy files are named as tfdbg names them."""
-    found = _plain_files(list_files(path))
-    return bool(found) and 2 * sum(NAME.fullmatch(Path(name).name) is not None for name in found) > len(found)
+def can_read(path: Path) -> bool:
+    """Return True if most .npy files have names of tfdbg."""
+    names = _list_arrays(list_files(path))
+    return bool(names) and 2 * sum(NAME.fullmatch(Path(name).name) is not None for name in names) > len(names)
 
 
 def read(path: Path) -> Side:
     """Read the newest file of each tensor."""
-    found = list_files(path)
-    names = _plain_files(found)
+    listing = list_files(path)
     newest: dict[tuple[str, int], tuple[int, str]] = {}  # (operator, output) -> (time, file)
     unnamed, older = [], []
-    for name in names:
+    for name in _list_arrays(listing):
         match = NAME.fullmatch(Path(name).name) or _SHORT_TIME.fullmatch(Path(name).name)
         if match is None:
             unnamed.append(name)
             continue
-        key, dated = (match[1], int(match[2])), (int(match[3]), name)
+        key, dated_file = (match[1], int(match[2])), (int(match[3]), name)
         if key in newest:
-            older.append(min(dated, newest[key])[1])
-        newest[key] = max(dated, newest.get(key, dated))
+            older.append(min(dated_file, newest[key])[1])
+        newest[key] = max(dated_file, newest.get(key, dated_file))
     order = {op: number for number, op in enumerate(sorted({op for op, _ in newest}, key=natural_key))}
     tensors = [
-        read_header_of(Stored(op, index=index, order=order[op], path=found.root / name))
+        read_header_of(Stored(op, index=index, order=order[op], path=listing.root / name))
         for (op, index), (_, name) in sorted(newest.items(), key=lambda item: (order[item[0][0]], item[0][1]))
     ]
-    for path_of_unnamed in (found.root / name for name in unnamed):
-        tensors.append(read_header_of(Stored(path_of_unnamed.stem, order=len(order), path=path_of_unnamed)))
-    tensors += refused_tensors(found, (SUFFIX,), len(order) + 1)
-    return Side(path, KIND, tuple(tensors), notes=tuple(_notes(found, unnamed, older)))
+    for unnamed_path in (listing.root / name for name in unnamed):
+        tensors.append(read_header_of(Stored(unnamed_path.stem, order=len(order), path=unnamed_path)))
+    tensors += refused_tensors(listing, (SUFFIX,), len(order) + 1)
+    return Side(path, KIND, tuple(tensors), notes=tuple(_make_notes(listing, unnamed, older)))
 
 
-def _plain_files(found: Listing) -> list[str]:
-    return [name for name in found.files if name.endswith(SUFFIX)]
+def _list_arrays(listing: Listing) -> list[str]:
+    return [name for name in listing.files if name.endswith(SUFFIX)]
 
 
-def _notes(found: Listing, unnamed: list[str], older: list[str]) -> list[str]:
-    notes = list(found.notes)
+def _make_notes(listing: Listing, unnamed: list[str], older: list[str]) -> list[str]:
+    notes = list(listing.notes)
     if unnamed:
-        notes.append(f"not named as tfdbg names tensors, taken as outputs by their whole name: {join_some(unnamed)}")
+        notes.append(f"read as outputs, though their names are not those of tfdbg: {join_some(unnamed)}")
     if older:
         notes.append(f"{len(older)} files have a newer one of the same tensor and were left out: {join_some(older)}")
-    if others := [name for name in found.files if name.endswith((".npz", ".pt", ".safetensors"))]:
+    if others := [name for name in listing.files if name.endswith((".npz", ".pt", ".safetensors"))]:
         notes.append(f"left out, since tfdbg writes .npy: {join_some(others)}")
     return notes

@@ -1,7 +1,7 @@
-"""Reads what `viaduct train --dump-steps`, `viaduct dump` and `Dump` write.
+"""Reads dumps of `viaduct train --dump-steps`, `viaduct dump` and `Dump`.
 
 The path is that of a dump, of a run with `dump/` in it, of one step or of one rank. All steps and ranks below it become
-one side. A step whose index is damaged becomes one tensor with a fault, and the others are read.
+one side. A step with a damaged index becomes one tensor with a fault.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ KIND = "viaduct"
 ROLES: Mapping[str, Role] = {role: role for role in get_args(Role)}
 
 
-def recognise(path: Path) -> bool:
+def can_read(path: Path) -> bool:
     """Return True if the folder is or holds a dump of viaduct, by names and the first bytes of an index.
 
-    In a folder named step_… or rank_… any index.json counts: a damaged dump must not pass for a plain folder.
+    In a folder named step_… or rank_… any index.json counts: a damaged dump must not be read as a plain folder.
     """
-    found = next(find_indexes(path), None)
-    if found is None:
+    index = next(find_indexes(path), None)
+    if index is None:
         return False
     try:
-        with found.open("rb") as file:
+        with index.open("rb") as file:
             start = file.read(200)
-            folder_names = identify_index(found)[2]
+            folder_names = identify_index(index)[2]
             return FORMAT.encode() in start or not start.strip(b"\0 \n") or bool(folder_names)
     except OSError:
-        return True  # it looks like one, and reading it will say what is wrong
+        return True  # reading it reports the error
 
 
 def find_indexes(path: Path) -> Iterator[Path]:
@@ -54,7 +54,6 @@ def find_indexes(path: Path) -> Iterator[Path]:
 
 
 def find_indexes_of_step(folder: Path) -> Iterator[Path]:
-    """Yield the indexes of one step's ranks."""
     inner = [folder] if (folder / INDEX_FILE).is_file() else list_numbered_folders(folder, RANK_FOLDER)
     yield from (rank_folder / INDEX_FILE for rank_folder in inner or [folder])
 
@@ -65,30 +64,31 @@ def list_numbered_folders(path: Path, pattern: re.Pattern[str]) -> list[Path]:
         names = [entry.name for entry in os.scandir(path) if entry.is_dir()]
     except OSError:
         return []
-    found = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
-    return [path / name for _, name in sorted(found)]
+    numbered = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    return [path / name for _, name in sorted(numbered)]
 
 
 def read(path: Path) -> Side:
-    """Read all steps and ranks. Checksums are compared where a tensor is opened (measuring.py)."""
-    found, notes, damaged = [], [], []
+    """Read all steps and ranks. Checksums are compared when a tensor is opened (measuring.py)."""
+    indexes, notes, damaged = [], [], []
     for index_path in find_indexes(path):
         try:
-            found.append((index_path.parent, read_index(index_path)))
+            indexes.append((index_path.parent, read_index(index_path)))
         except BadData as error:
             notes.append(" ".join((f"left out: {error.what}", *error.hints)))
             step, rank, _ = identify_index(index_path)
-            damaged.append(Stored(INDEX_FILE, step=step, rank=rank, fault=error.what))  # stands for the whole step
-    if not found:
+            damaged.append(Stored(INDEX_FILE, step=step, rank=rank, fault=error.what))  # represents the whole step
+    if not indexes:
         raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or explain_missing(path)))
-    tensors = [tensor for folder, index in found for tensor in stored_tensors(folder, index)]
+    tensors = [tensor for folder, index in indexes for tensor in stored_tensors(folder, index)]
     tensors += damaged
-    notes += describe_different_settings([index for _, index in found])
-    return Side(path, KIND, tuple(tensors), join_edges(found), tuple(notes), describe_settings(found[0][1], tensors))
+    notes += describe_different_settings([index for _, index in indexes])
+    settings = describe_settings(indexes[0][1], tensors)
+    return Side(path, KIND, tuple(tensors), join_edges(indexes), tuple(notes), settings)
 
 
 def identify_index(index: Path) -> tuple[int, int, str]:
-    """Return step and rank of an index from its folders, and the names of those that state one."""
+    """Return step and rank of an index from the names of its folders, and these names."""
     step, rank, names = 0, 0, []
     for name in index.absolute().parts[-3:-1]:
         if match := STEP_FOLDER.fullmatch(name):
@@ -102,7 +102,7 @@ def identify_index(index: Path) -> tuple[int, int, str]:
 
 
 def explain_missing(path: Path) -> list[str]:
-    """Return hints where no index was found."""
+    """Return hints for a path without any index."""
     if not path.exists():
         return ["There is no such folder."]
     return [f"Looked for {INDEX_FILE}, step_000000/{INDEX_FILE} and dump/step_000000/{INDEX_FILE}."]
@@ -117,7 +117,7 @@ def stored_tensors(folder: Path, index: Index) -> Iterator[Stored]:
 
 
 def find_fault(entry: Entry, sizes: Mapping[str, int]) -> str:
-    """Return why an entry's file cannot be used; empty if it can. `sizes`: of the files that are there."""
+    """Return why an entry's file cannot be used; empty if it can. `sizes`: of the existing files."""
     if entry.role not in ROLES:
         return f"the index gives it the unknown role {entry.role!r}"
     if entry.file is None:
@@ -127,7 +127,7 @@ def find_fault(entry: Entry, sizes: Mapping[str, int]) -> str:
     if entry.file not in sizes:
         return f"{entry.file} is missing"
     if sizes[entry.file] != entry.bytes:
-        return f"{entry.file} has {sizes[entry.file]:,} bytes; {entry.bytes:,} were written"
+        return f"{entry.file} has {sizes[entry.file]:,} bytes; by its index it should have {entry.bytes:,}"
     return ""
 
 
@@ -151,9 +151,9 @@ def to_stored(folder: Path, index: Index, entry: Entry, fault: str) -> Stored:
     )
 
 
-def join_edges(found: list[tuple[Path, Index]]) -> dict[str, tuple[str, ...]]:
+def join_edges(indexes: list[tuple[Path, Index]]) -> dict[str, tuple[str, ...]]:
     edges: dict[str, dict[str, None]] = {}
-    for _, index in found:
+    for _, index in indexes:
         for op, feeders in index.edges.items():
             edges.setdefault(op, {}).update(dict.fromkeys(feeders))
     return {op: tuple(feeders) for op, feeders in edges.items()}
@@ -164,12 +164,14 @@ def describe_settings(first: Index, tensors: list[Stored]) -> dict[str, str]:
     return {**first.settings, "steps": ", ".join(str(step) for step in steps), "ranks": str(first.ranks)}
 
 
-def describe_different_settings(found: list[Index]) -> list[str]:
-    """Return a note if two steps of one folder have different settings: one may be left over from another run."""
-    first, *others = found
+def describe_different_settings(indexes: list[Index]) -> list[str]:
+    """Return a note if two steps of one folder have different settings: they may come from two runs."""
+    first, *others = indexes
     for other in others:
         names = sorted({*first.settings, *other.settings})
         pairs = [(name, first.settings.get(name), other.settings.get(name)) for name in names]
-        if which := ", ".join(f"{name} {ours!r} and {theirs!r}" for name, ours, theirs in pairs if ours != theirs):
-            return [f"steps {first.step} and {other.step} were dumped with different settings: {which}"]
+        if differences := ", ".join(
+            f"{name} {ours!r} and {theirs!r}" for name, ours, theirs in pairs if ours != theirs
+        ):
+            return [f"steps {first.step} and {other.step} were dumped with different settings: {differences}"]
     return []

@@ -1,7 +1,7 @@
-"""Preprocessings of the reference networks: one file each; living in this folder is registration.
+"""Preprocessing of the reference networks: one file each, registered by its file name.
 
-names()              the values of a recipe's data.preprocess: the names of the files
-load("official")     the Preprocessing in a file
+names()              all references: values of a recipe's data.preprocess
+load("official")     the Preprocessing in official.py
 """
 
 from __future__ import annotations

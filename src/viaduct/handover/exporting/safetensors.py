@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from viaduct.handover.classifier import CPU, Classifier
 from viaduct.handover.exporting.format import Answers, Batch, Written
 from viaduct.handover.exporting.request import Request
-from viaduct.training.networks import build_model, network_options, place_model
+from viaduct.training.networks import build_model, collect_network_options, place_model
 from viaduct.weights.exporting import build_metadata, write_safetensors
 from viaduct.weights.recognise import Guess
 
@@ -21,7 +21,7 @@ CHECK_PACKAGES: tuple[str, ...] = ()
 def write(classifier: Classifier, request: Request, path: Path) -> Written:
     """Write every tensor of the network's state under its own name."""
     is_named = isinstance(classifier.recipe.model, str)  # else it is a function of the user's
-    options = network_options(classifier.recipe) if is_named else {}
+    options = collect_network_options(classifier.recipe) if is_named else {}
     guess = Guess(classifier.name, len(classifier.labels), 1.0, options=tuple(options.items()))
     source = str(classifier.run or classifier.weights)
     metadata = build_metadata(guess, classifier.step, source, recipe=classifier.recipe_name, ema=classifier.averaged)

@@ -110,7 +110,7 @@ class StudyFolder:
         """Write the definition; raise BadRun if the folder has a different one, or other files and none."""
         file = self.path / DEFINITION
         if file.exists():
-            return self.refuse_another(definition)
+            return self.refuse_other_definition(definition)
         others = [path.name for path in self.path.iterdir() if path.name != LOCK]
         if others:
             raise BadRun(
@@ -120,7 +120,7 @@ class StudyFolder:
             opened.write((json.dumps({"format": 1, **asdict(definition)}, indent=1) + "\n").encode())
         return None
 
-    def refuse_another(self, definition: Definition) -> None:
+    def refuse_other_definition(self, definition: Definition) -> None:
         """Raise BadRun if the stored definition is different."""
         stored = read_json_object(self.path / DEFINITION)
         for name, value in json.loads(json.dumps(asdict(definition))).items():

@@ -17,7 +17,7 @@ import ast
 
 from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._optimizers import called_with, find_reads
+from viaduct.migration.rules.tf1._optimizers import find_reads, find_receiver
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
 rule = Rule(__name__, after=("estimator_run_config",))
@@ -62,7 +62,7 @@ def is_only_passed_on(site: Site, node: ast.expr) -> bool:
 
 def uses_attributes(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """Return True if the called function of the project uses attributes of the value."""
-    function, parameter = called_with(site, call, value) or (None, "")
+    function, parameter = find_receiver(site, call, value) or (None, "")
     nodes = ast.walk(function) if function is not None else ()
     return any(isinstance(node, ast.Attribute) and plain_name(node.value) == parameter for node in nodes)
 

@@ -1,4 +1,4 @@
-"""Checks of the path of a result, made before the work, so that the work is not lost because of a bad path."""
+"""Output files: their paths are checked before the work, and results are written atomically."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from viaduct.data.notices import reason
 from viaduct.errors import BadData, BadValue
 
 
-def check_place(out: Path, suffix: str, signature: bytes, kind: str, flag: str = "--out") -> None:
-    """Refuse a name with another suffix, a folder that cannot be written to, and any file but an earlier result.
+def check_output(out: Path, suffix: str, signature: bytes, kind: str, flag: str = "--out") -> None:
+    """Refuse another suffix, a folder that is not writable, and an existing file that is not an earlier result.
 
-    `signature` is the first bytes that every result has, `kind` is its name in messages, such as "a PNG".
+    `signature` is the first bytes of every result, `kind` is the type of file in messages, such as "a PNG".
     """
     if out.suffix.lower() != suffix:
         raise BadValue(f"{out}: the name of {kind} must end in {suffix}.", f"Try: {flag} {out.name}{suffix}")
@@ -29,8 +29,8 @@ def check_place(out: Path, suffix: str, signature: bytes, kind: str, flag: str =
 
 
 def is_earlier_result(out: Path, signature: bytes) -> bool:
-    """Return True if the file begins as such results do, so that it may be overwritten."""
-    if not out.is_file():  # a pipe would be waited for
+    """Return True if the file begins with the signature, so that it may be overwritten."""
+    if not out.is_file():  # reading a pipe would block
         return False
     try:
         with open(out, "rb") as file:

@@ -1,4 +1,4 @@
-"""Files that are parsed only: the gate never keeps a rule from its place."""
+"""Files that are parsed only: the quick test never excludes a text with work for a rule."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pytest
 
 from migration.checking import first_example
 from viaduct.migration.engine import migrate_bytes
-from viaduct.migration.gate import may_concern
 from viaduct.migration.options import Options
+from viaduct.migration.prefilter import may_match_rule
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, all_rules
 from viaduct.migration.source import Source, children
 
 
 def test_plain_python_is_not_looked_into() -> None:
-    assert not may_concern("def add(a, b):\n    return a + b\n", Options())
-    assert not may_concern("import json\n\n\ndef read(path):\n    return json.load(open(path))\n", Options())
+    assert not may_match_rule("def add(a, b):\n    return a + b\n", Options())
+    assert not may_match_rule("import json\n\n\ndef read(path):\n    return json.load(open(path))\n", Options())
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
 def test_every_example_passes(rule: Rule) -> None:
     before, _ = first_example(rule.doc)
     to = rule.targets[0]
-    assert not before.strip() or may_concern(before, Options(to=to, only=(rule.name,)))
+    assert not before.strip() or may_match_rule(before, Options(to=to, only=(rule.name,)))
 
 
 def test_a_helper_without_any_import_passes_by_its_method() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.data.places import check_place, write_result
+from viaduct.data.output_files import check_output, write_result
 from viaduct.data.png import SIGNATURE
 from viaduct.errors import BadData, BadValue
 
 
 def check(out: Path) -> None:
-    check_place(out, ".png", SIGNATURE, "a PNG")
+    check_output(out, ".png", SIGNATURE, "a PNG")
 
 
 @pytest.mark.parametrize("content", [b"", b"my notes", SIGNATURE[:-1]])
@@ -39,7 +39,7 @@ def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
 
 def test_another_suffix_is_refused_with_the_name_to_take(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match=r"must end in \.png\.\n  Try: --csv sheet\.jpg\.png"):
-        check_place(tmp_path / "sheet.jpg", ".png", SIGNATURE, "a PNG", "--csv")
+        check_output(tmp_path / "sheet.jpg", ".png", SIGNATURE, "a PNG", "--csv")
 
 
 def test_a_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
