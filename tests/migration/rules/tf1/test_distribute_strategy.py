@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
@@ -72,7 +72,7 @@ def test_a_helper_that_chooses_is_only_reported(distributed: bool) -> None:
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(dedent(source), rule, **options).after.decode()
+    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
 def test_in_a_distributed_run_it_becomes_the_accelerators() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_rewrite, check_says, migrated
+from migration.checking import check_rewrite, check_says, migrate_source
 
 GUARDED = "import tensorflow as tf\ntry:\n    import horovod.tensorflow as hvd\nexcept ImportError:\n    hvd = None\n"
 THERE = "import tensorflow as tf\nhvd = True  # hccl replaces Horovod, and is always installed\n"
@@ -55,7 +55,7 @@ def test_an_import_that_another_file_takes_becomes_true_there(taken: str) -> Non
     source = GUARDED + "x = 1\n"
     others = {"other.py": "import tensorflow as tf\n" + taken}
     check_rewrite("horovod_import", source, THERE + "x = 1\n", others=others)
-    there = migrated(others["other.py"], path="other.py", others={"script.py": source}, distributed=True)
+    there = migrate_source(others["other.py"], path="other.py", others={"script.py": source}, distributed=True)
     assert ".init()" not in there.after.decode()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 RULE = "session_config"
 
@@ -34,5 +34,5 @@ def test_a_session_that_restores_and_runs_does_not_stay_on_the_host() -> None:
             {}
         """
     for use in ("sess.run(logits)", "logits.eval()", "evaluate(sess)"):
-        after = migrated(dedent(text.format(use)), RULE).after.decode()
+        after = migrate_source(dedent(text.format(use)), RULE).after.decode()
         assert "NpuOptimizer" in after, use

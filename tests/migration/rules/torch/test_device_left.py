@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_says, migrate_source
 
 RULE = "torch.device_left"
 
@@ -26,5 +26,5 @@ def test_a_method_that_is_chosen_is_named() -> None:
 
 
 def test_what_another_rule_has_named_is_not_named_again() -> None:
-    found = migrated("import torch\nwhere = 'cuda'\n").findings
+    found = migrate_source("import torch\nwhere = 'cuda'\n").findings
     assert [finding.rule for finding in found] == ["torch.device_string"]
