@@ -56,7 +56,7 @@ def extend_cell(work: Work) -> Work:
         if extended == cell[0]:
             return work
         work.edits.replace(cell.start(), cell.end(), extended)
-        return work.after()
+        return work.apply_edits()
     for name in helper_text.find_missing(cell[1], uses):
         line = work.lines[uses[name] - 1]
         work.findings.append(report_missing_member("the helper in its cell", name, work.path, line, ""))

@@ -154,7 +154,7 @@ def named_node(site: Site) -> ast.expr:
 
 def mark_once(site: Site, *key: object) -> bool:
     """Mark `key` as handled in the present text; return False if it was marked already."""
-    if key in site.work.seen:
+    if key in site.work.handled:
         return False
-    site.work.seen[key] = None
+    site.work.handled[key] = None
     return True

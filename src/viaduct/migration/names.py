@@ -483,7 +483,7 @@ class Names:
         resolved = {name: self.resolve(values, name) for name, values in bound.items()}
         return TopLevel(resolved, self.stars, dict(self.added))
 
-    def hides(self, name: str, at: ast.AST) -> bool:
+    def is_hidden(self, name: str, at: ast.AST) -> bool:
         """Return True if a parameter or a local variable hides a module's name at a node."""
         top = self.scopes[self.source.tree]
         return name in top.bound and self.lookup(name, self.scope_of(at)) is not top.bound[name]

@@ -385,7 +385,7 @@ class Source:
                     block_of.update(dict.fromkeys(statements, statements))
         return block_of
 
-    def in_f_string(self, node: ast.AST) -> bool:
+    def is_in_f_string(self, node: ast.AST) -> bool:
         """Return True for a node within an f-string; Python before 3.12 gives it a wrong position."""
         return any(isinstance(parent, ast.JoinedStr) for parent in self.ancestors(node))
 

@@ -104,7 +104,7 @@ def helper(site: Site, at: ast.AST | None = None) -> str:
     work = site.work
     full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
     local_name = work.names.local(full) or find_pasted_helper(site.source.tree)
-    if local_name is not None and not work.names.hides(local_name, at or site.node):
+    if local_name is not None and not work.names.is_hidden(local_name, at or site.node):
         return local_name
     local_name = next((local for local, qualified in work.names.added.items() if qualified == full), None)
     if local_name is not None:
