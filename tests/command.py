@@ -39,7 +39,7 @@ class Command:
         for file in (self.out, self.talk):
             file.touch()
         environment = dict(os.environ)
-        self.process = CONTEXT.Process(target=begin, args=(self.out, self.talk, environment, work, arguments))
+        self.process = CONTEXT.Process(target=run_work, args=(self.out, self.talk, environment, work, arguments))
         self.process.start()
         assert self.process.pid is not None
         self.pid: int = self.process.pid
@@ -70,7 +70,7 @@ class Command:
             time.sleep(0.01)
 
 
-def begin(
+def run_work(
     out: Path, talk: Path, environment: Mapping[str, str], work: Callable[..., None], arguments: tuple[Any, ...]
 ) -> None:
     import torch
@@ -101,7 +101,7 @@ def execute(code: str) -> None:
 
 
 @contextmanager
-def started(work: Callable[..., None], *arguments: Any) -> Iterator[Command]:
+def start_command(work: Callable[..., None], *arguments: Any) -> Iterator[Command]:
     """Some work in a process of its own; it does not outlive the block."""
     with tempfile.TemporaryDirectory() as folder:
         command = Command(Path(folder), work, arguments)
@@ -115,7 +115,7 @@ def started(work: Callable[..., None], *arguments: Any) -> Iterator[Command]:
 @contextmanager
 def begun(*words: str | Path, cwd: Path | None = None, **environment: str) -> Iterator[Command]:
     """`viaduct` with these words, while it runs."""
-    with started(be_viaduct, [str(argument) for argument in words], cwd, environment) as command:
+    with start_command(be_viaduct, [str(argument) for argument in words], cwd, environment) as command:
         yield command
 
 
@@ -129,7 +129,7 @@ def viaduct(*words: str | Path, cwd: Path | None = None, **environment: str) -> 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Some code, in a process where torch is imported and has done nothing yet."""
-    with started(execute, code) as command:
+    with start_command(execute, code) as command:
         out, talk = command.communicate()
         assert command.returncode is not None
         return subprocess.CompletedProcess(["python", "-c", code], command.returncode, out, talk)

@@ -24,7 +24,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from cluster.rank_tables import GUIDE_1
-from command import started, viaduct
+from command import start_command, viaduct
 from data.record_files import png, write_split
 from unprivileged import drop_file_privileges
 from viaduct.cli import VERBS, load_verb
@@ -310,7 +310,7 @@ def run_cases(verb: str, cases: list[tuple[str, str]], kit: Path, work: Path) ->
     parameters = {parameter.name: parameter for parameter in path_parameters(verb)}
     answers = (work / "answers.jsonl").open("w")
 
-    def end(number: int, frame: Any) -> None:
+    def raise_time_up(number: int, frame: Any) -> None:
         raise TimeUp
 
     for number, (name, wrong) in enumerate(cases):
@@ -323,7 +323,7 @@ def run_cases(verb: str, cases: list[tuple[str, str]], kit: Path, work: Path) ->
         sys.argv = ["viaduct", *words_with(verb, parameters[name], path, kit)]
         code: object = None
         began = time.monotonic()
-        signal.signal(signal.SIGALRM, end)
+        signal.signal(signal.SIGALRM, raise_time_up)
         signal.alarm(SECONDS)
         try:
             cli.main()
@@ -350,7 +350,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_cases(verb: str, cases: list[tuple[str, str]], kit: Path, folder: Path) -> None:
-    with started(run_cases, verb, cases, kit, folder) as child:
+    with start_command(run_cases, verb, cases, kit, folder) as child:
         child.communicate(SECONDS * len(cases))
     answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     failures = []

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from command import started, viaduct
+from command import start_command, viaduct
 from damage import damage_index, damage_run
 from data.record_files import write_split
 from test_bad_paths import RECIPE, TimeUp
@@ -70,7 +70,7 @@ def fuzz(first: int, count: int, sound: Path, work: Path) -> None:
     Training.run_step = take_few  # type: ignore[method-assign]
     launching.run_cluster = launch.run_local = lambda *given, **more: 0  # type: ignore[assignment]
 
-    def end(number: int, frame: Any) -> None:
+    def raise_time_up(number: int, frame: Any) -> None:
         raise TimeUp
 
     output = (work / "output").open("w+")
@@ -86,7 +86,7 @@ def fuzz(first: int, count: int, sound: Path, work: Path) -> None:
         words, done = damaged_case(folder, chance)
         sys.argv = ["viaduct", *words]
         output.truncate(0)
-        signal.signal(signal.SIGALRM, end)
+        signal.signal(signal.SIGALRM, raise_time_up)
         signal.alarm(SECONDS)
         try:
             cli.main()
@@ -119,7 +119,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check(first: int, count: int, sound: Path, work: Path) -> None:
-    with started(fuzz, first, count, sound, work) as child:
+    with start_command(fuzz, first, count, sound, work) as child:
         _, talk = child.communicate(SECONDS * count)
     found = work / "failures.json"
     assert found.exists(), f"it ended with {child.returncode}: {(work / 'output').read_text()[-3000:]}{talk}"

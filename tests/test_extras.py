@@ -114,7 +114,7 @@ def test_extras_are_those_of_the_project_file() -> None:
 # Which error it is
 
 
-def raised(action: Callable[[], object]) -> ImportError:
+def catch_import_error(action: Callable[[], object]) -> ImportError:
     with pytest.raises(ImportError) as caught:
         action()
     return caught.value
@@ -131,7 +131,7 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("blocked")
 def test_our_own_import_of_a_missing_package_names_the_extra() -> None:
-    explained = explain_import_error(raised(lambda: import_module("viaduct.data.batches")))
+    explained = explain_import_error(catch_import_error(lambda: import_module("viaduct.data.batches")))
     assert isinstance(explained, MissingExtra)
     assert explained.exit_code == 2
     assert explained.what == "this needs torch, which is not installed."
@@ -142,16 +142,16 @@ def test_our_own_import_of_a_missing_package_names_the_extra() -> None:
 def test_an_import_in_a_users_file_is_not_ours(tmp_path: Path) -> None:
     file = tmp_path / "script.py"
     code = compile("import torch", str(file), "exec")
-    assert explain_import_error(raised(lambda: exec(code, {}))) is None
+    assert explain_import_error(catch_import_error(lambda: exec(code, {}))) is None
 
 
 def test_a_module_of_ours_that_is_not_there_is_our_bug() -> None:
-    error = raised(lambda: import_module("viaduct.verbs.nonsense"))
+    error = catch_import_error(lambda: import_module("viaduct.verbs.nonsense"))
     assert explain_import_error(error) is None
 
 
 def test_an_installed_package_that_lacks_a_part_is_not_called_missing() -> None:
-    error = raised(lambda: import_module("numpy.nonsense"))
+    error = catch_import_error(lambda: import_module("numpy.nonsense"))
     assert explain_import_error(error) is None
     missing_part = ModuleNotFoundError("No module named 'torch'", name="torch")  # torch is installed here
     assert explain_import_error(missing_part) is None

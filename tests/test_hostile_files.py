@@ -25,7 +25,7 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from command import execute, started
+from command import execute, start_command
 from data.mutations import mutate
 from viaduct.comparison.formats import npy, npz, pt, safetensors
 from viaduct.data import jpeg, origins, png
@@ -67,7 +67,7 @@ def archive_of(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_
 
 
 def tensor_pickle(*, shape: str = "(3,)", strides: str = "(1,)", values: int = 3) -> bytes:
-    """What torch.save writes of a tensor, with other numbers."""
+    """Pickle of a tensor as torch.save writes it, with other numbers."""
     saved = io.BytesIO()
     torch.save(torch.zeros(3), saved)
     with zipfile.ZipFile(saved) as archive:
@@ -365,11 +365,11 @@ def use(path: Path) -> None:
             kind.open_array(path, member).sum()
         if path.suffix == ".safetensors":
             with open_weights(path) as stored:
-                stored.guesses()
+                stored.guess_networks()
 
 
 def fuzz(folder: Path, seed: int, times: int) -> None:
-    """In a process of its own: damage files, and read them within bounds of memory and time."""
+    """Damage files, and read them within bounds of memory and time; run in its own process."""
     files = samples(folder)
     for name in files:  # imports, and whatever is kept for ever
         use(folder / name)
@@ -393,6 +393,6 @@ def test_damaged_files_are_read_within_bounds(tmp_path: Path, times: int) -> Non
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         f"from pathlib import Path\nfrom test_hostile_files import fuzz\nfuzz(Path({str(tmp_path)!r}), 7, {times})"
     )
-    with started(execute, code) as child:
+    with start_command(execute, code) as child:
         _, errors = child.communicate(timeout=900)
     assert child.returncode == 0, errors[-3000:]

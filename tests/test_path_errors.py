@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from command import started
+from command import start_command
 from unprivileged import drop_file_privileges
 from viaduct.path_errors import BadPath, explain_os_error, is_in_output_folder, refuse_special_file
 from viaduct.training.distributed import Group, explain_rank_errors
@@ -99,7 +99,7 @@ def look_into(folder: str, out: str) -> None:
 def test_the_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
     (tmp_path / "closed" / "inner").mkdir(parents=True)
     (tmp_path / "closed").chmod(0)
-    with started(look_into, str(tmp_path), str(tmp_path / "out")) as child:
+    with start_command(look_into, str(tmp_path), str(tmp_path / "out")) as child:
         child.communicate()
     (tmp_path / "closed").chmod(0o700)
     assert f"the folder '{tmp_path}/closed' may not be entered" in (tmp_path / "out").read_text()
@@ -131,7 +131,7 @@ def remove_own_folder(folder: str, out: str) -> None:
 
 def test_a_current_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
-    with started(remove_own_folder, str(tmp_path / "gone"), str(tmp_path / "out")) as child:
+    with start_command(remove_own_folder, str(tmp_path / "gone"), str(tmp_path / "out")) as child:
         child.communicate()
     assert (tmp_path / "out").read_text().startswith("the current folder has been removed.")
 

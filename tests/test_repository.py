@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.test_walk import git, make
+from migration.test_walk import git, make_files
 from viaduct.migration.walk import unsaved_files, walk
 from viaduct.repository import UnreadableRepository, find_repository, open_repository
 
@@ -20,14 +20,14 @@ def commit_all(folder: Path, *init: str) -> None:
     git(folder, "commit", "-q", "-m", "all")
 
 
-def unsaved(folder: Path) -> list[str] | None:
+def list_unsaved(folder: Path) -> list[str] | None:
     return unsaved_files(walk(folder))
 
 
 @pytest.mark.parametrize("version", ["2", "3", "4"])
 @pytest.mark.parametrize("format", ["sha1", "sha256"])
 def test_every_form_of_index_shows_what_git_holds(tmp_path: Path, version: str, format: str) -> None:
-    make(tmp_path, "a.py", "deep/er/b.py", "deep/er/bc.py", "d" * 150 + "/c.py", "文件.py")
+    make_files(tmp_path, "a.py", "deep/er/b.py", "deep/er/bc.py", "d" * 150 + "/c.py", "文件.py")
     os.symlink("a.py", tmp_path / "link.py")
     commit_all(tmp_path, f"--object-format={format}")
     git(tmp_path, "update-index", "--index-version", version)
@@ -36,32 +36,32 @@ def test_every_form_of_index_shows_what_git_holds(tmp_path: Path, version: str, 
         (tmp_path / "a.py").unlink()
         (tmp_path / "link.py").unlink()
         os.symlink("deep", tmp_path / "link.py")
-        assert unsaved(tmp_path) == ["link.py"]
+        assert list_unsaved(tmp_path) == ["link.py"]
         return
-    assert unsaved(tmp_path) == []
+    assert list_unsaved(tmp_path) == []
     (tmp_path / "deep/er/bc.py").write_text("x = 2\n")
     (tmp_path / "a.py").unlink()
-    make(tmp_path, "new.py")
-    assert unsaved(tmp_path) == ["a.py", "deep/er/bc.py", "new.py"]
-    assert unsaved(tmp_path / "deep") == ["er/bc.py"]
-    assert unsaved(tmp_path / "deep/er/b.py") == []
+    make_files(tmp_path, "new.py")
+    assert list_unsaved(tmp_path) == ["a.py", "deep/er/bc.py", "new.py"]
+    assert list_unsaved(tmp_path / "deep") == ["er/bc.py"]
+    assert list_unsaved(tmp_path / "deep/er/b.py") == []
 
 
 def test_an_index_without_checksum_is_read(tmp_path: Path) -> None:
-    make(tmp_path, "a.py")
+    make_files(tmp_path, "a.py")
     commit_all(tmp_path)
     index = tmp_path / ".git/index"
     index.write_bytes(index.read_bytes()[:-20] + bytes(20))
-    assert unsaved(tmp_path) == []
+    assert list_unsaved(tmp_path) == []
 
 
 def test_a_change_of_the_same_length_and_time_is_seen(tmp_path: Path) -> None:
-    make(tmp_path, "a.py")
+    make_files(tmp_path, "a.py")
     commit_all(tmp_path)
     before = (tmp_path / "a.py").stat()
     (tmp_path / "a.py").write_text("x = 9\n")
     os.utime(tmp_path / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert unsaved(tmp_path) == ["a.py"]
+    assert list_unsaved(tmp_path) == ["a.py"]
 
 
 def test_a_file_that_git_filtered_itself_is_known_until_it_is_touched(tmp_path: Path) -> None:
@@ -69,13 +69,13 @@ def test_a_file_that_git_filtered_itself_is_known_until_it_is_touched(tmp_path: 
     (tmp_path / "a.py").write_bytes(b"x = 1\r\n")
     os.utime(tmp_path / "a.py", ns=(10**18, 10**18))
     commit_all(tmp_path)
-    assert unsaved(tmp_path) == []
+    assert list_unsaved(tmp_path) == []
     os.utime(tmp_path / "a.py")
-    assert unsaved(tmp_path) == ["a.py"], "without running git nobody knows"
+    assert list_unsaved(tmp_path) == ["a.py"], "without running git nobody knows"
 
 
 def test_a_conflict_counts_as_unsaved(tmp_path: Path) -> None:
-    make(tmp_path, "a.py")
+    make_files(tmp_path, "a.py")
     commit_all(tmp_path)
     git(tmp_path, "checkout", "-q", "-b", "other")
     (tmp_path / "a.py").write_text("x = 2\n")
@@ -85,22 +85,22 @@ def test_a_conflict_counts_as_unsaved(tmp_path: Path) -> None:
     git(tmp_path, "commit", "-q", "-a", "-m", "three")
     with pytest.raises(Exception, match="status 1"):
         git(tmp_path, "merge", "other")
-    assert unsaved(tmp_path) == ["a.py"]
+    assert list_unsaved(tmp_path) == ["a.py"]
 
 
 def test_worktrees_and_submodules_are_read_where_their_index_lies(tmp_path: Path) -> None:
-    make(tmp_path / "inner", "lib.py")
+    make_files(tmp_path / "inner", "lib.py")
     commit_all(tmp_path / "inner")
-    make(tmp_path / "main", "a.py")
+    make_files(tmp_path / "main", "a.py")
     commit_all(tmp_path / "main")
     git(tmp_path / "main", "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "inner"), "sub")
     git(tmp_path / "main", "commit", "-q", "-m", "sub")
-    assert unsaved(tmp_path / "main") == []
-    assert unsaved(tmp_path / "main/sub") == []
+    assert list_unsaved(tmp_path / "main") == []
+    assert list_unsaved(tmp_path / "main/sub") == []
     (tmp_path / "main/sub/lib.py").write_text("x = 2\n")
-    assert unsaved(tmp_path / "main") == ["sub/lib.py"]
+    assert list_unsaved(tmp_path / "main") == ["sub/lib.py"]
     git(tmp_path / "main", "worktree", "add", "-q", str(tmp_path / "tree"))
-    assert unsaved(tmp_path / "tree") == []
+    assert list_unsaved(tmp_path / "tree") == []
     found = find_repository(tmp_path / "tree")
     assert found is not None
     assert found.common == tmp_path / "main/.git"
@@ -108,23 +108,23 @@ def test_worktrees_and_submodules_are_read_where_their_index_lies(tmp_path: Path
 
 
 def test_git_folder_that_is_a_link_is_followed(tmp_path: Path) -> None:
-    make(tmp_path / "project", "a.py")
+    make_files(tmp_path / "project", "a.py")
     commit_all(tmp_path / "project")
     (tmp_path / "project/.git").rename(tmp_path / "store")
     os.symlink("../store", tmp_path / "project/.git")
-    assert unsaved(tmp_path / "project") == []
+    assert list_unsaved(tmp_path / "project") == []
 
 
 def test_no_repository_and_a_bare_one_are_none(tmp_path: Path) -> None:
-    make(tmp_path, "a.py")
-    assert unsaved(tmp_path) is None
+    make_files(tmp_path, "a.py")
+    assert list_unsaved(tmp_path) is None
     git(tmp_path, "init", "-q", "--bare", "store")
     assert find_repository(tmp_path / "store") is None
 
 
 @pytest.mark.parametrize("what", ["fifo", "text", "empty", "dangling", "elsewhere", "damaged", "split", "sparse"])
 def test_what_cannot_be_known_is_not_taken_for_saved(tmp_path: Path, what: str) -> None:
-    make(tmp_path, "a.py", "b/c.py")
+    make_files(tmp_path, "a.py", "b/c.py")
     commit_all(tmp_path)
     path = tmp_path / ".git"
     if what in ("fifo", "text", "empty", "dangling"):
@@ -144,16 +144,16 @@ def test_what_cannot_be_known_is_not_taken_for_saved(tmp_path: Path, what: str) 
         git(tmp_path, "update-index", "--split-index")
     else:
         git(tmp_path, "sparse-checkout", "set", "--cone", "--sparse-index", "b")
-        make(tmp_path, "z/y.py")
+        make_files(tmp_path, "z/y.py")
         index = (path / "index").read_bytes()
         if b"sdir" not in index:
             pytest.skip("this git writes no sparse index here")
     with pytest.raises(UnreadableRepository):
-        unsaved(tmp_path)
+        list_unsaved(tmp_path)
 
 
 def test_the_commit_is_found_in_packed_refs_and_detached(tmp_path: Path) -> None:
-    make(tmp_path, "a.py")
+    make_files(tmp_path, "a.py")
     commit_all(tmp_path)
     known = open_repository(tmp_path).head_commit()
     assert len(known) == 40
@@ -164,7 +164,7 @@ def test_the_commit_is_found_in_packed_refs_and_detached(tmp_path: Path) -> None
 
 
 def test_random_bytes_for_an_index_are_unreadable_and_no_traceback(tmp_path: Path) -> None:
-    make(tmp_path, "a.py", "b.py")
+    make_files(tmp_path, "a.py", "b.py")
     commit_all(tmp_path)
     index = tmp_path / ".git/index"
     content, draw = index.read_bytes(), random.Random(3)

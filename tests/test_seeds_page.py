@@ -51,7 +51,7 @@ def read_rows(text: str) -> list[Row]:
     return rows
 
 
-def quoted(text: str) -> list[str]:
+def list_quoted(text: str) -> list[str]:
     """Return what stands in backticks."""
     return [span.replace("\\|", "|") for span in re.findall(r"`([^`]+)`", text)]
 
@@ -131,7 +131,7 @@ def find_mistakes(rows: list[Row]) -> list[str]:
     mistakes = []
     for row in rows:
         kinds = set()
-        for claim in quoted(f"{row.answer} {row.state}"):
+        for claim in list_quoted(f"{row.answer} {row.state}"):
             try:
                 kinds.add(check_claim(claim))
             except Exception as error:

@@ -26,7 +26,7 @@ SOURCES = [recipes.Cifar10, recipes.Shapes, recipes.Records, recipes.FashionMnis
 WRONG: list[Any] = ["fast", None, True, 3, -1, 1.5, math.nan, math.inf, [], (1,), ("a", "b"), {}, b"x", object, [[1]]]
 
 
-def make(kind: type, **changes: Any) -> Any:
+def make_part(kind: type, **changes: Any) -> Any:
     if kind is recipes.Recipe:
         return dataclasses.replace(load("shapes_taster").recipe, **changes)
     if kind is recipes.Top1:
@@ -42,7 +42,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_field(kind: type) -> None
             if matches(value, expected):
                 continue
             with pytest.raises(BadValue) as caught:
-                make(kind, **{name: value})
+                make_part(kind, **{name: value})
             first = str(caught.value)
             assert name in first
             assert repr(value)[:20] in first
@@ -56,7 +56,7 @@ def test_a_value_of_the_right_type_is_taken_or_refused_in_words(kind: type) -> N
     for name, expected in field_types(kind).items():
         for value in [value for value in WRONG if matches(value, expected)]:
             with contextlib.suppress(ViaductError):  # anything else is a traceback
-                make(kind, **{name: value})
+                make_part(kind, **{name: value})
 
 
 def test_a_number_that_is_not_finite_is_called_so() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import layered
-from data.photographs import encoded
+from data.photographs import encode_photograph
 from viaduct.data import geometry, region
 
 ROOT = Path(__file__).parents[1]
@@ -144,7 +144,7 @@ def test_the_extensions_work_on_each_python_without_compiler_and_system_libjpeg(
         pytest.skip(f"there is no Python {version} here")
     interpreter = make_environment(tmp_path / "venv", python, "--no-deps", wheel, "numpy")
     image = tmp_path / "image.jpg"
-    image.write_bytes(encoded("small"))
+    image.write_bytes(encode_photograph("small"))
     done = subprocess.run(
         [str(interpreter), "-c", PROBE, str(image)],
         capture_output=True,
@@ -167,7 +167,7 @@ def find_python(version: str) -> str | None:
 
 
 def computed_here(image: Path) -> tuple[str, str]:
-    """What this installation's own extensions compute of the same."""
+    """Return the same results from this installation's own extensions."""
     rows, columns = geometry.stretch_axis(3, 40, 32), geometry.stretch_axis(5, 50, 32)
     crop = np.empty((32, 32, 3), np.float32)
     if not region.decode_view(image.read_bytes(), rows, columns, crop):

@@ -23,13 +23,13 @@ from viaduct.data.tfrecord import RecordWriter
 CLASSES = ("ant", "bee")
 
 
-def answered(*words: str | Path, cwd: Path | None = None) -> str:
+def run_successfully(*words: str | Path, cwd: Path | None = None) -> str:
     answer = viaduct(*words, cwd=cwd)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
 
 
-def refused(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:
+def check_refusal(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:
     assert answer.returncode == 2, answer.stderr
     assert "Traceback" not in answer.stderr
     for fragment in fragments:
@@ -54,14 +54,14 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("built") / "records"
-    said = answered("data", "build", photos, "--out", out, "--shards", "2")
+    said = run_successfully("data", "build", photos, "--out", out, "--shards", "2")
     assert said == f"{out}: 36 training and 4 validation images of 2 classes, 3 files written\n"
     return out
 
 
 def test_the_input_is_measured_in_both_modes(built: Path, tmp_path: Path) -> None:
     quick = ("--seconds", "0.2", "--turns", "1", "--batch", "8", "--workers", "1")
-    said = answered("data", "bench", built, *quick, "--json", "--out", tmp_path / "figures.json")
+    said = run_successfully("data", "bench", built, *quick, "--json", "--out", tmp_path / "figures.json")
     figures = json.loads(said)
     assert json.loads((tmp_path / "figures.json").read_text()) == figures
     assert [row["pipeline"] for row in figures["rows"]] == ["exact", "fast"]
@@ -77,10 +77,10 @@ def test_the_input_is_measured_in_both_modes(built: Path, tmp_path: Path) -> Non
 
 def test_figures_that_cannot_be_written_are_refused_before_they_are_measured(built: Path, tmp_path: Path) -> None:
     words = ("data", "bench", built, "--seconds", "1000", "--out")
-    refused(viaduct(*words, tmp_path / "nodir/b.json"), "nodir/b.json cannot be written: there is no folder")
-    refused(viaduct(*words, built / "labels.txt"), "must end in .json")
+    check_refusal(viaduct(*words, tmp_path / "nodir/b.json"), "nodir/b.json cannot be written: there is no folder")
+    check_refusal(viaduct(*words, built / "labels.txt"), "must end in .json")
     (tmp_path / "package.json").write_text("{}")
-    refused(viaduct(*words, tmp_path / "package.json"), "is there already and is not a file of figures")
+    check_refusal(viaduct(*words, tmp_path / "package.json"), "is there already and is not a file of figures")
     assert (tmp_path / "package.json").read_text() == "{}"
 
 
@@ -101,7 +101,7 @@ def test_an_interrupted_measurement_ends_quietly(built: Path, wait: float) -> No
 
 
 def test_an_unknown_peer_is_answered_with_the_closest(built: Path) -> None:
-    refused(viaduct("data", "bench", built, "--peer", "tfdata"), "no peer called 'tfdata'", "'tf.data'")
+    check_refusal(viaduct("data", "bench", built, "--peer", "tfdata"), "no peer called 'tfdata'", "'tf.data'")
 
 
 QUICK = ["--seconds", "0.2", "--turns", "1", "--batch", "8", "--workers", "1"]
@@ -110,14 +110,14 @@ QUICK = ["--seconds", "0.2", "--turns", "1", "--batch", "8", "--workers", "1"]
 def test_a_measurement_that_meets_a_bad_record_names_it(tmp_path: Path) -> None:
     write_records(tmp_path, {3: b"no image at all"})
     answer = viaduct("data", "bench", tmp_path, *QUICK)
-    refused(answer, "train-00000-of-00001: record 3 at byte")
+    check_refusal(answer, "train-00000-of-00001: record 3 at byte")
     assert "--on-bad-record" not in answer.stderr  # a flag that it has not
 
 
 def test_a_peer_that_cannot_read_an_image_is_left_out_with_its_reason(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is the peer")
     write_records(tmp_path, {3: encode_png(np.zeros((40, 60, 3), dtype=np.uint8))})  # ours reads it
-    said = json.loads(answered("data", "bench", tmp_path, *QUICK, "--peer", "tf.data", "--json"))
+    said = json.loads(run_successfully("data", "bench", tmp_path, *QUICK, "--peer", "tf.data", "--json"))
     assert [row["pipeline"] for row in said["rows"]] == ["exact", "fast"]
     assert "it fails: InvalidArgumentError" in said["left_out"]["tf.data"]
 
@@ -133,4 +133,4 @@ def write_records(folder: Path, others: dict[int, bytes]) -> None:
 
 @pytest.mark.parametrize("option", ["--turns", "--batch", "--seconds"])
 def test_a_measurement_of_nothing_is_refused(built: Path, option: str) -> None:
-    refused(viaduct("data", "bench", built, option, "0"), option)
+    check_refusal(viaduct("data", "bench", built, option, "0"), option)

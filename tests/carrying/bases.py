@@ -30,7 +30,7 @@ class Base:
 
     @property
     def words(self) -> list[str]:
-        """Of `viaduct carry`, in the project's folder."""
+        """Arguments of `viaduct carry` in the project's folder."""
         return [".", "--entry", self.entry, "--steps", str(STEPS), "--ranks", str(self.ranks), "--timeout", "100"]
 
     def copy_to(self, folder: Path) -> None:

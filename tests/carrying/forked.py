@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from command import be_viaduct, started
+from command import be_viaduct, start_command
 from viaduct.rehearsal.overlay import OVERLAY_VARIABLE
 
 
@@ -31,7 +31,7 @@ def carry_with_forks(
 ) -> subprocess.CompletedProcess[str]:
     """`viaduct carry` with these words, to its end."""
     full_command = ["carry", *map(str, words)]
-    with started(be_viaduct_with_forks, full_command, cwd, environment, recorded, framework) as command:
+    with start_command(be_viaduct_with_forks, full_command, cwd, environment, recorded, framework) as command:
         said, talk = command.communicate()
         assert command.returncode is not None
         return subprocess.CompletedProcess(["viaduct", *full_command], command.returncode, said, talk)

@@ -154,7 +154,7 @@ class Journey:
         return [suspect["new"] or suspect["old"] for suspect in self.record["suspects"]]
 
 
-def carried(folder: Path, source: str, *words: str | Path, name: str = "train.py", **environment: str) -> Journey:
+def carry_script(folder: Path, source: str, *words: str | Path, name: str = "train.py", **environment: str) -> Journey:
     """The script is folder/train.py; the command is given in folder."""
     (folder / name).write_text(source)
     answer = viaduct("carry", name, "--out", "carried", *words, cwd=folder, **environment)
@@ -164,7 +164,7 @@ def carried(folder: Path, source: str, *words: str | Path, name: str = "train.py
 def with_copy(folder: Path, source: str, copy: str, *words: str | Path, name: str = "train.py") -> Journey:
     """Against a copy that somebody has migrated."""
     write_copy(folder, copy, name)
-    return carried(folder, source, "--migrated", "by_hand", *words, name=name)
+    return carry_script(folder, source, "--migrated", "by_hand", *words, name=name)
 
 
 def with_copy_in_forks(folder: Path, source: str, copy: str, *words: str | Path) -> Journey:
@@ -180,7 +180,7 @@ def write_copy(folder: Path, copy: str, name: str) -> None:
     (folder / "by_hand" / name).write_text(copy)
 
 
-def once(text: str, old: str, new: str) -> str:
+def replace_once(text: str, old: str, new: str) -> str:
     """A planted mistake is planted."""
     assert text.count(old) == 1, old
     return text.replace(old, new)
@@ -191,7 +191,7 @@ def hits(journey: Journey) -> list[dict[str, Any]]:
 
 
 def migrated_text(source: str, folder: Path, distributed: bool = True) -> str:
-    """What the rules make of it, for several devices."""
+    """Return the script after the rules, for several devices."""
     script = folder / "before" / "train.py"
     script.parent.mkdir()
     script.write_text(source)

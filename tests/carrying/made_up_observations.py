@@ -13,7 +13,7 @@ from viaduct.comparison.rows import Explanation
 from viaduct.comparison.tensors import Side
 
 
-def observed(shift: float = 0.0, **given: Any) -> Observed:
+def make_observation(shift: float = 0.0, **given: Any) -> Observed:
     """One rank, three steps; `shift` moves everything that is not an integer by that share."""
     content: dict[str, Any] = {
         "losses": [[2.0 * (1 + shift)], [1.0 * (1 + shift)], [0.5 * (1 + shift)]],

@@ -142,7 +142,7 @@ def remember(kind: Any, made: list[Any]) -> None:
 
 
 def digest(things: list[Any]) -> str:
-    """Of all that they hold, in whatever order: layers may be made in another one."""
+    """Return a digest of all tensors that does not depend on their order."""
     states = [item.state_dict() if hasattr(item, "state_dict") else item for item in things]
     parts = sorted(hashlib.sha256(part).digest() for state in states for part in flatten(state))
     return hashlib.sha256(b"".join(parts)).hexdigest()

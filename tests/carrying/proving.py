@@ -27,7 +27,7 @@ from carrying.forked import carry_with_forks
 from carrying.mutating import Mutation, find_mutations, shuffle
 from carrying.plain_runs import ADAPTER, run_plainly
 from carrying.rewriting import find_rewrites
-from command import started
+from command import start_command
 
 Result = TypeVar("Result")
 COUNT = 15  # changes of a project: 210 in all
@@ -36,7 +36,7 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Answer:
-    """What a carrying ended with."""
+    """Result of one `viaduct carry`."""
 
     record: dict[str, Any]
     said: str
@@ -78,7 +78,7 @@ class Bench:
     def run_plainly(self, tree: Path) -> list[dict[str, str]] | None:
         """Return what each rank gave; None where one failed."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            with started(run_plainly, self.base, tree, Path(folder)) as command:
+            with start_command(run_plainly, self.base, tree, Path(folder)) as command:
                 command.communicate()
             answers = [Path(folder) / f"{rank}.json" for rank in range(self.base.ranks)]
             if not all(answer.exists() for answer in answers):

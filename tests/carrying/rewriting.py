@@ -49,23 +49,23 @@ def indent_of(source: Source, node: ast.stmt) -> str:
 
 
 def rename_locals(source: Source) -> Iterator[Rewrite]:
-    """In one function, everywhere; where the text can be told from attributes and keywords."""
+    """Rename the locals of one function; attributes and keywords stay."""
     for function in ast.walk(source.tree):
         if not isinstance(function, ast.FunctionDef):
             continue
         stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for name in sorted(stored):
-            yield from renamed(source, "rename a variable", name, f"{name}_value", function)
+            yield from rename_operator(source, "rename a variable", name, f"{name}_value", function)
 
 
 def rename_functions(source: Source, exported: set[str]) -> Iterator[Rewrite]:
     for node in source.tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name not in exported:
             new = f"{node.name}_renamed" if isinstance(node, ast.FunctionDef) else f"{node.name}Renamed"
-            yield from renamed(source, "rename a function", node.name, new, source.tree)
+            yield from rename_operator(source, "rename a function", node.name, new, source.tree)
 
 
-def renamed(source: Source, operator: str, old: str, new: str, scope: ast.AST) -> Iterator[Rewrite]:
+def rename_operator(source: Source, operator: str, old: str, new: str, scope: ast.AST) -> Iterator[Rewrite]:
     start, end = source.span(scope) if not isinstance(scope, ast.Module) else (0, len(source.text))
     text = re.sub(rf"\b{old}\b", new, source.text[start:end])
     rewritten = source.replace(start, end, text)

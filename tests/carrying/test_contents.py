@@ -15,7 +15,7 @@ from viaduct.carrying.contents import Unreadable, flatten, read_content
 from viaduct.weights.bundle import write_bundle
 
 
-def saved(**values: Any) -> Any:
+def torch_writer(**values: Any) -> Any:
     import torch
 
     return lambda path: torch.save(values, path)
@@ -33,7 +33,7 @@ def test_a_pickle_is_never_executed(tmp_path: Path) -> None:
         if name.endswith("pkl"):
             path.write_bytes(pickle.dumps(Evil()))
         else:
-            saved(x=Evil())(path)
+            torch_writer(x=Evil())(path)
         with pytest.raises(Unreadable, match="not executed"):
             read_content(path)
     assert not marker.exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from carrying.made_up_observations import observed
+from carrying.made_up_observations import make_observation
 from viaduct.carrying.agreement import measure
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import (
@@ -26,14 +26,14 @@ def carrying(left: Observed, right: Observed, ranks: int = 2) -> Any:
 
 
 def test_ranks_that_train_together_on_one_side_only_hide_differences() -> None:
-    alone, joined = (observed(facts=[describe_ranks(together)]) for together in (False, True))
+    alone, joined = (make_observation(facts=[describe_ranks(together)]) for together in (False, True))
     (doubt,) = find_joined_ranks(carrying(alone, joined))
     assert doubt.hides_differences
     assert not list(find_joined_ranks(carrying(alone, alone))) + list(find_joined_ranks(carrying(joined, joined)))
 
 
 def test_a_rank_that_neither_side_saw_is_named_and_one_of_a_single_side_differs() -> None:
-    single, both = observed(), Observed([*observed().ranks, Rank(1, [[1.0]])])
+    single, both = make_observation(), Observed([*make_observation().ranks, Rank(1, [[1.0]])])
     (doubt,) = find_unseen_ranks(carrying(single, single))
     assert doubt.items == ["rank 1"]
     assert not list(find_unseen_ranks(carrying(single, both)))

@@ -20,7 +20,7 @@ ONES = np.ones(4, np.float32)
 
 
 def write_record(path: Path, shift: float = 0.0, rank: int = 0, **given: Any) -> Path:
-    """What a rehearsal leaves: two steps of a network of two layers; `shift` moves all but the batch by that share."""
+    """Write a rehearsal's record: two steps of two layers, everything but the batch scaled by 1 + `shift`."""
     moved = ONES * np.float32(1 + shift)
     forward = {"00000 input 0": ONES, "00001 first": moved, "00002 last": 2 * moved}
     folder = folder_of(path, rank)
@@ -88,7 +88,7 @@ def test_a_value_that_the_script_magnifies_is_refused_not_good(tmp_path: Path) -
     assert not agreement.bad
     row = next(row for row in drift.rows if row.stored.step == 1)
     assert row.result == "refused"
-    assert "magnifies" in row.reason
+    assert "amplifies" in row.reason
 
 
 def test_the_first_module_that_differs_is_named_in_the_order_of_the_calls(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import TF1, Journey, carried, once
+from carrying.journeys import TF1, Journey, carry_script, replace_once
 from command import viaduct
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def carried_example(folder: Path, name: str, *words: str) -> Journey:
-    """In a folder of its own, from a copy of the examples."""
+    """Carry a copy of an example in a folder of its own."""
     shutil.copytree(EXAMPLES, folder / "examples")
     answer = viaduct("carry", f"examples/{name}.py", "--out", "carried", "--steps", "8", *words, cwd=folder)
     return Journey(answer, folder / "carried")
@@ -49,10 +49,12 @@ def test_horovod_with_two_ranks_agrees_in_every_bit(tmp_path: Path) -> None:
 
 def test_a_batch_that_is_dropped_on_purpose_is_no_difference(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    source = once(
-        once(TF1, ".repeat().batch(batch_size)", ".batch(batch_size).repeat()"), "make_input(16)", "make_input(32)"
+    source = replace_once(
+        replace_once(TF1, ".repeat().batch(batch_size)", ".batch(batch_size).repeat()"),
+        "make_input(16)",
+        "make_input(32)",
     )
-    journey = carried(tmp_path, source, "--steps", "10")
+    journey = carry_script(tmp_path, source, "--steps", "10")
     check_agrees_on_what_ran(journey)
     assert "Meant: Done in the original, too" in journey.said
     assert "the last, smaller batch of each pass over the data is dropped" in journey.said

@@ -57,9 +57,9 @@ def test_ranks_come_in_the_order_of_their_numbers_with_all_that_they_left(tmp_pa
 
 
 def test_ranks_are_joined_only_if_they_were_seen_to_train_together() -> None:
-    def observed(together: bool) -> Observed:
+    def make_observation(together: bool) -> Observed:
         return Observed([Rank(0), Rank(1, facts=[Fact(RANKS_KIND, "", {"together": together})])])
 
     assert not are_joined(Observed([Rank(0)]))
-    assert not are_joined(observed(False))
-    assert are_joined(observed(True))
+    assert not are_joined(make_observation(False))
+    assert are_joined(make_observation(True))

@@ -16,7 +16,7 @@ from viaduct.rehearsal.observe import fingerprint
 from viaduct.rehearsal.plan import Plan
 
 
-def printed(folder: Path, name: str, text: str) -> Run:
+def record_output(folder: Path, name: str, text: str) -> Run:
     record = folder / name
     if text:
         (record / "printed").mkdir(parents=True)
@@ -26,8 +26,11 @@ def printed(folder: Path, name: str, text: str) -> Run:
 
 
 def compare(folder: Path, original: str, migrated: str, again: str | None = None) -> Outcomes:
-    runs = [printed(folder, "original", original), printed(folder, "again", original if again is None else again)]
-    runs += [printed(folder, "migrated", migrated), printed(folder, "repeated", migrated)]
+    runs = [
+        record_output(folder, "original", original),
+        record_output(folder, "again", original if again is None else again),
+    ]
+    runs += [record_output(folder, "migrated", migrated), record_output(folder, "repeated", migrated)]
     return compare_outcomes(runs[0], runs[1], replace(runs[2], side="migrated"), runs[3], 0.0)
 
 
@@ -58,7 +61,7 @@ def test_words_and_times_that_one_side_alone_prints_are_no_results(tmp_path: Pat
 
 
 def with_inputs(folder: Path, name: str, *inputs: list[float]) -> Run:
-    return replace(printed(folder, name, ""), observed=Observed([Rank(0, inputs=list(inputs))]))
+    return replace(record_output(folder, name, ""), observed=Observed([Rank(0, inputs=list(inputs))]))
 
 
 def fingerprint_of(*rows: float) -> list[float]:

@@ -48,7 +48,7 @@ def carry_trees(
     return Journey(answer, folder / "carried")
 
 
-def executed(journey: Journey, side: str) -> dict[str, str]:
+def executed_files(journey: Journey, side: str) -> dict[str, str]:
     return {module["position"]: module["file"] for module in journey.record["runs"][side]["modules"]}
 
 
@@ -110,7 +110,7 @@ def test_every_way_of_finding_a_module_leads_into_the_own_tree(tmp_path: Path) -
     journey = carry_trees(tmp_path, files, {}, ".", *options, PYTHONPATH="lib" + ":" + root)
     assert journey.code == 0, journey.said + journey.talk
     for side, folder in (("original", "project"), ("migrated", "copy")):
-        found = executed(journey, side)
+        found = executed_files(journey, side)
         mirrored = {"as_text.py"}  # read from the working folder, where the mirror has this side's file
         assert set(found) == set(files), side
         for position, file in found.items():

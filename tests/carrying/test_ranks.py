@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import carried, migrated_text, once, with_copy
+from carrying.journeys import carry_script, migrated_text, replace_once, with_copy
 
 SESSION = """\
 import numpy as np
@@ -65,7 +65,7 @@ for epoch in range(1):
 @pytest.mark.slow
 def test_a_session_for_one_device_agrees_with_two_ranks_of_its_migration(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow_estimator")
-    journey = carried(tmp_path, SESSION, "--ranks", "2")
+    journey = carry_script(tmp_path, SESSION, "--ranks", "2")
     assert journey.code == 0, journey.said + journey.talk[-3000:]
     assert "10 losses of 5 steps" in journey.said
     assert "rank 0's variables, and gradients are averaged" in journey.said
@@ -77,9 +77,9 @@ def test_what_is_missing_between_two_ranks_differs(tmp_path: Path, lost: str) ->
     pytest.importorskip("tensorflow_estimator")
     text = migrated_text(SESSION, tmp_path)
     if lost == "broadcast":
-        text = once(text, "        sess.run(bcast_op)\n", "")
+        text = replace_once(text, "        sess.run(bcast_op)\n", "")
     else:
-        text = once(text, "    optimizer = NPUDistributedOptimizer(optimizer)\n", "")
+        text = replace_once(text, "    optimizer = NPUDistributedOptimizer(optimizer)\n", "")
     journey = with_copy(tmp_path, SESSION, text, "--ranks", "2")
     assert journey.code == 1, journey.said
     assert ("Rank 0 begins" if lost == "broadcast" else "not averaged over the ranks") in journey.said
@@ -87,6 +87,6 @@ def test_what_is_missing_between_two_ranks_differs(tmp_path: Path, lost: str) ->
 
 @pytest.mark.slow
 def test_data_that_only_the_migrated_ranks_share_is_no_difference(tmp_path: Path) -> None:
-    journey = carried(tmp_path, PARALLEL, "--ranks", "2", "--data-parallel", "ddp")
+    journey = carry_script(tmp_path, PARALLEL, "--ranks", "2", "--data-parallel", "ddp")
     assert journey.code == 3, journey.said
     assert "each of its ranks trained alone" in journey.said

@@ -23,8 +23,8 @@ EQUAL = [
 ]
 
 
-def carried(pairs: list[Pair], limits: str = "error", finished: bool = True, **more: Any) -> Any:
-    """As much of a carrying as its words are made of."""
+def make_journey(pairs: list[Pair], limits: str = "error", finished: bool = True, **more: Any) -> Any:
+    """Journey with only the fields that the report's sentences use."""
     agreement = judge(pairs)
     run = SimpleNamespace(
         is_finished=finished,
@@ -58,16 +58,21 @@ def test_a_kind_that_was_not_seen_is_not_said_to_agree() -> None:
     losses_only = [pair for pair in EQUAL if pair.kind == "loss"]
     tile = report.make_agreement_tile(judge(losses_only), "weight")
     assert (tile.value, tile.note, tile.good) == ("not seen", "not compared", None)
-    assert make_headline(carried(losses_only)) == "Agrees on the NPU stand-in: 1 loss of 1 step is equal in every bit."
+    assert (
+        make_headline(make_journey(losses_only))
+        == "Agrees on the NPU stand-in: 1 loss of 1 step is equal in every bit."
+    )
 
 
 def test_the_headline_claims_what_was_compared_and_nothing_more() -> None:
     verdict = "Agrees on the NPU stand-in: 1 loss of 1 step, 1 gradient of the first step and 1 tensor at the end "
-    assert make_headline(carried(EQUAL)) == verdict + "are equal in every bit."
-    assert make_headline(carried(EQUAL, agreement=Agreement("rounding", EQUAL))) == verdict + "agree up to rounding."
+    assert make_headline(make_journey(EQUAL)) == verdict + "are equal in every bit."
+    assert (
+        make_headline(make_journey(EQUAL, agreement=Agreement("rounding", EQUAL))) == verdict + "agree up to rounding."
+    )
     hidden = [replace(pair, error=0.6, noise=1.0, allowed=17.0) if pair.kind == "weight" else pair for pair in EQUAL]
-    assert "tensor" not in make_headline(carried(EQUAL, agreement=Agreement("rounding", hidden)))
-    chinese = carried(EQUAL)
+    assert "tensor" not in make_headline(make_journey(EQUAL, agreement=Agreement("rounding", hidden)))
+    chinese = make_journey(EQUAL)
     chinese.request.lang = "zh"
     assert make_headline(chinese) == "一致:在 NPU 替身上,1 个损失、第一步的 1 个梯度、结束时的 1 个张量逐位相等。"
 
@@ -87,28 +92,28 @@ def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
     ],
 )
 def test_limits_that_were_off_are_not_said_to_be_unmet(limits: str, value: str, words: str) -> None:
-    tile = report.make_limits_tile(carried(EQUAL, limits))
+    tile = report.make_limits_tile(make_journey(EQUAL, limits))
     assert (tile.value, tile.good) == (value, None)
-    assert words in report.describe_no_limit(carried(EQUAL, limits))
+    assert words in report.describe_no_limit(make_journey(EQUAL, limits))
 
 
 def test_limits_of_a_run_that_ended_early_or_never_began_are_not_good_news() -> None:
-    early = carried(EQUAL, finished=False)
+    early = make_journey(EQUAL, finished=False)
     assert (report.make_limits_tile(early).good, report.make_limits_tile(early).note) == (None, "before the run ended")
-    never = carried(EQUAL, migrated=None)
+    never = make_journey(EQUAL, migrated=None)
     assert (report.make_limits_tile(never).value, report.make_steps_tile(never).value) == ("not run", "not run")
-    assert report.make_limits_tile(carried(EQUAL)).good is True
+    assert report.make_limits_tile(make_journey(EQUAL)).good is True
 
 
 def test_losses_are_equal_only_if_there_are_some() -> None:
-    assert not report.has_equal_losses(carried([pair for pair in EQUAL if pair.kind != "loss"]))
-    html = html_of(report.make_loss_sections(carried(EQUAL)))
+    assert not report.has_equal_losses(make_journey([pair for pair in EQUAL if pair.kind != "loss"]))
+    html = html_of(report.make_loss_sections(make_journey(EQUAL)))
     assert "Equal in every bit, step by step" in html
     assert html.count('class="line-0"') + html.count('class="line-1"') <= 1, "one line, not two on each other"
 
 
 def test_equal_layers_are_called_equal_without_a_chart_or_an_empty_heading() -> None:
-    html = html_of(report.make_layer_sections(carried(EQUAL)))
+    html = html_of(report.make_layer_sections(make_journey(EQUAL)))
     assert "named-bars" not in html
     assert html.count("<span>equal</span>") + html.count(">equal</td>") == 2
     assert ">0<" not in html
@@ -122,13 +127,13 @@ def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> N
         return [Pair(kind, name, 0, 0 if kind == "gradient" else None, 1.0, 1.0, error) for kind, error in kinds]
 
     pairs = [EQUAL[0], *layer("stem.conv", 0.0, 0.0), *layer("layer1.0.bn1", 0.0, 0.02), *layer("fc", 0.3, math.inf)]
-    html = html_of(report.make_layer_sections(carried(pairs)))
+    html = html_of(report.make_layer_sections(make_journey(pairs)))
     chart = html[html.index("named-bars") : html.index("</figure>")]
     assert chart.count("<dt>") == 2
     assert "<dt>layer1.0.bn1</dt>" in chart
     assert "stem.conv" not in chart
     assert chart.count("--length") == 2
-    assert "2 of 3 layers differ. 1 is equal in every bit of what was compared, without a bar." in chart
+    assert "2 of 3 layers differ. Without a bar, since all compared bits are equal: 1." in chart
     table = html[html.index("</figure>") :]
     assert table.count("stem.conv") == table.count("layer1.0.bn1") == 1, "no name twice"
 
@@ -138,8 +143,8 @@ def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: 
     changed = SimpleNamespace(summary=SimpleNamespace(changed=["/data/large.bin"]))
     untouched = SimpleNamespace(summary=SimpleNamespace(changed=[]))
     agreement = Agreement(verdict, EQUAL)
-    made = carried(EQUAL, agreement=agreement, original=changed, migrated=untouched, repeated=[])
+    made = make_journey(EQUAL, agreement=agreement, original=changed, migrated=untouched, repeated=[])
     made.doubts = [*find_changed_originals(made)]
     assert [doubt.items for doubt in made.doubts] == [["/data/large.bin"]]
     assert decide(made) == "not proved"
-    assert not [*find_changed_originals(carried(EQUAL, original=untouched, migrated=untouched, repeated=[]))]
+    assert not [*find_changed_originals(make_journey(EQUAL, original=untouched, migrated=untouched, repeated=[]))]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy
+from carrying.journeys import ON_THE_NPU, TORCH, replace_once, with_copy
 from reporting.browser import needs_browser, open_page
 
 pytestmark = [pytest.mark.browser, needs_browser]
@@ -36,8 +36,8 @@ LOOK = """
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a script that was migrated with a wrong epsilon."""
-    wrong = once(ON_THE_NPU, "eps=1e-5", "eps=1e-2")
+    """Report of a script that was migrated with a wrong epsilon."""
+    wrong = replace_once(ON_THE_NPU, "eps=1e-5", "eps=1e-2")
     journey = with_copy(tmp_path_factory.mktemp("carry"), TORCH, wrong, "--steps", "4")
     assert journey.code == 1, journey.talk
     return journey.out / "report.html"

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from carrying.made_up_observations import observed
+from carrying.made_up_observations import make_observation
 from viaduct.carrying.agreement import judge, measure
 from viaduct.carrying.sentences import describe_worst
 
@@ -14,15 +14,20 @@ from viaduct.carrying.sentences import describe_worst
 def test_the_largest_difference_is_among_what_is_judged() -> None:
     wild = {"gradients": {"w": np.ones(4, np.float32), "b": np.array([1e-9, 0], np.float32)}}
     shaken = {"gradients": {"w": np.full(4, 1 + 1e-6, np.float32), "b": np.array([-1e-9, 1e-9], np.float32)}}
-    found = judge(measure(observed(**wild), observed(**shaken)), measure(observed(**wild), observed(**shaken)))
+    found = judge(
+        measure(make_observation(**wild), make_observation(**shaken)),
+        measure(make_observation(**wild), make_observation(**shaken)),
+    )
     assert found.verdict == "rounding"
     assert "difference 9.5e-07, where" in describe_worst(found.informative_pairs("gradient"))
     assert "1 of 2 gradients of the first step is mostly rounding" in found.remarks[0]
 
 
 def test_what_has_no_measure_is_not_called_inf() -> None:
-    found = judge(measure(observed(), observed(weights={"w": np.ones(4, np.float32), "steps": np.array(9)})))
+    found = judge(
+        measure(make_observation(), make_observation(weights={"w": np.ones(4, np.float32), "steps": np.array(9)}))
+    )
     assert math.isinf(found.bad[0].error)
     assert describe_worst(found.informative_pairs("weight")) == (
-        ", 1 beyond measure (from zero, not finite, or whole numbers: steps)"
+        ", 1 without a relative measure (from zero, not finite, or whole numbers: steps)"
     )

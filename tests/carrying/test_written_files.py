@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carrying.journeys import carried, migrated_text, once, with_copy
-from viaduct.carrying.written_files import Runs, Written, compare_written, list_written
+from carrying.journeys import carry_script, migrated_text, replace_once, with_copy
+from viaduct.carrying.written_files import Runs, WrittenFile, compare_written, list_written
 from viaduct.training.events import EventFile
 from viaduct.weights.bundle import write_bundle
 
@@ -34,15 +34,15 @@ def make_run(folder: Path, name: str, files: Files) -> Any:
     return SimpleNamespace(plan=plan, summary=SimpleNamespace(wrote=wrote))
 
 
-def compare(folder: Path, left: Files, right: Files, again: Files | None = None, **more: Any) -> dict[str, Written]:
+def compare(folder: Path, left: Files, right: Files, again: Files | None = None, **more: Any) -> dict[str, WrittenFile]:
     sides = {"original": left, "migrated": right, "original_again": again or left, "migrated_again": right}
     made = {name: make_run(folder, name, files) for name, files in sides.items()}
-    if "shaken" in more:
-        more["shaken"] = make_run(folder, "shaken", more["shaken"])
+    if "perturbed" in more:
+        more["perturbed"] = make_run(folder, "shaken", more["perturbed"])
     return {file.name: file for file in compare_written(Runs(**made, **more))}
 
 
-def saved(**values: Any) -> Any:
+def torch_writer(**values: Any) -> Any:
     import torch
 
     return lambda path: torch.save(values, path)
@@ -59,8 +59,8 @@ def test_a_checkpoint_is_compared_tensor_by_tensor(tmp_path: Path) -> None:
     other = argparse.Namespace(lr=0.1, device="npu:0")
     found = compare(
         tmp_path,
-        {"a.pt": saved(model=weights(), args=options), "b.pt": saved(model=weights())},
-        {"a.pt": saved(model=weights(), args=other), "b.pt": saved(model=weights(0.1))},
+        {"a.pt": torch_writer(model=weights(), args=options), "b.pt": torch_writer(model=weights())},
+        {"a.pt": torch_writer(model=weights(), args=other), "b.pt": torch_writer(model=weights(0.1))},
     )
     assert (found["a.pt"].state, found["a.pt"].count) == ("equal", 4)
     assert found["b.pt"].state == "differs"
@@ -68,14 +68,14 @@ def test_a_checkpoint_is_compared_tensor_by_tensor(tmp_path: Path) -> None:
 
 
 def test_a_learning_rate_in_a_checkpoint_that_differs_is_named(tmp_path: Path) -> None:
-    found = compare(tmp_path, {"a.pt": saved(lr=0.1, w=weights())}, {"a.pt": saved(lr=0.2, w=weights())})
+    found = compare(tmp_path, {"a.pt": torch_writer(lr=0.1, w=weights())}, {"a.pt": torch_writer(lr=0.2, w=weights())})
     assert "lr is 0.1 in the original, 0.2 after it" in found["a.pt"].detail
 
 
 def test_the_drift_of_the_shaken_file_is_the_yardstick(tmp_path: Path) -> None:
-    left, right = {"a.pt": saved(w=weights())}, {"a.pt": saved(w=weights(1e-4))}
+    left, right = {"a.pt": torch_writer(w=weights())}, {"a.pt": torch_writer(w=weights(1e-4))}
     assert compare(tmp_path / "without", left, right)["a.pt"].state == "differs"
-    found = compare(tmp_path / "with", left, right, shaken={"a.pt": saved(w=weights(2e-5))}, allowed=1e-3)
+    found = compare(tmp_path / "with", left, right, perturbed={"a.pt": torch_writer(w=weights(2e-5))}, allowed=1e-3)
     assert found["a.pt"].state == "rounding"
 
 
@@ -134,8 +134,8 @@ def test_scalars_of_tensorboard_are_compared_at_the_steps_that_both_have(tmp_pat
 def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
     found = compare(
         tmp_path,
-        {"a.bin": b"\0\1", "m.meta": b"\0\1", "same.bin": b"\0", "whole.pt": saved(args=pytest.UsageError("x"))},
-        {"a.bin": b"\0\2", "m.meta": b"\0\2", "same.bin": b"\0", "whole.pt": saved(args=pytest.UsageError("y"))},
+        {"a.bin": b"\0\1", "m.meta": b"\0\1", "same.bin": b"\0", "whole.pt": torch_writer(args=pytest.UsageError("x"))},
+        {"a.bin": b"\0\2", "m.meta": b"\0\2", "same.bin": b"\0", "whole.pt": torch_writer(args=pytest.UsageError("y"))},
     )
     assert {name: file.state for name, file in found.items()} == {
         "a.bin": "not compared",
@@ -192,7 +192,7 @@ with tf.Session() as sess:
 @pytest.mark.slow
 def test_an_evaluation_of_tensorflow_that_differs_is_not_proved(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow_estimator")
-    text = once(migrated_text(EVALUATES, tmp_path, distributed=False), "w)) * 1.0", "w)) * 1.5")
+    text = replace_once(migrated_text(EVALUATES, tmp_path, distributed=False), "w)) * 1.0", "w)) * 1.5")
     journey = with_copy(tmp_path, EVALUATES, text)
     assert journey.code == 3, journey.said
     assert "without gradients (an evaluation) of rank 0" in journey.said
@@ -221,7 +221,7 @@ with open("result.json", "w") as file:
 
 @pytest.mark.slow
 def test_files_are_compared_from_end_to_end(tmp_path: Path) -> None:
-    journey = carried(tmp_path, SAVES)
+    journey = carry_script(tmp_path, SAVES)
     assert journey.code == 0, journey.said
     assert {file["name"]: file["state"] for file in journey.record["files"]} == {
         "model.pt": "equal",
@@ -231,7 +231,7 @@ def test_files_are_compared_from_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "by_hand").mkdir()
     copy = (journey.out / "migrated" / "train.py").read_text().replace('"threshold": 0.5', '"threshold": 0.6')
     (tmp_path / "by_hand" / "train.py").write_text(copy)
-    second = carried(tmp_path, SAVES, "--migrated", "by_hand", "--force")
+    second = carry_script(tmp_path, SAVES, "--migrated", "by_hand", "--force")
     assert second.code == 3
     assert "result.json: " in second.said
 
@@ -277,4 +277,4 @@ def test_images_of_16_bits_are_compared_in_all_bits_and_several_in_one_file_not_
 
 def test_lines_that_differ_in_what_does_not_count_are_not_called_equal(tmp_path: Path) -> None:
     found = compare(tmp_path, {"a.log": "on cuda\n"}, {"a.log": "on npu\n"})["a.log"]
-    assert found.detail == "1 line equal but for device names and numbers that do not repeat themselves"
+    assert found.detail == "1 line equal except for device names and numbers that do not repeat themselves"

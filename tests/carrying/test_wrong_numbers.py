@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import ON_THE_NPU, TF1, TORCH, hits, migrated_text, once, with_copy, with_copy_in_forks
+from carrying.journeys import ON_THE_NPU, TF1, TORCH, hits, migrated_text, replace_once, with_copy, with_copy_in_forks
 
 # name: (what stands there, what stands there by mistake, arguments, what the answer must say, what the first
 # suspected line must say)
@@ -44,7 +44,7 @@ TF1_MISTAKES: dict[str, tuple[str, str, list[str], str, str]] = {
         "NPUBroadcastGlobalVariablesHook(0, get_rank_id()), ",
         "",
         ["--ranks", "2"],
-        "Rank 0 begins as it should, the others do not",
+        "Rank 0 begins as in the original, the others do not",
         "hooks = [tf.train",
     ),
     "all_reduce_lost": (
@@ -67,7 +67,7 @@ QUICK_MISTAKES = ("learning_rate",)  # the others in `make test-all`
 def test_a_wrong_number_is_found_and_its_line_is_named(mistake: str, tmp_path: Path) -> None:
     old, new, words, said, line = TORCH_MISTAKES[mistake]
     options = words if "--steps" in words else ["--steps", "6", *words]
-    journey = with_copy_in_forks(tmp_path, TORCH, once(ON_THE_NPU, old, new), *options)
+    journey = with_copy_in_forks(tmp_path, TORCH, replace_once(ON_THE_NPU, old, new), *options)
     assert journey.code == 1, journey.talk
     assert journey.record["verdict"] == "differs"
     assert said in journey.said
@@ -81,7 +81,7 @@ def test_a_wrong_number_is_found_and_its_line_is_named(mistake: str, tmp_path: P
 def test_wrong_numbers_of_tensorflow_1_scripts(mistake: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     old, new, words, said, line = TF1_MISTAKES[mistake]
-    copy = once(migrated_text(TF1, tmp_path), old, new)
+    copy = replace_once(migrated_text(TF1, tmp_path), old, new)
     journey = with_copy(tmp_path, TF1, copy, "--steps", "6", *words)
     assert said in journey.said
     if mistake == "drop_remainder_lost":

@@ -40,7 +40,7 @@ def slip(name: str, path: str, value: Any, rule: str, table: Callable[[], Json] 
     return Broken(name, table, {path: value}, {(rule, path)})
 
 
-def replaced(old: str, new: str) -> Callable[[str], str]:
+def replacement(old: str, new: str) -> Callable[[str], str]:
     return lambda text: text.replace(old, new, 1)
 
 
@@ -56,24 +56,30 @@ def two_groups() -> Json:
 
 BROKEN = [
     # The file
-    Broken("comma-at-the-end", one(0), {}, {("json-syntax", "line 16, column 18")}, text=replaced('"1.0"', '"1.0",')),
-    Broken("comma-missing", table_1, {}, {("json-syntax", "line 3, column 2")}, text=replaced('"2",', '"2"')),
+    Broken(
+        "comma-at-the-end", one(0), {}, {("json-syntax", "line 16, column 18")}, text=replacement('"1.0"', '"1.0",')
+    ),
+    Broken("comma-missing", table_1, {}, {("json-syntax", "line 3, column 2")}, text=replacement('"2",', '"2"')),
     Broken("bracket-missing", one(0), {}, {("json-syntax", "line 16, column 18")}, text=lambda text: text[:-2]),
     Broken(
         "single-quotes", table_1, {}, {("json-syntax", "line 2, column 2")}, text=lambda text: text.replace('"', "'")
     ),
     Broken("empty-file", table_1, {}, {("json-syntax", "line 1, column 1")}, text=lambda text: ""),
-    Broken("full-width-comma", table_1, {}, {("json-syntax", "line 2, column 21")}, text=replaced(",", "，")),
+    Broken("full-width-comma", table_1, {}, {("json-syntax", "line 2, column 21")}, text=replacement(",", "，")),
     Broken("nested-without-end", table_1, {}, {("json-syntax", "$")}, text=lambda text: "[" * 100_000),
     Broken(
-        "status-twice", table_1, {}, {("duplicate-key", "status")}, text=replaced('"status"', '"status": "x", "status"')
+        "status-twice",
+        table_1,
+        {},
+        {("duplicate-key", "status")},
+        text=replacement('"status"', '"status": "x", "status"'),
     ),
     Broken(
         "rank-twice-in-a-device",
         table_2,
         {},
         {("duplicate-key", f"{G}.instance_list[0].devices[0].device_id")},
-        text=replaced('"device_id"', '"device_id": "1", "device_id"'),
+        text=replacement('"device_id"', '"device_id": "1", "device_id"'),
     ),
     # The shape
     Broken("a-list", table_1, {}, {("wrong-type", "$")}, text=lambda text: f"[{text}]"),

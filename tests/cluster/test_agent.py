@@ -13,7 +13,7 @@ from viaduct.cluster.rendezvous import JobEnded
 
 
 class Ranks:
-    """What the agent has started: remembers how it was ended."""
+    """Ranks started by the agent; records how they were ended."""
 
     def __init__(self) -> None:
         self.closed: list[tuple[int, float]] = []

@@ -47,35 +47,38 @@ def test_the_plan_keeps_out_of_the_network_of_the_servers() -> None:
 HCCN = "# written by hccn_tool\naddress_0=192.168.9.1\nnetmask_0=255.255.255.0\naddress_1 = 192.168.10.1\n"
 
 
-def made(source: Sequence[Path], servers: Sequence[str] = ("10.0.0.1",), devices: int = 2) -> list[str]:
+def generate_ips(source: Sequence[Path], servers: Sequence[str] = ("10.0.0.1",), devices: int = 2) -> list[str]:
     text = make_table(servers, range(devices), list(map(str, source)), card="other")
     return [device.device_ip for device in parse_table(text, "other").devices]
 
 
 def test_an_hccn_conf_gives_the_addresses_of_its_server(tmp_path: Path) -> None:
     (tmp_path / "hccn.conf").write_text(HCCN)
-    assert made([tmp_path / "hccn.conf"]) == ["192.168.9.1", "192.168.10.1"]
+    assert generate_ips([tmp_path / "hccn.conf"]) == ["192.168.9.1", "192.168.10.1"]
 
 
 def test_several_hccn_confs_go_with_the_servers_in_order(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(HCCN)
     (tmp_path / "b").write_text(HCCN.replace(".1\n", ".2\n"))
-    assert made([tmp_path / "b", tmp_path / "a"], ["10.0.0.1", "10.0.0.2"])[::2] == ["192.168.9.2", "192.168.9.1"]
+    assert generate_ips([tmp_path / "b", tmp_path / "a"], ["10.0.0.1", "10.0.0.2"])[::2] == [
+        "192.168.9.2",
+        "192.168.9.1",
+    ]
     with pytest.raises(BadValue, match=r"2 hccn.conf files for 1 server"):
-        made([tmp_path / "a", tmp_path / "b"])
+        generate_ips([tmp_path / "a", tmp_path / "b"])
 
 
 def test_a_folder_has_a_conf_for_each_server(tmp_path: Path) -> None:
     (tmp_path / "10.0.0.1.conf").write_text(HCCN)
-    assert made([tmp_path]) == ["192.168.9.1", "192.168.10.1"]
+    assert generate_ips([tmp_path]) == ["192.168.9.1", "192.168.10.1"]
     with pytest.raises(BadData, match=r"no .*10.0.0.2.conf.\n.*Copy /etc/hccn.conf of server 10.0.0.2"):
-        made([tmp_path], ["10.0.0.1", "10.0.0.2"])
+        generate_ips([tmp_path], ["10.0.0.1", "10.0.0.2"])
 
 
 @pytest.mark.parametrize("head", ["", "server,device,ip\n"])
 def test_a_csv_gives_the_addresses_in_any_order(tmp_path: Path, head: str) -> None:
     (tmp_path / "ips.csv").write_text(head + "10.0.0.1,1,192.168.1.7\n\n10.0.0.1, 0, 192.168.0.7\n")
-    assert made([tmp_path / "ips.csv"]) == ["192.168.0.7", "192.168.1.7"]
+    assert generate_ips([tmp_path / "ips.csv"]) == ["192.168.0.7", "192.168.1.7"]
 
 
 @pytest.mark.parametrize(
@@ -95,17 +98,17 @@ def test_a_csv_gives_the_addresses_in_any_order(tmp_path: Path, head: str) -> No
 def test_a_file_of_addresses_that_is_wrong_is_named_with_the_line(tmp_path: Path, text: str, named: str) -> None:
     (tmp_path / "ips").write_text(text)
     with pytest.raises(BadData, match=named):
-        made([tmp_path / "ips"])
+        generate_ips([tmp_path / "ips"])
 
 
 def test_addresses_that_are_missing_altogether_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="--device-ips auto"):
-        made([])
+        generate_ips([])
     with pytest.raises(BadData, match="no file"):
-        made([tmp_path / "none"])
+        generate_ips([tmp_path / "none"])
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(BadData, match="not UTF-8"):
-        made([tmp_path / "bytes"])
+        generate_ips([tmp_path / "bytes"])
 
 
 def test_a_device_has_one_address_and_it_is_an_address() -> None:

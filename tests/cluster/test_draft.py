@@ -13,13 +13,13 @@ from viaduct.cluster.draft import read_draft
 from viaduct.cluster.jsontext import parse
 
 
-def found(source: str | bytes, **options: Any) -> set[tuple[str, str]]:
+def list_findings(source: str | bytes, **options: Any) -> set[tuple[str, str]]:
     return {(finding.rule, finding.path) for finding in examine(source, **options).findings}
 
 
 def test_keys_that_tools_add_are_no_fault() -> None:
     added = {"server_list[0].host_nic_ip": "reserve", "server_list[1].host_ip": "172.16.0.1"}
-    assert found(json.dumps(edit(table_1(), added))) == set()
+    assert list_findings(json.dumps(edit(table_1(), added))) == set()
 
 
 def test_a_key_misspelt_is_answered_with_the_right_one() -> None:

@@ -77,7 +77,7 @@ def test_servers_are_named_once_each() -> None:
 # Addresses from files
 
 
-def made(source: Sequence[Path], servers: Sequence[str] = ("10.0.0.1",), devices: int = 2) -> list[str]:
+def generate_ips(source: Sequence[Path], servers: Sequence[str] = ("10.0.0.1",), devices: int = 2) -> list[str]:
     text = make_table(servers, range(devices), list(map(str, source)), card="other")
     return [device.device_ip for device in parse_table(text, "other").devices]
 
@@ -124,7 +124,7 @@ def test_a_name_that_is_too_long_is_no_fault_of_ours(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="cannot be written: File name too long"):
         write("x", tmp_path / ("n" * 300), force=False)
     with pytest.raises(BadData, match="cannot be read: File name too long"):
-        made([tmp_path / ("n" * 300)])
+        generate_ips([tmp_path / ("n" * 300)])
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

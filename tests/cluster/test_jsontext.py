@@ -12,7 +12,7 @@ from viaduct.cluster import examine
 from viaduct.cluster.jsontext import Bare, Entries, NotJson, parse, strip_comments
 
 
-def found(source: str | bytes, **options: Any) -> set[tuple[str, str]]:
+def list_findings(source: str | bytes, **options: Any) -> set[tuple[str, str]]:
     return {(finding.rule, finding.path) for finding in examine(source, **options).findings}
 
 
@@ -34,7 +34,7 @@ def test_a_syntax_error_comes_with_what_to_try(text: str, fix: str) -> None:
 
 
 def test_a_comment_is_no_comment_within_a_string_and_columns_stay() -> None:
-    assert found(json.dumps(edit(table_1(1), {"status": "// completed"}))) == {("status-completed", "status")}
+    assert list_findings(json.dumps(edit(table_1(1), {"status": "// completed"}))) == {("status-completed", "status")}
     [finding] = examine('{ /* one\n two */ "status": // three\n x}').findings
     assert finding.path == "line 3, column 2"
 
@@ -46,7 +46,7 @@ def test_a_file_in_another_encoding_is_told_the_byte() -> None:
 
 
 def test_a_mark_at_the_beginning_of_the_file_is_no_fault() -> None:
-    assert found(json.dumps(table_1()).encode("utf-8-sig")) == set()
+    assert list_findings(json.dumps(table_1()).encode("utf-8-sig")) == set()
 
 
 def test_comments_are_blanked_where_they_stand_and_counted_by_line() -> None:

@@ -60,7 +60,7 @@ dist.destroy_process_group()
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ranks said is kept where one failed; not for ever, here."""
+    """Keep the logs of failed ranks in this test's folder."""
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("logs")))
     monkeypatch.setattr(tempfile, "tempdir", None)
 
@@ -71,7 +71,7 @@ def script(folder: Path, text: str, name: str = "work.py") -> str:
     return str(path)
 
 
-def told(folder: Path) -> dict[int, dict[str, str]]:
+def read_results(folder: Path) -> dict[int, dict[str, str]]:
     return {int(path.stem): json.loads(path.read_text()) for path in folder.glob("*.json")}
 
 
@@ -211,7 +211,7 @@ def test_a_foreign_program_on_the_port_is_recognised(busy_port: int) -> None:
 
 def test_every_rank_has_torchruns_variables(tmp_path: Path) -> None:
     assert run_local(["python", script(tmp_path, SAY), str(tmp_path), TORCHRUN], 3, log_dir=tmp_path / "logs") == 0
-    answers = told(tmp_path)
+    answers = read_results(tmp_path)
     assert {(a["RANK"], a["LOCAL_RANK"]) for a in answers.values()} == {(str(n), str(n)) for n in range(3)}
     assert {(a["WORLD_SIZE"], a["LOCAL_WORLD_SIZE"]) for a in answers.values()} == {("3", "3")}
     assert len({(a["MASTER_ADDR"], a["MASTER_PORT"]) for a in answers.values()}) == 1
@@ -224,7 +224,7 @@ def test_ranks_of_a_table_also_have_those_of_hccl(tmp_path: Path) -> None:
     share = share_from_table(read_table(path), job="j7", target="npu")
     assert run_cluster(["python", script(tmp_path, SAY), str(tmp_path), names], share) == 0
     shared = {"RANK_SIZE": "2", "RANK_TABLE_FILE": str(path), "JOB_ID": "j7", "ASCEND_RT_VISIBLE_DEVICES": "4,5"}
-    assert told(tmp_path) == {
+    assert read_results(tmp_path) == {
         rank: {"RANK": str(rank), "RANK_ID": str(rank), "DEVICE_ID": str(4 + rank), **shared} for rank in (0, 1)
     }
 
@@ -318,7 +318,7 @@ def test_own_handlers_are_back_afterwards(tmp_path: Path) -> None:
 # Nobody is left behind
 
 
-def launched(tmp_path: Path, text: str) -> tuple[subprocess.Popen[str], list[int]]:
+def launch_sleepers(tmp_path: Path, text: str) -> tuple[subprocess.Popen[str], list[int]]:
     """Two sleeping ranks, and their process numbers."""
     command = [sys.executable, "-m", "viaduct", "launch", "--ranks", "2", "--"]
     agent = subprocess.Popen(
@@ -344,7 +344,7 @@ def state(pid: int) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_all_ranks(tmp_path: Path, number: signal.Signals) -> None:
-    agent, pids = launched(tmp_path, SLEEP)
+    agent, pids = launch_sleepers(tmp_path, SLEEP)
     assert len(alive(pids)) == 2
     agent.send_signal(number)
     agent.communicate(timeout=600)
@@ -355,7 +355,7 @@ def test_a_signal_ends_all_ranks(tmp_path: Path, number: signal.Signals) -> None
 def test_a_closed_terminal_hangs_up_twice_and_leaves_ranks_their_time(tmp_path: Path) -> None:
     slow = "import signal, sys, time\nsignal.signal(signal.SIGHUP, lambda *_: (time.sleep(1), sys.exit(129)))\n"
     saved = "import atexit\natexit.register(lambda: open(f\"{sys.argv[1]}/{os.environ['RANK']}.saved\", 'w'))\n"
-    agent, _ = launched(tmp_path, slow + SLEEP.replace("time.sleep", saved + "time.sleep"))
+    agent, _ = launch_sleepers(tmp_path, slow + SLEEP.replace("time.sleep", saved + "time.sleep"))
     agent.send_signal(signal.SIGHUP)
     time.sleep(0.3)
     agent.send_signal(signal.SIGHUP)
@@ -369,7 +369,7 @@ def test_launcher_and_ranks_stay_deaf_to_what_their_shell_has_ignored(tmp_path: 
     short = SLEEP.replace("time.sleep(120)", "time.sleep(3)")
     before = signal.signal(number, signal.SIG_IGN)  # as nohup and background jobs have it
     try:
-        agent, pids = launched(tmp_path, short)
+        agent, pids = launch_sleepers(tmp_path, short)
     finally:
         signal.signal(number, before)
     for pid in (agent.pid, *pids):
@@ -379,7 +379,7 @@ def test_launcher_and_ranks_stay_deaf_to_what_their_shell_has_ignored(tmp_path: 
 
 
 def test_a_second_signal_kills_ranks_that_do_not_listen(tmp_path: Path) -> None:
-    agent, pids = launched(tmp_path, STUBBORN + SLEEP)
+    agent, pids = launch_sleepers(tmp_path, STUBBORN + SLEEP)
     agent.send_signal(signal.SIGINT)
     time.sleep(1)
     assert len(alive(pids)) == 2
@@ -413,7 +413,7 @@ def test_two_servers_of_a_table_work_as_one(tmp_path: Path) -> None:
     argv = ["python", script(tmp_path, MEET), str(tmp_path)]
     ends = machines(tmp_path, ["--server 127.0.0.1", "--server 127.0.0.2"], argv, *flags)
     assert [code for code, _ in ends] == [0, 0], ends
-    answers = told(tmp_path)
+    answers = read_results(tmp_path)
     assert [answers[rank]["sum"] for rank in (0, 1)] == [3.0, 3.0]
     assert [answers[rank]["RANK_ID"] for rank in (0, 1)] == ["0", "1"]
     assert answers[1]["MASTER_ADDR"] == "127.0.0.2"
@@ -427,7 +427,7 @@ def test_machines_meet_at_an_ipv6_address(tmp_path: Path) -> None:
     argv = ["python", script(tmp_path, MEET), str(tmp_path)]
     ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"[::1]:{free_port()}")
     assert [code for code, _ in ends] == [0, 0], ends
-    answers = told(tmp_path)
+    answers = read_results(tmp_path)
     assert [(answers[rank]["sum"], answers[rank]["MASTER_ADDR"]) for rank in (0, 1)] == [(3.0, "::1")] * 2
 
 
@@ -437,7 +437,10 @@ def test_a_failure_on_one_machine_starts_both_again(tmp_path: Path) -> None:
     ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
     assert [code for code, _ in ends] == [0, 0], ends
     assert sum("rank 1 ended with exit code 9; starting all ranks again" in said for _, said in ends) == 1
-    assert {rank: answer["TORCHELASTIC_RESTART_COUNT"] for rank, answer in told(tmp_path).items()} == {0: "1", 1: "1"}
+    assert {rank: answer["TORCHELASTIC_RESTART_COUNT"] for rank, answer in read_results(tmp_path).items()} == {
+        0: "1",
+        1: "1",
+    }
 
 
 def test_a_mistake_on_one_machine_ends_the_other_too(tmp_path: Path) -> None:
@@ -539,7 +542,7 @@ WAIT_TOGETHER = MEET.replace("dist.destroy", "import time; time.sleep(60)\ndist.
 
 def test_ranks_of_one_machine_are_not_reached_from_another(tmp_path: Path) -> None:
     with begun("launch", "--ranks", "2", "--", "python", script(tmp_path, WAIT_TOGETHER), str(tmp_path)) as agent:
-        wait_for(lambda: len(told(tmp_path)) == 2)
+        wait_for(lambda: len(read_results(tmp_path)) == 2)
         assert listening(agent.pid) == {"127.0.0.1"}
 
 
@@ -547,7 +550,7 @@ def test_a_job_listens_where_its_machines_meet_and_nowhere_else(tmp_path: Path) 
     head = ("launch", "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.3:{free_port()}", "--")
     argv = ("python", script(tmp_path, WAIT_TOGETHER), str(tmp_path))
     with begun(*head, *argv) as first, begun(*head, *argv) as second:
-        wait_for(lambda: len(told(tmp_path)) == 2)
+        wait_for(lambda: len(read_results(tmp_path)) == 2)
         # The store where they meet, and the ranks' at the address from which one gets there.
         assert listening(first.pid) | listening(second.pid) == {"127.0.0.1", "127.0.0.3"}
 
@@ -571,4 +574,4 @@ def test_two_machines_with_the_same_secret_work_as_one(tmp_path: Path) -> None:
     ends = machines(tmp_path, ["", ""], argv, *flags)
     assert [code for code, _ in ends] == [0, 0], ends
     assert not any("no secret" in said for _, said in ends)
-    assert [answer["VIADUCT_JOB_SECRET"] for answer in told(tmp_path).values()] == ["0123456789abcdef0123"] * 2
+    assert [answer["VIADUCT_JOB_SECRET"] for answer in read_results(tmp_path).values()] == ["0123456789abcdef0123"] * 2

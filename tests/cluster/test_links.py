@@ -150,7 +150,7 @@ def test_another_machine_is_not_this_one_and_is_met_at_its_own_address() -> None
 
 
 def test_a_name_that_resolves_to_loopback_is_met_at_the_network_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As /etc/hosts of many distributions names the machine itself."""
+    """/etc/hosts of many distributions gives the machine's own name a loopback address."""
     monkeypatch.setattr(links, "resolve_host", lambda host: "127.0.1.1")
     monkeypatch.setattr(links, "IPV6_INTERFACES", Path("/missing"))
     monkeypatch.setattr(links, "list_interfaces", lambda: {"lo": "127.0.0.1", "eth0": "10.0.0.10"})

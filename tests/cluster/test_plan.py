@@ -26,7 +26,7 @@ ONE = Cluster(1, 1, step_ms=100)
 TCP_INFO, ACKED = 11, 120  # linux/tcp.h: tcpi_bytes_acked
 
 
-def acknowledged() -> int:
+def count_acknowledged_bytes() -> int:
     """How many bytes of this process's own TCP connections have arrived."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
@@ -42,7 +42,7 @@ def acknowledged() -> int:
 
 
 def sent_by_a_rank() -> tuple[float, int]:
-    """What one step of a network of known size sends under DDP, and the number of its parameters."""
+    """Return the bytes that one DDP step sends, and the network's number of parameters."""
     distributed.init_process_group("gloo")
     layers = (nn.Linear(1000, 1000) for _ in range(4))
     network = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=5)
@@ -52,11 +52,11 @@ def sent_by_a_rank() -> tuple[float, int]:
 
     step()
     distributed.barrier()
-    before = acknowledged()
+    before = count_acknowledged_bytes()
     for _ in range(5):
         step()
     distributed.barrier()
-    sent = (acknowledged() - before) / 5
+    sent = (count_acknowledged_bytes() - before) / 5
     leave_ranks()
     return sent, sum(parameter.numel() for parameter in network.parameters())
 

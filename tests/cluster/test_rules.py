@@ -14,7 +14,7 @@ from viaduct.cluster import examine
 from viaduct.errors import UnknownName
 
 
-def found(source: str | bytes, **options: Any) -> set[tuple[str, str]]:
+def list_findings(source: str | bytes, **options: Any) -> set[tuple[str, str]]:
     return {(finding.rule, finding.path) for finding in examine(source, **options).findings}
 
 
@@ -33,7 +33,7 @@ def test_the_tables_of_the_guide_are_accepted_with_a_word_on_their_comments(text
     [(1, [0]), (1, [7]), (1, [0, 2]), (1, [4, 5, 6, 7]), (1, range(8)), (2, range(8)), (64, range(8)), (128, range(8))],
 )
 def test_nothing_is_said_against_a_sound_table(make: Any, servers: int, devices: Any) -> None:
-    assert found(json.dumps(make(servers, devices))) == set()
+    assert list_findings(json.dumps(make(servers, devices))) == set()
 
 
 def test_one_server_is_not_several_and_an_open_comment_is_named() -> None:
@@ -72,13 +72,13 @@ def test_a_finding_names_the_value_and_the_way_out() -> None:
 
 def test_other_cards_are_free_in_numbers_but_not_in_ranks() -> None:
     table = json.dumps(table_1(3, range(3)))
-    assert found(table, card="other") == set()
-    assert {rule for rule, _ in found(table)} == {"cluster-server-devices", "cluster-power-of-two"}
-    assert found(json.dumps(table_1(1, range(16))), card="other") == set()
+    assert list_findings(table, card="other") == set()
+    assert {rule for rule, _ in list_findings(table)} == {"cluster-server-devices", "cluster-power-of-two"}
+    assert list_findings(json.dumps(table_1(1, range(16))), card="other") == set()
     shared = edit(table_1(1, [0]), {"server_list[0].device[0].device_ip": "10.0.0.10"})
-    assert found(json.dumps(shared), card="other") == set()
+    assert list_findings(json.dumps(shared), card="other") == set()
     ranks = json.dumps(edit(table_1(3, range(3)), {"server_list[0].device[0].rank_id": "9"}))
-    assert {rule for rule, _ in found(ranks, card="other")} == {"rank-id-range"}
+    assert {rule for rule, _ in list_findings(ranks, card="other")} == {"rank-id-range"}
 
 
 def test_a_number_that_is_too_large_is_not_called_something_else() -> None:
@@ -91,16 +91,16 @@ def test_a_number_that_is_too_large_is_not_called_something_else() -> None:
 
 
 def test_one_training_card_is_accepted() -> None:
-    assert found(json.dumps(table_1(1, [0])), card="atlas-300-9000", present=1) == set()
+    assert list_findings(json.dumps(table_1(1, [0])), card="atlas-300-9000", present=1) == set()
 
 
 def test_a_super_pod_is_checked_where_it_is_like_others() -> None:
     table = edit(table_1(2, range(16)), {"version": "1.2", "super_pod_list": []})
     for number, device in enumerate(device for server in table["server_list"] for device in server["device"]):
         device.update(super_device_id=str(number), device_ip=f"10.1.0.{number + 1}")
-    assert found(json.dumps(table)) == {("super-pod", "version")}
+    assert list_findings(json.dumps(table)) == {("super-pod", "version")}
     edit(table, {"server_list[0].device[0].rank_id": "1"})
-    assert ("rank-id-unique", "server_list[0].device[1].rank_id") in found(json.dumps(table))
+    assert ("rank-id-unique", "server_list[0].device[1].rank_id") in list_findings(json.dumps(table))
 
 
 def test_an_unknown_card_is_answered_with_the_closest() -> None:

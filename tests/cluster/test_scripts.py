@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 COMMAND = ["train", "resnet50_imagenet", "--data", "/data/image net", "--set", "log.format=tf"]
 
 
-def written(folder: Path, **changes: Any) -> Path:
+def write_scripts(folder: Path, **changes: Any) -> Path:
     write_all(folder, Job(**{"command": COMMAND, "kind": "npu", **changes}), force=False)
     return folder
 
@@ -78,13 +78,13 @@ def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
 
 def test_a_name_that_no_shell_or_cluster_takes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="cannot be a JOB_ID"):
-        written(tmp_path, name="a b; rm")
+        write_scripts(tmp_path, name="a b; rm")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_bash_reads_every_script_of_every_vendor(tmp_path: Path, kind: Kind) -> None:
-    scripts = sorted(written(tmp_path, kind=kind, nodes=2).glob("*.sh"))
+    scripts = sorted(write_scripts(tmp_path, kind=kind, nodes=2).glob("*.sh"))
     names = ["enter_docker.sh", "env.sh", "run_1p.sh", "run_8p.sh", "run_cluster.sh", "run_docker.sh"]
     if kind != "cpu":
         names += ["run_1p_fp32.sh", "run_1p_amp.sh", "run_8p_fp32.sh", "run_8p_amp.sh"]
@@ -100,14 +100,14 @@ def test_bash_reads_every_script_of_every_vendor(tmp_path: Path, kind: Kind) -> 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_shellcheck_has_nothing_to_say(tmp_path: Path, kind: Kind) -> None:
-    for path in written(tmp_path, kind=kind, nodes=2).glob("*.sh"):
+    for path in write_scripts(tmp_path, kind=kind, nodes=2).glob("*.sh"):
         subprocess.run(["shellcheck", "--shell=bash", "--exclude=SC1091", path], check=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_the_environment_can_be_sourced_where_nothing_is_installed(tmp_path: Path, kind: Kind) -> None:
-    written(tmp_path, kind=kind)
+    write_scripts(tmp_path, kind=kind)
     shell = f'set -eu; . "{tmp_path}/env.sh"; env'
     answer = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     assert answer.returncode == 0, answer.stderr
@@ -117,7 +117,7 @@ def test_the_environment_can_be_sourced_where_nothing_is_installed(tmp_path: Pat
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_the_options_of_profiling_are_what_train_reads(tmp_path: Path) -> None:
-    written(tmp_path, kind="cpu")
+    write_scripts(tmp_path, kind="cpu")
     shell = f'set -eu; . "{tmp_path}/env.sh"; echo "$PROFILING_MODE $PROFILING_OPTIONS"'
     answer = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     mode, _, options = answer.stdout.strip().partition(" ")
@@ -127,7 +127,7 @@ def test_the_options_of_profiling_are_what_train_reads(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_a_set_environment_is_left_as_it_was(tmp_path: Path) -> None:
-    written(tmp_path)
+    write_scripts(tmp_path)
     environment = {"PATH": os.environ["PATH"], "HCCL_CONNECT_TIMEOUT": "7"}
     shell = f'set -eu; . "{tmp_path}/env.sh"; echo "$HCCL_CONNECT_TIMEOUT"'
     answer = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=environment)
@@ -142,7 +142,7 @@ def test_the_script_for_two_really_starts_two_ranks(tmp_path: Path) -> None:
     )
     said = tmp_path / "said"
     said.mkdir()
-    folder = written(tmp_path / "scripts", command=["python", str(work), str(said), "it's"], kind="cpu", ranks=2)
+    folder = write_scripts(tmp_path / "scripts", command=["python", str(work), str(said), "it's"], kind="cpu", ranks=2)
     answer = subprocess.run(
         [folder / "run_2p.sh", "more"], env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True
     )
@@ -152,7 +152,7 @@ def test_the_script_for_two_really_starts_two_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_a_cluster_without_a_table_asks_where_to_meet(tmp_path: Path) -> None:
-    folder = written(tmp_path, kind="cpu", nodes=2)
+    folder = write_scripts(tmp_path, kind="cpu", nodes=2)
     environment = {name: value for name, value in os.environ.items() if name != "RDZV"}
     answer = subprocess.run([folder / "run_cluster.sh"], env=environment, capture_output=True, text=True)
     assert answer.returncode != 0
@@ -161,7 +161,7 @@ def test_a_cluster_without_a_table_asks_where_to_meet(tmp_path: Path) -> None:
 
 def test_the_table_travels_with_the_scripts(tmp_path: Path) -> None:
     table = parse_table(make_table(["10.0.0.1", "10.0.0.2"], range(8), ["auto"]))
-    folder = written(tmp_path, table=table)
+    folder = write_scripts(tmp_path, table=table)
     assert read_table(folder / "rank_table.json") == table
     script = (folder / "run_cluster.sh").read_text()
     assert '--ranktable "$here/rank_table.json"' in script
@@ -182,13 +182,13 @@ def test_the_table_travels_with_the_scripts(tmp_path: Path) -> None:
     ],
 )
 def test_a_container_is_given_the_vendors_devices(tmp_path: Path, kind: Kind, parts: list[str]) -> None:
-    text = (written(tmp_path, kind=kind) / "run_docker.sh").read_text()
+    text = (write_scripts(tmp_path, kind=kind) / "run_docker.sh").read_text()
     assert all(part in text for part in parts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_file_names_a_registry(tmp_path: Path, kind: Kind) -> None:
-    folder = written(tmp_path, kind=kind, nodes=4)
+    folder = write_scripts(tmp_path, kind=kind, nodes=4)
     assert (folder / "Dockerfile").read_text().count("FROM ${BASE_IMAGE}") == 1
     for path in folder.iterdir():
         assert not re.search(r"https?://|\bhub\.|\.io/|\.cn/", path.read_text()), path
@@ -199,7 +199,7 @@ def test_no_file_names_a_registry(tmp_path: Path, kind: Kind) -> None:
 )
 def test_the_manifest_is_a_pytorchjob_with_the_vendors_resource(tmp_path: Path, kind: Kind, resource: str) -> None:
     job = Job(COMMAND, kind, nodes=4, name="My_Job")
-    manifest = unyaml((written(tmp_path, kind=kind, nodes=4, name="My_Job") / "pytorchjob.yaml").read_text())
+    manifest = unyaml((write_scripts(tmp_path, kind=kind, nodes=4, name="My_Job") / "pytorchjob.yaml").read_text())
     assert manifest == build_pytorchjob(job)
     assert (manifest["apiVersion"], manifest["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
     assert manifest["metadata"]["name"] == "my-job"
@@ -213,7 +213,7 @@ def test_the_manifest_is_a_pytorchjob_with_the_vendors_resource(tmp_path: Path, 
 
 def test_an_independent_reader_agrees(tmp_path: Path) -> None:
     reader = pytest.importorskip("yaml", reason="PyYAML is not installed")
-    text = (written(tmp_path, nodes=2) / "pytorchjob.yaml").read_text()
+    text = (write_scripts(tmp_path, nodes=2) / "pytorchjob.yaml").read_text()
     assert reader.safe_load(text) == build_pytorchjob(Job(COMMAND, "npu", nodes=2))
 
 
@@ -225,7 +225,7 @@ def test_words_that_yaml_takes_for_something_else_are_quoted() -> None:
 
 
 def test_several_machines_get_a_secret_that_only_its_owner_reads(tmp_path: Path) -> None:
-    folder = written(tmp_path, nodes=2)
+    folder = write_scripts(tmp_path, nodes=2)
     secret = folder / "job_secret"
     assert secret.stat().st_mode & 0o777 == 0o600
     assert len(secret.read_text().strip()) == 32
@@ -234,11 +234,11 @@ def test_several_machines_get_a_secret_that_only_its_owner_reads(tmp_path: Path)
     assert secret.read_text() == before, "machines that have it already must still find one another"
     assert before.strip() not in "".join(path.read_text() for path in folder.iterdir() if path != secret)
     assert "job_secret" not in (folder / "Dockerfile").read_text()
-    assert not (written(tmp_path / "alone", nodes=1) / "job_secret").exists()
+    assert not (write_scripts(tmp_path / "alone", nodes=1) / "job_secret").exists()
 
 
 def test_the_script_of_a_cluster_hands_its_secret_on(tmp_path: Path) -> None:
-    folder = written(tmp_path, kind="cpu", nodes=2)
+    folder = write_scripts(tmp_path, kind="cpu", nodes=2)
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\necho "$VIADUCT_JOB_SECRET"\n')
     python.chmod(0o755)
@@ -253,8 +253,8 @@ def test_the_script_of_a_cluster_hands_its_secret_on(tmp_path: Path) -> None:
 # FP32 and mixed precision
 
 
-def echoed(tmp_path: Path, script: Path, *words: str) -> list[str]:
-    """What python would be started with."""
+def list_python_arguments(tmp_path: Path, script: Path, *words: str) -> list[str]:
+    """Return the command lines with which a script would start python."""
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     python.chmod(0o755)
@@ -269,8 +269,10 @@ def echoed(tmp_path: Path, script: Path, *words: str) -> list[str]:
 
 
 def test_fp32_and_mixed_precision_train_into_directories_of_their_own(tmp_path: Path) -> None:
-    folder = written(tmp_path / "scripts", command=["train", "resnet50_v15_imagenet", "--data", "/d"], kind="mlu")
-    plain, fp32, amp = (echoed(tmp_path, folder / f"run_8p{end}.sh", "--seed", "3") for end in ("", "_fp32", "_amp"))
+    folder = write_scripts(tmp_path / "scripts", command=["train", "resnet50_v15_imagenet", "--data", "/d"], kind="mlu")
+    plain, fp32, amp = (
+        list_python_arguments(tmp_path, folder / f"run_8p{end}.sh", "--seed", "3") for end in ("", "_fp32", "_amp")
+    )
     assert fp32 == [*plain[:-2], "--precision", "fp32", "--run", "runs/resnet50_v15_imagenet_fp32", "--seed", "3"]
     assert amp == [
         *plain[:-2],
@@ -280,8 +282,8 @@ def test_fp32_and_mixed_precision_train_into_directories_of_their_own(tmp_path: 
 
 @pytest.mark.parametrize("form", [["--run", "my runs/a"], ["--run=my runs/a"], ["--run=old", "--run", "my runs/a"]])
 def test_a_run_directory_of_the_command_is_kept_apart_too(tmp_path: Path, form: list[str]) -> None:
-    folder = written(tmp_path / "scripts", command=["viaduct", "train", "mine.py", *form], kind="npu")
-    assert echoed(tmp_path, folder / "run_1p_fp32.sh")[-2:] == ["--run", "my runs/a_fp32"]
+    folder = write_scripts(tmp_path / "scripts", command=["viaduct", "train", "mine.py", *form], kind="npu")
+    assert list_python_arguments(tmp_path, folder / "run_1p_fp32.sh")[-2:] == ["--run", "my runs/a_fp32"]
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,7 @@ def test_a_run_directory_of_the_command_is_kept_apart_too(tmp_path: Path, form: 
     ],
 )
 def test_a_command_with_a_precision_of_its_own_gets_no_others(tmp_path: Path, command: list[str]) -> None:
-    names = {path.name for path in written(tmp_path, command=command).iterdir()}
+    names = {path.name for path in write_scripts(tmp_path, command=command).iterdir()}
     assert not [name for name in names if "fp32" in name or "amp" in name]
     assert "run_8p.sh" in names
 
@@ -321,7 +323,7 @@ esac
 
 
 def dockers(tmp_path: Path, script: Path, *words: str, **more: str) -> list[str]:
-    """What docker was asked for."""
+    """Return the arguments of every docker call."""
     (tmp_path / "bin").mkdir(exist_ok=True)
     (tmp_path / "bin" / "docker").write_text(DOCKER)
     (tmp_path / "bin" / "docker").chmod(0o755)
@@ -333,7 +335,7 @@ def dockers(tmp_path: Path, script: Path, *words: str, **more: str) -> list[str]
 
 
 def test_a_named_container_is_created_once_and_entered_ever_after(tmp_path: Path) -> None:
-    script = written(tmp_path / "scripts", kind="mlu", name="resnet") / "enter_docker.sh"
+    script = write_scripts(tmp_path / "scripts", kind="mlu", name="resnet") / "enter_docker.sh"
     inspect, create, start, enter = dockers(tmp_path, script)
     assert (inspect, start, enter) == ("container inspect resnet-mlu", "start resnet-mlu", "exec resnet-mlu bash")
     assert create.startswith(
@@ -344,7 +346,7 @@ def test_a_named_container_is_created_once_and_entered_ever_after(tmp_path: Path
 
 
 def test_a_container_need_not_be_privileged(tmp_path: Path) -> None:
-    script = written(tmp_path / "scripts", kind="npu") / "enter_docker.sh"
+    script = write_scripts(tmp_path / "scripts", kind="npu") / "enter_docker.sh"
     _, create, *_ = dockers(tmp_path, script, PRIVILEGED="0", CONTAINER="mine")
     assert create.startswith("create --name mine ")
     assert "privileged" not in create

@@ -28,6 +28,6 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def side(tmp_path_factory: pytest.TempPathFactory) -> Side:
     """Dump of two steps of the network `Awkward`."""
-    from comparison.networks import dumped
+    from comparison.networks import dump_training
 
-    return dumped(tmp_path_factory.mktemp("dump"), steps="0,2")
+    return dump_training(tmp_path_factory.mktemp("dump"), steps="0,2")

@@ -30,7 +30,7 @@ def operators() -> list[str]:
 
 
 @functools.cache
-def measured(kind: str, seed: int) -> Measures:
+def measure_kind(kind: str, seed: int) -> Measures:
     """Real measures of small tensors that differ as the kind says."""
     random = np.random.default_rng(seed)
     right = random.normal(0.1, 1.3, (2, 8, 4, 4)).astype(np.float32)
@@ -44,7 +44,7 @@ def measured(kind: str, seed: int) -> Measures:
     return measure(left.astype(np.float32), right)
 
 
-def stored(op: str, order: int, step: int, role: Role = "output") -> Stored:
+def make_stored(op: str, order: int, step: int, role: Role = "output") -> Stored:
     return Stored(op, op_type(op), role, 0, order, step, 0, "float32", (2, 8, 4, 4), None)
 
 
@@ -68,28 +68,28 @@ def sample_row(number: int, op: str, order: int, step: int, role: Role, origin: 
     bad = order > origin or (order == origin and role == "output")
     kind = "bad" if bad else "equal" if number % 17 == 0 else "good"
     backward = 2 * len(operators()) - order  # gradients come the other way round
-    left = stored(op, backward if role == "grad_output" else order, step, role)
+    left = make_stored(op, backward if role == "grad_output" else order, step, role)
     follows = ORIGIN if bad and order > origin else ""
     result: Result = "bad" if bad else "good"
     reason = "RelativeEuclideanDistance 0.2 is above 0.001" if bad else ""
     pair = Pair(order + 1, left, left, op, op, "name")
-    return Row(pair, measured(kind, number % variety), result, reason, follows)
+    return Row(pair, measure_kind(kind, number % variety), result, reason, follows)
 
 
 def odd_rows(order: int) -> list[Row]:
     """NaN on one side, NaN on both, a file that is missing, an operator the compiler inserted, a hostile name."""
     nan, flag, gone, new, hostile = (
-        stored(name, order + n, 0)
+        make_stored(name, order + n, 0)
         for n, name in enumerate(("head.nan", "head.flag", "head.gone", "TransData_1", HOSTILE))
     )
     return [
-        Row(Pair(900, nan, nan, nan.op, nan.op, "name"), measured("nan", 1), "bad", "NaN on the left only", ORIGIN),
-        Row(Pair(901, flag, flag, flag.op, flag.op, "name"), measured("flag", 1), "flag", "NaN in the same places"),
+        Row(Pair(900, nan, nan, nan.op, nan.op, "name"), measure_kind("nan", 1), "bad", "NaN on the left only", ORIGIN),
+        Row(Pair(901, flag, flag, flag.op, flag.op, "name"), measure_kind("flag", 1), "flag", "NaN in the same places"),
         Row(Pair(902, None, gone, "*", gone.op, "none"), None, "refused", "the left side has no such tensor"),
         Row(Pair(903, new, None, new.op, "*", "graph"), None, "new", "inserted by the compiler"),
         Row(
             Pair(904, hostile, hostile, HOSTILE, HOSTILE, "structure", 0.83),
-            measured("bad", 2),
+            measure_kind("bad", 2),
             "bad",
             HOSTILE,
             HOSTILE,

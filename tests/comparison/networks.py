@@ -121,7 +121,7 @@ def dumping(network: nn.Module, folder: Path | None, options: dict[str, Any]) ->
         yield dump
 
 
-def found(side: Side, op: str, role: str, index: int = 0, step: int = 0, call: int = 0) -> Stored:
+def find_tensor(side: Side, op: str, role: str, index: int = 0, step: int = 0, call: int = 0) -> Stored:
     """The one tensor of that name."""
     (only,) = (
         tensor
@@ -132,12 +132,12 @@ def found(side: Side, op: str, role: str, index: int = 0, step: int = 0, call: i
 
 
 def values(side: Side, op: str, role: str, index: int = 0, **where: int) -> np.ndarray[Any, Any]:
-    path = found(side, op, role, index, **where).path
+    path = find_tensor(side, op, role, index, **where).path
     assert path is not None
     return np.asarray(np.load(path))
 
 
-def dumped(folder: Path, **options: Any) -> Side:
+def dump_training(folder: Path, **options: Any) -> Side:
     train(folder, **options)
     side = read(folder)
     check_checksums(side)

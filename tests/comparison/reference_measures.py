@@ -21,7 +21,7 @@ def shrunk(values: np.ndarray) -> tuple[np.ndarray, int]:
     return np.ldexp(values, -power), power
 
 
-def enlarged(value: float, power: int) -> float:
+def scale_by_power(value: float, power: int) -> float:
     with np.errstate(over="ignore"):
         return float(np.ldexp(value, power))  # Inf where it is no float64
 
@@ -32,24 +32,24 @@ def small_norm(values: np.ndarray) -> float:
 
 def norm(values: np.ndarray) -> float:
     small, power = shrunk(values)
-    return enlarged(small_norm(small), power)
+    return scale_by_power(small_norm(small), power)
 
 
 def mean(values: np.ndarray) -> float:
     small, power = shrunk(values)
-    return enlarged(math.fsum(map(float, small)) / values.size, power)
+    return scale_by_power(math.fsum(map(float, small)) / values.size, power)
 
 
 def root_mean_square(values: np.ndarray) -> float:
     small, power = shrunk(values)
-    return enlarged(small_norm(small) / math.sqrt(values.size), power)
+    return scale_by_power(small_norm(small) / math.sqrt(values.size), power)
 
 
 def deviation(values: np.ndarray) -> float:
     small, power = shrunk(values)
     apart, further = shrunk(small - mean(small))
     rounded = mean(apart)  # what the mean lost when it was rounded
-    return enlarged(root_mean_square(apart - rounded), power + further)
+    return scale_by_power(root_mean_square(apart - rounded), power + further)
 
 
 def cosine(x: np.ndarray, y: np.ndarray) -> float:
@@ -67,7 +67,7 @@ def distance(errors: np.ndarray, y: np.ndarray) -> float:
     if norm(y) <= EPS:
         return 0.0
     (errors, error_size), (y, two) = shrunk(errors), shrunk(y)
-    return enlarged(small_norm(errors) / small_norm(y), error_size - two)
+    return scale_by_power(small_norm(errors) / small_norm(y), error_size - two)
 
 
 def shares(values: np.ndarray, floored: bool) -> np.ndarray | None:

@@ -88,7 +88,7 @@ class Story:
         return explain(self.judged(edges), dict(edges or {}), self.open)
 
     def causes(self, place: int = -1, kind: str = "operator") -> tuple[Cause, ...]:
-        """What is suspected of one row, the last one told."""
+        """Return the causes suspected of one row, by default the last."""
         place %= len(self.rows)
         stored = self.rows[place].stored
         origin = Origin(stored.op, kind, stored.step, stored.rank, place, "")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from viaduct.comparison.tensors import Stored
 VALUES = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
-def stored(path: Path | None, member: str = "", fault: str = "") -> Stored:
+def make_stored(path: Path | None, member: str = "", fault: str = "") -> Stored:
     return Stored("op", "", "output", 0, 0, 0, 0, "float32", (), path, member, fault=fault)
 
 
@@ -30,7 +30,7 @@ class Bomb:
         return sys.exit, ("unpickled",)
 
 
-def written(path: Path, values: Any = VALUES) -> Path:
+def write_array(path: Path, values: Any = VALUES) -> Path:
     if path.suffix == ".npy":
         np.save(path, values)
     elif path.suffix == ".npz":

@@ -150,12 +150,12 @@ def test_five_thousand_tensors_take_a_moment() -> None:
 
     left, same, other = many("a"), many("a"), many("b")
     assert len(left.tensors) == 5000
-    by_name, by_structure = min(timed(left, same) for _ in range(2)), timed(left, other)
+    by_name, by_structure = min(time_alignment(left, same) for _ in range(2)), time_alignment(left, other)
     assert by_name < 1.0, f"{by_name:.2f} s by name"
     assert by_structure < 4.0, f"{by_structure:.2f} s by structure"
 
 
-def timed(left: Side, right: Side) -> float:
+def time_alignment(left: Side, right: Side) -> float:
     begin = time.process_time()
     align(left, right)
     return time.process_time() - begin

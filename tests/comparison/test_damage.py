@@ -41,7 +41,7 @@ def whole(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def damaged(data: bytes, chance: random.Random) -> bytes:
+def damage_bytes(data: bytes, chance: random.Random) -> bytes:
     made = bytearray(data)
     for _ in range(chance.randrange(1, 6)):
         offset = chance.randrange(len(made) + 1)
@@ -86,6 +86,6 @@ def test_no_damage_ends_in_a_traceback(tmp_path: Path, name: str) -> None:
     for number in range(TIMES):
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / name).write_bytes(damaged(data, chance))
+        (folder / name).write_bytes(damage_bytes(data, chance))
         with suppress(ViaductError):
             USES.get(name, use_dump)(folder / name)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from comparison.networks import Awkward, check_checksums, dumped, train, values
+from comparison.networks import Awkward, check_checksums, dump_training, train, values
 from viaduct.comparison import Dump
 from viaduct.comparison.dump import describe_tf32
 from viaduct.comparison.readers.viaduct import read
@@ -118,7 +118,7 @@ def test_a_step_dumped_again_replaces_the_first(tmp_path: Path) -> None:
     with pytest.raises(BadRun, match=r"holds a dump already: step_000000[\s\S]*force=True"):
         train(tmp_path, only="conv")
     assert {tensor.op for tensor in read(tmp_path).tensors} == {"head"}
-    side = dumped(tmp_path, only="conv", force=True)
+    side = dump_training(tmp_path, only="conv", force=True)
     assert {tensor.op for tensor in side.tensors} == {"conv"}
     assert [path.name for path in tmp_path.iterdir()] == ["step_000000"]
 

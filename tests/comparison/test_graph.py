@@ -13,7 +13,7 @@ from viaduct.comparison.graph import Output, read_graph
 from viaduct.errors import BadData
 
 
-def written(path: Path, text: str | bytes) -> Path:
+def write_graph(path: Path, text: str | bytes) -> Path:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
 
@@ -46,7 +46,7 @@ def written(path: Path, text: str | bytes) -> Path:
 def test_what_is_no_graph_is_refused(tmp_path: Path, text: str, words: str) -> None:
     begin = time.process_time()
     with pytest.raises(BadData, match=words):
-        read_graph(written(tmp_path / "graph.txt", text))
+        read_graph(write_graph(tmp_path / "graph.txt", text))
     assert time.process_time() - begin < 5
 
 
@@ -57,7 +57,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_skipped_message_may_be_as_deep_as_it_likes(tmp_path: Path) -> None:
     deep = "unknown " + "{ a " * 20_000 + "{" + "}" * 20_001
-    graph = read_graph(written(tmp_path / "g.txt", 'graph { op { name: "a" type: "Relu" ' + deep + " } }"))
+    graph = read_graph(write_graph(tmp_path / "g.txt", 'graph { op { name: "a" type: "Relu" ' + deep + " } }"))
     assert list(graph.nodes) == ["a"]
 
 
@@ -66,8 +66,8 @@ def test_a_skipped_message_may_be_as_deep_as_it_likes(tmp_path: Path) -> None:
 
 def test_text_and_json_say_the_same(tmp_path: Path) -> None:
     ops, _ = fused_network()
-    text = read_graph(written(tmp_path / "g.txt", as_text(ops)))
-    structured = read_graph(written(tmp_path / "g.json", json.dumps(as_json(ops))))
+    text = read_graph(write_graph(tmp_path / "g.txt", as_text(ops)))
+    structured = read_graph(write_graph(tmp_path / "g.json", json.dumps(as_json(ops))))
     assert text.nodes == structured.nodes
     assert text.name == structured.name == "ge_default"
     assert list(text.nodes) == [op.name for op in ops]
@@ -75,7 +75,7 @@ def test_text_and_json_say_the_same(tmp_path: Path) -> None:
 
 def test_all_that_comparing_needs_is_read(tmp_path: Path) -> None:
     ops, _ = fused_network()
-    nodes = read_graph(written(tmp_path / "g.txt", as_text(ops))).nodes
+    nodes = read_graph(write_graph(tmp_path / "g.txt", as_text(ops))).nodes
     conv = nodes["conv1/Conv2Dconv1/bnconv1/relu"]
     assert conv.originals == ("conv1/Conv2D", "conv1/bn", "conv1/relu")
     assert conv.outputs == (Output("NC1HWC0", (), "conv1/relu", 0, "NHWC", (2, 8, 8, 6)),)
@@ -89,7 +89,7 @@ def test_all_that_comparing_needs_is_read(tmp_path: Path) -> None:
 
 def test_operators_come_in_order_of_execution(tmp_path: Path) -> None:
     text = 'graph { op { name: "b" type: "X" id: 7 } op { name: "a" type: "X" id: 3 } }'
-    assert list(read_graph(written(tmp_path / "g.txt", text)).nodes) == ["a", "b"]
+    assert list(read_graph(write_graph(tmp_path / "g.txt", text)).nodes) == ["a", "b"]
 
 
 def test_other_ways_to_write_the_same(tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ def test_other_ways_to_write_the_same(tmp_path: Path) -> None:
       op: < name: 'a' "/b\n\103\"" , type: "Relu"; input: ["x:0", "y:1", ":-1", "z:-1"], [some.extension]: { a: 1 } >
     >
     """
-    nodes = read_graph(written(tmp_path / "g.txt", text)).nodes
+    nodes = read_graph(write_graph(tmp_path / "g.txt", text)).nodes
     assert nodes['a/b\nC"'].inputs == (("x", 0), ("y", 1))
 
 
 def test_a_name_that_two_operators_bear_is_noted(tmp_path: Path) -> None:
-    graph = read_graph(written(tmp_path / "g.txt", 'graph { op { name: "a" } op { name: "a" } }'))
+    graph = read_graph(write_graph(tmp_path / "g.txt", 'graph { op { name: "a" } op { name: "a" } }'))
     assert "1 operators with the name of an earlier one" in graph.notes[0]
 
 
@@ -112,7 +112,7 @@ def test_a_large_graph_takes_a_moment(tmp_path: Path) -> None:
         GeOp(f"layer{n}", "Conv2D", [f"layer{n - 1}:0"], [f"o{n}"], [{"origin": f"o{n}", "origin_shape": (1, 2, 3, 4)}])
         for n in range(1000)
     ]
-    path = written(tmp_path / "g.txt", as_text(ops))
+    path = write_graph(tmp_path / "g.txt", as_text(ops))
     begin = time.process_time()
     assert len(read_graph(path).nodes) == 1000
     assert time.process_time() - begin < 10

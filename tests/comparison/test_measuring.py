@@ -19,7 +19,7 @@ from viaduct.comparison.tensors import Pair, Stored
 OPTIONS = measuring.Options()
 
 
-def stored(path: Path | None, array: np.ndarray | None = None, op: str = "conv1", **fields: object) -> Stored:
+def store_array(path: Path | None, array: np.ndarray | None = None, op: str = "conv1", **fields: object) -> Stored:
     if path is not None and array is not None:
         np.save(path, array)
     shape, dtype = (array.shape, str(array.dtype)) if array is not None else ((), "float32")
@@ -32,8 +32,8 @@ def pair_of(left: Stored | None, right: Stored | None, **fields: object) -> Pair
     return replace(Pair(0, left, right, *names, "name"), **fields)  # type: ignore[arg-type]
 
 
-def saved(folder: Path, left: np.ndarray, right: np.ndarray, name: str = "a", **fields: object) -> Pair:
-    sides = stored(folder / f"{name}_left.npy", left, name), stored(folder / f"{name}_right.npy", right, name)
+def save_pair(folder: Path, left: np.ndarray, right: np.ndarray, name: str = "a", **fields: object) -> Pair:
+    sides = store_array(folder / f"{name}_left.npy", left, name), store_array(folder / f"{name}_right.npy", right, name)
     return pair_of(*sides, **fields)
 
 
@@ -57,7 +57,7 @@ def good(pair: Pair) -> Measures:
 
 
 def test_a_missing_side_is_refused_with_its_reason(tmp_path: Path) -> None:
-    side = stored(tmp_path / "a.npy", normal(3))
+    side = store_array(tmp_path / "a.npy", normal(3))
     assert reason(pair_of(None, side)) == "the left side has no such tensor"
     assert reason(pair_of(side, None)) == "the right side has no such tensor"
     assert reason(pair_of(side, None, reason="inserted by the compiler")) == "inserted by the compiler"
@@ -65,20 +65,20 @@ def test_a_missing_side_is_refused_with_its_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_missing_file_is_refused_and_named(tmp_path: Path, side: str) -> None:
-    pair = saved(tmp_path, normal(3), normal(3))
+    pair = save_pair(tmp_path, normal(3), normal(3))
     (tmp_path / f"a_{side}.npy").unlink()
     assert side in reason(pair)
     assert f"a_{side}.npy" in reason(pair)
 
 
 def test_a_fault_of_the_reader_is_the_reason(tmp_path: Path) -> None:
-    pair = saved(tmp_path, normal(3), normal(3))
+    pair = save_pair(tmp_path, normal(3), normal(3))
     assert pair.left is not None
     assert reason(replace(pair, left=replace(pair.left, fault="a raw dump file"))) == "left: a raw dump file"
 
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
-    pair = saved(tmp_path, normal(300), normal(300))
+    pair = save_pair(tmp_path, normal(300), normal(300))
     os.truncate(tmp_path / "a_left.npy", 400)
     assert "a_left.npy" in reason(pair)
 
@@ -86,7 +86,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
 def test_object_arrays_are_never_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     np.save(path, np.array([1, None], object), allow_pickle=True)
-    assert "a.npy" in reason(pair_of(stored(path), stored(tmp_path / "b.npy", normal(2))))
+    assert "a.npy" in reason(pair_of(store_array(path), store_array(tmp_path / "b.npy", normal(2))))
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_object_arrays_are_never_unpickled(tmp_path: Path) -> None:
 def test_other_shapes_and_empty_tensors_are_refused(
     tmp_path: Path, left: tuple[int, ...], right: tuple[int, ...]
 ) -> None:
-    text = reason(saved(tmp_path, np.zeros(left), np.zeros(right)))
+    text = reason(save_pair(tmp_path, np.zeros(left), np.zeros(right)))
     assert "shapes differ" in text or "empty" in text
 
 
 def test_one_element_is_one_element(tmp_path: Path) -> None:
-    assert good(saved(tmp_path, np.ones((1,)), np.ones(()))).cosine is None
+    assert good(save_pair(tmp_path, np.ones((1,)), np.ones(()))).cosine is None
 
 
 def test_a_layout_that_the_graph_explains_is_converted(tmp_path: Path) -> None:
@@ -109,13 +109,13 @@ def test_a_layout_that_the_graph_explains_is_converted(tmp_path: Path) -> None:
     padded = np.zeros((2, 32, 3, 4), np.float32)
     padded[:, :20] = right
     blocks = padded.reshape(2, 2, 16, 3, 4).transpose(0, 1, 3, 4, 2)
-    pair = saved(tmp_path, np.ascontiguousarray(blocks), right, layout=("NC1HWC0", "NCHW", (2, 20, 3, 4)))
+    pair = save_pair(tmp_path, np.ascontiguousarray(blocks), right, layout=("NC1HWC0", "NCHW", (2, 20, 3, 4)))
     assert good(pair).identical
     assert "shapes differ" in reason(replace(pair, layout=None))
 
 
 def test_a_layout_that_does_not_explain_the_sizes_is_refused(tmp_path: Path) -> None:
-    pair = saved(tmp_path, normal(2, 3, 5), normal(2, 20, 3, 4), layout=("NC1HWC0", "NCHW", (2, 20, 3, 4)))
+    pair = save_pair(tmp_path, normal(2, 3, 5), normal(2, 20, 3, 4), layout=("NC1HWC0", "NCHW", (2, 20, 3, 4)))
     assert reason(pair)
 
 
@@ -124,21 +124,21 @@ def test_a_layout_that_does_not_explain_the_sizes_is_refused(tmp_path: Path) -> 
 
 def test_bfloat16_is_told_by_the_dump(tmp_path: Path) -> None:
     values = normal(100)
-    pair = saved(tmp_path, (values.view(np.uint32) >> 16).astype(np.uint16), values)
+    pair = save_pair(tmp_path, (values.view(np.uint32) >> 16).astype(np.uint16), values)
     assert pair.left is not None
     found = good(replace(pair, left=replace(pair.left, dtype="bfloat16")))
     assert (found.left.dtype, found.cosine) == ("bfloat16", pytest.approx(1.0, abs=1e-4))
 
 
 def test_bfloat16_that_was_saved_as_float32_is_read_as_such(tmp_path: Path) -> None:
-    pair = saved(tmp_path, normal(100), normal(100))
+    pair = save_pair(tmp_path, normal(100), normal(100))
     assert pair.left is not None
     assert good(replace(pair, left=replace(pair.left, dtype="bfloat16"))).identical
 
 
 def test_statistics_stand_in_for_a_tensor_that_was_not_kept(tmp_path: Path) -> None:
     values = normal(10, 10)
-    tensor = stored(tmp_path / "a.npy", values)
+    tensor = store_array(tmp_path / "a.npy", values)
     wide = values.astype(np.float64)
     numbers = {"min": wide.min(), "max": wide.max(), "mean": wide.mean(), "norm": float(np.sqrt((wide**2).sum()))}
     bare = replace(tensor, path=None, statistics=numbers)
@@ -155,7 +155,7 @@ def test_statistics_stand_in_for_a_tensor_that_was_not_kept(tmp_path: Path) -> N
 
 
 def many(folder: Path, count: int = 12) -> list[Pair]:
-    return [saved(folder, normal(50) + number, normal(50), f"op{number}") for number in range(count)]
+    return [save_pair(folder, normal(50) + number, normal(50), f"op{number}") for number in range(count)]
 
 
 def each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ def test_few_small_pairs_start_no_process(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_small_pairs_travel_together_and_large_ones_alone(tmp_path: Path) -> None:
-    small = [saved(tmp_path, normal(4), normal(4), f"s{number}") for number in range(3)]
+    small = [save_pair(tmp_path, normal(4), normal(4), f"s{number}") for number in range(3)]
     large = [replace(pair, left=replace(pair.left, shape=(1 << 22,))) for pair in small if pair.left]
     _, batches = jobs_and_batches([*small, *large])
     assert [len(batch) for batch in batches] == [3, 1, 1, 1]

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from comparison.networks import Awkward, Entangled, dumped, found, values
+from comparison.networks import Awkward, Entangled, dump_training, find_tensor, values
 from viaduct.comparison import Dump
 from viaduct.comparison.readers.viaduct import read
 from viaduct.comparison.tensors import Side
@@ -40,10 +40,10 @@ def test_a_gradient_is_what_one_module_sends_back_not_the_sum_of_all(side: Side)
 
 def test_containers_come_after_their_parts_forward_and_backward(side: Side) -> None:
     for role in ("output", "grad_input"):
-        assert found(side, "block", role).order > found(side, "block.conv", role).order
-        assert found(side, "block", role).order > found(side, "block.norm", role).order
-    assert found(side, "head", "grad_input").order < found(side, "block.conv", "grad_input").order
-    assert found(side, "conv", "parameter").order < found(side, "conv", "output").order
+        assert find_tensor(side, "block", role).order > find_tensor(side, "block.conv", role).order
+        assert find_tensor(side, "block", role).order > find_tensor(side, "block.norm", role).order
+    assert find_tensor(side, "head", "grad_input").order < find_tensor(side, "block.conv", "grad_input").order
+    assert find_tensor(side, "conv", "parameter").order < find_tensor(side, "conv", "output").order
 
 
 def test_each_call_of_a_shared_module_is_kept(side: Side) -> None:
@@ -81,7 +81,7 @@ def test_checkpointed_parts_are_recorded_once(tmp_path: Path) -> None:
 
 def test_a_module_that_hands_its_input_on_has_no_gradient_of_its_own(tmp_path: Path) -> None:
     """Autograd knows one gradient for the tensor: the sum over all that use it, by whatever way they came to it."""
-    side = dumped(tmp_path, model=Entangled(), length=1)
+    side = dump_training(tmp_path, model=Entangled(), length=1)
     recorded = {(t.op, t.role, t.index) for t in side.tensors if t.role.startswith("grad_")}
     assert not {op for op, _, _ in recorded if op.endswith("shortcut") or op.startswith("nothing")}
     assert {index for op, role, index in recorded if (op, role) == ("levels", "grad_output")} == {1}

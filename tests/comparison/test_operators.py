@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from comparison.networks import dumped, values
+from comparison.networks import dump_training, values
 from viaduct.comparison import Dump
 from viaduct.comparison.readers.viaduct import read
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_operators_are_named_by_module_kind_and_call(tmp_path: Path) -> None:
-    side = dumped(tmp_path, level="op")
+    side = dump_training(tmp_path, level="op")
     ops = {tensor.op for tensor in side.tensors}
     assert {"conv.convolution.0", "block.norm.batch_norm.0", "block.relu.0", "block.add.0"} <= ops
     assert {"block.conv.convolution_backward.0", "shared.addmm.1"} <= ops

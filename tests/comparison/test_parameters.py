@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from comparison.networks import dumped, found, values
+from comparison.networks import dump_training, find_tensor, values
 from viaduct.comparison.tensors import Side
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -21,14 +21,14 @@ def test_gradients_are_clipped_ones_and_the_update_is_what_sgd_made_of_them(side
     weight, gradient = values(side, "head", "parameter"), values(side, "head", "gradient")
     update = torch.from_numpy(weight) - 0.1 * torch.from_numpy(gradient) - torch.from_numpy(weight)
     assert np.allclose(values(side, "head", "update"), update.numpy(), atol=1e-8)
-    assert found(side, "head", "update").parameter == "weight"
-    assert found(side, "block.norm", "parameter", 2).parameter == "running_mean"
+    assert find_tensor(side, "head", "update").parameter == "weight"
+    assert find_tensor(side, "block.norm", "parameter", 2).parameter == "running_mean"
 
 
 def test_a_weight_that_two_modules_share_is_recorded_once_with_its_name_in_the_first(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     model[1].weight = model[0].weight
-    side = dumped(tmp_path, model=Shared(model), length=1)
+    side = dump_training(tmp_path, model=Shared(model), length=1)
     for role in ("parameter", "gradient", "update"):
         tensors = [(t.op, t.parameter) for t in side.tensors if t.role == role]
         assert sorted(tensors) == [("inner.0", "bias"), ("inner.0", "weight"), ("inner.1", "bias")]

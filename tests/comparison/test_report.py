@@ -10,12 +10,12 @@ import pytest
 from comparison.drift_sample import (
     HOSTILE,
     ORIGIN,
-    measured,
+    make_stored,
+    measure_kind,
     sample_drift,
     sample_explanation,
     sample_rows,
     sample_sides,
-    stored,
 )
 from reporting.test_page import Elements
 from viaduct.comparison import report, report_rows
@@ -29,9 +29,9 @@ ROWS = sample_rows()
 EXPLANATION = sample_explanation(ROWS)
 
 
-def named(op: str, order: int, role: Role = "output") -> Row:
-    tensor = stored(op, order, 0, role)
-    return Row(Pair(1, tensor, tensor, op, op, "name"), measured("good", 1), "good")
+def make_row(op: str, order: int, role: Role = "output") -> Row:
+    tensor = make_stored(op, order, 0, role)
+    return Row(Pair(1, tensor, tensor, op, op, "name"), measure_kind("good", 1), "good")
 
 
 def page_of(path: Path, rows: list[Row] = ROWS, explanation: Explanation = EXPLANATION) -> str:
@@ -152,12 +152,17 @@ def test_the_stages_of_the_network_are_named_along_the_axis():
 
 
 def test_names_that_begin_alike_are_told_apart_by_their_second_part():
-    rows = [named(f"stages.{stage}.conv", stage) for stage in range(4)]
+    rows = [make_row(f"stages.{stage}.conv", stage) for stage in range(4)]
     assert report.name_stages(rows) == ["stages.0", "stages.1", "stages.2", "stages.3"]
 
 
 def test_what_runs_backward_and_the_parameters_have_stretches_of_their_own():
-    rows = [named("a", 0), named("a", 1, "grad_input"), named("a.w", 2, "gradient"), named("b.w", 2, "update")]
+    rows = [
+        make_row("a", 0),
+        make_row("a", 1, "grad_input"),
+        make_row("a.w", 2, "gradient"),
+        make_row("b.w", 2, "update"),
+    ]
     assert [span.label for span in report.make_spans(rows, report.number_positions(rows))] == [
         "a",
         "backward",
@@ -167,7 +172,7 @@ def test_what_runs_backward_and_the_parameters_have_stretches_of_their_own():
 
 def test_parameters_of_one_order_stand_beside_each_other():
     assert report.number_positions(
-        [named("a.w", 2, "update"), named("b.w", 2, "update"), named("b.w", 2, "gradient")]
+        [make_row("a.w", 2, "update"), make_row("b.w", 2, "update"), make_row("b.w", 2, "gradient")]
     ) == [
         0,
         1,

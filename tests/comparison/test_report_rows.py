@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from comparison.drift_sample import (
-    measured,
+    measure_kind,
     sample_rows,
 )
 from viaduct.comparison import report_rows
@@ -21,7 +21,7 @@ def test_the_origin_keeps_its_details_however_many_rows_are_bad():
 
 
 def test_distances_are_joined_until_the_bars_are_few():
-    bars = report_rows.draw_distances(measured("bad", 3))
+    bars = report_rows.draw_distances(measure_kind("bad", 3))
     assert bars.labels[0] == "equal"
     assert len(bars.labels) <= report_rows.MOST_BARS + 1
     assert sum(bars.counts) == 256
@@ -36,5 +36,5 @@ def test_a_distance_is_named_by_its_ends(start, end, name):
 
 
 def test_a_histogram_without_a_finite_range_is_left_out():
-    odd = replace(measured("good", 1), histogram=replace(measured("good", 1).histogram, low=math.nan))
+    odd = replace(measure_kind("good", 1), histogram=replace(measure_kind("good", 1).histogram, low=math.nan))
     assert report_rows.draw_values(odd, ("a", "b")) is None

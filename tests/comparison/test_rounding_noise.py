@@ -12,7 +12,7 @@ from viaduct.comparison.rows import Row
 CHANNELS = 8
 
 
-def biased(left: Array | None, right: Array, *, dtype: str = "float32", arriving: bool = True) -> list[Row]:
+def make_bias_story(left: Array | None, right: Array, *, dtype: str = "float32", arriving: bool = True) -> list[Row]:
     """A convolution with these gradients of its bias, which are sums of normal numbers; and updates made of them."""
     story = Story()
     terms = story.normal(4, CHANNELS, 8, 8)
@@ -32,7 +32,7 @@ def results(rows: list[Row]) -> list[str]:
 
 
 def test_rounding_on_both_sides_is_a_flag_and_so_is_the_update() -> None:
-    rows = biased(noise(1e-5, 1), noise(1e-5, 2))
+    rows = make_bias_story(noise(1e-5, 1), noise(1e-5, 2))
     assert results(rows) == ["flag", "flag"]
     assert "256 terms" in rows[0].reason
     assert "computed from a gradient" in rows[1].reason
@@ -40,20 +40,20 @@ def test_rounding_on_both_sides_is_a_flag_and_so_is_the_update() -> None:
 
 @pytest.mark.parametrize(("left", "right"), [(1e-5, 16.0), (16.0, 1e-5), (1e-3, 1e-3), (16.0, 16.0)])
 def test_what_is_more_than_rounding_on_either_side_stays_bad(left: float, right: float) -> None:
-    assert results(biased(noise(left, 1), noise(right, 2))) == ["bad", "bad"]
+    assert results(make_bias_story(noise(left, 1), noise(right, 2))) == ["bad", "bad"]
 
 
 def test_true_gradients_do_not_pass_as_rounding_of_half_precision() -> None:
-    assert results(biased(noise(1e-2, 1), noise(1e-2, 2), dtype="float16")) == ["flag", "flag"]
-    assert results(biased(noise(16.0, 1), noise(16.0, 2), dtype="float16")) == ["bad", "bad"]
+    assert results(make_bias_story(noise(1e-2, 1), noise(1e-2, 2), dtype="float16")) == ["flag", "flag"]
+    assert results(make_bias_story(noise(16.0, 1), noise(16.0, 2), dtype="float16")) == ["bad", "bad"]
 
 
 def test_without_what_comes_in_nothing_is_known() -> None:
-    assert results(biased(noise(1e-5, 1), noise(1e-5, 2), arriving=False)) == ["bad", "bad"]
+    assert results(make_bias_story(noise(1e-5, 1), noise(1e-5, 2), arriving=False)) == ["bad", "bad"]
 
 
 def test_nan_and_missing_gradients_are_not_rounding() -> None:
     broken = noise(1e-5, 1)
     broken[3] = np.nan
-    assert results(biased(broken, noise(1e-5, 2))) == ["bad", "bad"]
-    assert results(biased(None, noise(1e-5, 2)))[0] == "refused"
+    assert results(make_bias_story(broken, noise(1e-5, 2))) == ["bad", "bad"]
+    assert results(make_bias_story(None, noise(1e-5, 2)))[0] == "refused"

@@ -59,7 +59,9 @@ class Result:
         return {tensor.op for tensor in self.side.tensors}
 
 
-def dumped(folder: Path, text: str, steps: str = "0", run_on: bool = False, by: Any = "auto", **plan: Any) -> Result:
+def dump_script(
+    folder: Path, text: str, steps: str = "0", run_on: bool = False, by: Any = "auto", **plan: Any
+) -> Result:
     path = folder / "job.py"
     path.write_text(textwrap.dedent(text))
     dump = ScriptDump(make_plan(steps, **plan), folder / "dump", load_script(str(path)), run_on, by)
@@ -67,7 +69,7 @@ def dumped(folder: Path, text: str, steps: str = "0", run_on: bool = False, by: 
 
 
 def test_it_ends_after_the_last_dumped_step_and_cleans_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = dumped(tmp_path, TRAINING, "0,1")
+    result = dump_script(tmp_path, TRAINING, "0,1")
     assert result.ended == Ended(0, stopped=True)
     assert result.dump.written == [0, 1]
     assert capsys.readouterr().out.splitlines()[-1] == "finally"
@@ -80,12 +82,12 @@ def test_what_it_computes_is_the_same_bits(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "plain.py").write_text(TRAINING)
     run_script(load_script(str(tmp_path / "plain.py")))
     plain = capsys.readouterr().out
-    assert dumped(tmp_path, TRAINING, "0,2", run_on=True, level=level).ended == Ended(0)
+    assert dump_script(tmp_path, TRAINING, "0,2", run_on=True, level=level).ended == Ended(0)
     assert capsys.readouterr().out == plain
 
 
 def test_evaluations_are_not_part_of_a_step(tmp_path: Path) -> None:
-    side = dumped(tmp_path, TRAINING, "1").side
+    side = dump_script(tmp_path, TRAINING, "1").side
     assert {tensor.call for tensor in side.tensors} == {0}
     assert values(side, "network", "input", step=1).shape == (2, 1, 4, 4)
 
@@ -93,7 +95,7 @@ def test_evaluations_are_not_part_of_a_step(tmp_path: Path) -> None:
 def test_without_an_optimizer_each_pass_is_a_step(tmp_path: Path) -> None:
     loop = "for n in range(5):\n    with torch.no_grad():\n        model(torch.full((1, 1, 4, 4), float(n)))\n"
     text = HEAD + "model.eval()\n" + loop
-    result = dumped(tmp_path, text, "1,3")
+    result = dump_script(tmp_path, text, "1,3")
     assert result.dump.written == [1, 3]
     assert values(result.side, "network", "input", step=3).max() == 3
     assert values(result.side, "network", "output", step=3).shape == (1, 3)
@@ -102,7 +104,7 @@ def test_without_an_optimizer_each_pass_is_a_step(tmp_path: Path) -> None:
 
 def test_keywords_of_the_outermost_network_are_inputs_too(tmp_path: Path) -> None:
     text = HEAD + "class Net(nn.Module):\n    def forward(self, x, *, mask):\n        return model(x) * mask\n"
-    result = dumped(
+    result = dump_script(
         tmp_path, text + "net = Net(); net.inner = model\nnet(torch.ones(1, 1, 4, 4), mask=torch.ones(3))\n"
     )
     assert values(result.side, "network", "input", 1).tolist() == [1, 1, 1]
@@ -118,7 +120,7 @@ other(model(torch.randn(2, 1, 4, 4))).sum().backward()
 optimizer.step()
 """
     )
-    result = dumped(tmp_path, text)
+    result = dump_script(tmp_path, text)
     assert {"network", "0", "Sequential", "Sequential.0"} <= result.ops
     assert result.side.edges["Sequential.0"] == ("4",)
 
@@ -126,20 +128,22 @@ optimizer.step()
 def test_a_compiled_script_is_dumped_as_written(tmp_path: Path) -> None:
     text = HEAD + "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nrun = torch.compile(model, backend='eager')\n"
     text += "run(torch.randn(2, 1, 4, 4)).sum().backward()\noptimizer.step()\n"
-    assert {"0", "4", "network"} <= dumped(tmp_path, text).ops
+    assert {"0", "4", "network"} <= dump_script(tmp_path, text).ops
 
 
 def test_a_script_that_catches_everything_is_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work = "        model(torch.randn(2, 1, 4, 4)).sum().backward()\n        optimizer.step()\n"
     loop = f"for n in range(50):\n    try:\n{work}"
     text = HEAD + "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n" + loop
-    result = dumped(tmp_path, text + "    except:\n        print('caught', n)\n        if n > 2:\n            raise\n")
+    result = dump_script(
+        tmp_path, text + "    except:\n        print('caught', n)\n        if n > 2:\n            raise\n"
+    )
     assert result.ended.stopped
     assert capsys.readouterr().out.count("caught") == 4
 
 
 def test_a_script_that_fails_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = dumped(tmp_path, TRAINING.replace("range(4)", "[0, 1 / 0]"), "0")
+    result = dump_script(tmp_path, TRAINING.replace("range(4)", "[0, 1 / 0]"), "0")
     assert result.ended.code == 1
     assert not result.dump.written
     assert not result.folder.exists() or not list(result.folder.iterdir())
@@ -147,7 +151,7 @@ def test_a_script_that_fails_is_told_as_such(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_what_was_seen_is_remembered_when_no_step_came(tmp_path: Path) -> None:
-    seen = dumped(tmp_path, TRAINING, "9").dump.seen
+    seen = dump_script(tmp_path, TRAINING, "9").dump.seen
     assert (seen.steps, seen.optimizers) == (4, 1)
     assert "Sequential" in seen.networks
 
@@ -156,7 +160,7 @@ def test_autocast_is_written_down_as_the_precision(tmp_path: Path) -> None:
     text = TRAINING.replace(
         "loss = criterion(", "with torch.autocast('cpu', torch.bfloat16):\n            loss = criterion("
     )
-    side = dumped(tmp_path, text).side
+    side = dump_script(tmp_path, text).side
     assert side.settings["precision"] == "autocast bfloat16"
     assert next(t.dtype for t in side.tensors if t.op == "0" and t.role == "output") == "bfloat16"
 
@@ -176,7 +180,7 @@ for n in range(3):
     second.step()
 """
     )
-    result = dumped(tmp_path, text, "0-2")
+    result = dump_script(tmp_path, text, "0-2")
     assert result.dump.written == [0, 1, 2]
     for step in range(3):
         for op in ("0", "4"):
@@ -199,7 +203,7 @@ for n in range(2):
         optimizer.step()
 """
     )
-    result = dumped(tmp_path, text, "0,1")
+    result = dump_script(tmp_path, text, "0,1")
     assert result.dump.written == [0, 1]
     assert {tensor.call for tensor in result.side.tensors if tensor.step == 0} == {0}
     assert "Linear" in {tensor.op for tensor in result.side.tensors if tensor.step == 1}

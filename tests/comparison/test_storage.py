@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from comparison.tensor_files import VALUES, member_of, npy_with, stored, written
+from comparison.tensor_files import VALUES, make_stored, member_of, npy_with, write_array
 from viaduct.comparison.storage import describe, open_tensor
 from viaduct.errors import BadData
 
@@ -20,25 +20,25 @@ from viaduct.errors import BadData
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors", "pt"])
 def test_a_file_cut_short_is_refused_wherever_it_is_cut(tmp_path: Path, suffix: str) -> None:
-    content = written(tmp_path / f"a.{suffix}").read_bytes()
+    content = write_array(tmp_path / f"a.{suffix}").read_bytes()
     for length in range(0, len(content), 7):
         cut = tmp_path / f"cut{length}.{suffix}"
         cut.write_bytes(content[:length])
         with pytest.raises(BadData):
-            open_tensor(stored(cut, member_of(suffix)))
+            open_tensor(make_stored(cut, member_of(suffix)))
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", there=VALUES)
     for tensor, words in [
-        (stored(tmp_path / "none.npy"), "none.npy cannot be read"),
-        (stored(tmp_path / "none.npz", "a"), "none.npz cannot be read"),
-        (stored(tmp_path / "none.pt"), "none.pt cannot be read"),
-        (stored(tmp_path / "none.safetensors", "a"), "none.safetensors cannot be read"),
-        (stored(tmp_path / "a.npz", "gone"), "no member 'gone'"),
-        (stored(tmp_path / "a.bin"), "the suffix is not known"),
-        (stored(None), "statistics only"),
-        (stored(None, fault="a raw dump file"), "a raw dump file"),
+        (make_stored(tmp_path / "none.npy"), "none.npy cannot be read"),
+        (make_stored(tmp_path / "none.npz", "a"), "none.npz cannot be read"),
+        (make_stored(tmp_path / "none.pt"), "none.pt cannot be read"),
+        (make_stored(tmp_path / "none.safetensors", "a"), "none.safetensors cannot be read"),
+        (make_stored(tmp_path / "a.npz", "gone"), "no member 'gone'"),
+        (make_stored(tmp_path / "a.bin"), "the suffix is not known"),
+        (make_stored(None), "statistics only"),
+        (make_stored(None, fault="a raw dump file"), "a raw dump file"),
     ]:
         with pytest.raises(BadData, match=words):
             open_tensor(tensor)
@@ -52,8 +52,8 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 def test_every_type_comes_back_as_it_was(tmp_path: Path, suffix: str, dtype: str) -> None:
     for shape in [(2, 3, 4), (24,), (), (0, 3), (70, 400)]:
         values = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
-        path = written(tmp_path / f"a{len(shape)}{shape[:1]}.{suffix}", values)
-        array = open_tensor(stored(path, member_of(suffix)))
+        path = write_array(tmp_path / f"a{len(shape)}{shape[:1]}.{suffix}", values)
+        array = open_tensor(make_stored(path, member_of(suffix)))
         assert describe(path, member_of(suffix)) == (dtype, shape)
         assert (array.dtype, array.shape) == (values.dtype, shape)
         assert np.array_equal(array, values)
@@ -70,8 +70,8 @@ def test_bfloat16_comes_as_its_bits(tmp_path: Path) -> None:
     npy_with(tmp_path / "a.npy", "{'descr': '<V2', 'fortran_order': False, 'shape': (10,), }", bits.tobytes())
     for path, member in [("a.pt", ""), ("a.safetensors", "x"), ("a.npy", "")]:
         assert describe(tmp_path / path, member) == ("bfloat16", (10,))
-        assert open_tensor(stored(tmp_path / path, member)).dtype == np.uint16
-        assert np.array_equal(open_tensor(stored(tmp_path / path, member)), bits)
+        assert open_tensor(make_stored(tmp_path / path, member)).dtype == np.uint16
+        assert np.array_equal(open_tensor(make_stored(tmp_path / path, member)), bits)
 
 
 def test_fortran_order_big_endian_and_packed_archives(tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_fortran_order_big_endian_and_packed_archives(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "c.npz", x=VALUES, f=np.asfortranarray(VALUES))
     for path, member in [("f.npy", ""), ("b.npy", ""), ("c.npz", "x"), ("c.npz", "f")]:
         assert describe(tmp_path / path, member) == ("float32", (2, 3, 4))
-        assert np.array_equal(open_tensor(stored(tmp_path / path, member)), VALUES)
+        assert np.array_equal(open_tensor(make_stored(tmp_path / path, member)), VALUES)
 
 
 def test_a_large_array_is_mapped_not_read(tmp_path: Path) -> None:
     values = np.zeros(1 << 20, dtype=np.float32)
     for suffix in ("npy", "npz", "safetensors", "pt"):
-        array = open_tensor(stored(written(tmp_path / f"a.{suffix}", values), member_of(suffix)))
+        array = open_tensor(make_stored(write_array(tmp_path / f"a.{suffix}", values), member_of(suffix)))
         base: Any = array
         while isinstance(base, np.ndarray):
             base = base.base
@@ -108,11 +108,11 @@ def test_a_thousand_headers_take_a_moment(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.npy" for number in range(500)]
     for path in paths:
         path.write_bytes(buffer.getvalue())
-    best = min(timed(paths) for _ in range(3))
+    best = min(time_reading(paths) for _ in range(3))
     assert best < 0.25, f"{best:.3f} s for {len(paths)} headers"
 
 
-def timed(paths: list[Path]) -> float:
+def time_reading(paths: list[Path]) -> float:
     start = time.process_time()
     for path in paths:
         describe(path)

@@ -71,7 +71,9 @@ def drifted() -> Side:
     return network_dump("resnet50_v1", drift=0.3)
 
 
-def renamed(dump: Side, forget_types: bool = False, without: float = 0.0, seed: int = 0) -> tuple[Side, dict[str, str]]:
+def rename_operators(
+    dump: Side, forget_types: bool = False, without: float = 0.0, seed: int = 0
+) -> tuple[Side, dict[str, str]]:
     """Every operator under a name that says nothing; some operators gone."""
     chance = random.Random(seed)
     ops = list(dict.fromkeys(stored.op for stored in dump.tensors))
@@ -88,7 +90,7 @@ def renamed(dump: Side, forget_types: bool = False, without: float = 0.0, seed: 
 
 
 def precision(ours: Side, theirs: Side, truth: dict[str, str]) -> tuple[float, float]:
-    """Of the pairs made the share that is right; of those that could be made the share that was."""
+    """Return precision and recall of the pairs."""
     alignment = align(ours, theirs)
     nothing_lost(ours, theirs, alignment)
     pairs = [p for p in alignment.pairs if p.left and p.right]
@@ -104,14 +106,14 @@ def precision(ours: Side, theirs: Side, truth: dict[str, str]) -> tuple[float, f
 def test_a_renamed_resnet_is_recognised(
     resnet: Side, drifted: Side, forget_types: bool, without: float, drift: bool
 ) -> None:
-    theirs, truth = renamed(resnet, forget_types, without)
+    theirs, truth = rename_operators(resnet, forget_types, without)
     exact, found = precision(drifted if drift else resnet, theirs, truth)
     assert exact >= 0.95, f"{exact:.3f} of the pairs are right"
     assert found >= 0.95, f"{found:.3f} of the pairs were found"
 
 
 def test_half_a_network_of_known_names_helps_the_rest(resnet: Side) -> None:
-    theirs, truth = renamed(resnet, forget_types=True)
+    theirs, truth = rename_operators(resnet, forget_types=True)
     back = {new: old for old, new in truth.items() if old.startswith(("layer1", "layer2", "stem"))}
     half = replace(theirs, tensors=tuple(replace(t, op=back.get(t.op, t.op)) for t in theirs.tensors))
     alignment = align(resnet, half)

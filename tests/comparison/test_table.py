@@ -64,7 +64,7 @@ def test_several_steps_are_told_apart_by_columns_at_the_end() -> None:
     assert [(row["Step"], row["Rank"]) for row in rows_of(text)] == [("0", "0"), ("5", "1")]
 
 
-def renamed(row: Row, name: str) -> Row:
+def rename_row(row: Row, name: str) -> Row:
     left = row.pair.left
     assert left is not None
     return replace(row, pair=replace(row.pair, left=replace(left, op=name), left_op=name))
@@ -72,14 +72,14 @@ def renamed(row: Row, name: str) -> Row:
 
 @pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "+cmd|'/c calc'!A0", "-2+3", "\tx", "\rx"])
 def test_no_name_becomes_a_formula(name: str) -> None:
-    (row,) = rows_of(make_csv([renamed(story().rows[0], name)]))
+    (row,) = rows_of(make_csv([rename_row(story().rows[0], name)]))
     assert row["LeftOp"] == f"'{name}"
     assert row["TensorIndex"].startswith("'")
 
 
 @pytest.mark.parametrize("name", ['a"b', "a,b", "a\nb", "层.卷积", "a;b"])
 def test_any_other_name_survives_the_round_trip(name: str) -> None:
-    (row,) = rows_of(make_csv([renamed(story().rows[0], name)]))
+    (row,) = rows_of(make_csv([rename_row(story().rows[0], name)]))
     assert row["LeftOp"] == name
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from comparison.networks import dumped, found
+from comparison.networks import dump_training, find_tensor
 from viaduct.comparison import Dump
 from viaduct.comparison.readers.viaduct import read
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_statistics_alone_agree_with_those_of_tensors(tmp_path: Path) -> None:
-    full, alone = dumped(tmp_path / "a"), dumped(tmp_path / "b", statistics_only=True)
+    full, alone = dump_training(tmp_path / "a"), dump_training(tmp_path / "b", statistics_only=True)
     assert not list((tmp_path / "b").rglob("*.npy"))
     assert len(full.tensors) == len(alone.tensors)
     for first, second in zip(full.tensors, alone.tensors, strict=True):
@@ -34,9 +34,9 @@ def test_nan_and_inf_are_counted_and_survive_the_index(tmp_path: Path, statistic
         model(torch.tensor([1.0, float("nan"), float("inf"), -3.0]))
         model(torch.tensor([float("nan")]))
     side = read(tmp_path)
-    some = found(side, "network", "output").statistics
+    some = find_tensor(side, "network", "output").statistics
     assert some is not None
     assert (some["min"], some["max"], some["nan"], some["inf"]) == (-3, 1, 1, 1)
-    none = found(side, "network", "output", call=1).statistics
+    none = find_tensor(side, "network", "output", call=1).statistics
     assert none is not None
     assert np.isnan(none["min"])

@@ -22,7 +22,7 @@ ROWS = sample_rows()
 DRIFT = sample_drift(ROWS, sample_explanation(ROWS))
 
 
-def printed(table: Table) -> list[str]:
+def print_table(table: Table) -> list[str]:
     console = Console(file=io.StringIO(), width=1000)
     console.print(table)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
@@ -31,7 +31,7 @@ def printed(table: Table) -> list[str]:
 def test_a_name_in_a_dump_does_not_control_the_terminal() -> None:
     assert escape_unprintable("a\x1b[2Jb\nc") == "a\\x1b[2Jb\nc"
     hostile = replace(ROWS[0], result="bad", reason="\x1b]0;owned\x07")
-    lines = printed(make_worst_table(replace(DRIFT, rows=(hostile,), explanation=Explanation("", None)), 5))
+    lines = print_table(make_worst_table(replace(DRIFT, rows=(hostile,), explanation=Explanation("", None)), 5))
     assert "\x1b" not in "".join(lines)
     assert "\\x1b" in "".join(lines)
 
@@ -42,15 +42,15 @@ def test_good_rows_alone_make_no_table_of_the_worst() -> None:
 
 
 def test_the_origin_is_the_first_of_the_worst_and_comes_once() -> None:
-    lines = printed(make_worst_table(DRIFT, len(ROWS)))[1:]
+    lines = print_table(make_worst_table(DRIFT, len(ROWS)))[1:]
     origin = ROWS[DRIFT.explanation.origin.row]
     assert f"{origin.stored.step}  {origin.tensor_index}" in lines[0]
     assert len(lines) == sum(row.result in ("bad", "refused") for row in ROWS)
-    assert len(printed(make_worst_table(DRIFT, 3))) == 4
+    assert len(print_table(make_worst_table(DRIFT, 3))) == 4
 
 
 def test_every_result_is_counted_also_where_there_is_none() -> None:
-    lines = printed(make_counts_table(replace(DRIFT, rows=())))
+    lines = print_table(make_counts_table(replace(DRIFT, rows=())))
     assert [line.split()[:2] for line in lines[1:]] == [
         [result, "0"] for result in ("good", "bad", "flag", "refused", "new")
     ]

@@ -26,28 +26,28 @@ def normal(size: int = 1000, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(size)
 
 
-def spoiled(index: int, value: float, dtype: str = "float32") -> np.ndarray:
+def spoil_value(index: int, value: float, dtype: str = "float32") -> np.ndarray:
     values = normal().astype(dtype)
     values[index] = value
     return values
 
 
-def judged(left: np.ndarray, right: np.ndarray, limits: Thresholds | None = None) -> tuple[str, str]:
+def judge_pair(left: np.ndarray, right: np.ndarray, limits: Thresholds | None = None) -> tuple[str, str]:
     return judge_measures(measure(left, right), limits)
 
 
 # ------------------------------------------------------------------------------------------------ never good
 
 NEVER_GOOD: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
-    "NaN on the left": lambda: (spoiled(3, np.nan), normal().astype("f4")),
-    "NaN on the right": lambda: (normal().astype("f4"), spoiled(3, np.nan)),
-    "NaN in other places": lambda: (spoiled(3, np.nan), spoiled(4, np.nan)),
-    "NaN against Inf": lambda: (spoiled(3, np.nan), spoiled(3, np.inf)),
-    "NaN in the same places": lambda: (spoiled(3, np.nan), spoiled(3, np.nan)),
-    "Inf in the same places": lambda: (spoiled(3, np.inf), spoiled(3, np.inf)),
-    "opposite infinities": lambda: (spoiled(3, np.inf), spoiled(3, -np.inf)),
-    "Inf on the left": lambda: (spoiled(3, np.inf), normal().astype("f4")),
-    "Inf on the right": lambda: (normal().astype("f4"), spoiled(3, np.inf)),
+    "NaN on the left": lambda: (spoil_value(3, np.nan), normal().astype("f4")),
+    "NaN on the right": lambda: (normal().astype("f4"), spoil_value(3, np.nan)),
+    "NaN in other places": lambda: (spoil_value(3, np.nan), spoil_value(4, np.nan)),
+    "NaN against Inf": lambda: (spoil_value(3, np.nan), spoil_value(3, np.inf)),
+    "NaN in the same places": lambda: (spoil_value(3, np.nan), spoil_value(3, np.nan)),
+    "Inf in the same places": lambda: (spoil_value(3, np.inf), spoil_value(3, np.inf)),
+    "opposite infinities": lambda: (spoil_value(3, np.inf), spoil_value(3, -np.inf)),
+    "Inf on the left": lambda: (spoil_value(3, np.inf), normal().astype("f4")),
+    "Inf on the right": lambda: (normal().astype("f4"), spoil_value(3, np.inf)),
     "all NaN": lambda: (np.full(5, np.nan), np.full(5, np.nan)),
     "all Inf": lambda: (np.full(5, np.inf), np.full(5, np.inf)),
     "left all zero": lambda: (np.zeros(5), np.ones(5)),
@@ -60,7 +60,7 @@ NEVER_GOOD: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
 @pytest.mark.parametrize("limits", [None, LAX, Thresholds(euclid=1.0), Thresholds(cosine=0.0), Thresholds(max_abs=1e9)])
 @pytest.mark.parametrize("case", NEVER_GOOD)
 def test_what_is_not_finite_or_zero_on_one_side_is_never_good(case: str, limits: Thresholds | None) -> None:
-    result, reason = judged(*NEVER_GOOD[case](), limits)
+    result, reason = judge_pair(*NEVER_GOOD[case](), limits)
     assert result != "good"
     assert reason
 
@@ -80,31 +80,31 @@ def test_what_is_not_finite_or_zero_on_one_side_is_never_good(case: str, limits:
     ],
 )
 def test_the_result_of_each_edge_case(case: str, result: str) -> None:
-    assert judged(*NEVER_GOOD[case]())[0] == result
+    assert judge_pair(*NEVER_GOOD[case]())[0] == result
 
 
 def test_a_flagged_row_is_bad_when_its_finite_rest_is() -> None:
-    left, right = spoiled(3, np.nan), spoiled(3, np.nan)
-    assert judged(left * 2, right)[0] == "bad"
+    left, right = spoil_value(3, np.nan), spoil_value(3, np.nan)
+    assert judge_pair(left * 2, right)[0] == "bad"
 
 
 # ------------------------------------------------------------------------------------------------ good
 
 
 def test_both_all_zero_is_good() -> None:
-    assert judged(np.zeros(5), np.zeros(5)) == ("good", "")
-    assert judged(np.zeros(1), np.zeros(1)) == ("good", "")
+    assert judge_pair(np.zeros(5), np.zeros(5)) == ("good", "")
+    assert judge_pair(np.zeros(1), np.zeros(1)) == ("good", "")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64", "bool"])
 def test_equal_tensors_are_good(dtype: str) -> None:
     values = (normal() * 3).astype(dtype)
-    assert judged(values, values.copy()) == ("good", "")
+    assert judge_pair(values, values.copy()) == ("good", "")
 
 
 def test_another_type_is_not_a_fault() -> None:
     right = normal().astype(np.float32)
-    assert judged(right.astype(np.float16), right)[0] == "good"
+    assert judge_pair(right.astype(np.float16), right)[0] == "good"
     bits = (right.view(np.uint32) >> 16).astype(np.uint16)
     assert judge_measures(measure(bits, right, "bfloat16"))[0] == "good"
 
@@ -113,17 +113,17 @@ def test_a_float32_sum_in_another_order_is_good() -> None:
     matrix = normal(512 * 256).reshape(512, 256).astype(np.float32)
     forward, backward = matrix.cumsum(axis=1)[:, -1], matrix[:, ::-1].cumsum(axis=1)[:, -1]
     assert not np.array_equal(forward, backward)
-    assert judged(forward, backward)[0] == "good"
+    assert judge_pair(forward, backward)[0] == "good"
 
 
 def test_large_values_far_from_zero_may_round_by_their_size() -> None:
     right = (1000 + 1e-3 * normal()).astype(np.float32)
-    assert judged(np.nextafter(right, np.float32(2000)), right)[0] == "good"
+    assert judge_pair(np.nextafter(right, np.float32(2000)), right)[0] == "good"
 
 
 def test_half_precision_hidden_in_float32_is_bad() -> None:
     right = normal().astype(np.float32)
-    assert judged(right.astype(np.float16).astype(np.float32), right)[0] == "bad"
+    assert judge_pair(right.astype(np.float16).astype(np.float32), right)[0] == "bad"
 
 
 # ------------------------------------------------------------------------------------------------ limits
@@ -133,34 +133,34 @@ def test_every_default_measure_can_fail_by_itself() -> None:
     right = normal().astype(np.float32)
     changed = right.copy()
     changed[7] += 0.5
-    result, reason = judged(changed, right, Thresholds(scaled_max=1e-3))
+    result, reason = judge_pair(changed, right, Thresholds(scaled_max=1e-3))
     assert (result, "size" in reason) == ("bad", True)
-    assert judged(right * np.float32(1.1), right, default_thresholds("float32", "float32"))[1].startswith(
+    assert judge_pair(right * np.float32(1.1), right, default_thresholds("float32", "float32"))[1].startswith(
         "relative Euclidean"
     )
-    assert judged(right[::-1], right)[1].startswith("cosine similarity")
+    assert judge_pair(right[::-1], right)[1].startswith("cosine similarity")
 
 
 def test_flags_replace_the_defaults_as_a_whole() -> None:
     right = normal().astype(np.float32)
     left = right * np.float32(1.05)
-    assert judged(left, right)[0] == "bad"
-    assert judged(left, right, thresholds_from_flags(0.99, None, None))[0] == "good"
-    assert judged(left, right, thresholds_from_flags(0.99, 0.01, None))[0] == "bad"
-    assert judged(left, right, thresholds_from_flags(None, None, 5.0))[0] == "good"
-    assert judged(left, right, thresholds_from_flags(None, None, 0.01))[0] == "bad"
+    assert judge_pair(left, right)[0] == "bad"
+    assert judge_pair(left, right, thresholds_from_flags(0.99, None, None))[0] == "good"
+    assert judge_pair(left, right, thresholds_from_flags(0.99, 0.01, None))[0] == "bad"
+    assert judge_pair(left, right, thresholds_from_flags(None, None, 5.0))[0] == "good"
+    assert judge_pair(left, right, thresholds_from_flags(None, None, 0.01))[0] == "bad"
     assert thresholds_from_flags(None, None, None) is None
 
 
 def test_a_limit_itself_is_allowed() -> None:
     left, right = np.array([1.5, 2.0]), np.array([1.0, 2.0])
-    assert judged(left, right, Thresholds(max_abs=0.5))[0] == "good"
-    assert judged(left, right, Thresholds(max_abs=0.499))[0] == "bad"
+    assert judge_pair(left, right, Thresholds(max_abs=0.5))[0] == "good"
+    assert judge_pair(left, right, Thresholds(max_abs=0.499))[0] == "bad"
 
 
 def test_a_single_element_under_a_cosine_flag_is_judged_by_the_defaults() -> None:
-    assert judged(np.array([2.0]), np.array([1.0]), Thresholds(cosine=0.99))[0] == "bad"
-    assert judged(np.array([1.0]), np.array([1.0]), Thresholds(cosine=0.99))[0] == "good"
+    assert judge_pair(np.array([2.0]), np.array([1.0]), Thresholds(cosine=0.99))[0] == "bad"
+    assert judge_pair(np.array([1.0]), np.array([1.0]), Thresholds(cosine=0.99))[0] == "good"
 
 
 def test_the_coarser_type_decides() -> None:
@@ -188,40 +188,40 @@ def test_the_documentation_has_the_limits_that_count() -> None:
 
 def test_a_label_that_differs_is_bad_and_counted() -> None:
     right = np.arange(100)
-    assert judged(right + 1, right) == ("bad", "100 of 100 elements differ")
+    assert judge_pair(right + 1, right) == ("bad", "100 of 100 elements differ")
     left = right.copy()
     left[4] = 7
-    assert judged(left, right) == ("bad", "1 of 100 elements differ")
+    assert judge_pair(left, right) == ("bad", "1 of 100 elements differ")
 
 
 def test_a_few_of_many_indices_that_differ_are_a_flag() -> None:
     right = np.arange(10_000)
     left = right.copy()
     left[:10] += 1
-    assert judged(left, right) == ("flag", "10 of 10000 elements differ")
+    assert judge_pair(left, right) == ("flag", "10 of 10000 elements differ")
     left[10] += 1
-    assert judged(left, right)[0] == "bad"
+    assert judge_pair(left, right)[0] == "bad"
 
 
 # ------------------------------------------------------------------------------------------------ overflow
 
 
 def test_overflow_to_infinity_is_bad_and_named() -> None:
-    left, right = spoiled(3, np.inf, "float16"), spoiled(3, 70000.0)
-    result, reason = judged(left, right)
+    left, right = spoil_value(3, np.inf, "float16"), spoil_value(3, 70000.0)
+    result, reason = judge_pair(left, right)
     assert result == "bad"
     assert reason == "overflow: the left side has 1 Inf in float16, the right one 0, first at [3]"
 
 
 def test_values_held_at_the_largest_float16_are_named_when_bad() -> None:
-    left, right = spoiled(3, 65504.0, "float16"), spoiled(3, 60000.0)
-    result, reason = judged(left, right)
+    left, right = spoil_value(3, 65504.0, "float16"), spoil_value(3, 60000.0)
+    result, reason = judge_pair(left, right)
     assert result == "bad"
     assert reason.startswith("overflow: 1 values of the left side reach 65504")
 
 
 def test_the_largest_float16_on_both_sides_is_a_flag() -> None:
-    assert judged(spoiled(3, 65504.0, "float16"), spoiled(3, 65504.0, "float16"))[0] == "flag"
+    assert judge_pair(spoil_value(3, 65504.0, "float16"), spoil_value(3, 65504.0, "float16"))[0] == "flag"
 
 
 # ------------------------------------------------------------------------------------------------ statistics

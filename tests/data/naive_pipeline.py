@@ -19,16 +19,16 @@ def training_image(split: Split, images: Images, *, seed: int, epoch: int, posit
     cropped = padded[first_row : first_row + height, first_column : first_column + width]
     if images.flip and mirror < 0.5:
         cropped = cropped[:, ::-1]
-    normal = normalised(cropped, images)
+    normal = normalise(cropped, images)
     middle = int(hole_top * height), int(hole_left * width)
-    return resized(with_hole(normal, middle, images.cutout), images.size)
+    return resize(with_hole(normal, middle, images.cutout), images.size)
 
 
 def evaluation_image(split: Split, images: Images, index: int) -> np.ndarray:
-    return resized(normalised(split.images[index], images), images.size)
+    return resize(normalise(split.images[index], images), images.size)
 
 
-def normalised(image: np.ndarray, images: Images) -> np.ndarray:
+def normalise(image: np.ndarray, images: Images) -> np.ndarray:
     if images.normalise == "mean_std":
         return (image / 255 - np.array(images.mean)) / np.array(images.std)
     deviation = max(image.std(), 1 / math.sqrt(image.size))
@@ -44,7 +44,7 @@ def with_hole(image: np.ndarray, middle: tuple[int, int], side: int) -> np.ndarr
     return holed
 
 
-def resized(image: np.ndarray, size: int) -> np.ndarray:
+def resize(image: np.ndarray, size: int) -> np.ndarray:
     """Bilinear between the middles of pixels, which lie at one half; the border is repeated outwards."""
     height, width, _ = image.shape
     result = np.empty((size, size, 3))

@@ -29,7 +29,7 @@ def photograph(name: str) -> np.ndarray:
 
 
 @cache
-def encoded(name: str, subsampling: str = "420", quality: int = 92) -> bytes:
+def encode_photograph(name: str, subsampling: str = "420", quality: int = 92) -> bytes:
     return simplejpeg.encode_jpeg(photograph(name), quality=quality, colorsubsampling=subsampling)
 
 

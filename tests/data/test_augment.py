@@ -18,11 +18,11 @@ from viaduct.data.source import Arrays, Images, ImageSet, Split
 from .naive_pipeline import evaluation_image, training_image
 
 
-def unused(path: Path | None) -> ImageSet:
+def fail_if_called(path: Path | None) -> ImageSet:
     raise AssertionError("the tests bring their own arrays")
 
 
-PLAIN = Arrays(global_batch=16, size=12, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.1), make=unused)
+PLAIN = Arrays(global_batch=16, size=12, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.1), make=fail_if_called)
 
 
 def first_training_batch(split: Split, images: Images, device: torch.device, limit: int = 4 << 30) -> Tensor:
@@ -121,7 +121,7 @@ def images() -> np.ndarray:
     return made
 
 
-def standardised(images: np.ndarray, device: torch.device) -> np.ndarray:
+def standardise(images: np.ndarray, device: torch.device) -> np.ndarray:
     normalise = Normalise(replace(PLAIN, normalise="per_image"), device)
     return normalise(torch.from_numpy(images).to(device)).permute(0, 2, 3, 1).cpu().numpy()
 
@@ -130,14 +130,14 @@ def test_per_image_standardisation_follows_the_formula(images: np.ndarray, devic
     wide = images.astype(np.float64)
     mean = wide.mean((1, 2, 3), keepdims=True)
     deviation = np.maximum(wide.std((1, 2, 3), keepdims=True), 1 / np.sqrt(3072))
-    np.testing.assert_allclose(standardised(images, device), (wide - mean) / deviation, rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(standardise(images, device), (wide - mean) / deviation, rtol=1e-5, atol=1e-3)
 
 
 def test_a_flat_image_becomes_zero_not_infinite(images: np.ndarray, device: torch.device) -> None:
-    assert (standardised(images, device)[4] == 0).all()
+    assert (standardise(images, device)[4] == 0).all()
 
 
 def test_per_image_standardisation_equals_tensorflows(images: np.ndarray, device: torch.device) -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="compares with TensorFlow: pip install 'viaduct[tf]'")
     theirs = tensorflow.image.per_image_standardization(images[:5]).numpy()
-    np.testing.assert_allclose(standardised(images[:5], device), theirs, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(standardise(images[:5], device), theirs, rtol=1e-4, atol=1e-4)

@@ -15,7 +15,7 @@ from viaduct.data.preprocess import prepare_image
 from viaduct.data.records import Records
 from viaduct.errors import BadValue, UnknownName
 
-from .photographs import encoded, photograph
+from .photographs import encode_photograph, photograph
 
 IMAGE = np.ascontiguousarray(photograph("chelsea")[:64, 100:164])
 
@@ -54,7 +54,7 @@ def test_the_same_generator_gives_the_same_image_and_images_vary(name: str) -> N
     assert len({made.tobytes() for made in first}) > 15
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, operations: dict[str, Any]) -> Counter[str]:
+def count_operations(monkeypatch: pytest.MonkeyPatch, operations: dict[str, Any]) -> Counter[str]:
     """Each call of an operation, with its strength."""
     calls: Counter[str] = Counter()
 
@@ -72,7 +72,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, operations: dict[str, Any]) -> Coun
 
 
 def test_operations_come_as_often_as_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, auto_augment.OPERATIONS)
+    calls = count_operations(monkeypatch, auto_augment.OPERATIONS)
     policy, chance = find_policy("imagenet"), np.random.default_rng(0)
     assert policy is not None
     trials = 20_000
@@ -85,7 +85,7 @@ def test_operations_come_as_often_as_the_table_says(monkeypatch: pytest.MonkeyPa
 
 
 def test_randaugment_draws_each_of_fourteen_equally_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, auto_augment.OPERATIONS)
+    calls = count_operations(monkeypatch, auto_augment.OPERATIONS)
     policy, chance = find_policy("randaugment-3-5"), np.random.default_rng(0)
     assert policy is not None
     for _ in range(5000):
@@ -101,15 +101,18 @@ def test_the_crop_is_the_same_with_and_without_a_policy(name: str) -> None:
     def nothing(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         return image
 
-    plain = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4))
-    through = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4), policy=nothing)
+    plain = prepare_image(name, encode_photograph("chelsea"), True, np.random.default_rng(4))
+    through = prepare_image(name, encode_photograph("chelsea"), True, np.random.default_rng(4), policy=nothing)
     assert abs(plain - through).mean() < 1  # it was rounded to bytes on the way; contrast may stretch that
-    inverted = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4), policy=lambda p, g: 255 - p)
+    inverted = prepare_image(
+        name, encode_photograph("chelsea"), True, np.random.default_rng(4), policy=lambda p, g: 255 - p
+    )
     assert abs(plain - inverted).mean() > 10
 
 
 def test_evaluation_is_not_changed() -> None:
     policy = find_policy("randaugment-5-20")
     assert np.array_equal(
-        prepare_image("official", encoded("chelsea"), policy=policy), prepare_image("official", encoded("chelsea"))
+        prepare_image("official", encode_photograph("chelsea"), policy=policy),
+        prepare_image("official", encode_photograph("chelsea")),
     )

@@ -23,7 +23,7 @@ SIZES = {2: 900, 3: 90, 7: 9, 8: 1}
 LABELS = np.random.default_rng(0).permutation(np.repeat(list(SIZES), list(SIZES.values()))).astype(np.int64)
 
 
-def seen(order: np.ndarray) -> dict[int, int]:
+def count_labels(order: np.ndarray) -> dict[int, int]:
     return dict(zip(*(part.tolist() for part in np.unique(LABELS[order], return_counts=True)), strict=True))
 
 
@@ -35,13 +35,13 @@ def test_at_one_every_class_is_seen_equally_often() -> None:
     for epoch in range(5):
         order = draw_balanced_order(LABELS, 1.0, 5, epoch)
         assert len(order) == 1000
-        assert all(abs(count - 250) <= 1 for count in seen(order).values())
+        assert all(abs(count - 250) <= 1 for count in count_labels(order).values())
 
 
 def test_at_a_half_shares_go_by_the_square_root() -> None:
     roots = {label: size**0.5 for label, size in SIZES.items()}
     order = draw_balanced_order(LABELS, 0.5, 5, 0)
-    for label, count in seen(order).items():
+    for label, count in count_labels(order).items():
         assert abs(count - 1000 * roots[label] / sum(roots.values())) <= 1
 
 
@@ -105,11 +105,11 @@ def test_batches_of_records_are_balanced_and_resumed_exactly(
 
 
 def test_batches_of_a_set_in_memory_are_balanced(split: Split, device: torch.device) -> None:
-    def unused(path: Path | None) -> ImageSet:
+    def fail_if_called(path: Path | None) -> ImageSet:
         raise AssertionError
 
     thin = Split(split.images, np.where(np.arange(103) < 4, 1, 0).astype(np.int64))
-    images = Arrays(global_batch=10, size=12, pad=1, make=unused)
+    images = Arrays(global_batch=10, size=12, pad=1, make=fail_if_called)
     counts = []
     for balance in (0.0, 1.0):
         with Batches(thin, replace(images, balance=balance), device=device, train=True, seed=1) as batches:

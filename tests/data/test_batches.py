@@ -18,11 +18,11 @@ from viaduct.data.source import Arrays, ImageSet, Split
 from viaduct.errors import BadData, BadValue
 
 
-def unused(path: Path | None) -> ImageSet:
+def fail_if_called(path: Path | None) -> ImageSet:
     raise AssertionError("the tests bring their own arrays")
 
 
-IMAGES = Arrays(global_batch=8, size=14, pad=2, flip=True, cutout=3, normalise="per_image", make=unused)
+IMAGES = Arrays(global_batch=8, size=14, pad=2, flip=True, cutout=3, normalise="per_image", make=fail_if_called)
 PREPARATIONS = [
     pytest.param({"workers": 0}, 4 << 30, id="resident-inline"),
     pytest.param({"workers": 1, "prefetch": 1}, 4 << 30, id="resident-one-thread"),
@@ -308,14 +308,17 @@ def test_a_policy_changes_training_and_not_evaluation(split: Split, device: torc
     plain = replace(IMAGES, workers=workers)
     changed = replace(plain, auto_augment="randaugment-2-9")
 
-    def made(images: Arrays, train: bool) -> list[Batch]:
+    def collect_epoch(images: Arrays, train: bool) -> list[Batch]:
         return collect(Batches(split, images, device=device, train=train, seed=1), epoch=3)
 
-    assert_same(made(changed, train=True), made(replace(changed, workers=1), train=True))
-    assert indices(made(changed, train=True)) == indices(made(plain, train=True))
-    differ = [not torch.equal(a.images, b.images) for a, b in zip(made(changed, True), made(plain, True), strict=True)]
+    assert_same(collect_epoch(changed, train=True), collect_epoch(replace(changed, workers=1), train=True))
+    assert indices(collect_epoch(changed, train=True)) == indices(collect_epoch(plain, train=True))
+    differ = [
+        not torch.equal(a.images, b.images)
+        for a, b in zip(collect_epoch(changed, True), collect_epoch(plain, True), strict=True)
+    ]
     assert all(differ)
-    assert_same(made(changed, train=False), made(plain, train=False))
+    assert_same(collect_epoch(changed, train=False), collect_epoch(plain, train=False))
 
 
 def test_a_policy_is_resumed_exactly_and_ranks_see_what_one_would(split: Split, device: torch.device) -> None:

@@ -328,10 +328,10 @@ def test_idx_files_become_grey_pngs(tmp_path: Path, pack) -> None:
     for example in contents(tmp_path / "records", "train"):
         position = int(example["image/filename"][0][2:])
         assert example["image/class/label"].tolist() == [position % 4 + 1]
-        assert decoded(example["image/encoded"][0]).tolist() == pixels[position].tolist()
+        assert decode_grey_png(example["image/encoded"][0]).tolist() == pixels[position].tolist()
 
 
-def decoded(content: bytes) -> np.ndarray:
+def decode_grey_png(content: bytes) -> np.ndarray:
     with Image.open(io.BytesIO(content)) as image:
         assert (image.format, image.mode) == ("PNG", "L")
         return np.array(image)

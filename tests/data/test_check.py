@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def found(report: CheckReport) -> list[tuple[str, str]]:
+def list_findings(report: CheckReport) -> list[tuple[str, str]]:
     return [(finding.severity, finding.kind) for finding in report.findings]
 
 
@@ -147,7 +147,7 @@ def test_what_is_only_a_warning(folder: Path) -> None:
     )
     report = check_records(folder)
     assert report.errors == []
-    assert sorted(kind for _, kind in found(report)) == [
+    assert sorted(kind for _, kind in list_findings(report)) == [
         "duplicates",
         "duplicates",
         "imbalance",
@@ -163,7 +163,7 @@ def test_what_is_only_a_warning(folder: Path) -> None:
 def test_a_class_without_images(folder: Path) -> None:
     (folder / "labels.txt").write_text("0:background\n1:ant\n2:bee\n3:cat\n4:dog\n")
     report = check_records(folder)
-    assert found(report) == [("warning", "imbalance")] * 2
+    assert list_findings(report) == [("warning", "imbalance")] * 2
     assert report.findings[0].message == "1 classes have no images: 4 (dog)."
 
 
@@ -189,7 +189,7 @@ def test_many_warnings_do_not_hide_an_error(folder: Path) -> None:
     rewrite(folder / "validation-00000-of-00001", *boxed, message(101, 9))
     report = check_records(folder)
     assert [finding.kind for finding in report.errors] == ["mislabelled"]
-    assert found(report).count(("warning", "boxes")) == MAX_FINDINGS_PER_FILE
+    assert list_findings(report).count(("warning", "boxes")) == MAX_FINDINGS_PER_FILE
 
 
 def test_a_compressed_and_an_empty_file(folder: Path) -> None:
@@ -197,21 +197,21 @@ def test_a_compressed_and_an_empty_file(folder: Path) -> None:
     path.write_bytes(gzip.compress(path.read_bytes()))
     assert only(folder)[0] == "error: compressed"  # training would refuse it
     path.write_bytes(b"")
-    assert ("warning", "empty") in found(check_records(folder))
-    assert ("error", "empty") in found(check_records(folder))  # the only file of its split
+    assert ("warning", "empty") in list_findings(check_records(folder))
+    assert ("error", "empty") in list_findings(check_records(folder))  # the only file of its split
 
 
 def test_one_empty_file_of_several_is_a_warning(folder: Path) -> None:
     (folder / "train-00001-of-00002").write_bytes(b"")
     report = check_records(folder)
-    assert ("warning", "empty") in found(report)
+    assert ("warning", "empty") in list_findings(report)
     assert report.errors == []
 
 
 def test_without_training_files_there_is_nothing_to_train_on(folder: Path) -> None:
     for path in folder.glob("train-*"):
         path.unlink()
-    assert ("error", "empty") in found(check_records(folder))
+    assert ("error", "empty") in list_findings(check_records(folder))
 
 
 def test_a_folder_without_validation_files_is_a_warning(folder: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_folder_without_validation_files_is_a_warning(folder: Path) -> None:
 @pytest.mark.parametrize(("classes", "kinds"), [(3, [("warning", "classes")]), (4, []), (1001, [])])
 def test_classes_may_count_the_spare_output_or_not(folder: Path, classes: int, kinds: list[tuple[str, str]]) -> None:
     report = check_records(folder, classes=classes)
-    assert found(report) == kinds
+    assert list_findings(report) == kinds
     for finding in report.findings:
         assert "a recipe needs data.classes=4, or data.label_shift=-1 with 3" in finding.message
 
@@ -232,7 +232,7 @@ def test_classes_may_count_the_spare_output_or_not(folder: Path, classes: int, k
 def test_labels_from_zero_on_are_one_more_class(folder: Path) -> None:
     (folder / "labels.txt").unlink()
     rewrite(folder / "validation-00000-of-00001", message(100, 0), message(101, 2), message(102, 3))
-    assert ("error", "mislabelled") in found(check_records(folder, classes=3))
+    assert ("error", "mislabelled") in list_findings(check_records(folder, classes=3))
     assert check_records(folder, classes=4).errors == []
     (folder / "labels.txt").write_text("0:none\n1:ant\n2:bee\n3:cat\n")
     (error, *_) = check_records(folder, classes=3).errors

@@ -21,7 +21,7 @@ from viaduct.data.preprocess import prepare_image
 from viaduct.data.records import Records
 from viaduct.data.tfrecord import RecordWriter, frame
 
-from .photographs import encoded
+from .photographs import encode_photograph
 
 SIZE = 33
 RECORDS = Records(global_batch=4, size=SIZE)
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def noise(rng: np.random.Generator, subsampling: str = "420") -> bytes:
-    """Of a random size, from tiny to twice as long as it is wide."""
+    """Random image, from tiny to twice as long as it is wide."""
     height, width = (int(rng.choice([1, 2, 7, 16, 40, 63, 90, 131])) + int(rng.integers(4)) for _ in range(2))
     pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
     return simplejpeg.encode_jpeg(pixels, quality=90, colorsubsampling=subsampling)
@@ -78,7 +78,12 @@ def seen_at_once(made: Crops, numbers: list[int], epoch: int = 0, seed: int = 5)
 def test_several_at_once_are_the_same_bits_as_one_by_one(tmp_path: Path, network: str, normalised: bool) -> None:
     rng = np.random.default_rng(1)
     images = [noise(rng, subsampling) for subsampling in ("420", "422", "444", "440") for _ in range(10)]
-    images += [encoded("small"), encoded("chelsea"), encoded("tall"), encoded("wide")]
+    images += [
+        encode_photograph("small"),
+        encode_photograph("chelsea"),
+        encode_photograph("tall"),
+        encode_photograph("wide"),
+    ]
     folder = folder_of(tmp_path, [example(data, **boxes(rng, n % 4)) for n, data in enumerate(images)], shards=3)
     numbers = rng.permutation(len(folder)).tolist()
     for epoch, seed in ((0, 5), (2**40, -1), (7, 2**63)):
@@ -107,9 +112,9 @@ def test_crops_agree_over_thousands_of_draws(tmp_path: Path, network: str) -> No
             assert np.array_equal(row, prepare_image(network, fields.encoded, True, generator, fields.boxes, SIZE))
 
 
-def boxed(**changes: Any) -> bytes:
-    """With a box like a point in the middle, but for the changes."""
-    return example(encoded("small"), **(dict.fromkeys(SIDES, 0.5) | changes))
+def make_boxed_example(**changes: Any) -> bytes:
+    """Example with a point-like box in the middle, after `changes`."""
+    return example(encode_photograph("small"), **(dict.fromkeys(SIDES, 0.5) | changes))
 
 
 def png() -> bytes:
@@ -117,38 +122,40 @@ def png() -> bytes:
 
 
 ODD: dict[str, Callable[[], bytes]] = {
-    "no label": lambda: example(encoded("small"), **{"image/class/label": None}),
-    "two labels": lambda: example(encoded("small"), **{"image/class/label": [1, 2]}),
-    "a label in words": lambda: example(encoded("small"), **{"image/class/label": "cat"}),
+    "no label": lambda: example(encode_photograph("small"), **{"image/class/label": None}),
+    "two labels": lambda: example(encode_photograph("small"), **{"image/class/label": [1, 2]}),
+    "a label in words": lambda: example(encode_photograph("small"), **{"image/class/label": "cat"}),
     "no image": lambda: encode_example({"image/class/label": 1}),
-    "two images": lambda: example(encoded("small"), **{"image/encoded": [encoded("small"), b"x"]}),
-    "three sides of a box": lambda: example(encoded("small"), **dict.fromkeys(SIDES[:3], 0.5)),
+    "two images": lambda: example(encode_photograph("small"), **{"image/encoded": [encode_photograph("small"), b"x"]}),
+    "three sides of a box": lambda: example(encode_photograph("small"), **dict.fromkeys(SIDES[:3], 0.5)),
     "sides that differ in number": lambda: example(
-        encoded("small"), **(dict.fromkeys(SIDES, 0.5) | {SIDES[0]: [0.1, 0.2]})
+        encode_photograph("small"), **(dict.fromkeys(SIDES, 0.5) | {SIDES[0]: [0.1, 0.2]})
     ),
-    "a box outside of the image": lambda: boxed(**{SIDES[2]: 1.5}),
-    "a box upside down": lambda: boxed(**{SIDES[0]: 0.9}),
-    "a box that is not a number": lambda: example(encoded("small"), **dict.fromkeys(SIDES, float("nan"))),
-    "more boxes than there is room for": lambda: example(encoded("small"), **dict.fromkeys(SIDES, [0.5] * 65)),
+    "a box outside of the image": lambda: make_boxed_example(**{SIDES[2]: 1.5}),
+    "a box upside down": lambda: make_boxed_example(**{SIDES[0]: 0.9}),
+    "a box that is not a number": lambda: example(encode_photograph("small"), **dict.fromkeys(SIDES, float("nan"))),
+    "more boxes than there is room for": lambda: example(
+        encode_photograph("small"), **dict.fromkeys(SIDES, [0.5] * 65)
+    ),
     "a PNG": lambda: example(png()),
     "words": lambda: example(b"this is no image"),
-    "a JPEG cut short": lambda: example(encoded("small")[:-200]),
-    "a JPEG that ends before its pixels": lambda: example(encoded("small")[:100] + b"\xff\xd9"),
+    "a JPEG cut short": lambda: example(encode_photograph("small")[:-200]),
+    "a JPEG that ends before its pixels": lambda: example(encode_photograph("small")[:100] + b"\xff\xd9"),
     "nothing": lambda: b"",
-    "a message cut short": lambda: example(encoded("small"))[:-3],
+    "a message cut short": lambda: example(encode_photograph("small"))[:-3],
     "no message": lambda: b"\x0a\xff\xff\xff\xff\xff\xff",
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_odd_is_left_alone_and_its_neighbours_are_seen(tmp_path: Path, name: str) -> None:
-    plain = example(encoded("small"))
+    plain = example(encode_photograph("small"))
     folder = folder_of(tmp_path, [plain, ODD[name](), plain])
     assert seen_at_once(crops(folder), [0, 1, 2])[0] == [True, False, True]
 
 
 def test_a_record_whose_checksum_is_wrong_is_left_alone(tmp_path: Path) -> None:
-    plain = example(encoded("small"))
+    plain = example(encode_photograph("small"))
     folder = folder_of(tmp_path, [plain, plain])
     content = bytearray(folder.files[0].read_bytes())
     content[len(frame(plain)) - 60] ^= 1
@@ -159,26 +166,26 @@ def test_a_record_whose_checksum_is_wrong_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_record_that_its_file_no_longer_has_is_left_alone(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, [example(encoded("small"))] * 2)
+    folder = folder_of(tmp_path, [example(encode_photograph("small"))] * 2)
     made = crops(folder)
     folder.files[0].write_bytes(folder.files[0].read_bytes()[:-10])
     assert seen_at_once(made, [0, 1])[0] == [True, False]
 
 
 def test_a_file_that_is_gone_is_left_alone(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, [example(encoded("small"))])
+    folder = folder_of(tmp_path, [example(encode_photograph("small"))])
     folder.files[0].unlink()
     assert seen_at_once(crops(folder), [0])[0] == [False]
 
 
 def test_what_needs_more_than_a_crop_is_seen_one_by_one(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, [example(encoded("small"))])
+    folder = folder_of(tmp_path, [example(encode_photograph("small"))])
     assert find_crops(replace(RECORDS, auto_augment="imagenet"), folder, normalised=False) is None
     assert find_crops(replace(RECORDS, increased_aug="on"), folder, normalised=False) is None
 
 
 def test_crops_that_fast_would_shrink_are_left_alone_and_the_others_are_the_same_bits(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, [example(encoded(name)) for name in ("small", "chelsea", "wide")])
+    folder = folder_of(tmp_path, [example(encode_photograph(name)) for name in ("small", "chelsea", "wide")])
     made = find_crops(replace(RECORDS, decode="fast"), folder, normalised=False)
     assert made is not None
     left = []
@@ -193,7 +200,7 @@ def test_crops_that_fast_would_shrink_are_left_alone_and_the_others_are_the_same
 
 
 def test_memory_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
-    made = crops(folder_of(tmp_path, [example(encoded("small"))]))
+    made = crops(folder_of(tmp_path, [example(encode_photograph("small"))]))
     for shape in ((1, SIZE, SIZE, 2), (2, SIZE, SIZE, 3), (0,)):
         with pytest.raises(ValueError, match="out must have"):
             made.prepare(np.array([0]), np.array([0]), 0, 0, np.empty(shape, np.float32))

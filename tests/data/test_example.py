@@ -144,11 +144,11 @@ def test_empty_lists() -> None:
     assert len(found["b"]) == len(found["c"]) == 0
 
 
-def labelled(feature: bytes) -> bytes:
+def make_labelled_example(feature: bytes) -> bytes:
     return example(IMAGE, entry("image/class/label", feature))
 
 
-def boxed(numbers: bytes) -> bytes:
+def make_boxed_example(numbers: bytes) -> bytes:
     return example(IMAGE, LABEL_7, entry("image/object/bbox/xmin", field(2, field(1, numbers))))
 
 
@@ -158,12 +158,12 @@ def boxed(numbers: bytes) -> bytes:
         (b"", "image/encoded has 0 values, expected one"),
         (example(IMAGE), "image/class/label has 0 values, expected one"),
         (example(LABEL_7), "image/encoded has 0 values"),
-        (labelled(field(3, field(1, b"\1\2"))), "image/class/label has 2 values"),
-        (labelled(field(2, field(1, bytes(4)))), "image/class/label holds floats, expected whole numbers"),
-        (labelled(field(3, field(1, b"\x87"))), "a number does not end"),
-        (labelled(field(3, field(1, b"\xff" * 11 + b"\1"))), "a number of more than ten bytes"),
-        (boxed(bytes(4)), "the four sides differ in number: 0 ymin, 1 xmin, 0 ymax, 0 xmax"),
-        (boxed(bytes(3)), "a list of floats has 3 bytes, not a multiple of 4"),
+        (make_labelled_example(field(3, field(1, b"\1\2"))), "image/class/label has 2 values"),
+        (make_labelled_example(field(2, field(1, bytes(4)))), "image/class/label holds floats, expected whole numbers"),
+        (make_labelled_example(field(3, field(1, b"\x87"))), "a number does not end"),
+        (make_labelled_example(field(3, field(1, b"\xff" * 11 + b"\1"))), "a number of more than ten bytes"),
+        (make_boxed_example(bytes(4)), "the four sides differ in number: 0 ymin, 1 xmin, 0 ymax, 0 xmax"),
+        (make_boxed_example(bytes(3)), "a list of floats has 3 bytes, not a multiple of 4"),
         (b"\x0a\x05\x0a", "a field claims 5 bytes where 1 are left at byte 1 of the message"),
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "a field claims 9,223,372,036,854,775,807 bytes"),
         (b"\x0a" + b"\xff" * 20, "a number does not end"),

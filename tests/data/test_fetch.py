@@ -47,7 +47,7 @@ FASHION = (
 
 @dataclass
 class Site:
-    """What the server does next; lists are used up, one entry a request."""
+    """Replies of the server; a list is used up one entry a request."""
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)

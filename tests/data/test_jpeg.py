@@ -16,7 +16,7 @@ import simplejpeg
 from viaduct.data import jpeg, png
 from viaduct.errors import BadData, BadValue, ViaductError
 
-from .photographs import encoded, photograph, tensorflow
+from .photographs import encode_photograph, photograph, tensorflow
 
 
 def pillow_encoded(image: np.ndarray, kind: str, mode: str | None = None, **options: Any) -> bytes:
@@ -38,18 +38,20 @@ def tensorflow_decoded(data: bytes, dct: str = "", fancy: bool = True) -> np.nda
 @pytest.mark.parametrize("fancy", [True, False], ids=["fancy", "plain"])
 @pytest.mark.parametrize(("dct", "theirs"), [("fast", ""), ("fast", "INTEGER_FAST"), ("accurate", "INTEGER_ACCURATE")])
 def test_pixels_are_tensorflows(name: str, subsampling: str, fancy: bool, dct: jpeg.Dct, theirs: str) -> None:
-    data = encoded(name, subsampling)
+    data = encode_photograph(name, subsampling)
     assert np.array_equal(jpeg.decode(data, dct, fancy), tensorflow_decoded(data, theirs, fancy))
 
 
 def test_the_two_dcts_differ_by_a_few_grey_levels() -> None:
-    difference = abs(jpeg.decode(encoded("chelsea")).astype(int) - jpeg.decode(encoded("chelsea"), "accurate"))
+    difference = abs(
+        jpeg.decode(encode_photograph("chelsea")).astype(int) - jpeg.decode(encode_photograph("chelsea"), "accurate")
+    )
     assert 0 < difference.max() <= 6
 
 
 @pytest.mark.parametrize(("shrink", "height", "width"), [(2, 150, 226), (4, 75, 113), (8, 38, 57)])
 def test_shrinking_rounds_up_and_averages(shrink: jpeg.Shrink, height: int, width: int) -> None:
-    small = jpeg.decode(encoded("chelsea"), shrink=shrink)
+    small = jpeg.decode(encode_photograph("chelsea"), shrink=shrink)
     assert small.shape == (height, width, 3)
     rows, columns = 300 // shrink, 451 // shrink
     blocks = photograph("chelsea")[: rows * shrink, : columns * shrink].reshape(rows, shrink, columns, shrink, 3)
@@ -58,15 +60,15 @@ def test_shrinking_rounds_up_and_averages(shrink: jpeg.Shrink, height: int, widt
 
 def test_a_buffer_is_used_if_it_is_large_enough() -> None:
     large, tight = np.empty(500_000, np.uint8), np.empty(1000, np.uint8)
-    decoded = jpeg.decode(encoded("chelsea"))
-    into = jpeg.decode(encoded("chelsea"), buffer=large)
+    decoded = jpeg.decode(encode_photograph("chelsea"))
+    into = jpeg.decode(encode_photograph("chelsea"), buffer=large)
     assert np.shares_memory(into, large)
     assert np.array_equal(into, decoded)
-    assert np.array_equal(jpeg.decode(encoded("chelsea"), buffer=tight), decoded)
+    assert np.array_equal(jpeg.decode(encode_photograph("chelsea"), buffer=tight), decoded)
 
 
 def test_any_buffer_is_read_and_dimensions_come_from_the_header() -> None:
-    data = encoded("chelsea")
+    data = encode_photograph("chelsea")
     assert np.array_equal(jpeg.decode(memoryview(data)), jpeg.decode(data))
     assert jpeg.dimensions(memoryview(data)) == (300, 451)
     assert jpeg.dimensions(bytearray(pillow_encoded(photograph("small"), "PNG"))) == (75, 113)
@@ -92,8 +94,8 @@ def test_cmyk_is_multiplied_out_as_tensorflow_does(adobe: bool) -> None:
 def test_exif_rotation_is_ignored() -> None:
     exif = b"Exif\0\0" + b"MM\0*\0\0\0\x08" + b"\0\x01" + b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0" + b"\0\0\0\0"
     segment = b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif
-    data = encoded("chelsea")[:2] + segment + encoded("chelsea")[2:]
-    assert np.array_equal(jpeg.decode(data), jpeg.decode(encoded("chelsea")))
+    data = encode_photograph("chelsea")[:2] + segment + encode_photograph("chelsea")[2:]
+    assert np.array_equal(jpeg.decode(data), jpeg.decode(encode_photograph("chelsea")))
     assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
 
 
@@ -104,7 +106,7 @@ def test_progressive() -> None:
 
 @pytest.mark.parametrize("inserted", [b"\xff\xd0abc", b"\xff\xfe\0\x05abc"], ids=["restart", "comment"])
 def test_damage_that_tensorflow_decodes_around_is_let_pass(inserted: bytes) -> None:
-    data = encoded("chelsea")
+    data = encode_photograph("chelsea")
     data = data[:15_000] + inserted + data[15_000:]
     with pytest.raises(ValueError, match="Corrupt JPEG data"):
         simplejpeg.decode_jpeg(data)
@@ -112,12 +114,12 @@ def test_damage_that_tensorflow_decodes_around_is_let_pass(inserted: bytes) -> N
 
 
 def test_bytes_after_the_end_are_nobodys_business() -> None:
-    assert np.array_equal(jpeg.decode(encoded("chelsea") + b"abc"), jpeg.decode(encoded("chelsea")))
+    assert np.array_equal(jpeg.decode(encode_photograph("chelsea") + b"abc"), jpeg.decode(encode_photograph("chelsea")))
 
 
 @pytest.mark.parametrize("kept", [3, 100, 10_000, -20, -2], ids=str)
 def test_a_file_cut_short_is_refused_like_in_tensorflow(kept: int) -> None:
-    data = encoded("chelsea")[:kept]
+    data = encode_photograph("chelsea")[:kept]
     with pytest.raises(BadData, match=r"cannot be decoded|cut short"):
         jpeg.decode(data)
     with pytest.raises(tensorflow().errors.InvalidArgumentError):
@@ -125,7 +127,7 @@ def test_a_file_cut_short_is_refused_like_in_tensorflow(kept: int) -> None:
 
 
 def test_damage_and_then_an_end_too_early_is_refused() -> None:
-    data = encoded("chelsea")
+    data = encode_photograph("chelsea")
     with pytest.raises(BadData, match="cut short: Corrupt JPEG data"):
         jpeg.decode(data[:15_000] + b"\xff\xd0abc" + data[15_000:-30])
 
@@ -148,7 +150,7 @@ def test_what_is_no_image_is_named(data: bytes, what: str) -> None:
 
 
 def test_an_incredible_size_is_refused_before_memory_is_asked_for() -> None:
-    data = bytearray(encoded("small"))
+    data = bytearray(encode_photograph("small"))
     frame = data.index(b"\xff\xc0")
     data[frame + 5 : frame + 9] = b"\xea\x60\xea\x60"
     with pytest.raises(BadData, match="60,000 x 60,000"):
@@ -158,7 +160,7 @@ def test_an_incredible_size_is_refused_before_memory_is_asked_for() -> None:
 @pytest.mark.parametrize("options", [{"dct": "float"}, {"shrink": 3}])
 def test_wrong_options_are_named(options: dict[str, Any]) -> None:
     with pytest.raises(BadValue, match=f"{next(iter(options))} must be"):
-        jpeg.decode(encoded("small"), **options)
+        jpeg.decode(encode_photograph("small"), **options)
 
 
 def test_a_binding_that_does_not_load_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +171,7 @@ def test_a_binding_that_does_not_load_is_named_with_the_reason(monkeypatch: pyte
             raise ImportError("libturbojpeg.so: wrong ELF class")
         return original(name, *rest)
 
-    data = encoded("small")
+    data = encode_photograph("small")
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ViaductError, match=r"cannot be imported: libturbojpeg\.so"):
         jpeg.decode(data)
@@ -177,7 +179,7 @@ def test_a_binding_that_does_not_load_is_named_with_the_reason(monkeypatch: pyte
 
 def test_a_thousand_mutations_end_in_an_image_or_a_named_error() -> None:
     chance = np.random.default_rng(0)
-    sources = [encoded("small"), pillow_encoded(photograph("small"), "PNG")]
+    sources = [encode_photograph("small"), pillow_encoded(photograph("small"), "PNG")]
     for trial in range(1000):
         data = bytearray(sources[trial % 2])
         for offset in chance.integers(0, len(data), 3):

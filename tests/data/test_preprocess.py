@@ -27,7 +27,7 @@ from viaduct.data.colour import (
 from viaduct.data.preprocess import normalisation, normalise, prepare_image, sample_crop
 from viaduct.errors import BadData, BadValue, UnknownName
 
-from .photographs import NAMES, encoded, photograph, tensorflow
+from .photographs import NAMES, encode_photograph, photograph, tensorflow
 
 SUBSAMPLINGS = ("420", "444")
 
@@ -68,7 +68,7 @@ def their_normalised(name: str, seen: Any) -> Any:
 @pytest.mark.parametrize("name", references.names())
 def test_evaluation_agrees_with_tensorflow(name: str, photo: str, subsampling: str) -> None:
     """One grey level is asked for; the same decoder and the same places give a ten-thousandth."""
-    data = encoded(photo, subsampling)
+    data = encode_photograph(photo, subsampling)
     theirs = their_image(name, data)
     np.testing.assert_allclose(prepare_image(name, data), theirs.numpy(), rtol=0, atol=1e-4)
     made = preprocess(name, data)
@@ -80,7 +80,7 @@ def test_evaluation_agrees_with_tensorflow(name: str, photo: str, subsampling: s
 @pytest.mark.parametrize("name", ["official", "v15"])
 def test_training_is_crop_flip_resize(name: str, seed: int) -> None:
     """The same draws, given to TensorFlow: crop, then chance for the mirror."""
-    data, tf = encoded("coffee"), tensorflow()
+    data, tf = encode_photograph("coffee"), tensorflow()
     drawn = np.random.default_rng(seed)
     y, x, height, width = sample_crop(name, 400, 600, None, drawn)
     cropped = tf.io.decode_jpeg(data, channels=3, **their_decoder(name, train=True))[y : y + height, x : x + width]
@@ -105,7 +105,7 @@ def their_colour(name: str, seen: Any, colour: SaturationColour | ChromaColour) 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("name", ["resnext", "amoebanet"])
 def test_training_is_crop_resize_flip_colour(name: str, seed: int) -> None:
-    data, tf = encoded("coffee"), tensorflow()
+    data, tf = encode_photograph("coffee"), tensorflow()
     drawn = np.random.default_rng(seed)
     y, x, height, width = sample_crop(name, 400, 600, None, drawn)
     cropped = tf.io.decode_jpeg(data, channels=3)[y : y + height, x : x + width]
@@ -187,12 +187,17 @@ def test_colours_are_drawn_from_the_stated_ranges() -> None:
 @pytest.mark.parametrize("photo", ["chelsea", "coffee", "rocket"])
 @pytest.mark.parametrize("name", references.names())
 def test_fast_is_exact_where_nothing_can_shrink(name: str, photo: str) -> None:
-    assert np.array_equal(preprocess(name, encoded(photo), mode="fast"), preprocess(name, encoded(photo)))
+    assert np.array_equal(
+        preprocess(name, encode_photograph(photo), mode="fast"), preprocess(name, encode_photograph(photo))
+    )
 
 
 @pytest.mark.parametrize("photo", ["astronaut", "retina", "hubble"])
 def test_fast_differs_by_so_much_as_its_documentation_says(photo: str) -> None:
-    difference = abs(prepare_image("official", encoded(photo), mode="fast") - prepare_image("official", encoded(photo)))
+    difference = abs(
+        prepare_image("official", encode_photograph(photo), mode="fast")
+        - prepare_image("official", encode_photograph(photo))
+    )
     assert 0.5 < difference.mean() < 5
 
 
@@ -204,33 +209,39 @@ def test_fast_leaves_a_png_alone() -> None:
 @pytest.mark.parametrize("name", references.names())
 @pytest.mark.parametrize("size", [32, 96, 299])
 def test_other_sizes(name: str, size: int) -> None:
-    assert preprocess(name, encoded("chelsea"), size=size).shape == (size, size, 3)
-    assert preprocess(name, encoded("small"), True, np.random.default_rng(0), size=size).shape == (size, size, 3)
+    assert preprocess(name, encode_photograph("chelsea"), size=size).shape == (size, size, 3)
+    assert preprocess(name, encode_photograph("small"), True, np.random.default_rng(0), size=size).shape == (
+        size,
+        size,
+        3,
+    )
 
 
 @pytest.mark.parametrize("name", references.names())
 def test_the_same_generator_gives_the_same_image_in_any_thread(name: str) -> None:
-    def make(seed: int) -> np.ndarray:
-        return preprocess(name, encoded(NAMES[seed % 4]), True, np.random.default_rng(seed))
+    def prepare(seed: int) -> np.ndarray:
+        return preprocess(name, encode_photograph(NAMES[seed % 4]), True, np.random.default_rng(seed))
 
-    alone = [make(seed) for seed in range(24)]
+    alone = [prepare(seed) for seed in range(24)]
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(make, range(24)))
+        together = list(pool.map(prepare, range(24)))
     assert all(np.array_equal(first, second) for first, second in zip(alone, together, strict=True))
 
 
 def test_an_image_can_be_made_in_its_place_in_a_batch() -> None:
     batch = np.zeros((2, 224, 224, 3), np.float32)
-    prepare_image("resnext", encoded("chelsea"), True, np.random.default_rng(1), out=batch[1])
-    assert np.array_equal(batch[1], prepare_image("resnext", encoded("chelsea"), True, np.random.default_rng(1)))
+    prepare_image("resnext", encode_photograph("chelsea"), True, np.random.default_rng(1), out=batch[1])
+    assert np.array_equal(
+        batch[1], prepare_image("resnext", encode_photograph("chelsea"), True, np.random.default_rng(1))
+    )
     assert (batch[0] == 0).all()
 
 
 @pytest.mark.parametrize("name", references.names())
 def test_normalising_later_is_the_same(name: str) -> None:
     mean, scale = normalisation(name)
-    seen = prepare_image(name, encoded("chelsea"))
-    np.testing.assert_allclose((seen - mean) * scale, preprocess(name, encoded("chelsea")), rtol=0, atol=1e-5)
+    seen = prepare_image(name, encode_photograph("chelsea"))
+    np.testing.assert_allclose((seen - mean) * scale, preprocess(name, encode_photograph("chelsea")), rtol=0, atol=1e-5)
 
 
 def test_a_view_of_an_array_is_normalised_in_place() -> None:
@@ -242,29 +253,29 @@ def test_a_view_of_an_array_is_normalised_in_place() -> None:
 def test_boxes_are_used_by_official_and_ignored_by_amoebanet() -> None:
     boxes = [[0.0, 0.0, 0.05, 0.05]]
 
-    def seen(name: str, boxes: Any) -> np.ndarray:
+    def prepare_five(name: str, boxes: Any) -> np.ndarray:
         return np.stack(
-            [prepare_image(name, encoded("chelsea"), True, np.random.default_rng(i), boxes) for i in range(5)]
+            [prepare_image(name, encode_photograph("chelsea"), True, np.random.default_rng(i), boxes) for i in range(5)]
         )
 
-    assert np.array_equal(seen("amoebanet", boxes), seen("amoebanet", None))
-    assert not np.array_equal(seen("official", boxes), seen("official", None))
+    assert np.array_equal(prepare_five("amoebanet", boxes), prepare_five("amoebanet", None))
+    assert not np.array_equal(prepare_five("official", boxes), prepare_five("official", None))
 
 
 def test_training_without_a_generator_is_refused() -> None:
     with pytest.raises(BadValue, match="needs a generator"):
-        preprocess("official", encoded("small"), train=True)
+        preprocess("official", encode_photograph("small"), train=True)
 
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(UnknownName, match="Closest is 'official'"):
-        preprocess("oficial", encoded("small"))
+        preprocess("oficial", encode_photograph("small"))
     with pytest.raises(BadValue, match="mode must be"):
-        preprocess("official", encoded("small"), mode="faster")  # type: ignore[arg-type]
+        preprocess("official", encode_photograph("small"), mode="faster")  # type: ignore[arg-type]
     with pytest.raises(BadValue, match="size must be"):
-        preprocess("official", encoded("small"), size=0)
+        preprocess("official", encode_photograph("small"), size=0)
     with pytest.raises(BadData, match="Premature end"):
-        preprocess("official", encoded("small")[:-100])
+        preprocess("official", encode_photograph("small")[:-100])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7])
@@ -272,9 +283,9 @@ def test_mistakes_are_named() -> None:
 def test_a_network_may_see_very_few_pixels(name: str, size: int) -> None:
     for mode in ("exact", "fast"):
         for photo in ("small", "tall", "wide"):
-            assert prepare_image(name, encoded(photo), size=size, mode=mode).shape == (size, size, 3)
+            assert prepare_image(name, encode_photograph(photo), size=size, mode=mode).shape == (size, size, 3)
             chance = np.random.default_rng(size)
-            assert prepare_image(name, encoded(photo), True, chance, size=size, mode=mode).shape == (
+            assert prepare_image(name, encode_photograph(photo), True, chance, size=size, mode=mode).shape == (
                 size,
                 size,
                 3,

@@ -97,7 +97,7 @@ def indices(made: list[Batch]) -> list[int]:
     return torch.cat([batch.index for batch in made]).tolist()
 
 
-def expected(folder: Path, network: str, number: int, train: bool, epoch: int, position: int) -> np.ndarray:
+def prepare_expected(folder: Path, network: str, number: int, train: bool, epoch: int, position: int) -> np.ndarray:
     fields = Records(1, 32).load(folder).train.folder.fields(number)
     generator = sample_generator(SEED, epoch, position) if train else None
     return viaduct.data.preprocess(network, fields.encoded, train, generator, fields.boxes, size=32)
@@ -162,7 +162,7 @@ def test_every_row_is_what_preprocess_makes_of_its_image(
         assert batch.images.is_contiguous(memory_format=torch.channels_last)
         for row, number in enumerate(batch.index.tolist()):
             seen = batch.images[row].permute(1, 2, 0).cpu().numpy()
-            wanted = expected(folder, network, number, train, epoch=1, position=step * 8 + row)
+            wanted = prepare_expected(folder, network, number, train, epoch=1, position=step * 8 + row)
             if device.type == "cpu":
                 assert np.array_equal(seen, wanted)
             else:

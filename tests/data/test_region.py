@@ -22,7 +22,7 @@ from viaduct.data.geometry import mirror_before, resample, shrink_axis, stretch_
 from viaduct.data.preprocess import prepare_image, preprocess
 from viaduct.errors import BadData
 
-from .photographs import encoded, photograph
+from .photographs import encode_photograph, photograph
 
 built = pytest.mark.skipif(
     region.find_function("see") is None, reason="the extension was not built, or is switched off"
@@ -38,7 +38,7 @@ def with_pillow(pixels: np.ndarray, **options: Any) -> bytes:
 
 
 @cache
-def made(kind: str, height: int, width: int, quality: int = 85) -> bytes:
+def make_jpeg(kind: str, height: int, width: int, quality: int = 85) -> bytes:
     pixels = np.ascontiguousarray(photograph("astronaut")[:height, 80 : 80 + width])
     if kind == "grey":
         return with_pillow(pixels[..., 0], quality=quality)
@@ -51,7 +51,7 @@ def made(kind: str, height: int, width: int, quality: int = 85) -> bytes:
     return simplejpeg.encode_jpeg(pixels, quality=quality, colorsubsampling=kind)
 
 
-def seen(data: bytes, y: int, x: int, height: int, width: int, **options: Any) -> np.ndarray | None:
+def decode_crop(data: bytes, y: int, x: int, height: int, width: int, **options: Any) -> np.ndarray | None:
     """The pixels of a crop by way of the extension; None if it left them to the full decoder."""
     out = np.empty((height, width, 3), np.float32)
     done = region.decode_view(data, stretch_axis(y, height, height), stretch_axis(x, width, width), out, **options)
@@ -68,14 +68,14 @@ def test_a_crop_has_the_pixels_of_the_whole_image(kind: str, fancy: bool, dct: j
     # The binding is asked for a size, and shrinks a tiny image further than it was told to.
     tiny = [(1, 1), (3, 2)] if shrink == 1 else []
     for height, width in ((211, 307), (8, 300), (300, 9), (64, 48), *tiny):
-        data = made(kind, height, width)
+        data = make_jpeg(kind, height, width)
         decoded = jpeg.decode(data, dct, fancy, shrink)
         for _ in range(6):
             y, x = (int(chance.integers(0, side)) for side in decoded.shape[:2])
             rows, columns = (
                 int(chance.integers(1, side - at + 1)) for side, at in zip(decoded.shape[:2], (y, x), strict=True)
             )
-            crop = seen(data, y, x, rows, columns, dct=dct, fancy_upsampling=fancy, shrink=shrink)
+            crop = decode_crop(data, y, x, rows, columns, dct=dct, fancy_upsampling=fancy, shrink=shrink)
             assert crop is not None
             assert np.array_equal(crop, decoded[y : y + rows, x : x + columns]), (height, width, y, x, rows, columns)
 
@@ -83,7 +83,7 @@ def test_a_crop_has_the_pixels_of_the_whole_image(kind: str, fancy: bool, dct: j
 @built
 @pytest.mark.parametrize("kind", ["420", "422", "444"])
 def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) -> None:
-    data = made(kind, 300, 400)
+    data = make_jpeg(kind, 300, 400)
     decoded = jpeg.decode(data)
     mean, scale = np.array([120, 110, 100], np.float32), np.array([0.5, 0.25, 1 / 3], np.float32)
     for size, y, x, height, width in ((64, 3, 5, 290, 300), (224, 100, 200, 60, 50), (97, 0, 0, 300, 400)):
@@ -97,7 +97,7 @@ def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) ->
 
 @built
 def test_a_shrunken_image_is_read_at_the_places_of_the_shrunken_one() -> None:
-    data = made("420", 500, 430)
+    data = make_jpeg("420", 500, 430)
     half = jpeg.decode(data, shrink=2)
     rows, columns = shrink_axis(stretch_axis(20, 460, 200), 2, 250), shrink_axis(stretch_axis(1, 420, 200), 2, 215)
     out = np.empty((200, 200, 3), np.float32)
@@ -119,22 +119,22 @@ def without_the_extension(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_every_network_sees_the_same_without_the_extension(
     name: str, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images = [encoded(photo, sub) for photo in ("chelsea", "retina", "small") for sub in ("420", "444")]
+    images = [encode_photograph(photo, sub) for photo in ("chelsea", "retina", "small") for sub in ("420", "444")]
 
-    def look() -> list[np.ndarray]:
+    def preprocess_all() -> list[np.ndarray]:
         chances = [np.random.default_rng(number) for number in range(len(images))]
         evaluated = [preprocess(name, data, mode=mode) for data in images]
         return evaluated + [preprocess(name, d, True, c, mode=mode) for d, c in zip(images, chances, strict=True)]
 
-    quick = look()
+    quick = preprocess_all()
     with without_the_extension(monkeypatch):
-        slow = look()
+        slow = preprocess_all()
     assert all(np.array_equal(first, second) for first, second in zip(quick, slow, strict=True))
 
 
 def test_fast_training_repeats_chroma_and_is_near() -> None:
     exact, fast = (
-        prepare_image("official", encoded("chelsea"), True, np.random.default_rng(3), mode=mode)
+        prepare_image("official", encode_photograph("chelsea"), True, np.random.default_rng(3), mode=mode)
         for mode in ("exact", "fast")
     )
     assert 0 < abs(exact - fast).mean() < 1
@@ -142,28 +142,28 @@ def test_fast_training_repeats_chroma_and_is_near() -> None:
 
 @built
 def test_what_is_below_the_crop_is_not_read() -> None:
-    data = made("420", 480, 300)
+    data = make_jpeg("420", 480, 300)
     spoiled = data[: len(data) * 3 // 4] + bytes(len(data) // 8) + data[len(data) * 7 // 8 :]
-    crop = seen(spoiled, 10, 20, 100, 100)
+    crop = decode_crop(spoiled, 10, 20, 100, 100)
     assert crop is not None
     assert np.array_equal(crop, jpeg.decode(data)[10:110, 20:120])
-    assert seen(spoiled, 10, 20, 470, 100) is None
+    assert decode_crop(spoiled, 10, 20, 470, 100) is None
 
 
 @built
 @pytest.mark.parametrize("kept", [100, 2000, 10_000, -2], ids=str)
 def test_a_file_cut_short_is_refused_even_where_the_crop_is_whole(kept: int) -> None:
-    data = made("420", 300, 300)[:kept]
-    assert seen(data, 0, 0, 8, 8) is None
+    data = make_jpeg("420", 300, 300)[:kept]
+    assert decode_crop(data, 0, 0, 8, 8) is None
     with pytest.raises(BadData):
         preprocess("official", data)
 
 
 @built
 def test_damage_that_is_let_pass_gives_the_pixels_of_the_full_decoder() -> None:
-    data = encoded("chelsea")
+    data = encode_photograph("chelsea")
     data = data[:15_000] + b"\xff\xd0abc" + data[15_000:]
-    assert seen(data, 0, 0, 300, 451) is None
+    assert decode_crop(data, 0, 0, 300, 451) is None
     assert np.array_equal(prepare_image("official", data)[0, 0], prepare_image("official", data, size=224)[0, 0])
 
 
@@ -172,13 +172,13 @@ def test_cmyk_incomplete_scans_and_png_are_left_to_the_full_decoder() -> None:
     image_module = pytest.importorskip("PIL.Image")
     stream = io.BytesIO()
     image_module.new("CMYK", (40, 30), (9, 99, 19, 29)).save(stream, "JPEG")
-    assert seen(stream.getvalue(), 0, 0, 8, 8) is None
+    assert decode_crop(stream.getvalue(), 0, 0, 8, 8) is None
     stream = io.BytesIO()
     image_module.new("RGB", (40, 30)).save(stream, "PNG")
-    assert seen(stream.getvalue(), 0, 0, 8, 8) is None
-    data = made("progressive", 200, 200)
+    assert decode_crop(stream.getvalue(), 0, 0, 8, 8) is None
+    data = make_jpeg("progressive", 200, 200)
     last_scan = data.rindex(b"\xff\xda")
-    assert seen(data[:last_scan] + b"\xff\xd9", 0, 0, 8, 8) is None
+    assert decode_crop(data[:last_scan] + b"\xff\xd9", 0, 0, 8, 8) is None
 
 
 @built
@@ -186,12 +186,12 @@ def test_cmyk_incomplete_scans_and_png_are_left_to_the_full_decoder() -> None:
     ("y", "x", "height", "width"), [(0, 0, 41, 1), (0, 0, 1, 31), (40, 0, 1, 1), (0, 30, 1, 1), (10**12, 0, 1, 1)]
 )
 def test_places_outside_of_the_image_are_never_read(y: int, x: int, height: int, width: int) -> None:
-    assert seen(made("420", 40, 30), y, x, height, width) is None
+    assert decode_crop(make_jpeg("420", 40, 30), y, x, height, width) is None
 
 
 @built
 def test_wrong_arguments_raise() -> None:
-    data, axis, out = made("420", 40, 30), stretch_axis(0, 9, 9), np.empty((9, 9, 3), np.float32)
+    data, axis, out = make_jpeg("420", 40, 30), stretch_axis(0, 9, 9), np.empty((9, 9, 3), np.float32)
     compiled = region.find_function("see")
     assert compiled is not None
     good = [data, *axis, *axis, out, 1, True, True, None, None]
@@ -214,7 +214,7 @@ def test_wrong_arguments_raise() -> None:
             compiled(*[change.get(number, value) for number, value in enumerate(good)])
 
 
-def mutated(data: bytes, chance: np.random.Generator) -> bytes:
+def mutate_bytes(data: bytes, chance: np.random.Generator) -> bytes:
     """A few bytes changed, or some cut out or doubled; the end marker stays, or the extension would not look at it."""
     changed = bytearray(data)
     for offset in chance.integers(2, len(data) - 2, int(chance.integers(1, 5))):
@@ -230,11 +230,11 @@ def mutated(data: bytes, chance: np.random.Generator) -> bytes:
 @pytest.mark.parametrize("kind", KINDS)
 def test_hundreds_of_mutations_end_in_the_same_pixels_or_a_named_error(kind: str) -> None:
     chance = np.random.default_rng(KINDS.index(kind))
-    sound = made(kind, 70, 90, 75)
+    sound = make_jpeg(kind, 70, 90, 75)
     for _ in range(400):
-        data = mutated(sound, chance)
+        data = mutate_bytes(sound, chance)
         y, x = int(chance.integers(0, 60)), int(chance.integers(0, 80))
-        crop = seen(data, y, x, 10, 10)
+        crop = decode_crop(data, y, x, 10, 10)
         with contextlib.suppress(BadData):
             decoded = jpeg.decode(data)
             assert crop is None or np.array_equal(crop, decoded[y : y + 10, x : x + 10])
@@ -243,10 +243,10 @@ def test_hundreds_of_mutations_end_in_the_same_pixels_or_a_named_error(kind: str
 @built
 def test_threads_do_not_disturb_each_other_and_nothing_is_leaked() -> None:
     resource = pytest.importorskip("resource")
-    datas = [made("420", 300, 400), mutated(made("420", 300, 400), np.random.default_rng(1))]
+    datas = [make_jpeg("420", 300, 400), mutate_bytes(make_jpeg("420", 300, 400), np.random.default_rng(1))]
 
     def work(number: int) -> None:
-        crop = seen(datas[number % 2], number % 40, number % 90, 200, 200)
+        crop = decode_crop(datas[number % 2], number % 40, number % 90, 200, 200)
         assert number % 2 or crop is not None
 
     with ThreadPoolExecutor(4) as pool:
@@ -262,7 +262,7 @@ def test_an_extension_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyP
     find_compiled.cache_clear()
     assert region.find_function("see") is None
     assert region.describe_decoder().startswith("whole images with simplejpeg (no extension: ")
-    assert preprocess("official", encoded("small")).shape == (224, 224, 3)
+    assert preprocess("official", encode_photograph("small")).shape == (224, 224, 3)
     find_compiled.cache_clear()
 
 

@@ -36,7 +36,7 @@ def test_distance_grows_by_one_a_step_so_that_edges_are_equally_soft(name: str) 
 def test_no_two_silhouettes_look_alike() -> None:
     """Turned and mirrored to fit best, any two still differ in more than a seventh of their area."""
     assert len(SILHOUETTES) == 10
-    masks = {name: turned(name) for name in SILHOUETTES}
+    masks = {name: rotate_silhouette(name) for name in SILHOUETTES}
     for first, mask in masks.items():
         for second, other in masks.items():
             if first < second:
@@ -44,7 +44,7 @@ def test_no_two_silhouettes_look_alike() -> None:
                 assert different > 1 / 7, (first, second)
 
 
-def turned(name: str) -> list[np.ndarray]:
+def rotate_silhouette(name: str) -> list[np.ndarray]:
     x, y = X[::4, ::4], Y[::4, ::4]
     angles = np.linspace(0, 2 * np.pi, 48, endpoint=False)
     return [SILHOUETTES[name](np.cos(a) * x + np.sin(a) * y, np.cos(a) * y - np.sin(a) * x) < 0 for a in angles]

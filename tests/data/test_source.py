@@ -68,11 +68,11 @@ def test_cifar10_brings_its_own_mean_and_wants_a_path() -> None:
 def test_arrays_hand_the_path_to_the_users_function() -> None:
     asked: list[Path | None] = []
 
-    def make(path: Path | None) -> ImageSet:
+    def make_image_set(path: Path | None) -> ImageSet:
         asked.append(path)
         return ImageSet(blank(3), blank(1), ("only",))
 
-    made = Arrays(global_batch=1, size=4, classes=1, make=make).load(Path("here"))
+    made = Arrays(global_batch=1, size=4, classes=1, make=make_image_set).load(Path("here"))
     assert asked == [Path("here")]
     assert len(made.train) == 3
 

@@ -14,7 +14,7 @@ from viaduct.devices import plugin
 
 
 class Graph:
-    """What torch.npu.NPUGraph and torch.mlu.MLUGraph are: a class."""
+    """Class in place of torch.npu.NPUGraph and torch.mlu.MLUGraph."""
 
 
 @dataclass
@@ -74,11 +74,11 @@ def _no_plugin_was_broken_before(monkeypatch: pytest.MonkeyPatch) -> None:
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     """`install("npu", bf16=False)` puts torch_npu and torch.npu in place for one test."""
 
-    def put(device: str, **options: object) -> Card:
+    def install_package(device: str, **options: object) -> Card:
         card, package = Card(**options), ModuleType(f"torch_{device}")
         package.__version__ = "2.11.0"
         monkeypatch.setitem(sys.modules, package.__name__, package)
         monkeypatch.setattr(torch, device, card, raising=False)
         return card
 
-    return put
+    return install_package

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def python(script: str, **environment: str) -> str:
-    """What a fresh interpreter prints: for all that can happen only once in a process."""
+    """Return the output of a fresh interpreter, for what happens once in a process."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(script)],
         env={**os.environ, **environment},

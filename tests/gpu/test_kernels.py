@@ -84,7 +84,7 @@ def test_an_h200_compiles_our_grouped_convolutions() -> None:
 
 
 def test_a_graph_replays_our_grouped_convolutions_on_its_own_stream() -> None:
-    from kernels.check_kernels import apart, grouped_case
+    from kernels.check_kernels import grouped_case, measure_distance
     from viaduct.kernels import grouped, grouped_cuda
 
     if not grouped_cuda.can_compile(0):
@@ -97,7 +97,7 @@ def test_a_graph_replays_our_grouped_convolutions_on_its_own_stream() -> None:
         made = grouped_cuda.convolution(x, weight, layer)
     x.copy_(torch.randn_like(x))
     graph.replay()
-    assert apart(made, grouped_cuda.convolution(x, weight, layer)) == 0.0
+    assert measure_distance(made, grouped_cuda.convolution(x, weight, layer)) == 0.0
 
 
 @pytest.mark.parametrize(("rows", "channels"), [(100_000, 64), (5_000, 2048), (33, 16), (200_001, 264)])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.test_loop import resumed
-from training.tiny_runs import RECIPE, forgetful, normed, trained, training, weights
+from training.test_loop import resume_training
+from training.tiny_runs import RECIPE, build_normed_network, forgetful, train_recipe, training, weights
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Checkpointing
 from viaduct.training.checkpoint import list_checkpoints
@@ -34,16 +34,16 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("sink", [0, 8, "auto"])
-@pytest.mark.parametrize("model", [normed, forgetful])
+@pytest.mark.parametrize("model", [build_normed_network, forgetful])
 def test_a_deterministic_run_that_was_interrupted_ends_with_the_same_bits(
     tmp_path: Path, model: object, sink: object
 ) -> None:
     recipe: Recipe = replace(RECIPE, model=model, deterministic=True, epochs=4, sink=sink)  # type: ignore[arg-type]
-    uninterrupted = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())
+    uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
     first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= STOP)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    again = weights(resumed(recipe, run, list_checkpoints(run.checkpoints)[-1]))
+    again = weights(resume_training(recipe, run, list_checkpoints(run.checkpoints)[-1]))
     for name, tensor in weights(uninterrupted).items():
         assert torch.equal(again[name], tensor), name

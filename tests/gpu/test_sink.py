@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from training.test_compiling import Tower
-from training.test_loop import resumed
+from training.test_loop import resume_training
 from training.test_sink import BASE, RECIPES, losses
-from training.tiny_runs import RECIPE, Recorder, forgetful, trained, training, weights, within
+from training.tiny_runs import RECIPE, Recorder, forgetful, train_recipe, training, weights, within
 from viaduct import devices
 from viaduct.recipes import Amoebanet, Arrays, Ema, ImageSet, Log, Precision, Recipe, RmsProp, Sgd, Split
 from viaduct.training.callbacks import Checkpointing
@@ -57,7 +57,7 @@ def difference(one: list[float], other: list[float]) -> float:
     return max(abs(a - b) for a, b in zip(one, other, strict=True) if a == a or b == b)
 
 
-def captured(done: Training) -> bool:
+def is_captured(done: Training) -> bool:
     assert done.sink is not None
     assert done.sink.obstacle is None, done.sink.obstacle
     return done.sink.replay is not None
@@ -66,9 +66,9 @@ def captured(done: Training) -> bool:
 @pytest.mark.parametrize("name", RECIPES)
 def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Show) -> None:
     recipe, alone, observer = exact(RECIPES[name]), Recorder(), Recorder()
-    plain = trained(recipe, RunDir(tmp_path / "plain"), alone)
-    sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer)
-    assert captured(sunk)
+    plain = train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
+    sunk = train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer)
+    assert is_captured(sunk)
     first, second = weights(sunk), weights(plain)
     apart = max(float((first[key].double() - second[key].double()).abs().max()) for key in first)
     bits = all(torch.equal(first[key], second[key]) for key in first) and losses(observer) == losses(alone)
@@ -87,10 +87,10 @@ def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Sho
 
 def test_dropout_in_a_graph_draws_the_numbers_that_the_host_would_have_drawn(tmp_path: Path) -> None:
     recipe = exact(replace(BASE, model=forgetful, optimizer=Sgd(0.125, momentum=0.5), schedule=RECIPE.schedule))
-    plain = trained(recipe, RunDir(tmp_path / "plain"))
+    plain = train_recipe(recipe, RunDir(tmp_path / "plain"))
     drawn = torch.cuda.get_rng_state()
-    sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"))
-    assert captured(sunk)
+    sunk = train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"))
+    assert is_captured(sunk)
     assert torch.equal(torch.cuda.get_rng_state(), drawn)  # a checkpoint after a sink draws on as without
     for key, tensor in weights(plain).items():
         torch.testing.assert_close(weights(sunk)[key], tensor, **LAST_BITS)
@@ -100,14 +100,14 @@ def test_dropout_in_a_graph_draws_the_numbers_that_the_host_would_have_drawn(tmp
 @pytest.mark.parametrize("name", ["dropout", "averaged weights", "loss scale"])
 def test_a_run_resumed_within_a_sink_ends_where_it_would_have(tmp_path: Path, name: str, stop: int) -> None:
     recipe = replace(exact(RECIPES[name]), sink=8)
-    uninterrupted = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())
+    uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
     first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= stop)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
-    again = resumed(recipe, run, saved)
+    again = resume_training(recipe, run, saved)
     allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
     for key, tensor in weights(uninterrupted).items():
         torch.testing.assert_close(weights(again)[key], tensor, **allowed)
@@ -117,8 +117,8 @@ def test_batches_that_come_from_the_host_arrive_whole(tmp_path: Path) -> None:
     """Made on a stream of their own by threads, and read by the replayed steps."""
     recipe = exact(within(BASE, "data", auto_augment="randaugment", workers=2))
     alone, observer = Recorder(), Recorder()
-    trained(recipe, RunDir(tmp_path / "plain"), alone)
-    assert captured(trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer))
+    train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
+    assert is_captured(train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer))
     torch.testing.assert_close(losses(observer), losses(alone), **LAST_BITS)
 
 
@@ -139,8 +139,8 @@ def test_a_network_that_asks_the_device_falls_back_and_loses_nothing(
 ) -> None:
     recipe = exact(replace(BASE, model=Curious))
     alone, observer = Recorder(), Recorder()
-    trained(recipe, RunDir(tmp_path / "plain"), alone)
-    sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer)
+    train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
+    sunk = train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer)
     assert sunk.sink is not None
     assert sunk.sink.replay is None
     assert "cannot be captured" in str(sunk.sink.obstacle)
@@ -152,9 +152,9 @@ def test_a_network_that_asks_the_device_falls_back_and_loses_nothing(
 def test_blocks_that_are_compiled_can_be_captured(tmp_path: Path, show: Show) -> None:
     recipe = replace(exact(replace(BASE, model=Tower)), deterministic=False)
     alone, observer = Recorder(), Recorder()
-    trained(recipe, RunDir(tmp_path / "plain"), alone)
-    sunk = trained(replace(recipe, mode="graph", sink=8), RunDir(tmp_path / "sunk"), observer)
-    assert captured(sunk)
+    train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
+    sunk = train_recipe(replace(recipe, mode="graph", sink=8), RunDir(tmp_path / "sunk"), observer)
+    assert is_captured(sunk)
     assert len(sunk.computation.compilation.parts) == 4
     show(f"losses {difference(losses(observer), losses(alone)):.1e} apart")
     torch.testing.assert_close(losses(observer), losses(alone), rtol=1e-3, atol=1e-3)
@@ -174,7 +174,7 @@ def large(model: str, size: int, batch: int, **more: Any) -> tuple[Recipe, Image
     return replace(recipe, precision=Precision("bf16"), **more), images
 
 
-def prepared(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
+def prepare_training(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
     room, device = devices.pick("cuda")
     made = Training(recipe, run, images, room, device, [])
     made.prepare()
@@ -182,7 +182,7 @@ def prepared(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
 
 
 def milliseconds(made: Training, steps: int) -> float:
-    """Of one step, after as many for warming up."""
+    """Return the time of one step after as many warm-up steps."""
     batches = made.iterate_batches()
     for begun in (False, True):
         torch.cuda.synchronize()
@@ -219,10 +219,12 @@ NETWORKS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("model", NETWORKS)
 def test_real_networks_learn_alike_in_sinks(tmp_path: Path, model: str, kernels: Any, show: Show) -> None:
     recipe, images = large(model, 128, 16, kernels=kernels, **NETWORKS[model])
-    alone = found_losses(prepared(recipe, images, RunDir(tmp_path / "host")), 16)
-    sunk = prepared(replace(recipe, sink=8), images, RunDir(tmp_path / "sunk"))  # here random numbers begin anew
+    alone = found_losses(prepare_training(recipe, images, RunDir(tmp_path / "host")), 16)
+    sunk = prepare_training(
+        replace(recipe, sink=8), images, RunDir(tmp_path / "sunk")
+    )  # here random numbers begin anew
     sunk_losses = found_losses(sunk, 16)
-    assert captured(sunk)
+    assert is_captured(sunk)
     show(
         f"{sunk.computation.fused} fused parts; first losses {alone[:3]} and {sunk_losses[:3]}; "
         f"ends {alone[-1]} {sunk_losses[-1]}"
@@ -239,7 +241,7 @@ def test_a_sink_is_no_slower_than_the_host_at_small_batches(tmp_path: Path, mode
         "sink": {"kernels": "off", "sink": 20},
         "sink, own kernels": {"sink": 20},
     }.items():
-        made = prepared(replace(recipe, **change), images, RunDir(tmp_path / name))
+        made = prepare_training(replace(recipe, **change), images, RunDir(tmp_path / name))
         found[name] = milliseconds(made, 40)
         del made
         torch.cuda.empty_cache()

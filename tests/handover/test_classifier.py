@@ -95,7 +95,7 @@ def run(shapes_run: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def damage(run: Path) -> Callable[[int, str], Path]:
-    """What flips a bit in a file of a checkpoint."""
+    """Return a function that flips a bit in a file of a checkpoint."""
 
     def flip(step: int, name: str) -> Path:
         file = run / "checkpoints" / f"step-{step}" / name

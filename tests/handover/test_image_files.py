@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from command import started
+from command import start_command
 from unprivileged import drop_file_privileges
 from viaduct.data.png import encode_png
 from viaduct.handover.image_files import find_images, read_image_file, read_path_list
@@ -21,7 +21,7 @@ def test_a_list_may_be_separated_by_nul_bytes() -> None:
 def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0)
     (tmp_path / "open.png").write_bytes(encode_png(np.zeros((2, 2, 3), np.uint8)))
-    with started(print_found, tmp_path) as command:
+    with start_command(print_found, tmp_path) as command:
         out, talk = command.communicate()
     (tmp_path / "closed").chmod(0o700)
     assert json.loads(out) == [1, [[str(tmp_path / "closed"), "the folder may not be read (permission denied)"]]], talk

@@ -17,7 +17,7 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from command import started, viaduct
+from command import start_command, viaduct
 from unprivileged import drop_file_privileges
 from viaduct.data.png import encode_png
 
@@ -161,7 +161,7 @@ def test_json_tells_images_and_errors_apart(shapes_run: Path, mixed: Path) -> No
 def test_paths_come_from_stdin(shapes_run: Path, images: Path, tmp_path: Path) -> None:
     code = f"import sys; sys.stdin = open({str(tmp_path / 'list')!r})"
     (tmp_path / "list").write_text("\n".join(str(file) for file in sorted(images.iterdir())[:3]) + "\n")
-    with started(run_with_list, code, ["predict", str(shapes_run), "-", "--json", "--device", "cpu"]) as command:
+    with start_command(run_with_list, code, ["predict", str(shapes_run), "-", "--json", "--device", "cpu"]) as command:
         out, talk = command.communicate()
     assert len(json.loads(out)["images"]) == 3, talk
 
@@ -191,7 +191,7 @@ def run_with_list(code: str, words: list[str]) -> None:
         (["text.txt", "--labels", "text.txt"], "1 names, and the network 10 outputs"),
         (["text.txt", "--device", "tpu"], "no device called 'tpu'"),
         (["text.txt", "--precision", "fp7"], "fp7 is not auto"),
-        (["text.txt", "--ema"], "a run is measured with the recipe that it keeps"),
+        (["text.txt", "--ema"], "a run is measured with its own recipe"),
         (["text.txt", "--step", "5"], "no checkpoint of step 5"),
     ],
 )
@@ -255,7 +255,7 @@ def test_a_file_that_may_not_be_read_is_skipped(shapes_run: Path, images: Path, 
     secret.write_bytes(sorted(images.iterdir())[0].read_bytes())
     secret.chmod(0)
     words = ["predict", str(shapes_run), str(secret), str(sorted(images.iterdir())[1]), "--top", "1"]
-    with started(run_unprivileged, words) as command:
+    with start_command(run_unprivileged, words) as command:
         out, talk = command.communicate()
         assert command.returncode == 1, talk
     assert len(out.splitlines()) == 1
@@ -311,7 +311,7 @@ def test_interrupting_leaves_no_half_written_file(shapes_run: Path, images: Path
     (tmp_path / "list").write_text("\n".join([str(file) for file in images.iterdir()] * 4000))
     code = f"import sys; sys.stdin = open({str(tmp_path / 'list')!r})"
     words = ["predict", str(shapes_run), "-", "--csv", str(tmp_path / "out.csv"), "--device", "cpu"]
-    with started(run_with_list, code, words) as command:
+    with start_command(run_with_list, code, words) as command:
         end = time.monotonic() + 60
         while not list(tmp_path.glob(".out.csv*")) and time.monotonic() < end:
             time.sleep(0.02)
@@ -335,6 +335,6 @@ def test_a_document_of_nothing_but_errors_is_whole(shapes_run: Path, tmp_path: P
 
 
 def test_a_closed_stdin_is_no_list(shapes_run: Path) -> None:
-    with started(run_with_list, "import sys; sys.stdin = None", ["predict", str(shapes_run), "-"]) as command:
+    with start_command(run_with_list, "import sys; sys.stdin = None", ["predict", str(shapes_run), "-"]) as command:
         _, talk = command.communicate()
     assert "reads paths from stdin, which is closed" in talk

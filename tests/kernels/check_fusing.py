@@ -211,7 +211,7 @@ def check_a_pass_that_fails_does_not_leave_weights_stale() -> None:
 
 
 def check_a_copy_has_weights_of_its_own() -> None:
-    """As averaged weights are kept."""
+    """Averaged weights are kept in such a copy."""
     network = draw_network()
     fuse(network, torch.float32)
     other = copy.deepcopy(network)

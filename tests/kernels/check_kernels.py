@@ -28,7 +28,7 @@ from viaduct.models.resnet import Bottleneck, Style
 Errors = dict[str, float]
 
 
-def apart(ours: Tensor, reference: Tensor) -> float:
+def measure_distance(ours: Tensor, reference: Tensor) -> float:
     ours, reference = ours.detach().double(), reference.detach().double()
     return float((ours - reference).norm() / reference.norm().clamp_min(1e-30))
 
@@ -76,12 +76,12 @@ def check_stem(
     y.backward(gradient)
     true.backward(gradient.double())
     return {
-        "output": apart(y, true),
-        "weight": apart(conv.weight.grad, true_conv.weight.grad),
-        "gamma": apart(layer.weight.grad, true_norm.weight.grad),
-        "beta": apart(layer.bias.grad, true_norm.bias.grad),
-        "running mean": apart(layer.running_mean, true_norm.running_mean),
-        "running variance": apart(layer.running_var, true_norm.running_var),
+        "output": measure_distance(y, true),
+        "weight": measure_distance(conv.weight.grad, true_conv.weight.grad),
+        "gamma": measure_distance(layer.weight.grad, true_norm.weight.grad),
+        "beta": measure_distance(layer.bias.grad, true_norm.bias.grad),
+        "running mean": measure_distance(layer.running_mean, true_norm.running_mean),
+        "running variance": measure_distance(layer.running_var, true_norm.running_var),
     }
 
 
@@ -125,7 +125,11 @@ def compare_network(
     gradient = draw_images(*true.shape, device=device, dtype=dtype)
     y.backward(gradient)
     true.backward(gradient.double())
-    return {"output": apart(y, true), "input": apart(x.grad, true_x.grad), **tensors_apart(network, reference)}
+    return {
+        "output": measure_distance(y, true),
+        "input": measure_distance(x.grad, true_x.grad),
+        **tensors_apart(network, reference),
+    }
 
 
 def check_grouped(
@@ -137,7 +141,7 @@ def check_grouped(
     made = grouped.forward(x, weight, conv)
     at_input, at_weight = grouped.backward(norm.rows_of(gradient), x, weight, conv)
     found = {"output": made, "input": at_input, "weight": at_weight}
-    return {name: apart(found[name], true[name]) for name in found}
+    return {name: measure_distance(found[name], true[name]) for name in found}
 
 
 def check_grouped_cuda(
@@ -148,9 +152,9 @@ def check_grouped_cuda(
     conv, x, weight, gradient, true = grouped_case(channels, groups, stride, size, same, count, "cuda", dtype)
     layer = grouped.make_layer(x, conv)
     return {
-        "output": apart(grouped_cuda.convolution(x, weight, layer), true["output"]),
-        "input": apart(grouped_cuda.input_gradient(gradient, weight, layer), true["input"]),
-        "weight": apart(grouped_cuda.weight_gradient(gradient, x, layer), true["weight"]),
+        "output": measure_distance(grouped_cuda.convolution(x, weight, layer), true["output"]),
+        "input": measure_distance(grouped_cuda.input_gradient(gradient, weight, layer), true["input"]),
+        "weight": measure_distance(grouped_cuda.weight_gradient(gradient, x, layer), true["weight"]),
     }
 
 
@@ -186,11 +190,11 @@ def check_norm(rows: int, channels: int, device: str = "cpu", dtype: torch.dtype
     true.backward(gradient.double())
     sums = norm.gradient_sums(gradient, x, found)
     return {
-        "output": apart(norm.apply_scale_shift(x, found), true),
-        "input": apart(norm.input_gradient(gradient, x, found, sums, relu=True), true_x.grad),
-        "gamma": apart(sums.product, reference.weight.grad),
-        "beta": apart(sums.total, reference.bias.grad),
-        "running variance": apart(layer.running_var, reference.running_var),
+        "output": measure_distance(norm.apply_scale_shift(x, found), true),
+        "input": measure_distance(norm.input_gradient(gradient, x, found, sums, relu=True), true_x.grad),
+        "gamma": measure_distance(sums.product, reference.weight.grad),
+        "beta": measure_distance(sums.total, reference.bias.grad),
+        "running variance": measure_distance(layer.running_var, reference.running_var),
     }
 
 
@@ -210,12 +214,12 @@ def check_parts(parts: int, channels: int = 20) -> Errors:
     sums_table = torch.randn(2, parts, channels) + 1
     sums = norm.sum_parts(sums_table)
     return {
-        "output": apart(x * found.scale + found.shift, true),
-        "running mean": apart(layer.running_mean, reference.running_mean),
-        "running variance": apart(layer.running_var, reference.running_var),
+        "output": measure_distance(x * found.scale + found.shift, true),
+        "running mean": measure_distance(layer.running_mean, reference.running_mean),
+        "running variance": measure_distance(layer.running_var, reference.running_var),
         "batches": abs(int(layer.num_batches_tracked) - 1),
-        "total": apart(sums.total, sums_table[0].double().sum(0)),
-        "product": apart(sums.product, sums_table[1].double().sum(0)),
+        "total": measure_distance(sums.total, sums_table[0].double().sum(0)),
+        "product": measure_distance(sums.product, sums_table[1].double().sum(0)),
     }
 
 
@@ -231,7 +235,9 @@ def check_halves(height: int, width: int, channels: int = 8, filters: int = 6, c
     y.backward(gradient)
     true.backward(gradient.double())
     pairs = zip(("input", "even weight", "odd weight"), (x, *weights), (true_x, *true_weights), strict=True)
-    return {"output": apart(y, true)} | {name: apart(first.grad, second.grad) for name, first, second in pairs}
+    return {"output": measure_distance(y, true)} | {
+        name: measure_distance(first.grad, second.grad) for name, first, second in pairs
+    }
 
 
 def check_pool(
@@ -247,7 +253,7 @@ def check_pool(
     gradient = draw_images(count, channels + 16, *true.shape[2:], device=device, dtype=dtype)[:, 8:-8]
     y.backward(gradient)
     true.backward(gradient.double())
-    return {"output": apart(y, true), "input": apart(x.grad, true_x.grad)}
+    return {"output": measure_distance(y, true), "input": measure_distance(x.grad, true_x.grad)}
 
 
 def check_state(
@@ -256,7 +262,7 @@ def check_state(
 ) -> Errors:  # fmt: skip
     """A sum of terms, one letter each: a norm, a max or average pool of 3x3, or an image as it is."""
     xs = [draw_images(count, channels, size, size, device=device, dtype=dtype).requires_grad_() for _ in kinds]
-    layers = [centred(nn.BatchNorm2d(channels)).to(device) if kind == "n" else None for kind in kinds]
+    layers = [centre_norm(nn.BatchNorm2d(channels)).to(device) if kind == "n" else None for kind in kinds]
     true_xs = [x.detach().double().contiguous().requires_grad_() for x in xs]  # NCHW: pytorch/pytorch#188344
     true_layers = [copy.deepcopy(layer) for layer in layers]
     pools = {"m": Pool(3, 1, average=False), "a": Pool(3, 1, average=True)}
@@ -273,8 +279,9 @@ def check_state(
     inputs = [*xs, *(p for layer in layers if layer for p in layer.parameters())]
     trues = [*true_xs, *(p for layer in true_layers if layer for p in layer.parameters())]
     outputs, gradients = zip(made, results, strict=True), zip(inputs, trues, strict=True)
-    return {f"output {index}": apart(*pair) for index, pair in enumerate(outputs)} | {
-        f"gradient {index}": apart(first.grad, second.grad) for index, (first, second) in enumerate(gradients)
+    return {f"output {index}": measure_distance(*pair) for index, pair in enumerate(outputs)} | {
+        f"gradient {index}": measure_distance(first.grad, second.grad)
+        for index, (first, second) in enumerate(gradients)
     }
 
 
@@ -284,7 +291,7 @@ def plain_term(x: Tensor, layer: nn.BatchNorm2d | None, kind: str, keep: Tensor 
     return made if keep is None else made * keep.double()[:, None, None, None]
 
 
-def centred(layer: nn.BatchNorm2d) -> nn.BatchNorm2d:
+def centre_norm(layer: nn.BatchNorm2d) -> nn.BatchNorm2d:
     """A lively norm behind which a ReLU cuts off about half; else sums of biases would cancel to nothing."""
     nn.init.uniform_(lively(layer).bias, -0.5, 0.5)
     return layer
@@ -297,7 +304,7 @@ def check_cells(
     """A reduction and two normal cells behind it, so that every way into a cell is gone. The same numbers every time:
     of so many, one may lie so near to zero that float32 and float64 see it on either side of a ReLU."""
     torch.manual_seed(seed)
-    cells = prepared(chain(filters), dtype).to(device, memory_format=torch.channels_last)
+    cells = prepare_network(chain(filters), dtype).to(device, memory_format=torch.channels_last)
     reference = copy.deepcopy(cells).double()
     x = draw_images(count, 8, size, size, device=device, dtype=dtype).requires_grad_()
     true_x = x.detach().double().requires_grad_()
@@ -311,7 +318,11 @@ def check_cells(
     gradient = draw_images(*before.shape, device=device, dtype=dtype)
     y.backward(gradient)
     before.backward(gradient.double())
-    return {"output": apart(y, before), "input": apart(x.grad, true_x.grad), **tensors_apart(cells, reference)}
+    return {
+        "output": measure_distance(y, before),
+        "input": measure_distance(x.grad, true_x.grad),
+        **tensors_apart(cells, reference),
+    }
 
 
 def check_amoebanet(count: int = 32, size: int = 96) -> tuple[float, float]:
@@ -331,7 +342,7 @@ def check_amoebanet(count: int = 32, size: int = 96) -> tuple[float, float]:
     fused, other = (
         torch.cat([parameter.grad.flatten() for parameter in module.parameters()]) for module in (ours, plain)
     )
-    return apart(fused, wanted), apart(other, wanted)
+    return measure_distance(fused, wanted), measure_distance(other, wanted)
 
 
 def chain(filters: int) -> nn.ModuleList:
@@ -351,11 +362,11 @@ def through(cells: nn.ModuleList, x: Tensor, keep: Tensor | None, dtype: torch.d
     return before
 
 
-def prepared(network: nn.Module, dtype: torch.dtype) -> nn.Module:
+def prepare_network(network: nn.Module, dtype: torch.dtype) -> nn.Module:
     """Norms that are not new, and weights that lose nothing in this precision."""
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
-            centred(layer)
+            centre_norm(layer)
         elif isinstance(layer, nn.Conv2d):
             layer.weight.data = layer.weight.data.to(dtype).float()
     return network
@@ -365,6 +376,6 @@ def tensors_apart(network: nn.Module, reference: nn.Module) -> Errors:
     """Gradients of all parameters, and all buffers."""
     pairs = zip(network.named_parameters(), reference.parameters(), strict=True)
     buffers = zip(network.named_buffers(), reference.buffers(), strict=True)
-    return {name: apart(first.grad, second.grad) for (name, first), second in pairs} | {
-        name: apart(first, second) for (name, first), second in buffers
+    return {name: measure_distance(first.grad, second.grad) for (name, first), second in pairs} | {
+        name: measure_distance(first, second) for (name, first), second in buffers
     }

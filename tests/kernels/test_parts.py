@@ -38,7 +38,7 @@ def block(stride: int = 1, **more: Any) -> TorchvisionBottleneck:
     return TorchvisionBottleneck(32, 16, 32 * stride, stride, **more)
 
 
-def changed(**layers: Any) -> nn.Module:
+def change_block(**layers: Any) -> nn.Module:
     """A block with some of its layers replaced."""
     made = block(2)
     for name, layer in layers.items():
@@ -59,19 +59,19 @@ def frozen() -> nn.Module:
     return made
 
 
-def hooked() -> nn.Module:
+def make_hooked_block() -> nn.Module:
     made = block()
     made.conv2.register_forward_hook(lambda *seen: None)
     return made
 
 
-def replaced() -> nn.Module:
+def make_block_with_own_forward() -> nn.Module:
     made = block()
     made.bn1.forward = lambda x: x  # type: ignore[method-assign]
     return made
 
 
-def weighted() -> nn.Module:
+def make_weighted_block() -> nn.Module:
     made = block()
     made.gamma = nn.Parameter(torch.ones(1))
     return made
@@ -97,36 +97,42 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "stochastic depth": (lambda: timm(drop_path=nn.Dropout(0.1)), "drop_path is of type Dropout"),
     "antialiasing": (lambda: timm(aa=nn.AvgPool2d(2)), "aa is of type AvgPool2d"),
     "another activation": (lambda: TimmBottleneck(32, 16, 64, 2, nn.SiLU), "act1 is of type SiLU"),
-    "bias": (lambda: changed(conv1=nn.Conv2d(32, 16, 1)), "conv1 has a bias"),
+    "bias": (lambda: change_block(conv1=nn.Conv2d(32, 16, 1)), "conv1 has a bias"),
     "dilation": (lambda: block(dilation=2), "conv2 is dilated"),
     "padding": (
-        lambda: changed(conv2=nn.Conv2d(16, 16, 3, 2, 1, bias=False, padding_mode="reflect")),
+        lambda: change_block(conv2=nn.Conv2d(16, 16, 3, 2, 1, bias=False, padding_mode="reflect")),
         "conv2 pads in a way of its own",
     ),
-    "stride in front": (lambda: changed(conv1=nn.Conv2d(32, 16, 1, 2, bias=False)), "conv1 has a stride"),
-    "groups in front": (lambda: changed(conv1=nn.Conv2d(32, 16, 1, groups=2, bias=False)), "conv1 is not a plain 1x1"),
-    "5x5": (lambda: changed(conv2=nn.Conv2d(16, 16, 5, 2, 2, bias=False)), "conv2 is not 3x3"),
+    "stride in front": (lambda: change_block(conv1=nn.Conv2d(32, 16, 1, 2, bias=False)), "conv1 has a stride"),
+    "groups in front": (
+        lambda: change_block(conv1=nn.Conv2d(32, 16, 1, groups=2, bias=False)),
+        "conv1 is not a plain 1x1",
+    ),
+    "5x5": (lambda: change_block(conv2=nn.Conv2d(16, 16, 5, 2, 2, bias=False)), "conv2 is not 3x3"),
     "odd channels": (lambda: TorchvisionBottleneck(32, 24, 64), "conv1 has 24 channels, no multiple of 16"),
-    "synchronised norm": (lambda: changed(bn2=nn.SyncBatchNorm(16)), "bn2 is of type SyncBatchNorm"),
-    "group norm": (lambda: changed(bn2=nn.GroupNorm(4, 16)), "bn2 is of type GroupNorm"),
-    "norm without weights": (lambda: changed(bn3=nn.BatchNorm2d(64, affine=False)), "bn3 has no weights"),
-    "cumulative average": (lambda: changed(bn3=nn.BatchNorm2d(64, momentum=None)), "bn3 averages over all batches"),
+    "synchronised norm": (lambda: change_block(bn2=nn.SyncBatchNorm(16)), "bn2 is of type SyncBatchNorm"),
+    "group norm": (lambda: change_block(bn2=nn.GroupNorm(4, 16)), "bn2 is of type GroupNorm"),
+    "norm without weights": (lambda: change_block(bn3=nn.BatchNorm2d(64, affine=False)), "bn3 has no weights"),
+    "cumulative average": (
+        lambda: change_block(bn3=nn.BatchNorm2d(64, momentum=None)),
+        "bn3 averages over all batches",
+    ),
     "frozen norm": (frozen, "bn2 is frozen: it is in evaluation mode"),
     "average pool in the shortcut": (
-        lambda: changed(downsample=average_pool_shortcut()),
+        lambda: change_block(downsample=average_pool_shortcut()),
         "downsample.0 is of type A",
     ),
     "shortcut without norm": (
-        lambda: changed(downsample=nn.Conv2d(32, 64, 1, 2, bias=False)),
+        lambda: change_block(downsample=nn.Conv2d(32, 64, 1, 2, bias=False)),
         "downsample is not one convolution with its batch norm",
     ),
     "convolution of another class": (
-        lambda: changed(conv2=type("StdConv2d", (nn.Conv2d,), {})(16, 16, 3, 2, 1, bias=False)),
+        lambda: change_block(conv2=type("StdConv2d", (nn.Conv2d,), {})(16, 16, 3, 2, 1, bias=False)),
         "conv2 is of type StdConv2d",
     ),
-    "hooks": (hooked, "conv2 has hooks"),
-    "a forward pass that was replaced": (replaced, "the forward pass of bn1 was replaced"),
-    "a tensor of its own": (weighted, "gamma is a tensor besides"),
+    "hooks": (make_hooked_block, "conv2 has hooks"),
+    "a forward pass that was replaced": (make_block_with_own_forward, "the forward pass of bn1 was replaced"),
+    "a tensor of its own": (make_weighted_block, "gamma is a tensor besides"),
     "two convolutions": (Basic, "it has two convolutions"),
 }
 

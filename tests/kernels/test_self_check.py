@@ -65,7 +65,7 @@ class Counting(TorchvisionBottleneck):
 
 
 class Single(TorchvisionBottleneck):
-    """In another precision than it was given."""
+    """Kernel that computes in another precision than its input's."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).float().double()

@@ -15,7 +15,7 @@ from viaduct.migration.options import Options
 from viaduct.migration.project import survey
 
 
-def migrated(
+def migrate_source(
     source: str, rule: str = "", path: str = "script.py", others: dict[str, str] | None = None, **options: Any
 ) -> Migrated:
     """One file of a project after one rule, or after all."""
@@ -34,7 +34,7 @@ def migrated(
 
 
 def check_rewrite(rule: str, before: str, after: str, **options: Any) -> Migrated:
-    result = migrated(dedent(before), rule, **options)
+    result = migrate_source(dedent(before), rule, **options)
     assert result.after.decode() == dedent(after), result.after.decode()
     assert any(finding.status == "changed" for finding in result.findings), "a change without a finding"
     return result
@@ -42,7 +42,7 @@ def check_rewrite(rule: str, before: str, after: str, **options: Any) -> Migrate
 
 def check_noop(rule: str, source: str, **options: Any) -> Migrated:
     """Nothing is changed and nothing is said."""
-    result = migrated(dedent(source), rule, **options)
+    result = migrate_source(dedent(source), rule, **options)
     assert result.after.decode() == dedent(source), result.after.decode()
     assert not result.findings, result.findings
     return result
@@ -50,7 +50,7 @@ def check_noop(rule: str, source: str, **options: Any) -> Migrated:
 
 def check_says(rule: str, source: str, status: str, word: str, **options: Any) -> Migrated:
     """Nothing is changed, and one finding of this status has the word in it."""
-    result = migrated(dedent(source), rule, **options)
+    result = migrate_source(dedent(source), rule, **options)
     assert result.after.decode() == dedent(source), result.after.decode()
     said = [(finding.status, finding.message) for finding in result.findings]
     assert any(found == status and word in message for found, message in said), said

@@ -29,7 +29,7 @@ CALLS = (
 )
 
 
-def make(folder: Path) -> Path:
+def write_old_project(folder: Path) -> Path:
     """A project with every way of writing in it: by renaming, into a file with two names, and new."""
     for path, data in OLD.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -59,13 +59,13 @@ class Faults:
             monkeypatch.setattr(os, name, self.wrapped(name, getattr(os, name)))
 
     def wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*arguments: Any, **keywords: Any) -> Any:
+        def count_call(*arguments: Any, **keywords: Any) -> Any:
             self.count += 1
             if self.count == self.at:
                 self.happen(name, call, arguments)
             return call(*arguments, **keywords)
 
-        return counted
+        return count_call
 
 
 def die(name: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -49,9 +49,9 @@ def run(script: Path, words: list[str]) -> list[str]:
 
 def pretend(folder: Path) -> None:
     for name, answer in FAKED.items():
-        setattr(torch.cuda, name, recorded(name, answer, folder))
+        setattr(torch.cuda, name, record_calls(name, answer, folder))
     for name in ("FloatTensor", "LongTensor"):
-        setattr(torch.cuda, name, recorded(name, getattr(torch, name), folder))
+        setattr(torch.cuda, name, record_calls(name, getattr(torch, name), folder))
     torch.cuda.Event = PretendedEvent  # type: ignore[assignment, misc]
     torch.nn.DataParallel = torch.nn.parallel.DataParallel = Wrapped  # type: ignore[assignment, misc]
     torch.nn.parallel.DistributedDataParallel = Wrapped  # type: ignore[assignment, misc]
@@ -59,7 +59,7 @@ def pretend(folder: Path) -> None:
     pretend_io()
 
 
-def recorded(name: str, answer: Any, folder: Path) -> Callable[..., Any]:
+def record_calls(name: str, answer: Any, folder: Path) -> Callable[..., Any]:
     """Only what the script itself calls; torch asks itself, and the helper counts the cards once."""
 
     def call(*args: Any, **options: Any) -> Any:
@@ -130,7 +130,7 @@ class PretendedEvent:
 
 
 class Wrapped(torch.nn.Module):
-    """For both kinds of parallel: what they are given."""
+    """Base of both parallel wrappers; keeps the arguments."""
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ def pretend_io() -> None:
         note("load", Path(str(file)).name, plain(map_location))
         return load(file, map_location="cpu", **options)
 
-    def begin(backend: Any = None, *args: Any, **options: Any) -> None:
+    def begin_group(backend: Any = None, *args: Any, **options: Any) -> None:
         note("group", backend, sorted(options))
         group("gloo", *args, **options)
 
@@ -186,5 +186,5 @@ def pretend_io() -> None:
 
     torch.utils.data.DataLoader.__init__ = make_loader  # type: ignore[method-assign]
     torch.load = read
-    torch.distributed.init_process_group = begin
+    torch.distributed.init_process_group = begin_group
     torch.profiler.profile.__init__ = watch  # type: ignore[method-assign]

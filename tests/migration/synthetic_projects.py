@@ -209,7 +209,7 @@ def parallel(words: Words, torch: str, card: Card) -> Piece:
     return Piece(lines, lines, (("data_parallel", "manual"),))
 
 
-def undecided(words: Words, torch: str, card: Card) -> Piece:
+def undecided_device_kind(words: Words, torch: str, card: Card) -> Piece:
     name = words.name("mode", "kind")
     return same(
         f"def {name}(settings):",
@@ -289,7 +289,16 @@ def load_handed_on(words: Words, torch: str, card: Card) -> Piece:
 
 TORCH: tuple[TorchMaker, ...] = (
     *(move_by_method, move_by_text, choose_device, call_card, mixed_precision, start_group, load_weights),
-    *(load_on_host, already_there, trap, parallel, undecided, move_kept, device_handed_on, device_from_file),
+    *(
+        load_on_host,
+        already_there,
+        trap,
+        parallel,
+        undecided_device_kind,
+        move_kept,
+        device_handed_on,
+        device_from_file,
+    ),
     *(lightning_trainer, load_by_property, load_looked_at, load_handed_on),
 )
 
@@ -337,7 +346,7 @@ def batch_right(words: Words, tf: str) -> Piece:
 
 
 def batch_of_class(words: Words, tf: str) -> Piece:
-    """In the methods of a class, through an attribute."""
+    """Move a batch in a method of a class, through an attribute."""
     name, attribute = words.name("Pipeline", "Reader"), words.chance.choice(["ds", "data", "source"])
     before = (
         f"class {name}:",
@@ -456,8 +465,8 @@ def batch_kept(words: Words, tf: str) -> Piece:
     return same(f"{ds} = {tf}.data.Dataset.range(9)", use, counts=(("batches", "left"),))
 
 
-def converted(words: Words, tf: str) -> Piece:
-    """What the vendor's converter makes of a run configuration."""
+def converted_run_config(words: Words, tf: str) -> Piece:
+    """Convert a run configuration as the vendor's converter does."""
     config, estimator = words.name("config"), words.name("estimator")
     lines = (
         f"{config} = {tf}.estimator.RunConfig(model_dir='m')",
@@ -470,7 +479,7 @@ def converted(words: Words, tf: str) -> Piece:
 TENSORFLOW: tuple[TfMaker, ...] = (
     *(batch, batch_chain, batch_false, batch_right, batch_of_class, batch_hidden, queue_batch, cpu_block, gpu_block),
     *(run_config, host_session, session_block, session_closed, batch_from_file, batch_handed_over),
-    *(queue_batch_smaller, batch_kept, converted),
+    *(queue_batch_smaller, batch_kept, converted_run_config),
 )
 TORCH_IMPORTS = (("import torch", "torch"), ("import torch as th", "th"), ("import torch as T", "T"))
 TF_IMPORTS = (
@@ -496,14 +505,14 @@ def make_trainer(seed: int) -> Synthetic:
     imported, tf = chance.choice(TF_IMPORTS)
     folder, apart = chance.choice(["", "app/"]), chance.random() < 0.7
     name = words.name("nets", "models")
-    model = [f"def {build}(x):", f"    w = {tf}.get_variable('w', [2])", *trained(words, tf, optimizer)]
+    model = [f"def {build}(x):", f"    w = {tf}.get_variable('w', [2])", *training_step(words, tf, optimizer)]
     brought, called = chance.choice([(f"from {name} import {build}", build), (f"import {name}", f"{name}.{build}")])
     called = called if apart else build
     step = "train_op" if train.startswith("test") else words.name("step", "op")
     session = [
         f"def {train}():",
         f"    {step} = {called}({tf}.ones([2]))",
-        *initialised(words, tf),
+        *initialised_variables(words, tf),
         "        for _ in range(3):",
         f"            s.run({step})",
         "if __name__ == '__main__':",
@@ -519,7 +528,7 @@ def make_trainer(seed: int) -> Synthetic:
     return project
 
 
-def trained(words: Words, tf: str, optimizer: str) -> list[str]:
+def training_step(words: Words, tf: str, optimizer: str) -> list[str]:
     opt = words.name("opt", "optimizer")
     loss = f"{tf}.reduce_mean(w * x)"
     return words.chance.choice(
@@ -534,7 +543,7 @@ def trained(words: Words, tf: str, optimizer: str) -> list[str]:
     )
 
 
-def initialised(words: Words, tf: str) -> list[str]:
+def initialised_variables(words: Words, tf: str) -> list[str]:
     init = words.name("init")
     made = f"{tf}.global_variables_initializer()"
     opened = f"    with {tf}.Session() as s:"

@@ -87,7 +87,7 @@ def port() -> int:
 
 
 def record(script: Path, words: str, pretended: bool = True, **environment: str) -> tuple[list[str], str]:
-    """What it asks of the cards, and what it prints."""
+    """Return the script's calls to the card and its output."""
     record_path = script.parent / "record.json"
     start = f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import pretended_cuda"
     work = f"out = pretended_cuda.run(Path({str(script)!r}), {words.split()!r})"

@@ -10,32 +10,32 @@ NET += "class Deep(Net):\n    pass\n"
 PLAIN = "import torch\nclass Batch:\n    def cuda(self):\n        return self\n"
 
 
-def surveyed(**files: str) -> Project:
+def survey_files(**files: str) -> Project:
     return survey((f"{name}.py".replace("__", "/"), text.encode()) for name, text in files.items())
 
 
 def test_a_class_without_torch_does_not_own_a_tensors_method() -> None:
-    project = surveyed(a="import tensorflow\nclass A:\n    def cuda(self):\n        pass\n", b=PLAIN)
+    project = survey_files(a="import tensorflow\nclass A:\n    def cuda(self):\n        pass\n", b=PLAIN)
     assert owners(project, "cuda") == ["b.Batch"]
 
 
 def test_a_class_is_found_by_its_whole_name_or_by_a_unique_tail() -> None:
-    project = surveyed(src__net=NET, other__net="import torch\nclass Batch:\n    pass\n", src__batch=PLAIN)
+    project = survey_files(src__net=NET, other__net="import torch\nclass Batch:\n    pass\n", src__batch=PLAIN)
     assert class_called(project, "src.net.Net") == class_called(project, "net.Net") == "src.net.Net"
     assert class_called(project, "Net") is None
     assert class_called(project, "net.Missing") is None
 
 
 def test_methods_are_inherited() -> None:
-    project = surveyed(net=NET, more="from torch import nn\nfrom net import Deep\nclass Wide(Deep):\n    pass\n")
+    project = survey_files(net=NET, more="from torch import nn\nfrom net import Deep\nclass Wide(Deep):\n    pass\n")
     assert owner_of(project, "more.Wide", "to") == "net.Net"
     assert owner_of(project, "more.Wide", "cuda") is None
     assert is_module(project, "more.Wide")
-    assert not is_module(surveyed(batch=PLAIN), "batch.Batch")
+    assert not is_module(survey_files(batch=PLAIN), "batch.Batch")
 
 
 def test_only_files_of_one_program_matter_to_each_other() -> None:
-    project = surveyed(batch=PLAIN, alone="import torch\n", user="import torch\nimport batch\n")
+    project = survey_files(batch=PLAIN, alone="import torch\n", user="import torch\nimport batch\n")
     assert owners(project, "cuda") == ["batch.Batch"]
     assert owners(project, "cuda", "user.py") == owners(project, "cuda", "batch.py") == ["batch.Batch"]
     assert owners(project, "cuda", "alone.py") == []

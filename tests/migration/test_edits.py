@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.options import Options
@@ -22,7 +22,7 @@ def after(data: bytes, rule: str = "dropout") -> bytes:
     return migrate_bytes("script.py", data, Options(only=(rule,) if rule else ())).after
 
 
-def edited(source: Source, edits: Edits) -> str:
+def apply_edits(source: Source, edits: Edits) -> str:
     text, lines = edits.apply(list(range(1, len(source.starts) + 1)))
     ast.parse(text)
     assert len(lines) == len(Source(text).starts), "every line of the result stems from one of the original"
@@ -88,7 +88,7 @@ def test_columns_count_characters_though_python_counts_bytes() -> None:
 @pytest.mark.parametrize("break_like", ["\x0c", "\x0b", "\x1c", "\u2028", "\x85"])
 def test_what_only_looks_like_a_line_end_moves_no_finding(break_like: str) -> None:
     gap = f"{break_like}\n" if break_like == "\x0c" else f"s = '{break_like}'\n"
-    result = migrated(HEAD + gap + "b = tf.nn.dropout(x, 0.5)\n", "dropout")
+    result = migrate_source(HEAD + gap + "b = tf.nn.dropout(x, 0.5)\n", "dropout")
     assert [(finding.line, finding.before) for finding in result.findings] == [(3, "b = tf.nn.dropout(x, 0.5)")]
     assert result.findings[0].after == "b = npu_ops.dropout(x, 0.5)"
 
@@ -111,14 +111,14 @@ def test_null_bytes_empty_files_and_lone_comments() -> None:
 
 def test_nothing_within_an_f_string_is_touched() -> None:
     source = HEAD + "print(f\"{tf.nn.dropout(x, 0.5)!r:>{width}} {'a' + f'{tf.nn.dropout(x, 0.5)}'}\")\n"
-    result = migrated(source, "dropout")
+    result = migrate_source(source, "dropout")
     assert not result.changed
     assert {finding.status for finding in result.findings} == {"manual"}
 
 
 def test_a_call_that_holds_f_strings_with_commas_and_brackets() -> None:
     before = HEAD + "d = tf.data.Dataset.range(9).batch(int(f'{a},{b}(' f'){c}'[0]))\n"
-    result = migrated(before, "dataset_drop_remainder").after.decode()
+    result = migrate_source(before, "dataset_drop_remainder").after.decode()
     assert result == before.replace("[0]))", "[0]), drop_remainder=True)")
 
 
@@ -149,7 +149,7 @@ def test_every_place_where_an_expression_can_stand(line: str) -> None:
         ast.parse(line)
     except SyntaxError:
         pytest.skip("newer Python")
-    result = migrated(HEAD + line, "dropout")
+    result = migrate_source(HEAD + line, "dropout")
     tree = ast.parse(result.after)
     called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = [ast.unparse(func) for func in called if "dropout" in ast.unparse(func)]
@@ -165,7 +165,7 @@ def with_argument(call: str) -> str:
     edits = Edits(source)
     node = next(node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
     edits.add_argument(node, "new=1")
-    return edited(source, edits)
+    return apply_edits(source, edits)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_arguments_are_removed_with_their_commas_and_comments_stay(
     edits = Edits(source)
     call = next(node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
     edits.remove_slots(source.slots(source.opening(call))[0], places)
-    assert edited(source, edits) == expected
+    assert apply_edits(source, edits) == expected
 
 
 def test_two_changes_of_one_text_are_refused() -> None:
@@ -223,7 +223,7 @@ def test_two_changes_of_one_text_are_refused() -> None:
         with pytest.raises(Overlap):
             edits.replace(start, end, "y")
     edits.replace(3, 5, "=")
-    assert edited(source, edits) == "x= 1\n"
+    assert apply_edits(source, edits) == "x= 1\n"
 
 
 # ---- statements
@@ -236,7 +236,7 @@ def statement_removed(text: str, *numbers: int) -> str:
     calls.sort(key=lambda node: (node.lineno, node.col_offset))
     for number in numbers:
         edits.remove_statement(calls[number])
-    return edited(source, edits)
+    return apply_edits(source, edits)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_statements_are_set_before_and_behind_in_the_files_own_indentation() -> 
     inner = next(node for node in ast.walk(source.tree) if isinstance(node, ast.Expr))
     edits.insert_before(inner, ["b()"])
     edits.insert_after(inner, ["c()"])
-    assert edited(source, edits) == "def f():\n\tif x:\n\t\tb()\n\t\ta()  # why\n\t\tc()\n\treturn 1"
+    assert apply_edits(source, edits) == "def f():\n\tif x:\n\t\tb()\n\t\ta()  # why\n\t\tc()\n\treturn 1"
 
 
 def test_statements_beside_others_on_one_line() -> None:
@@ -276,22 +276,22 @@ def test_statements_beside_others_on_one_line() -> None:
     first, second = (node for node in ast.walk(source.tree) if isinstance(node, ast.Expr))
     edits.insert_before(first, ["one()"])
     edits.insert_after(second, ["two()"])
-    assert edited(source, edits) == "if x: one(); a(); b(); two()\n"
+    assert apply_edits(source, edits) == "if x: one(); a(); b(); two()\n"
     source = Source("  \na(); b()  # why\nc()")
     edits = Edits(source)
     edits.insert_after(source.tree.body[0], ["one()"])
     edits.insert_after(source.tree.body[1], ["two()"])
-    assert edited(source, edits) == "  \na(); one(); b()  # why\ntwo()\nc()"
+    assert apply_edits(source, edits) == "  \na(); one(); b()  # why\ntwo()\nc()"
 
 
 # ---- blocks
 
 
-def unwrapped(text: str) -> str:
+def unwrap_first(text: str) -> str:
     source = Source(text)
     edits = Edits(source)
     edits.unwrap(next(node for node in ast.walk(source.tree) if isinstance(node, ast.With | ast.AsyncWith)))
-    return edited(source, edits)
+    return apply_edits(source, edits)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def unwrapped(text: str) -> str:
 def test_a_block_is_taken_away_and_its_body_moved(before: str, expected: str) -> None:
     if before.startswith("with a:\n  @d"):  # the body's own indentation is the body's affair
         expected = "@d\ndef f():\n    pass\n"
-    assert unwrapped(before) == expected
+    assert unwrap_first(before) == expected
 
 
 def test_lines_stem_from_the_original_ones() -> None:
@@ -349,7 +349,7 @@ def test_a_returned_value_over_several_lines_is_computed_before_the_session_clos
             sess.close()
             return (result)
         """
-    result = migrated(dedent(before), "session_close")
+    result = migrate_source(dedent(before), "session_close")
     assert result.after.decode() == dedent(expected)
     assert [finding.line for finding in result.findings] == [4, 5], "the return is mentioned too"
 

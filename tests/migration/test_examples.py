@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "tf1"
@@ -73,7 +73,7 @@ def test_there_is_an_example_of_each_style_and_none_is_a_toy() -> None:
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "plain")
 @pytest.mark.parametrize("name", STYLES)
 def test_an_example_parses_keeps_its_comments_and_is_migrated_once(name: str, options: dict[str, Any]) -> None:
-    result = migrated(source(name), path=f"{name}.py", **options)  # `migrated` looks at all three
+    result = migrate_source(source(name), path=f"{name}.py", **options)  # `migrated` looks at all three
     claimed = any(finding.status == "changed" for finding in result.findings)
     assert result.changed == claimed
 
@@ -104,13 +104,13 @@ NEEDED = {
 
 @pytest.mark.parametrize("name", STYLES)
 def test_each_style_gets_the_rules_that_it_needs(name: str) -> None:
-    result = migrated(source(name), path=f"{name}.py")
+    result = migrate_source(source(name), path=f"{name}.py")
     changed = {finding.rule.removeprefix("tf1.") for finding in result.findings if finding.status == "changed"}
     assert changed >= NEEDED[name], changed
 
 
 def test_nothing_of_the_gpu_is_left_in_the_session_example() -> None:
-    tree = ast.parse(migrated(source("sentences_session"), path="sentences_session.py").after)
+    tree = ast.parse(migrate_source(source("sentences_session"), path="sentences_session.py").after)
     calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     assert not calls & {"tf.device", "tf.nn.dropout"}
     assert {"npu_ops.dropout", "npu_unary_ops.gelu", "sess.close"} <= calls
@@ -118,7 +118,7 @@ def test_nothing_of_the_gpu_is_left_in_the_session_example() -> None:
 
 @pytest.mark.parametrize("distributed", [False, True], ids=["single", "distributed"])
 def test_nothing_of_horovod_is_left_in_its_example(distributed: bool) -> None:
-    result = migrated(source("waves_horovod"), path="waves_horovod.py", distributed=distributed)
+    result = migrate_source(source("waves_horovod"), path="waves_horovod.py", distributed=distributed)
     tree = ast.parse(result.after)
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert not [name for name in imported if "horovod" in name]
@@ -129,7 +129,7 @@ def test_nothing_of_horovod_is_left_in_its_example(distributed: bool) -> None:
 # ---- the tutorial
 
 
-def shown() -> list[tuple[str, str]]:
+def list_shown_diffs() -> list[tuple[str, str]]:
     """Each command of the tutorial with the diff that it shows for it."""
     blocks = re.findall(r"```(console|diff)\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
     pairs, command = [], ""
@@ -154,11 +154,11 @@ def options_of(command: str) -> tuple[str, dict[str, Any]]:
     return Path(words[2]).stem, options
 
 
-@pytest.mark.parametrize(("command", "diff"), shown(), ids=lambda text: text.split("\n")[0][:60])
+@pytest.mark.parametrize(("command", "diff"), list_shown_diffs(), ids=lambda text: text.split("\n")[0][:60])
 def test_the_tutorial_shows_what_happens(command: str, diff: str) -> None:
     name, options = options_of(command)
     before = source(name)
-    after = migrated(before, path=f"{name}.py", **options).after.decode()
+    after = migrate_source(before, path=f"{name}.py", **options).after.decode()
     actual = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))
     position = 0
     for line in diff.splitlines():
@@ -168,7 +168,7 @@ def test_the_tutorial_shows_what_happens(command: str, diff: str) -> None:
 
 
 def test_the_tutorial_shows_every_example() -> None:
-    assert {options_of(command)[0] for command, _ in shown()} == set(STYLES)
+    assert {options_of(command)[0] for command, _ in list_shown_diffs()} == set(STYLES)
 
 
 # ---- running
@@ -200,7 +200,7 @@ def test_without_horovod_the_example_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("distributed", [False, True], ids=["single", "distributed"])
 @pytest.mark.parametrize("name", STYLES)
 def test_a_migrated_example_runs_and_learns(name: str, distributed: bool, tmp_path: Path) -> None:
-    after = migrated(source(name), path=f"{name}.py", distributed=distributed).after
+    after = migrate_source(source(name), path=f"{name}.py", distributed=distributed).after
     script = tmp_path / f"{name}.py"
     script.write_bytes(after)
     assert b"npu_bridge" in after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_says, migrate_source
 
 HEAD = "import torch\n"
 
@@ -19,7 +19,7 @@ def test_a_name_that_gets_another_value_is_another_thing() -> None:
     source = (
         "it = build().cuda()\nit(x)\nit = torch.load(path)\nmodel.load_state_dict(it)\nit = build().cuda()\nit(x)\n"
     )
-    after = migrated(HEAD + source, "map_location").after.decode()
+    after = migrate_source(HEAD + source, "map_location").after.decode()
     assert 'it = torch.load(path, map_location="cpu")' in after
 
 
@@ -28,23 +28,23 @@ def test_what_a_function_of_another_file_reads_is_followed() -> None:
     user = HEAD + "from lib.io import read\nx = x.cuda()\n"
     feeds = {"train.py": user + "saved = read('a')\nmodel.load_state_dict(saved['net'])\n"}
     runs = {"train.py": user + "net = read('a')\nnet.eval()\nnet(x)\n"}
-    after = migrated(reader, "map_location", path="lib/io.py", others=feeds).after.decode()
+    after = migrate_source(reader, "map_location", path="lib/io.py", others=feeds).after.decode()
     assert 'torch.load(path, map_location="cpu")' in after
-    after = migrated(reader, "map_location", path="lib/io.py", others=runs).after.decode()
+    after = migrate_source(reader, "map_location", path="lib/io.py", others=runs).after.decode()
     assert 'torch.load(path, map_location="npu")' in after
 
 
 def test_what_is_given_to_a_function_of_another_file_is_followed() -> None:
     taker = HEAD + "def resume(model, saved, strict=True):\n    model.load_state_dict(saved['net'], strict)\n"
     source = HEAD + "from lib import resume\nresume(model.cuda(), torch.load('a'))\n"
-    after = migrated(source, "map_location", others={"lib.py": taker}).after.decode()
+    after = migrate_source(source, "map_location", others={"lib.py": taker}).after.decode()
     assert "torch.load('a', map_location=\"cpu\")" in after
 
 
 def test_a_method_of_another_file_is_followed_by_its_name() -> None:
     keeper = HEAD + "class Keeper:\n    def read_saved(self, path):\n        return torch.load(path)\n"
     user = HEAD + "from lib import Keeper\nkeeper = Keeper()\nmodel.cuda().load_state_dict(keeper.read_saved('a'))\n"
-    after = migrated(keeper, "map_location", path="lib.py", others={"train.py": user}).after.decode()
+    after = migrate_source(keeper, "map_location", path="lib.py", others={"train.py": user}).after.decode()
     assert 'torch.load(path, map_location="cpu")' in after
 
 
@@ -55,5 +55,5 @@ def test_a_value_is_followed_through_several_files() -> None:
         "def fill(net, state):\n    net.load_state_dict(state)\n    return net.cuda()\n",
     }
     reader = HEAD + "def read(path):\n    return torch.load(path)\n"
-    after = migrated(reader, "map_location", path="lib/disk.py", others=others).after.decode()
+    after = migrate_source(reader, "map_location", path="lib/disk.py", others=others).after.decode()
     assert 'torch.load(path, map_location="cpu")' in after

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from migration.checking import migrated as migrate_text
+from migration.checking import migrate_source as migrate_text
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
 from viaduct.migration.run import Outcome, migrate_project
@@ -37,7 +37,7 @@ def frameworks(**files: str) -> dict[str, frozenset[str]]:
     return survey((f"{name}.py", text.encode()) for name, text in files.items()).frameworks
 
 
-def migrated(folder: Path, files: dict[str, str], to: str = "npu", **options: object) -> Outcome:
+def migrate_files(folder: Path, files: dict[str, str], to: str = "npu", **options: object) -> Outcome:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -131,7 +131,7 @@ def test_a_docstring_about_tensorflow_does_not_hide_cuda_code(tmp_path: Path, to
         '"""As in the tensorflow version; import tensorflow there."""\n'
         'def place(model, device="cuda"):\n    model.cuda()\n    return model.to(device)\n'
     )
-    outcome = migrated(tmp_path, {"train.py": TRAIN, "lib/tools.py": tools, "lib/__init__.py": ""}, to)
+    outcome = migrate_files(tmp_path, {"train.py": TRAIN, "lib/tools.py": tools, "lib/__init__.py": ""}, to)
     after = outcome.by_path["lib/tools.py"].new
     assert "cuda" not in after.replace("import tensorflow", "")
 
@@ -141,7 +141,7 @@ def test_a_docstring_about_tensorflow_does_not_hide_cuda_code(tmp_path: Path, to
 
 def test_rules_of_one_framework_leave_files_of_the_other_alone(tmp_path: Path) -> None:
     flags = "import argparse\nargparse.ArgumentParser().add_argument('--all_reduce_spec', default='nccl')\n"
-    outcome = migrated(
+    outcome = migrate_files(
         tmp_path, {"train.py": TRAIN, "old.py": TRAIN_TF + flags, "export.py": f"import torch\n{EXPORT}"}
     )
     by_file = {file.path: {finding.rule.partition(".")[0] for finding in file.findings} for file in outcome.files}
@@ -150,13 +150,13 @@ def test_rules_of_one_framework_leave_files_of_the_other_alone(tmp_path: Path) -
 
 
 def test_an_optional_tensorflow_is_no_reason_to_refuse_any(tmp_path: Path) -> None:
-    outcome = migrated(tmp_path, {"train.py": TRAIN, "export.py": f"import torch\n{EXPORT}"}, "any")
+    outcome = migrate_files(tmp_path, {"train.py": TRAIN, "export.py": f"import torch\n{EXPORT}"}, "any")
     assert outcome.by_path["train.py"].changed
     assert not [finding for finding in outcome.findings if finding.status in ("manual", "unresolved")]
 
 
 def test_tensorflow_files_are_left_and_listed_with_any(tmp_path: Path) -> None:
-    outcome = migrated(tmp_path, {"train.py": TRAIN, "old.py": TRAIN_TF}, "any")
+    outcome = migrate_files(tmp_path, {"train.py": TRAIN, "old.py": TRAIN_TF}, "any")
     assert outcome.by_path["train.py"].changed
     assert not outcome.by_path["old.py"].changed
     left = [(finding.file, finding.rule) for finding in outcome.findings if finding.status == "unresolved"]
@@ -184,7 +184,7 @@ def test_tensorflow_files_are_left_and_listed_with_any(tmp_path: Path) -> None:
 def test_excluded_files_are_copied_and_named(tmp_path: Path, pattern: str, gone: set[str]) -> None:
     files = {"train.py": TRAIN, "old.py": TRAIN_TF, "lib/old.py": TRAIN_TF, "lib/tools.py": TRAIN}
     files["lib/go.sh"] = "CUDA_VISIBLE_DEVICES=0 python train.py\n"
-    outcome = migrated(tmp_path / "in", files, exclude=(pattern,))
+    outcome = migrate_files(tmp_path / "in", files, exclude=(pattern,))
     assert {skipped_file.path for skipped_file in outcome.walk.skipped} == gone
     assert all(skipped_file.is_deliberate for skipped_file in outcome.walk.skipped)
     assert not outcome.unread

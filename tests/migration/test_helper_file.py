@@ -17,7 +17,7 @@ FIRST = "import torch\nprint(torch.ones(1).cuda().device)\n"
 SECOND = "import torch\n\nwith torch.cuda.amp.autocast():\n    torch.cuda.empty_cache()\nprint('done')\n"
 
 
-def carried(folder: Path) -> Path:
+def make_migrated_project(folder: Path) -> Path:
     """A project that was migrated once, and then got another script."""
     write_in_place(neutral_of(project(folder, {"first.py": FIRST})))
     assert "autocast" not in (folder / HELPER).read_text()
@@ -63,7 +63,7 @@ def test_an_owner_who_wrote_it_otherwise_is_not_told_what_he_has(tmp_path: Path)
 
 
 def test_it_grows_with_the_project_and_keeps_what_it_has(tmp_path: Path) -> None:
-    write_in_place(neutral_of(carried(tmp_path)))
+    write_in_place(neutral_of(make_migrated_project(tmp_path)))
     text = (tmp_path / HELPER).read_text()
     assert text == helper_text.render(["device", "autocast", "empty_cache"])
     done = python(f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); runpy.run_path('{tmp_path}/second.py')")
@@ -77,7 +77,7 @@ def test_it_grows_with_the_project_and_keeps_what_it_has(tmp_path: Path) -> None
 
 
 def test_a_script_that_goes_leaves_its_share(tmp_path: Path) -> None:
-    write_in_place(neutral_of(carried(tmp_path)))
+    write_in_place(neutral_of(make_migrated_project(tmp_path)))
     before = (tmp_path / HELPER).read_bytes()
     (tmp_path / "second.py").unlink()
     project(tmp_path, {"third.py": FIRST})
@@ -95,7 +95,7 @@ def test_what_its_owner_asks_of_it_by_hand_comes_too(tmp_path: Path) -> None:
 
 
 def test_patch_folder_and_reports_show_what_it_gets(tmp_path: Path) -> None:
-    folder = carried(tmp_path / "project")
+    folder = make_migrated_project(tmp_path / "project")
     (folder / HELPER).chmod(0o444)
     words = ["--json", str(tmp_path / "all.json"), "--report", str(tmp_path / "page.html")]
     done = viaduct("migrate", ".", "--to", "any", *words, cwd=folder)
@@ -113,7 +113,7 @@ def test_patch_folder_and_reports_show_what_it_gets(tmp_path: Path) -> None:
 
 
 def test_windows_line_ends_are_no_change_and_stay(tmp_path: Path) -> None:
-    folder = carried(tmp_path)
+    folder = make_migrated_project(tmp_path)
     (folder / HELPER).write_bytes((folder / HELPER).read_bytes().replace(b"\n", b"\r\n"))
     write_in_place(neutral_of(folder))
     data = (folder / HELPER).read_bytes()

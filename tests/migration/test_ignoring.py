@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.test_walk import git, make
+from migration.test_walk import git, make_files
 from viaduct.migration.ignoring import parse_pattern
 from viaduct.migration.walk import walk
 
@@ -59,7 +59,7 @@ FILES = ("a.py", "ab.py", "b/a.py", "b/c/a.py", "b/c/d.txt", "build/x.py", "b/bu
     ],
 )
 def test_patterns_mean_what_git_means(tmp_path: Path, lines: list[str]) -> None:
-    make(tmp_path, *FILES)
+    make_files(tmp_path, *FILES)
     git(tmp_path, "init", "-q")
     (tmp_path / ".gitignore").write_text("\n".join(lines) + "\n")
     assert ignored_as_we_say(tmp_path) == ignored_as_git_says(tmp_path)
@@ -70,7 +70,7 @@ def test_random_patterns_in_nested_folders_mean_what_git_means(tmp_path: Path) -
     parts = ("a", "b", "*", "**", "?", "[ab]", "*a", "a*", "*.py", "a.py", "ab.py")
     for trial in range(12):
         folder = tmp_path / str(trial)
-        make(folder, *(f"{x}/{y}/{z}.py" for x in ("a", "b") for y in ("a", "ba") for z in ("a", "ab")), "a.py")
+        make_files(folder, *(f"{x}/{y}/{z}.py" for x in ("a", "b") for y in ("a", "ba") for z in ("a", "ab")), "a.py")
         git(folder, "init", "-q")
         (folder / ".git/info/exclude").write_text(draw.choice(parts[:2]) + "b.py\n")
         for prefix in ("", "a/", "b/ba/"):
@@ -89,7 +89,7 @@ def test_random_patterns_in_nested_folders_mean_what_git_means(tmp_path: Path) -
 
 
 def test_what_git_tracks_is_not_ignored(tmp_path: Path) -> None:
-    make(tmp_path, "build/kept.py", "build/made.py")
+    make_files(tmp_path, "build/kept.py", "build/made.py")
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "build/kept.py")
     (tmp_path / ".gitignore").write_text("build/\n")
@@ -99,7 +99,7 @@ def test_what_git_tracks_is_not_ignored(tmp_path: Path) -> None:
 def test_the_users_own_list_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    make(tmp_path / "project", "a.py", "scratch.py", "other.py")
+    make_files(tmp_path / "project", "a.py", "scratch.py", "other.py")
     git(tmp_path / "project", "init", "-q")
     (tmp_path / "home/.config/git").mkdir(parents=True)
     (tmp_path / "home/.config/git/ignore").write_text("scratch.py\n")
@@ -110,7 +110,7 @@ def test_the_users_own_list_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_repository_within_has_its_own_rules(tmp_path: Path) -> None:
-    make(tmp_path, "a.py", "sub/a.py", "sub/b.py")
+    make_files(tmp_path, "a.py", "sub/a.py", "sub/b.py")
     git(tmp_path, "init", "-q")
     git(tmp_path / "sub", "init", "-q")
     (tmp_path / ".gitignore").write_text("a.py\n")
@@ -120,7 +120,7 @@ def test_a_repository_within_has_its_own_rules(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["fifo", "link"])
 def test_a_list_that_is_no_plain_file_is_not_waited_for(tmp_path: Path, what: str) -> None:
-    make(tmp_path, "a.py")
+    make_files(tmp_path, "a.py")
     git(tmp_path, "init", "-q")
     if what == "fifo":
         os.mkfifo(tmp_path / ".gitignore")

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.options import Options
 
@@ -17,7 +17,7 @@ MADE = "c = NPURunConfig(model_dir='out')\n"
 
 
 def after(source: str, rule: str = "estimator_run_config", **options: object) -> str:
-    return migrated(source, rule, **options).after.decode()
+    return migrate_source(source, rule, **options).after.decode()
 
 
 # ---- where
@@ -150,7 +150,7 @@ def test_a_star_when_asked_for() -> None:
 
 @pytest.mark.parametrize("binding", ["from mine import util\n", "session = 3\n", "def backend():\n    pass\n"])
 def test_no_star_where_it_would_overwrite_what_the_file_has(binding: str) -> None:
-    result = migrated(binding + "import tensorflow as tf\n" + MAKE, "estimator_run_config", imports="star")
+    result = migrate_source(binding + "import tensorflow as tf\n" + MAKE, "estimator_run_config", imports="star")
     assert "import *" not in result.after.decode()
     assert CONFIG in result.after.decode()
     assert any("star import" in finding.message for finding in result.findings)

@@ -235,7 +235,7 @@ def test_escapes_in_names_and_source_are_shown_and_not_sent(project: Path) -> No
 
 
 def in_terminal(words: list[str]) -> bytes:
-    """What a command sends to its terminal, both streams."""
+    """Return what a command writes to its terminal."""
     import pty
 
     sent = bytearray()

@@ -28,9 +28,9 @@ from migration.interrupted_writing import (
     die,
     in_child,
     killed_at,
-    make,
     results,
     silent,
+    write_old_project,
 )
 from migration.small_project import make_project, migrated_project
 from migration.unprivileged import as_nobody, open_folder
@@ -50,7 +50,7 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    return make(tmp_path / "project")
+    return write_old_project(tmp_path / "project")
 
 
 BEFORE = {**OLD, "linked_too.txt": OLD["linked.py"], "shorter_too.txt": OLD["shorter.py"]}
@@ -71,7 +71,7 @@ def check_whole(folder: Path, inode: int) -> str:
 def test_a_process_that_dies_at_any_call_leaves_all_or_nothing_at_the_next_start(tmp_path: Path) -> None:
     outcomes = []
     for at in range(1, 10_000):
-        folder = make(tmp_path / str(at))
+        folder = write_old_project(tmp_path / str(at))
         inode = (folder / "linked.py").stat().st_ino
         code = killed_at(folder, at)
         recover(folder, silent)
@@ -85,9 +85,9 @@ def test_a_process_that_dies_at_any_call_leaves_all_or_nothing_at_the_next_start
 
 
 def test_undoing_that_dies_at_any_call_is_undone_by_the_next_one(tmp_path: Path) -> None:
-    last = call_that_removes_the_journal(make(tmp_path / "counted"))
+    last = call_that_removes_the_journal(write_old_project(tmp_path / "counted"))
     for at in range(1, 10_000):
-        folder = make(tmp_path / str(at))
+        folder = write_old_project(tmp_path / str(at))
         inode = (folder / "linked.py").stat().st_ino
         assert killed_at(folder, last) == 9
 
@@ -109,7 +109,7 @@ def test_an_error_at_any_call_leaves_all_or_nothing(tmp_path: Path, number: int,
     """At every call; `lasting`: from then on, so that nothing can be put back before the next start."""
     kept = 0
     for at in range(1, 10_000):
-        folder = make(tmp_path / str(at))
+        folder = write_old_project(tmp_path / str(at))
         inode = (folder / "linked.py").stat().st_ino
         with pytest.MonkeyPatch.context() as patch:
 
@@ -183,7 +183,7 @@ def test_extended_attributes_are_kept(project: Path) -> None:
 def test_a_file_of_somebody_else_that_may_be_written_keeps_its_owner(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may give files away")
-    folder = make(tmp_path / "project")
+    folder = write_old_project(tmp_path / "project")
     for path in (tmp_path, folder, folder / "sub"):
         path.chmod(0o777)
     (folder / "a.py").chmod(0o666)  # root's, and anybody may write into it
@@ -257,7 +257,7 @@ def test_a_change_in_the_middle_of_the_writing_is_kept(
 
 def kill_before_the_end(folder: Path) -> None:
     """Die when the files are written and the journal is still there."""
-    assert killed_at(folder, call_that_removes_the_journal(make(folder.with_name("counted")))) == 9
+    assert killed_at(folder, call_that_removes_the_journal(write_old_project(folder.with_name("counted")))) == 9
     assert (folder / "a.py").read_bytes() == NEW["a.py"]
 
 
@@ -291,7 +291,7 @@ def test_a_folder_that_became_a_link_is_not_followed(project: Path) -> None:
 
 @pytest.mark.parametrize("what", ["root", "file", "folder"])
 def test_what_may_not_be_written_is_refused_and_nothing_changes(tmp_path: Path, what: str) -> None:
-    folder = make(tmp_path / "project")
+    folder = write_old_project(tmp_path / "project")
     for path in [folder, *folder.rglob("*")]:
         if os.geteuid() == 0:
             os.chown(path, 65534, 65534)
@@ -343,7 +343,7 @@ def wait_for_writing(process: subprocess.Popen[bytes], folder: Path, files: int 
         time.sleep(0.0005)
 
 
-def end(process: subprocess.Popen[bytes], number: int) -> str:
+def end_process(process: subprocess.Popen[bytes], number: int) -> str:
     process.send_signal(number)
     said = process.communicate(timeout=120)[1].decode()
     assert process.returncode in (0, -number, 130 if number == signal.SIGINT else -number), said
@@ -358,7 +358,7 @@ def test_a_signal_between_two_files_undoes_all_of_them(tmp_path: Path, number: i
     before = large_project(tmp_path, FILES)
     process = start(tmp_path)
     wait_for_writing(process, tmp_path, files=20)
-    said = end(process, number)
+    said = end_process(process, number)
     if number == signal.SIGKILL:
         assert contents(tmp_path) != before
         messages: list[str] = []
@@ -388,7 +388,7 @@ def test_fifty_random_moments_over_four_hundred_files_leave_all_or_nothing(tmp_p
         process = start(folder)
         wait_for_writing(process, folder)
         time.sleep(draw.random() * seconds * 1.1)
-        end(process, number)
+        end_process(process, number)
         assert number == signal.SIGKILL or contents(folder) in (old, new), "put back at once"
         messages: list[str] = []
         recover(folder, messages.append)
@@ -402,7 +402,7 @@ def test_fifty_random_moments_over_four_hundred_files_leave_all_or_nothing(tmp_p
 
 
 def test_the_next_start_of_any_migration_undoes_a_killed_one_first(tmp_path: Path) -> None:
-    project = make(tmp_path / "around" / "project")
+    project = write_old_project(tmp_path / "around" / "project")
     kill_before_the_end(project)
     result = viaduct("migrate", str(project.parent), "--check")
     assert "A migration of " in result.stderr

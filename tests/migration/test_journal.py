@@ -15,9 +15,9 @@ from migration.interrupted_writing import (
     call_that_removes_the_journal,
     contents,
     killed_at,
-    make,
     results,
     silent,
+    write_old_project,
 )
 from migration.unprivileged import open_folder
 from viaduct.errors import BadValue
@@ -35,7 +35,7 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    return make(tmp_path / "project")
+    return write_old_project(tmp_path / "project")
 
 
 @pytest.mark.process
@@ -54,7 +54,7 @@ def test_what_was_edited_after_a_kill_is_left_and_named(project: Path) -> None:
 
 def kill_before_the_end(folder: Path) -> None:
     """Die when the files are written and the journal is still there."""
-    assert killed_at(folder, call_that_removes_the_journal(make(folder.with_name("counted")))) == 9
+    assert killed_at(folder, call_that_removes_the_journal(write_old_project(folder.with_name("counted")))) == 9
     assert (folder / "a.py").read_bytes() == NEW["a.py"]
 
 
@@ -72,7 +72,7 @@ def plant(folder: Path, path: str, way: str = "rename", old: bytes = b"theirs") 
 def test_a_journal_cannot_reach_out_of_its_folder(tmp_path: Path, path: str, way: str) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"victim")
-    folder = make(tmp_path / "project")
+    folder = write_old_project(tmp_path / "project")
     plant(folder, path, way)
     with pytest.raises(BadValue, match="not a journal"):
         recover(folder, silent)
@@ -81,7 +81,7 @@ def test_a_journal_cannot_reach_out_of_its_folder(tmp_path: Path, path: str, way
 
 def test_a_journal_does_not_follow_links(tmp_path: Path) -> None:
     (tmp_path / "victim.py").write_bytes(b"victim")
-    folder = make(tmp_path / "project")
+    folder = write_old_project(tmp_path / "project")
     os.symlink("..", folder / "up")
     plant(folder, "up/victim.py")
     with pytest.raises(BadValue, match="somebody has changed since"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 from viaduct.migration.rule import all_rules
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "migrate-keras.md").read_text()
@@ -24,7 +24,7 @@ def test_a_diff_is_what_the_command_does(flags: str, diff: str) -> None:
     before = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "+")
     after = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "-")
     options = {"distributed": "--distributed" in flags, "style": "wrapper" if "wrapper" in flags else "explicit"}
-    assert migrated(before, path="train.py", **options).after.decode() == after
+    assert migrate_source(before, path="train.py", **options).after.decode() == after
 
 
 def test_the_guide_names_every_keras_rule() -> None:

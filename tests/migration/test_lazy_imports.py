@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 OPTIONAL = """
     try:
@@ -22,7 +22,7 @@ HELPER = "from accelerator_device import accelerator\n"
 
 def test_without_torch_a_script_that_can_do_without_starts(tmp_path: Path) -> None:
     source = "try:\n    import torch\n    FAST = torch.cuda.is_available()\nexcept ImportError:\n    FAST = None\n"
-    (tmp_path / "script.py").write_bytes(migrated(source + "print('FAST', FAST)\n", to="any").after)
+    (tmp_path / "script.py").write_bytes(migrate_source(source + "print('FAST', FAST)\n", to="any").after)
     (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.stdout == "FAST None\n", done.stderr
@@ -92,12 +92,12 @@ def test_an_import_for_type_checkers_or_of_the_main_program_is_none_for_function
 
 def test_a_use_that_no_function_holds_takes_it_to_the_top() -> None:
     source = "def f():\n    import torch\n    torch.cuda.init()\ndef g(device='cuda'):\n    pass\n"
-    assert migrated(source, to="any").after.decode().startswith(HELPER)
+    assert migrate_source(source, to="any").after.decode().startswith(HELPER)
 
 
 def test_a_later_run_gives_it_to_a_function_that_is_new() -> None:
-    first = migrated("def f():\n    import torch\n    torch.cuda.init()\n", to="any").after.decode()
-    after = migrated(first + "def g():\n    import torch\n    torch.cuda.init()\n", to="any").after.decode()
+    first = migrate_source("def f():\n    import torch\n    torch.cuda.init()\n", to="any").after.decode()
+    after = migrate_source(first + "def g():\n    import torch\n    torch.cuda.init()\n", to="any").after.decode()
     assert after.count(HELPER) == 2
     assert "any_accelerator" not in after
 

@@ -125,7 +125,7 @@ def test_one_program_does_not_answer_for_another(tmp_path: Path) -> None:
 
 
 def test_the_started_script_starts_communication_for_the_file_that_trains(tmp_path: Path) -> None:
-    """As people lay it out: main.py opens the session and hands it to a model that initialises and trains."""
+    """main.py opens the session and hands it to a model that initialises and trains: a common layout."""
     model = (
         "import tensorflow as tf\nclass Model:\n    def __init__(self, sess):\n        self.sess = sess\n"
         "    def train(self, loss):\n        step = tf.train.AdamOptimizer(0.1).minimize(loss)\n"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
@@ -78,7 +78,7 @@ def text(name: str, which: str) -> str:
 
 
 def rows() -> dict[str, str]:
-    """Of each listing: what the page says of it."""
+    """Return "same" or "differs" for each listing on the page."""
     found = re.findall(r"^\| `(\w+)` \|[^|]*\|(?:[^|\\]|\\.)*\| (same|differs) \|", PAGE.read_text(), re.MULTILINE)
     return dict(found)
 
@@ -90,7 +90,7 @@ def test_every_listing_is_tried_and_stands_on_the_page() -> None:
 
 @pytest.mark.parametrize("name", LISTINGS)
 def test_a_listing_becomes_what_the_guide_shows_or_differs_as_explained(name: str) -> None:
-    after = migrated(text(name, "before"), **LISTINGS[name]).after.decode()
+    after = migrate_source(text(name, "before"), **LISTINGS[name]).after.decode()
     if rows()[name] == "same":
         assert meaning(after) == meaning(text(name, "after")), after
         assert not (HERE / name / "ours.py").exists()

@@ -11,9 +11,9 @@ from migration.interrupted_writing import (
     ADDED,
     NEW,
     contents,
-    make,
     results,
     silent,
+    write_old_project,
 )
 from migration.unprivileged import open_folder
 from viaduct.errors import BadValue
@@ -30,7 +30,7 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    return make(tmp_path / "project")
+    return write_old_project(tmp_path / "project")
 
 
 AFTER = {**NEW, **ADDED, "linked_too.txt": NEW["linked.py"], "shorter_too.txt": NEW["shorter.py"]}

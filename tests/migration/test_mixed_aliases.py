@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\nimport fake\nhvd.init()\n"
 TRAINER = """class Trainer:
@@ -73,7 +73,7 @@ MIXED = {
 @pytest.mark.parametrize("way", MIXED)
 def test_what_gets_the_module_or_something_else_is_left_for_manual_review(way: str) -> None:
     source = HEAD + MIXED[way]
-    result = migrated(source, distributed=True)
+    result = migrate_source(source, distributed=True)
     assert result.after.decode() == source
     assert any(finding.status == "unresolved" for finding in result.findings)
 
@@ -91,7 +91,7 @@ def test_another_file_that_assigns_something_else_is_seen(way: str) -> None:
     if "from main" not in files["other.py"] and "import main" not in files["other.py"]:
         files["main.py"] += "import other\n"
     for path, source in files.items():
-        assert migrated(source, path=path, others=files, distributed=True).after.decode() == source
+        assert migrate_source(source, path=path, others=files, distributed=True).after.decode() == source
 
 
 PURE = {
@@ -114,13 +114,13 @@ PURE = {
 
 @pytest.mark.parametrize("way", PURE)
 def test_what_gets_nothing_but_the_module_is_rewritten(way: str) -> None:
-    text = migrated(HEAD + PURE[way], distributed=True).after.decode()
+    text = migrate_source(HEAD + PURE[way], distributed=True).after.decode()
     assert ".rank()" not in text
     assert "get_rank_id()" in text
 
 
 def test_a_nested_function_of_the_same_name_is_another_function() -> None:
     outer = "def outer():\n    def f(comm):\n        return comm.rank()\n    return f(fake)\n"
-    text = migrated(HEAD + "def f(comm):\n    return comm.rank()\n" + outer + "f(hvd)\n", distributed=True).after
+    text = migrate_source(HEAD + "def f(comm):\n    return comm.rank()\n" + outer + "f(hvd)\n", distributed=True).after
     assert "def f(comm):\n    return get_rank_id()\n" in text.decode()
     assert outer in text.decode()

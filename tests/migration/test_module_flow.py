@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
 
@@ -15,10 +15,10 @@ def test_horovod_that_comes_as_an_argument_is_followed() -> None:
         "import tensorflow as tf\ndef train(loss, hvd=None):\n    opt = tf.train.AdamOptimizer(0.1)\n"
         "    if hvd is not None:\n        opt = hvd.DistributedOptimizer(opt)\n    return opt.compute_gradients(loss)\n"
     )
-    result = migrated(source, others=others, distributed=True)
+    result = migrate_source(source, others=others, distributed=True)
     assert "    if hvd is not None:\n        opt = NPUDistributedOptimizer(opt)\n" in result.after.decode()
     assert {finding.status for finding in result.findings} == {"changed"}
-    main = migrated(others["main.py"], path="main.py", others={"script.py": source}, distributed=True)
+    main = migrate_source(others["main.py"], path="main.py", others={"script.py": source}, distributed=True)
     assert main.after.decode().endswith("import script\nscript.train(loss, hvd=hvd)\n")
     assert "hvd = True" in main.after.decode()
     assert "horovod" not in main.after.decode()
@@ -62,7 +62,7 @@ def test_horovod_is_followed_through(way: str, folder: str) -> None:
     files = {f"{folder}main.py": main, f"{folder}script.py": script}
     texts = {}
     for path, source in files.items():
-        result = migrated(source, path=path, others=files, distributed=True)
+        result = migrate_source(source, path=path, others=files, distributed=True)
         assert {finding.status for finding in result.findings} == {"changed"}, result.findings
         texts[path] = result.after.decode()
     both = "".join(texts.values())
@@ -101,12 +101,12 @@ def test_a_program_in_which_horovod_is_not_followed_keeps_all_of_it(way: str) ->
     inner += "    return hvd.DistributedOptimizer(o).minimize(1), ds.shard(hvd.size(), hvd.rank())\n"
     files = {"main.py": main + "import inner\n", "script.py": script, "inner.py": inner}
     for path, source in files.items():
-        result = migrated(source, path=path, others=files, distributed=True)
+        result = migrate_source(source, path=path, others=files, distributed=True)
         assert result.after.decode() == source
         if path != "script.py":
             assert any(finding.status == "unresolved" and "main.py:6" in finding.message for finding in result.findings)
     other = HEAD + "hvd.init()\nprint(hvd.rank())\n"
-    assert migrated(other, path="other.py", others=files, distributed=True).changed
+    assert migrate_source(other, path="other.py", others=files, distributed=True).changed
 
 
 def test_functions_that_return_the_module_are_followed_or_left_for_manual_review() -> None:
@@ -118,7 +118,7 @@ def test_functions_that_return_the_module_are_followed_or_left_for_manual_review
     }
     for method, text in methods.items():
         source = HEAD + "hvd.init()\n" + text
-        result = migrated(source, distributed=True)
+        result = migrate_source(source, distributed=True)
         assert result.after.decode() == source, method
         assert any(finding.status == "unresolved" for finding in result.findings)
 
@@ -129,10 +129,10 @@ def test_an_attribute_of_the_same_name_in_another_class_is_not_taken_for_horovod
         "        return self.comm.rank()\nclass B:\n    def __init__(self, comm):\n        self.comm = comm\n"
         "    def f(self):\n        return self.comm.rank()\n"
     )
-    text = migrated(source, distributed=True).after.decode()
+    text = migrate_source(source, distributed=True).after.decode()
     assert text.count("return get_rank_id()") == 1
     assert text.endswith("return self.comm.rank()\n")
     outside = source + "print(A().comm.size(), a.comm.rank())\n"
-    left = migrated(outside, distributed=True)
+    left = migrate_source(outside, distributed=True)
     assert left.after.decode() == outside, "which of the two `a` holds is not seen"
     assert any(finding.status == "unresolved" for finding in left.findings)

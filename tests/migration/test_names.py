@@ -16,8 +16,8 @@ def names_of(text: str, module: str = "", package: bool = False) -> tuple[Names,
     return Names(source, module, package), source.tree
 
 
-def called(text: str, module: str = "", package: bool = False) -> list[str | None]:
-    """What each call calls, in the order of the text; calls of `mark` left out."""
+def list_called_names(text: str, module: str = "", package: bool = False) -> list[str | None]:
+    """Return the qualified name of every call but `mark`, in the order of the text."""
     names, tree = names_of(text, module, package)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     calls.sort(key=lambda node: (node.lineno, node.col_offset))
@@ -62,7 +62,7 @@ SESSION = "tensorflow.Session"
     ],
 )
 def test_a_name_that_may_be_something_else_is_not_tensorflow(text: str) -> None:
-    assert SESSION not in called(text)
+    assert SESSION not in list_called_names(text)
 
 
 # ---- what must be found
@@ -100,15 +100,15 @@ def test_a_name_that_may_be_something_else_is_not_tensorflow(text: str) -> None:
     ],
 )
 def test_every_spelling_of_tensorflow_is_found(text: str) -> None:
-    assert SESSION in called(text)
+    assert SESSION in list_called_names(text)
 
 
 @pytest.mark.parametrize("assignment", ["tf, n = None, 1", "n, tf = 1, None", "tf = keras = None", "keras = tf = None"])
 def test_none_among_several_targets_is_ignored_as_none_alone_is(assignment: str) -> None:
     text = f"try:\n    import tensorflow as tf\nexcept ImportError:\n    {assignment}\ntf.Session()"
-    assert called(text) == [SESSION]
+    assert list_called_names(text) == [SESSION]
     for other in ("other", "[None]", "None, *x", "False"):
-        assert called(text.replace("None", other)) == [None]
+        assert list_called_names(text.replace("None", other)) == [None]
 
 
 def test_tensorflow_2_beside_tensorflow_1_is_told_apart() -> None:
@@ -118,7 +118,7 @@ def test_tensorflow_2_beside_tensorflow_1_is_told_apart() -> None:
         tf.nn.dropout(x)
         tf2.nn.dropout(x)
         """
-    assert called(text) == ["tensorflow.nn.dropout", "tensorflow.compat.v2.nn.dropout"]
+    assert list_called_names(text) == ["tensorflow.nn.dropout", "tensorflow.compat.v2.nn.dropout"]
 
 
 @pytest.mark.parametrize(
@@ -138,21 +138,24 @@ def test_one_name_for_one_thing(spelling: str, one: str) -> None:
 
 
 def test_relative_imports_count_from_the_package() -> None:
-    assert called("from . import loop\nloop.main()", "pack.train") == ["pack.loop.main"]
-    assert called("from .. import loop\nloop.main()", "pack.sub.train") == ["pack.loop.main"]
-    assert called("from .loop import main\nmain()", "pack", package=True) == ["pack.loop.main"]
+    assert list_called_names("from . import loop\nloop.main()", "pack.train") == ["pack.loop.main"]
+    assert list_called_names("from .. import loop\nloop.main()", "pack.sub.train") == ["pack.loop.main"]
+    assert list_called_names("from .loop import main\nmain()", "pack", package=True) == ["pack.loop.main"]
 
 
 def test_a_function_of_the_file_is_named_with_its_module() -> None:
-    assert called("def build(): pass\nbuild()", "pack.train") == ["pack.train.build"]
-    assert called("def f():\n    def build(): pass\n    build()", "pack.train") == [None]
+    assert list_called_names("def build(): pass\nbuild()", "pack.train") == ["pack.train.build"]
+    assert list_called_names("def f():\n    def build(): pass\n    build()", "pack.train") == [None]
 
 
 def test_several_star_imports_and_builtins() -> None:
-    assert called("from tensorflow import *\nprint(1)") == [None]
-    assert called("from tensorflow import *\nfrom mine import *\nSession()") == ["mine.Session"]
+    assert list_called_names("from tensorflow import *\nprint(1)") == [None]
+    assert list_called_names("from tensorflow import *\nfrom mine import *\nSession()") == ["mine.Session"]
     star = "from npu_bridge.npu_init import *\n"
-    assert called(star + "NPURunConfig()\nunknown()") == ["npu_bridge.estimator.npu.npu_config.NPURunConfig", None]
+    assert list_called_names(star + "NPURunConfig()\nunknown()") == [
+        "npu_bridge.estimator.npu.npu_config.NPURunConfig",
+        None,
+    ]
 
 
 def test_names_that_are_taken_include_inner_scopes_and_uses() -> None:
@@ -164,9 +167,12 @@ def test_aliases_in_a_circle_and_long_chains_end() -> None:
     chain = (
         "import tensorflow as a0\n" + "".join(f"a{n + 1} = a{n}\n" for n in range(40)) + "a40.Session()\na3.Session()\n"
     )
-    assert called(chain)[1] == SESSION
-    assert called("x = y\ny = z\nz = x\nx()") == [None]
+    assert list_called_names(chain)[1] == SESSION
+    assert list_called_names("x = y\ny = z\nz = x\nx()") == [None]
 
 
 def test_a_global_statement_at_module_level_sends_nobody_round_in_circles() -> None:
-    assert called("import tensorflow as tf\nglobal config\nconfig = 1\nprint(config)\ntf.Session()")[1] == SESSION
+    assert (
+        list_called_names("import tensorflow as tf\nglobal config\nconfig = 1\nprint(config)\ntf.Session()")[1]
+        == SESSION
+    )

@@ -39,7 +39,7 @@ def neutral_of(path: Path) -> Outcome:
     return migrate_project(path, Options(to="any"))
 
 
-def added(path: Path) -> list[str]:
+def list_added_files(path: Path) -> list[str]:
     return [file.path for file in neutral_of(path).added]
 
 
@@ -64,12 +64,12 @@ def test_somebody_elses_module_of_that_name_is_not_written_over(tmp_path: Path) 
 
 def test_neither_is_one_beside_a_single_script(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": SCRIPT, HELPER: "mine = 1\n"})
-    assert added(tmp_path / "train.py") == ["accelerator_device_2.py"]
+    assert list_added_files(tmp_path / "train.py") == ["accelerator_device_2.py"]
 
 
 def test_a_folder_of_that_name_counts_too(tmp_path: Path) -> None:
     project(tmp_path, {"train.py": SCRIPT, "accelerator_device/notes.txt": "x"})
-    assert added(tmp_path) == ["accelerator_device_2.py"]
+    assert list_added_files(tmp_path) == ["accelerator_device_2.py"]
 
 
 def test_a_helper_that_its_owner_has_changed_stays(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_it_lies_where_the_scripts_look_for_their_modules(files: list[str], plac
             texts["main.py"] = f"import {by.partition(':')[2]}\n{SCRIPT}"
     for name in [name for name in texts if name.endswith(("__init__.py", "setup.py", ".toml"))]:
         texts[name] = ""
-    assert added(project(tmp_path, texts)) == places
+    assert list_added_files(project(tmp_path, texts)) == places
 
 
 def test_a_package_that_is_installed_imports_it_from_within(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 from viaduct.errors import BadData, BadValue
 from viaduct.migration.checks import check_options
 from viaduct.migration.options import Options
@@ -26,13 +26,13 @@ ESTIMATOR = 'import tensorflow as tf\nconfig = tf.estimator.RunConfig(model_dir=
 
 
 def test_without_a_record_the_points_stay_empty() -> None:
-    after = migrated(SESSION, profile="/tmp/p").after.decode()
+    after = migrate_source(SESSION, profile="/tmp/p").after.decode()
     assert '{"output": "/tmp/p", "training_trace": "on", "fp_point": "", "bp_point": ""}' in after
 
 
 @pytest.mark.parametrize("source", [SESSION, ESTIMATOR])
 def test_the_points_stand_in_the_options_of_sessions_and_estimators(source: str) -> None:
-    assert WRITTEN in migrated(source, **ASKED).after.decode()
+    assert WRITTEN in migrate_source(source, **ASKED).after.decode()
 
 
 def test_env_sh_carries_the_variables(tmp_path: Path) -> None:

@@ -7,17 +7,17 @@ from viaduct.migration.project import Project, survey
 TF = "import tensorflow as tf\n"
 
 
-def surveyed(**files: str) -> Project:
+def survey_files(**files: str) -> Project:
     return survey((f"{name}.py".replace("__", "/"), text.encode()) for name, text in files.items())
 
 
 def test_a_file_that_only_defines_does_nothing() -> None:
-    project = surveyed(a=TF + "def f(x):\n    return x.fit(1), x.train(2), x.rank()\n")
+    project = survey_files(a=TF + "def f(x):\n    return x.fit(1), x.train(2), x.rank()\n")
     assert not (project.keras_files | project.rank_files | project.cycle_files)
 
 
 def test_who_runs_keras_who_asks_for_ranks() -> None:
-    project = surveyed(
+    project = survey_files(
         keras=TF + "m = tf.keras.Sequential()\nm.fit(x)\n",
         horovod="import horovod.tensorflow as hvd\nhvd.init()\nprint(hvd.rank())\n",
         shard=TF + "def f(c, d):\n    return d.shard(c.num_input_pipelines, c.input_pipeline_id)\n",
@@ -31,7 +31,7 @@ def test_who_runs_keras_who_asks_for_ranks() -> None:
 
 def test_rounds_of_an_estimator() -> None:
     head = TF + "def f():\n    e = tf.estimator.Estimator(m)\n"
-    project = surveyed(
+    project = survey_files(
         once=head + "    e.train(a)\n",
         loop=head + "    for i in x:\n        e.train(a)\n",
         row=head + "    e.train(a)\n    e.evaluate(a)\n",
@@ -40,7 +40,7 @@ def test_rounds_of_an_estimator() -> None:
 
 
 def test_imports_are_followed_by_the_end_of_their_name() -> None:
-    project = surveyed(
+    project = survey_files(
         main=TF + "from official.resnet import loop\n",
         loop=TF + "from . import data\n",
         data=TF,
@@ -51,7 +51,7 @@ def test_imports_are_followed_by_the_end_of_their_name() -> None:
 
 
 def test_helpers_that_make_a_sessions_config() -> None:
-    project = surveyed(
+    project = survey_files(
         helper=TF + "def used():\n    return tf.ConfigProto()\ndef unused():\n    return tf.ConfigProto()\n",
         main=TF
         + "from helper import used, unused\nc = used()\ntf.train.MonitoredTrainingSession(config=c)\nunused()\n",

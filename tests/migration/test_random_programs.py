@@ -164,7 +164,7 @@ class Writer:
 
 
 def is_python(text: str) -> bool:
-    """As the compiler sees it: a `return` outside a function is none."""
+    """Return True if the text compiles; a `return` outside a function does not."""
     try:
         compile(text, "program.py", "exec", dont_inherit=True)
     except SyntaxError:

@@ -92,7 +92,7 @@ def describe(source: Source) -> str:
 
 
 def describe_names(names: Names) -> list[object]:
-    """Of every name that a file mentions: where it is bound and what it stands for; and what the module binds."""
+    """Return each name's binding and meaning, and the names that the module binds."""
     found: list[object] = [names.resolve_top_level(), sorted(names.used_names), names.stars]
     for node in names.source.of_kind(ast.Name):
         home = names.binding_scope(node.id, names.scope_of(node))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import examples, migrated
+from migration.checking import examples, migrate_source
 from viaduct.migration.rule import Rule, all_rules
 
 
@@ -18,7 +18,7 @@ def test_the_example_in_the_docstring_is_replayed(rule: Rule) -> None:
     if not found:
         assert rule.category in ("report", "advice"), "a rule that rewrites shows it in its docstring"
     for options, before, after in found:
-        assert migrated(before, rule.name, **({"to": rule.targets[0]} | options)).after.decode() == after
+        assert migrate_source(before, rule.name, **({"to": rule.targets[0]} | options)).after.decode() == after
 
 
 def test_a_rule_for_every_target_shows_both_ways_of_writing() -> None:
@@ -29,8 +29,8 @@ def test_a_rule_for_every_target_shows_both_ways_of_writing() -> None:
 
 def test_a_former_name_of_a_rule_still_finds_it() -> None:
     source = 'import torch.distributed as dist\ndist.init_process_group("nccl")\n'
-    assert b"accelerator.backend()" in migrated(source, "any_backend", to="any").after
-    assert b"accelerator.backend()" in migrated(source, "torch.any_backend", to="any").after
+    assert b"accelerator.backend()" in migrate_source(source, "any_backend", to="any").after
+    assert b"accelerator.backend()" in migrate_source(source, "torch.any_backend", to="any").after
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 BOTH = {
     "types": """
@@ -131,7 +131,7 @@ def test_a_place_for_both_cards_is_left_alone_and_listed(way: str, to: str) -> N
     text = "import torch\n" + dedent(BOTH[way])
     if to == "mlu":
         text = text.replace("npu", "mlu").replace("Npu", "Mlu").replace("hccl", "cncl")
-    result = migrated(text, to=to)
+    result = migrate_source(text, to=to)
     assert result.after.decode() == text
     assert {finding.rule for finding in result.findings if finding.status != "advice"} == set()
     assert any(finding.rule == "torch.already" for finding in result.findings), result.findings
@@ -141,28 +141,28 @@ def test_a_place_for_both_cards_is_left_alone_and_listed(way: str, to: str) -> N
 def test_another_card_than_the_target_protects_nothing(way: str) -> None:
     """Code for CUDA and the MLU has no branch for the NPU yet."""
     text = ("import torch\n" + dedent(BOTH[way])).replace("npu", "mlu").replace("Npu", "Mlu").replace("hccl", "cncl")
-    result = migrated(text, to="npu")
+    result = migrate_source(text, to="npu")
     assert result.changed or any(finding.status in ("manual", "unresolved") for finding in result.findings)
 
 
 def test_code_for_cuda_outside_of_such_places_is_migrated() -> None:
     text = "import torch\n" + dedent(BOTH["types"]) + "x = torch.ones(1).cuda()\ntorch.cuda.set_device(0)\n"
-    after = migrated(text).after.decode()
+    after = migrate_source(text).after.decode()
     assert "x = torch.ones(1).npu()\ntorch.npu.set_device(0)\n" in after
     assert 'if device.type == "cuda":\n        torch.cuda.synchronize()' in after
 
 
 def test_a_comparison_beside_such_places_asks_for_both() -> None:
     text = "import torch\n" + dedent(BOTH["types"]) + 'amp = device.type == "cuda"\nslow = device.type != "cuda"\n'
-    after = migrated(text).after.decode()
+    after = migrate_source(text).after.decode()
     assert 'amp = device.type in ("cuda", "npu")\nslow = device.type not in ("cuda", "npu")\n' in after
 
 
 def test_a_file_beside_its_twin_is_left_alone() -> None:
     text = "import torch\ndef wait():\n    torch.cuda.synchronize()\n"
     others = {"accel/npu_backend.py": text.replace("cuda", "npu"), "accel/__init__.py": ""}
-    assert not migrated(text, path="accel/cuda_backend.py", others=others).changed
-    assert migrated(text, path="accel/cuda_other.py", others=others).changed
+    assert not migrate_source(text, path="accel/cuda_backend.py", others=others).changed
+    assert migrate_source(text, path="accel/cuda_other.py", others=others).changed
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_file_beside_its_twin_is_left_alone() -> None:
     ],
 )
 def test_code_that_only_looks_so_is_migrated(text: str) -> None:
-    after = migrated(f"import torch\n{text}").after.decode()
+    after = migrate_source(f"import torch\n{text}").after.decode()
     assert "cuda" not in after, after
 
 
@@ -221,7 +221,7 @@ NEUTRAL = {
 @pytest.mark.parametrize("way", NEUTRAL)
 def test_device_neutral_code_is_left_alone(way: str, to: str) -> None:
     text = "import torch\n" + dedent(NEUTRAL[way])
-    result = migrated(text, to=to)
+    result = migrate_source(text, to=to)
     assert result.after.decode() == text
     assert {finding.rule for finding in result.findings if finding.status != "advice"} == set(), result.findings
 
@@ -230,16 +230,16 @@ def test_device_neutral_code_is_left_alone(way: str, to: str) -> None:
 def test_a_call_that_fails_without_cuda_is_no_twin_of_the_cards(call: str) -> None:
     """Both run, one after the other: the one for CUDA was forgotten when the script was migrated by hand."""
     source = f"import torch\nimport torch_npu\ntorch.npu.{call}\ntorch.cuda.{call}\n"
-    assert "torch.cuda" not in migrated(source).after.decode()
+    assert "torch.cuda" not in migrate_source(source).after.decode()
 
 
 def test_seeds_for_both_cards_stay() -> None:
     source = "import torch\nimport torch_npu\ntorch.npu.manual_seed_all(1)\ntorch.cuda.manual_seed_all(1)\n"
-    assert migrated(source).after.decode() == source
+    assert migrate_source(source).after.decode() == source
 
 
 def test_a_branch_that_is_migrated_is_not_asked_for_by_cuda_too() -> None:
-    """In a file that serves both cards elsewhere: on CUDA the card's call would fail."""
+    """The file serves both cards elsewhere; on CUDA the card's call would fail."""
     source = """
         import torch
         device = torch.accelerator.current_accelerator()
@@ -252,7 +252,7 @@ def test_a_branch_that_is_migrated_is_not_asked_for_by_cuda_too() -> None:
                 torch.cuda.synchronize(d)
         pin = device.type == "cuda"
         """
-    result = migrated(dedent(source))
+    result = migrate_source(dedent(source))
     after = result.after.decode()
     assert 'if d.type == "npu":\n        torch.npu.synchronize(d)' in after
     assert 'pin = device.type in ("cuda", "npu")' in after

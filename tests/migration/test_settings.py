@@ -16,7 +16,9 @@ def project(folder: Path, name: str, text: str, script: str = "import torch\n") 
     return folder
 
 
-def migrated(folder: Path, name: str, text: str, script: str = "import torch\n", **options: object) -> FileResult:
+def migrate_settings(
+    folder: Path, name: str, text: str, script: str = "import torch\n", **options: object
+) -> FileResult:
     outcome = migrate_project(project(folder, name, text, script), Options(**options), jobs=1)  # type: ignore[arg-type]
     found = [file for file in outcome.files if file.path == name]
     return found[0] if found else FileResult(name, 0, 0)
@@ -34,22 +36,22 @@ def migrated(folder: Path, name: str, text: str, script: str = "import torch\n",
     ],
 )
 def test_what_is_no_device_stays(tmp_path: Path, text: str) -> None:
-    result = migrated(tmp_path, "a.yaml", text)
+    result = migrate_settings(tmp_path, "a.yaml", text)
     assert not result.changed
     assert not result.findings
 
 
 def test_a_project_without_torch_is_not_looked_through(tmp_path: Path) -> None:
-    result = migrated(tmp_path, "a.yaml", "device: cuda\n", script="import tensorflow\n")
+    result = migrate_settings(tmp_path, "a.yaml", "device: cuda\n", script="import tensorflow\n")
     assert not result.changed
     assert not result.findings
 
 
 def test_other_files_and_other_words_are_not_touched(tmp_path: Path) -> None:
-    assert not migrated(tmp_path, "a.txt", "device: cuda\n").changed
-    assert not migrated(tmp_path, "environment.yml", "device: cuda\n").changed
-    assert not migrated(tmp_path, "b.yaml", "device: cuda\n", mode="patch").changed
-    assert not migrated(tmp_path, "c.yaml", "device: cuda\n", skip=("torch.device_string",)).changed
+    assert not migrate_settings(tmp_path, "a.txt", "device: cuda\n").changed
+    assert not migrate_settings(tmp_path, "environment.yml", "device: cuda\n").changed
+    assert not migrate_settings(tmp_path, "b.yaml", "device: cuda\n", mode="patch").changed
+    assert not migrate_settings(tmp_path, "c.yaml", "device: cuda\n", skip=("torch.device_string",)).changed
 
 
 @pytest.mark.parametrize(
@@ -66,24 +68,24 @@ def test_other_files_and_other_words_are_not_touched(tmp_path: Path) -> None:
     ],
 )
 def test_a_device_is_the_accelerators(tmp_path: Path, name: str, before: str, after: str) -> None:
-    result = migrated(tmp_path, name, before)
+    result = migrate_settings(tmp_path, name, before)
     assert result.after.decode() == after
     assert {finding.status for finding in result.findings} == {"changed"}
     assert all(finding.before and finding.after for finding in result.findings)
     again = tmp_path / "again"
     again.mkdir()
-    assert not migrated(again, name, after).changed
+    assert not migrate_settings(again, name, after).changed
 
 
 def test_a_list_of_devices_is_left_to_a_person(tmp_path: Path) -> None:
-    result = migrated(tmp_path, "a.yaml", "devices: [cuda:0, cuda:1]\n")
+    result = migrate_settings(tmp_path, "a.yaml", "devices: [cuda:0, cuda:1]\n")
     assert not result.changed
     assert [(finding.status, finding.line) for finding in result.findings] == [("manual", 1)]
 
 
 def test_what_is_to_run_everywhere_names_no_card(tmp_path: Path) -> None:
     script = "import torch\nx = torch.zeros(3, device='cuda')\n"
-    result = migrated(tmp_path, "a.yaml", "device: cuda\nbackend: nccl\n", script, to="any")
+    result = migrate_settings(tmp_path, "a.yaml", "device: cuda\nbackend: nccl\n", script, to="any")
     assert not result.changed
     assert [(finding.status, finding.risk) for finding in result.findings] == [("manual", "high")] * 2
 
@@ -102,7 +104,7 @@ kernels:
 
 
 def test_a_file_is_not_half_migrated_and_every_place_is_named(tmp_path: Path) -> None:
-    result = migrated(tmp_path, "a.yaml", FLOW)
+    result = migrate_settings(tmp_path, "a.yaml", FLOW)
     assert not result.changed
     assert [(finding.status, finding.line) for finding in result.findings] == [
         *[("manual", line) for line in (1, 1, 2, 3, 7)],
@@ -118,12 +120,12 @@ def test_a_file_is_not_half_migrated_and_every_place_is_named(tmp_path: Path) ->
     ],
 )
 def test_nested_places_follow_too(tmp_path: Path, name: str, before: str) -> None:
-    result = migrated(tmp_path, name, before)
+    result = migrate_settings(tmp_path, name, before)
     assert result.after.decode() == before.replace("cuda", "npu").replace("nccl", "hccl")
 
 
 def test_a_list_over_several_lines_is_named(tmp_path: Path) -> None:
-    result = migrated(tmp_path, "a.json", '{\n  "devices": [\n    "cuda:0",\n    "cuda:1"\n  ],\n  "x": 1\n}\n')
+    result = migrate_settings(tmp_path, "a.json", '{\n  "devices": [\n    "cuda:0",\n    "cuda:1"\n  ],\n  "x": 1\n}\n')
     assert [(finding.status, finding.line) for finding in result.findings] == [("manual", 3), ("manual", 4)]
 
 

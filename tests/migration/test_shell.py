@@ -20,7 +20,7 @@ OLD, NEW = "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def after(text: str, **options: Any) -> str:
-    """What becomes of a script; and a second run changes nothing."""
+    """Return the migrated script, and check that a second run changes nothing."""
     asked = Options(**options)
     made = migrate("run.sh", text.encode(), asked, PROJECT)
     assert migrate("run.sh", made.after, asked, PROJECT).after == made.after

@@ -24,15 +24,15 @@ from viaduct.migration.source import LAYOUT_TOKENS, Source, Token, tokenize_part
     ],
 )
 def test_a_text_that_is_tokenized_piece_by_piece_has_the_tokens_of_the_whole(text: str) -> None:
-    def shown(tokens: Iterable[Token]) -> list[Token]:
+    def drop_layout(tokens: Iterable[Token]) -> list[Token]:
         return [token for token in tokens if token.kind not in LAYOUT_TOKENS or token.kind == tokenize.COMMENT]
 
     source = Source(text)
-    expected = shown(tokenize_part(text, 0))
-    assert shown(source.all_from(0)) == expected
+    expected = drop_layout(tokenize_part(text, 0))
+    assert drop_layout(source.all_from(0)) == expected
     for token in expected:
         assert token.kind in LAYOUT_TOKENS or source.token_before(token.end) == token
-        assert next(iter(shown(source.all_from(token.start)))) == token
+        assert next(iter(drop_layout(source.all_from(token.start)))) == token
 
 
 def test_only_the_statements_that_are_edited_are_tokenized() -> None:

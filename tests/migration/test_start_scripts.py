@@ -27,7 +27,7 @@ if __name__ == "__main__":
 """
 
 
-def migrated(folder: Path, files: dict[str, str], to: str = "npu", **options: object) -> Outcome:
+def migrate_files(folder: Path, files: dict[str, str], to: str = "npu", **options: object) -> Outcome:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -36,12 +36,12 @@ def migrated(folder: Path, files: dict[str, str], to: str = "npu", **options: ob
 
 @pytest.mark.parametrize("entry", ["train.py", "old.py"])
 def test_start_scripts_are_those_of_the_entry_script(tmp_path: Path, entry: str) -> None:
-    outcome = migrated(tmp_path, {"train.py": TRAIN, "old.py": TRAIN_TF}, entry=entry)
+    outcome = migrate_files(tmp_path, {"train.py": TRAIN, "old.py": TRAIN_TF}, entry=entry)
     names = {Path(path).name for path in start_scripts(outcome)}
     assert ("rank_table_8p.json" in names) == (entry == "old.py"), names
 
 
 def test_one_tensorflow_file_does_not_make_the_start_scripts_tensorflows(tmp_path: Path) -> None:
     files = {"train.py": TRAIN, "eval.py": TRAIN, "log.py": TRAIN_TF}
-    outcome = migrated(tmp_path, files)
+    outcome = migrate_files(tmp_path, files)
     assert not any("rank" in path for path in start_scripts(outcome))

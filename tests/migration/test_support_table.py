@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrated
+from migration.checking import check_noop, migrate_source
 from viaduct.migration.support_table import SYMBOLS, Symbol, find_symbol, names_without_rule
 
 
@@ -23,7 +23,7 @@ def call_of(symbol: Symbol) -> str:
 
 @pytest.mark.parametrize("symbol", SYMBOLS, ids=lambda symbol: symbol.name)
 def test_the_rule_that_the_table_names_is_the_one_that_speaks(symbol: Symbol) -> None:
-    findings = migrated(call_of(symbol)).findings
+    findings = migrate_source(call_of(symbol)).findings
     spoke = {finding.rule.removeprefix("tf1.") for finding in findings}
     assert (symbol.rule or "unsupported_api") in spoke, findings
     assert bool(symbol.rule) != ("unsupported_api" in spoke)

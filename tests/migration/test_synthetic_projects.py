@@ -50,7 +50,7 @@ def check(folder: Path, project: Synthetic, to: str, distributed: bool = False) 
         file = outcome.by_path[placed.file]
         result = result_of(file, project.files[placed.file], placed)
         if not placed.piece.holds and to != "any":
-            assert result == wanted(placed), explain(project, placed)
+            assert result == list_expected_lines(placed), explain(project, placed)
         for text in placed.piece.holds:
             assert text in file.new, explain(project, placed)
     for file in outcome.changed:
@@ -59,7 +59,9 @@ def check(folder: Path, project: Synthetic, to: str, distributed: bool = False) 
         new = "\n".join(file.new for file in outcome.changed)
         for text in ("NPUDistributedOptimizer(", "hccl_ops.broadcast", "initialize_system", "NpuOptimizer"):
             assert text in new
-    assert counted(outcome) == project.counts, "\n".join(f"# {path}\n{text}" for path, text in project.files.items())
+    assert count_places(outcome) == project.counts, "\n".join(
+        f"# {path}\n{text}" for path, text in project.files.items()
+    )
 
 
 def result_of(file: FileResult, text: str, placed: Placed) -> list[str]:
@@ -71,11 +73,11 @@ def result_of(file: FileResult, text: str, placed: Placed) -> list[str]:
     return [line for line, stem in zip(new, file.stems, strict=False) if first <= stem <= last]
 
 
-def wanted(placed: Placed) -> list[str]:
+def list_expected_lines(placed: Placed) -> list[str]:
     return [placed.indent + line for line in placed.piece.after]
 
 
-def counted(outcome: Outcome) -> Counts:
+def count_places(outcome: Outcome) -> Counts:
     """Return the ledger with manual and unresolved together, where the project says `left`."""
     found: Counts = Counter()
     for location in outcome.places:

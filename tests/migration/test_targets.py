@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 from viaduct.migration.options import Options
 from viaduct.migration.targets import ANY, cards, target_of
 
@@ -28,7 +28,7 @@ def test_the_neutral_target_is_no_card() -> None:
 
 def test_one_detection_is_rendered_for_each_target() -> None:
     source = 'import torch.distributed as dist\ndist.init_process_group("nccl")\n'
-    written = {to: migrated(source, "backend", to=to).after.decode() for to in ("npu", "mlu", "any")}
+    written = {to: migrate_source(source, "backend", to=to).after.decode() for to in ("npu", "mlu", "any")}
     assert 'init_process_group("hccl")' in written["npu"]
     assert 'init_process_group("cncl")' in written["mlu"]
     assert "init_process_group(accelerator.backend())" in written["any"]

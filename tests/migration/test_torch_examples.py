@@ -60,7 +60,7 @@ def sources(name: str) -> dict[str, bytes]:
 
 
 @functools.cache
-def carried(name: str, to: Target) -> dict[str, FileResult]:
+def migrate_example(name: str, to: Target) -> dict[str, FileResult]:
     return run(sources(name), to=to)
 
 
@@ -71,12 +71,12 @@ def run(texts: dict[str, bytes], **options: Any) -> dict[str, FileResult]:
     return results
 
 
-def made(result: FileResult, before: bytes) -> bytes:
+def text_after(result: FileResult, before: bytes) -> bytes:
     return result.after if result.changed else before
 
 
 def after(name: str, to: Target) -> str:
-    return made(carried(name, to)[Path(name).name], (EXAMPLES / name).read_bytes()).decode()
+    return text_after(migrate_example(name, to)[Path(name).name], (EXAMPLES / name).read_bytes()).decode()
 
 
 def without_magic(text: str) -> str:
@@ -117,7 +117,7 @@ for name, script, words in scripts:
 
 
 def in_turn(scripts: list[tuple[str, str, str]], to: str, where: Path) -> dict[str, list[str]]:
-    """What each script prints, all of them in one process and one folder; times are left out."""
+    """Return the output of each script, all run in one process and folder; times are left out."""
     where.mkdir()
     arguments = (str(where), str(Path(__file__).parent), to, scripts)
     answer = python(RUNNER.replace("ARGUMENTS", repr(arguments)))
@@ -128,7 +128,7 @@ def in_turn(scripts: list[tuple[str, str, str]], to: str, where: Path) -> dict[s
     return lines
 
 
-def alone(name: str, where: Path) -> Path:
+def copy_example(name: str, where: Path) -> Path:
     """The example in a project of its own, for the command."""
     if "/" in name:
         shutil.copytree((EXAMPLES / name).parent, where / Path(name).parent)
@@ -140,7 +140,7 @@ def alone(name: str, where: Path) -> Path:
 
 def carried_by_the_command(name: str, to: str, scratch: Path) -> Path:
     """The example, or what the command makes of it, as a script that can be started."""
-    here = project = alone(name, scratch / "project")
+    here = project = copy_example(name, scratch / "project")
     if to:
         here = scratch / "out"
         answer = viaduct("migrate", project, "--to", to, "--out", here)
@@ -152,8 +152,8 @@ def carried_by_the_command(name: str, to: str, scratch: Path) -> Path:
 
 
 @functools.cache
-def printed(to: str) -> dict[str, list[str]]:
-    """Of each example, what it prints before (``) or after its migration, on a machine without a card."""
+def collect_outputs(to: str) -> dict[str, list[str]]:
+    """Return each example's output before (`to` is "") or after its migration, on a machine without a card."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         folders = {name: carried_by_the_command(name, to, scratch / str(n)) for n, name in enumerate(SCRIPTS)}
@@ -171,16 +171,16 @@ def test_there_are_ten_examples_and_none_is_a_toy() -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_an_example_trains_on_the_cpu(name: str) -> None:
-    assert "Traceback (most recent call last):" not in printed("")[name]
-    assert any(re.search(r"(?i)loss", line) for line in printed("")[name]), printed("")[name]
+    assert "Traceback (most recent call last):" not in collect_outputs("")[name]
+    assert any(re.search(r"(?i)loss", line) for line in collect_outputs("")[name]), collect_outputs("")[name]
 
 
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_migrated_script_trains_on_the_cpu_to_the_same_digits(name: str, to: Target) -> None:
-    """For npu and mlu beside a plug-in that finds no card (absent_card.py)."""
+    """Both npu and mlu, with a plug-in that finds no card (absent_card.py)."""
     said = (SAID_WITHOUT_A_CARD,) if to == "any" else ()
-    assert printed(to)[name] == [line for line in printed("")[name] if line not in said]
+    assert collect_outputs(to)[name] == [line for line in collect_outputs("")[name] if line not in said]
 
 
 def free_port() -> int:
@@ -190,7 +190,7 @@ def free_port() -> int:
         return port
 
 
-def spawned(script: Path, where: Path, *more: str) -> list[str]:
+def spawn_ranks(script: Path, where: Path, *more: str) -> list[str]:
     words = [*SCRIPTS["imagenet_ddp.py"].split(), "--multiprocessing-distributed", "--procs", "2", *more]
     words += ["--dist-url", f"tcp://127.0.0.1:{free_port()}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -202,13 +202,13 @@ def spawned(script: Path, where: Path, *more: str) -> list[str]:
 
 def test_the_neutral_imagenet_script_spawns_its_processes_and_takes_gloo_by_itself(tmp_path: Path) -> None:
     neutral = carried_by_the_command("imagenet_ddp.py", "any", tmp_path)
-    assert len(set(spawned(neutral, tmp_path))) == 4, "two steps on each of two ranks"
+    assert len(set(spawn_ranks(neutral, tmp_path))) == 4, "two steps on each of two ranks"
 
 
 @pytest.mark.slow
 def test_spawned_processes_see_the_same_losses_before_and_after(tmp_path: Path) -> None:
-    before = spawned(EXAMPLES / "imagenet_ddp.py", tmp_path, "--dist-backend", "gloo")
-    assert spawned(carried_by_the_command("imagenet_ddp.py", "any", tmp_path), tmp_path) == before
+    before = spawn_ranks(EXAMPLES / "imagenet_ddp.py", tmp_path, "--dist-backend", "gloo")
+    assert spawn_ranks(carried_by_the_command("imagenet_ddp.py", "any", tmp_path), tmp_path) == before
 
 
 def test_a_training_that_was_stopped_goes_on_after_the_migration_as_well(tmp_path: Path) -> None:
@@ -229,10 +229,10 @@ def test_a_training_that_was_stopped_goes_on_after_the_migration_as_well(tmp_pat
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_an_example_is_migrated_and_compiles(name: str, to: Target) -> None:
-    for path, result in carried(name, to).items():
+    for path, result in migrate_example(name, to).items():
         compile(without_magic(result.new), path, "exec", dont_inherit=True)
         assert result.changed == any(finding.status == "changed" for finding in result.findings), path
-    assert carried(name, to)[Path(name).name].changed
+    assert migrate_example(name, to)[Path(name).name].changed
 
 
 VARIANTS: tuple[dict[str, Any], ...] = (
@@ -251,8 +251,10 @@ VARIANTS: tuple[dict[str, Any], ...] = (
 def test_no_option_leaves_a_name_that_nothing_binds_or_a_comment_behind(name: str, options: dict[str, Any]) -> None:
     texts = sources(name)
     results = run(texts, **options)
-    once = {path: made(results[path], data) for path, data in texts.items()}
-    assert {path: made(result, once[path]) for path, result in run(once, **options).items()} == once, "a second run"
+    once = {path: text_after(results[path], data) for path, data in texts.items()}
+    assert {path: text_after(result, once[path]) for path, result in run(once, **options).items()} == once, (
+        "a second run"
+    )
     for result in results.values():
         if result.changed:
             new, old = without_magic(result.new), without_magic(result.old)
@@ -285,7 +287,7 @@ def cudas(tree: ast.AST) -> set[int]:
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_whatever_still_names_cuda_is_said_or_is_somebody_elses(name: str, to: Target) -> None:
-    result = carried(name, to)[Path(name).name]
+    result = migrate_example(name, to)[Path(name).name]
     lines, old = result.new.splitlines(), result.old.splitlines()
     left = {result.stems[line - 1] for line in cudas(ast.parse(without_magic(result.new)))}
     reported = {finding.line for finding in result.findings if finding.status != "changed"}
@@ -472,27 +474,29 @@ def test_the_lines_that_matter_name_the_card(name: str, to: Target) -> None:
     assert [line for line in wanted if line not in text] == [], text
 
 
-def told(name: str, to: Target, status: str, file: str = "") -> str:
-    result = carried(name, to)[file or Path(name).name]
+def list_messages(name: str, to: Target, status: str, file: str = "") -> str:
+    result = migrate_example(name, to)[file or Path(name).name]
     return "\n".join(finding.message for finding in result.findings if finding.status == status)
 
 
 @pytest.mark.parametrize("to", CARDS)
 def test_what_a_card_cannot_do_is_for_a_person(to: Target) -> None:
-    assert "DataParallel" in told("imagenet_ddp.py", to, "manual")
-    assert "DataParallel" in told("data_parallel.py", to, "manual")
-    assert "data_parallel" in told("gan.py", to, "manual")
-    assert "CUDAExtension" in told("cuda_extension/train.py", to, "manual", "setup.py")
+    assert "DataParallel" in list_messages("imagenet_ddp.py", to, "manual")
+    assert "DataParallel" in list_messages("data_parallel.py", to, "manual")
+    assert "data_parallel" in list_messages("gan.py", to, "manual")
+    assert "CUDAExtension" in list_messages("cuda_extension/train.py", to, "manual", "setup.py")
 
 
 def test_float64_on_the_npu_is_said() -> None:
-    said = told("segmentation_fp64.py", "npu", "manual") + told("segmentation_fp64.py", "npu", "advice")
+    said = list_messages("segmentation_fp64.py", "npu", "manual") + list_messages(
+        "segmentation_fp64.py", "npu", "advice"
+    )
     assert "double precision" in said
 
 
 def test_a_class_that_moves_its_own_tensors_moves_them_to_the_card_or_says_so() -> None:
     """`GraphBatch.cuda` keeps its name; the tensors in it must not stay on CUDA in silence."""
-    result = carried("own_cuda_methods.py", "npu")["own_cuda_methods.py"]
+    result = migrate_example("own_cuda_methods.py", "npu")["own_cuda_methods.py"]
     text, line = result.new, "return self.apply(lambda x: x.cuda(index, non_blocking=non_blocking))"
     where = read("own_cuda_methods.py").splitlines().index(" " * 8 + line) + 1
     assert line.replace("x.cuda", "x.npu") in text or where in {f.line for f in result.findings if f.status == "manual"}
@@ -505,7 +509,7 @@ def test_a_flag_and_the_comparison_with_it_move_together(to: Target) -> None:
 
 
 def test_the_kernels_of_the_extension_are_listed(tmp_path: Path) -> None:
-    project = alone("cuda_extension/train.py", tmp_path / "project")
+    project = copy_example("cuda_extension/train.py", tmp_path / "project")
     for to in TARGETS:
         answer = viaduct("migrate", project, "--to", to)
         assert answer.returncode == 0
@@ -523,18 +527,18 @@ def test_the_outputs_of_a_notebook_and_its_metadata_stay(to: Target) -> None:
 # ---- the page
 
 
-def shown() -> list[tuple[str, str]]:
+def list_shown_diffs() -> list[tuple[str, str]]:
     """Each command of the page with the diff that it shows for it."""
     blocks = re.findall(r"```console\n\$ (.*?)\n```\n\n```diff\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) == PAGE.read_text().count("```diff")
     return blocks
 
 
-@pytest.mark.parametrize(("command", "diff"), shown(), ids=lambda text: text.split("\n")[0][:60])
+@pytest.mark.parametrize(("command", "diff"), list_shown_diffs(), ids=lambda text: text.split("\n")[0][:60])
 def test_the_page_shows_what_happens(command: str, diff: str, tmp_path: Path) -> None:
     words = command.split()
     assert words[:2] == ["viaduct", "migrate"]
-    project = alone(Path(words[2]).name, tmp_path / "project")
+    project = copy_example(Path(words[2]).name, tmp_path / "project")
     answer = viaduct("migrate", project, *words[3:])
     assert answer.returncode == 0, answer.stderr
     actual, position = answer.stdout.splitlines(), 0

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from migration.checking import migrated
+from migration.checking import migrate_source
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.options import Options, Target
 from viaduct.migration.project import survey
@@ -22,7 +22,7 @@ TARGETS: tuple[Target, ...] = ("npu", "mlu", "any")
 CARDS: tuple[Target, ...] = ("npu", "mlu")
 
 
-def carried(data: bytes, to: Target, path: str = "script.py") -> Migrated:
+def migrate_twice(data: bytes, to: Target, path: str = "script.py") -> Migrated:
     """Bytes in, bytes out, and a second run is still: for texts that cannot pass through a `str`."""
     result = migrate_bytes(path, data, Options(to=to), survey([(path, data)]))
     again = migrate_bytes(path, result.after, Options(to=to), survey([(path, result.after)]))
@@ -31,8 +31,8 @@ def carried(data: bytes, to: Target, path: str = "script.py") -> Migrated:
     return result
 
 
-def unchanged(source: str, to: Target) -> Migrated:
-    result = migrated(source, to=to)
+def check_source_unchanged(source: str, to: Target) -> Migrated:
+    result = migrate_source(source, to=to)
     assert result.after.decode() == source, result.after.decode()
     return result
 
@@ -42,7 +42,7 @@ def unchanged(source: str, to: Target) -> Migrated:
 
 @pytest.mark.parametrize("to", TARGETS)
 def test_a_class_with_a_to_and_a_cuda_of_its_own_is_left_alone(to: Target) -> None:
-    unchanged(
+    check_source_unchanged(
         "import torch\n\n\n"
         "class Foo:\n"
         "    def to(self, where):\n        return where\n\n"
@@ -73,17 +73,21 @@ def test_a_class_with_a_to_and_a_cuda_of_its_own_is_left_alone(to: Target) -> No
     ],
 )
 def test_a_word_that_is_no_device_is_left_alone(line: str, to: Target) -> None:
-    unchanged(f"import torch\n\nx = torch.zeros(2)\n{line}\n", to)
+    check_source_unchanged(f"import torch\n\nx = torch.zeros(2)\n{line}\n", to)
 
 
 @pytest.mark.parametrize("to", TARGETS)
 def test_a_dtype_or_a_tensor_is_no_device(to: Target) -> None:
-    unchanged("import torch\n\nx = torch.zeros(2)\nx.to(torch.float16)\nx.to(torch.zeros(1))\nx.to('cpu')\n", to)
+    check_source_unchanged(
+        "import torch\n\nx = torch.zeros(2)\nx.to(torch.float16)\nx.to(torch.zeros(1))\nx.to('cpu')\n", to
+    )
 
 
 @pytest.mark.parametrize("to", CARDS)
 def test_names_that_cover_torch_are_not_torch(to: Target) -> None:
-    unchanged("import torch\n\n\ndef f(torch, x):\n    return torch.cuda.synchronize(), torch.device('cuda', x)\n", to)
+    check_source_unchanged(
+        "import torch\n\n\ndef f(torch, x):\n    return torch.cuda.synchronize(), torch.device('cuda', x)\n", to
+    )
 
 
 ALIASES = {
@@ -98,7 +102,7 @@ ALIASES = {
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("head", ALIASES)
 def test_every_way_of_importing_is_seen_and_nothing_of_cuda_is_imported_any_more(head: str, to: Target) -> None:
-    after = migrated(head + ALIASES[head], to=to).after.decode()
+    after = migrate_source(head + ALIASES[head], to=to).after.decode()
     modules = [
         alias.name for node in ast.walk(ast.parse(after)) if isinstance(node, ast.Import) for alias in node.names
     ]
@@ -131,7 +135,7 @@ if __name__ == "__main__":
 '''
 
 
-def expected(to: Target) -> str:
+def expected_text(to: Target) -> str:
     backend = {"npu": "hccl", "mlu": "cncl"}[to]
     text = BEFORE.replace("torch.cuda.is_available", f"torch.{to}.is_available").replace('"nccl"', f'"{backend}"')
     text = text.replace("torch.cuda.synchronize", f"torch.{to}.synchronize").replace("x.cuda()", f"x.{to}()")
@@ -143,7 +147,7 @@ def two_space_guard(text: str) -> str:
     return head + 'if __name__ == "__main__":\n' + tail.replace("    ", "  ")
 
 
-def encoded(text: str) -> bytes:
+def encode_latin1(text: str) -> bytes:
     return ("# -*- coding: latin-1 -*-\n# caf\xe9\n" + text).encode("latin-1")
 
 
@@ -154,7 +158,7 @@ LAYOUTS: dict[str, Callable[[str], bytes]] = {
     "CRLF": lambda text: text.replace("\n", "\r\n").encode(),
     "no final newline": lambda text: text.rstrip("\n").encode(),
     "a mark of UTF-8": lambda text: b"\xef\xbb\xbf" + text.encode(),
-    "an encoding cookie": encoded,
+    "an encoding cookie": encode_latin1,
     "form feeds": lambda text: text.replace("\n\n\n", "\n\n\f\n").encode(),
     "trailing blanks": lambda text: text.replace(":\n", ":  \n").encode(),
     "wide letters before the names": lambda text: text.replace('return x.to("', 'return ("π→", x)[1].to("').encode(),
@@ -166,14 +170,14 @@ LAYOUTS: dict[str, Callable[[str], bytes]] = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_stays_as_it_is(layout: str, to: Target) -> None:
     lay_out = LAYOUTS[layout]
-    result = carried(lay_out(BEFORE), to)
-    assert result.after == lay_out(expected(to)), result.after.decode("latin-1")
+    result = migrate_twice(lay_out(BEFORE), to)
+    assert result.after == lay_out(expected_text(to)), result.after.decode("latin-1")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_becomes_neutral_and_keeps_the_rest_of_its_lines(layout: str) -> None:
     data = LAYOUTS[layout](BEFORE)
-    after = carried(data, "any").after
+    after = migrate_twice(data, "any").after
     kept = [line for line in data.splitlines(keepends=True) if b"cuda" not in line and b"nccl" not in line]
     positions = [after.find(line) for line in kept]
     assert -1 not in positions, "a line that has nothing to do with devices is gone"
@@ -186,7 +190,7 @@ def test_every_layout_becomes_neutral_and_keeps_the_rest_of_its_lines(layout: st
 @pytest.mark.parametrize("to", CARDS)
 def test_an_import_goes_behind_docstring_future_and_torch(to: Target) -> None:
     head = '# a comment\n"""Doc."""\n# another\nfrom __future__ import annotations\n\nx = 1\n'
-    result = migrated(head + "import torch\n\ntorch.cuda.synchronize()\n", to=to)
+    result = migrate_source(head + "import torch\n\ntorch.cuda.synchronize()\n", to=to)
     assert result.after.decode() == head + f"import torch\nimport torch_{to}\n\ntorch.{to}.synchronize()\n"
 
 
@@ -194,7 +198,7 @@ def test_an_import_goes_behind_docstring_future_and_torch(to: Target) -> None:
 def test_a_script_that_imports_torch_in_a_function_still_compiles_and_finds_its_plug_in(to: Target) -> None:
     head = '"""Doc."""\nfrom __future__ import annotations\n\n\n'
     source = head + "def f():\n    import torch\n\n    torch.cuda.synchronize()\n"
-    after = migrated(source, to=to).after.decode()
+    after = migrate_source(source, to=to).after.decode()
     tree = ast.parse(after)
     assert f"import torch_{to}" in after
     assert after.index("from __future__") < after.index(f"import torch_{to}")
@@ -206,7 +210,7 @@ def test_a_script_that_imports_torch_in_a_function_still_compiles_and_finds_its_
     "source", ["", '"""Only a docstring about torch.cuda."""\n', "import torch\n", "# torch.cuda\n"]
 )
 def test_a_file_without_device_code_gets_no_import(source: str, to: Target) -> None:
-    assert not unchanged(source, to).findings
+    assert not check_source_unchanged(source, to).findings
 
 
 # ---- newer syntax
@@ -229,13 +233,13 @@ def test_a_file_without_device_code_gets_no_import(source: str, to: Target) -> N
 def test_newer_syntax_is_read_and_only_the_name_changes(line: str, to: Target) -> None:
     source = f"import torch\n\nx = {{'a': 1}}\n{line}\n"
     wanted = source.replace("torch.cuda", f"torch.{to}").replace("import torch\n", f"import torch\nimport torch_{to}\n")
-    assert migrated(source, to=to).after.decode() == wanted
+    assert migrate_source(source, to=to).after.decode() == wanted
 
 
 @pytest.mark.parametrize("to", CARDS)
 def test_what_stands_inside_an_f_string_is_changed_or_said(to: Target) -> None:
     source = 'import torch\n\nprint(f\'{torch.cuda.device_count()} cards in {"a" + "b"}\')\n'
-    result = migrated(source, to=to)
+    result = migrate_source(source, to=to)
     if f"torch.{to}.device_count" not in result.after.decode():
         assert [finding.line for finding in result.findings if finding.status == "manual"] == [3]
 
@@ -243,7 +247,7 @@ def test_what_stands_inside_an_f_string_is_changed_or_said(to: Target) -> None:
 @pytest.mark.parametrize("to", CARDS)
 def test_an_f_string_that_is_a_device_is_carried_with_its_quotes(to: Target) -> None:
     source = "import torch\n\n\ndef f(rank, x):\n    return x.to(f'cuda:{rank}'), torch.device(f\"cuda:{rank!s}\")\n"
-    result = migrated(source, to=to)
+    result = migrate_source(source, to=to)
     wanted = source.replace("cuda:{", f"{to}:{{").replace("import torch\n", f"import torch\nimport torch_{to}\n")
     assert result.after.decode() == wanted
 
@@ -327,7 +331,7 @@ def test_an_output_that_cannot_be_written_is_refused(odd: Path, tmp_path: Path) 
     ],
 )
 def test_a_script_that_was_migrated_already_is_recognised(to: Target, source: str) -> None:
-    unchanged(source, to)
+    check_source_unchanged(source, to)
 
 
 @pytest.mark.parametrize(
@@ -339,7 +343,7 @@ def test_a_script_that_was_migrated_already_is_recognised(to: Target, source: st
 )
 def test_a_script_with_the_vendors_patch_gets_no_second_import(to: Target, patch: str) -> None:
     head = f"import torch\nimport torch_{to}\n{patch}\n\n"
-    result = migrated(head + "model = torch.nn.Linear(2, 2).cuda()\ntorch.cuda.synchronize()\n", to=to)
+    result = migrate_source(head + "model = torch.nn.Linear(2, 2).cuda()\ntorch.cuda.synchronize()\n", to=to)
     assert result.after.decode().startswith(head)
     assert result.after.decode().count("import") == head.count("import")
 
@@ -349,4 +353,4 @@ def test_a_half_migrated_script_is_finished(to: Target) -> None:
     source = (
         f"import torch\nimport torch_{to}\n\nx = torch.zeros(2).{to}()\ny = x.to('{to}:0')\nz = torch.zeros(2).cuda()\n"
     )
-    assert migrated(source, to=to).after.decode() == source.replace(".cuda()", f".{to}()")
+    assert migrate_source(source, to=to).after.decode() == source.replace(".cuda()", f".{to}()")

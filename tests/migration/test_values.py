@@ -16,7 +16,7 @@ HEAD = "import tensorflow as tf\n"
 
 
 def kind(text: str, others: dict[str, str] | None = None) -> str | None:
-    """Of what is handed to `mark`."""
+    """Return the kind of the value handed to `mark`."""
     text = HEAD + dedent(text)
     files = {"main.py": text} | (others or {})
     project = survey((path, content.encode()) for path, content in files.items())

@@ -17,14 +17,14 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *who, "-C", str(folder), *words], check=True, capture_output=True)
 
 
-def make(folder: Path, *names: str) -> None:
+def make_files(folder: Path, *names: str) -> None:
     for name in names:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text("x = 1\n")
 
 
-def skipped(folder: Path) -> dict[str, str]:
+def list_skipped(folder: Path) -> dict[str, str]:
     return {skipped_file.path: skipped_file.reason for skipped_file in walk(folder).skipped}
 
 
@@ -54,12 +54,12 @@ def test_a_script_without_a_suffix_is_known_by_its_first_line(
 
 
 def test_every_reason_has_its_chinese(tmp_path: Path) -> None:
-    make(tmp_path, ".git/x", "__pycache__/x", "node_modules/x", "env/pyvenv.cfg")
+    make_files(tmp_path, ".git/x", "__pycache__/x", "node_modules/x", "env/pyvenv.cfg")
     os.symlink("/etc/passwd", tmp_path / "absolute")
     os.symlink("../x", tmp_path / "outside")
     os.symlink("nothing", tmp_path / "dangling")
     os.mkfifo(tmp_path / "fifo")
-    make(tmp_path, ".viaduct-migration/journal")
+    make_files(tmp_path, ".viaduct-migration/journal")
     found = walk(tmp_path).skipped
     assert len(found) == 9
     assert not [file for file in found if file.why("zh").isascii()]
@@ -67,7 +67,7 @@ def test_every_reason_has_its_chinese(tmp_path: Path) -> None:
 
 
 def test_scripts_notebooks_and_the_rest(tmp_path: Path) -> None:
-    make(tmp_path, "b.py", "a/c.py", "a/n.ipynb", "a/weights.bin", "README")
+    make_files(tmp_path, "b.py", "a/c.py", "a/n.ipynb", "a/weights.bin", "README")
     found = walk(tmp_path)
     assert found.scripts == ["a/c.py", "a/n.ipynb", "b.py"]
     assert found.others == ["README", "a/weights.bin"]
@@ -75,9 +75,11 @@ def test_scripts_notebooks_and_the_rest(tmp_path: Path) -> None:
 
 
 def test_environments_and_caches_are_left_out_and_named(tmp_path: Path) -> None:
-    make(tmp_path, "a.py", "env/lib/x.py", "env/pyvenv.cfg", "__pycache__/a.py", ".git/hook.py", "sub/__pycache__/y.py")
+    make_files(
+        tmp_path, "a.py", "env/lib/x.py", "env/pyvenv.cfg", "__pycache__/a.py", ".git/hook.py", "sub/__pycache__/y.py"
+    )
     assert walk(tmp_path).scripts == ["a.py"]
-    assert skipped(tmp_path) == {
+    assert list_skipped(tmp_path) == {
         ".git": "version control",
         "__pycache__": "a cache",
         "env": "a virtual environment",
@@ -86,15 +88,15 @@ def test_environments_and_caches_are_left_out_and_named(tmp_path: Path) -> None:
 
 
 def test_what_git_ignores_is_left_out(tmp_path: Path) -> None:
-    make(tmp_path, "a.py", "build/b.py", "local_settings.py")
+    make_files(tmp_path, "a.py", "build/b.py", "local_settings.py")
     (tmp_path / ".gitignore").write_text("build/\nlocal_*.py\n")
     git(tmp_path, "init", "-q")
     assert walk(tmp_path).scripts == ["a.py"]
-    assert skipped(tmp_path)["build"] == skipped(tmp_path)["local_settings.py"] == "ignored by git"
+    assert list_skipped(tmp_path)["build"] == list_skipped(tmp_path)["local_settings.py"] == "ignored by git"
 
 
 def test_a_folder_that_was_named_is_looked_at_though_a_repository_around_it_ignores_it(tmp_path: Path) -> None:
-    make(tmp_path, "runs/a.py", "runs/sub/b.py")
+    make_files(tmp_path, "runs/a.py", "runs/sub/b.py")
     (tmp_path / ".gitignore").write_text("runs/\n")
     git(tmp_path, "init", "-q")
     assert walk(tmp_path / "runs").scripts == ["a.py", "sub/b.py"]
@@ -102,7 +104,7 @@ def test_a_folder_that_was_named_is_looked_at_though_a_repository_around_it_igno
 
 def test_no_command_that_the_project_names_is_started(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    make(project, "a.py", "b.py")
+    make_files(project, "a.py", "b.py")
     git(project, "init", "-q")
     git(project, "add", "-A")
     git(project, "commit", "-q", "-m", "all")
@@ -125,9 +127,9 @@ def test_no_command_that_the_project_names_is_started(tmp_path: Path) -> None:
 
 def test_links_are_never_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
-    make(outside, "secret.py")
+    make_files(outside, "secret.py")
     project = tmp_path / "project"
-    make(project, "a.py", "sub/b.py")
+    make_files(project, "a.py", "sub/b.py")
     os.symlink(outside, project / "absolute")
     os.symlink("../outside/secret.py", project / "out.py")
     os.symlink("sub", project / "within")
@@ -135,18 +137,18 @@ def test_links_are_never_followed(tmp_path: Path) -> None:
     found = walk(project)
     assert found.scripts == ["a.py", "sub/b.py"]
     assert found.links == ["loop", "within"]
-    assert set(skipped(project)) == {"absolute", "out.py"}
+    assert set(list_skipped(project)) == {"absolute", "out.py"}
 
 
 def test_pipes_and_sockets_are_left_out(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
-    make(tmp_path, "a.py")
+    make_files(tmp_path, "a.py")
     assert walk(tmp_path).scripts == ["a.py"]
-    assert skipped(tmp_path) == {"pipe.py": "not a plain file"}
+    assert list_skipped(tmp_path) == {"pipe.py": "not a plain file"}
 
 
 def test_one_file_is_itself_alone(tmp_path: Path) -> None:
-    make(tmp_path, "a.py", "b.py")
+    make_files(tmp_path, "a.py", "b.py")
     found = walk(tmp_path / "a.py")
     assert found.single
     assert (found.root, found.scripts) == (tmp_path, ["a.py"])
@@ -160,7 +162,7 @@ def test_what_cannot_be_migrated_is_said(tmp_path: Path, name: str, word: str) -
 
 
 def test_a_link_to_nothing_is_made_again_and_named(tmp_path: Path) -> None:
-    make(tmp_path, "a.py")
+    make_files(tmp_path, "a.py")
     os.symlink("gone.py", tmp_path / "b.py")
     found = walk(tmp_path)
     assert (found.scripts, found.links) == (["a.py"], ["b.py"])
@@ -168,7 +170,7 @@ def test_a_link_to_nothing_is_made_again_and_named(tmp_path: Path) -> None:
 
 
 def test_the_git_file_of_a_worktree_is_no_file_of_the_project(tmp_path: Path) -> None:
-    make(tmp_path, "a.py")
+    make_files(tmp_path, "a.py")
     (tmp_path / ".git").write_text("gitdir: /elsewhere\n")
     found = walk(tmp_path)
     assert (found.scripts, found.others) == (["a.py"], [])

@@ -63,7 +63,7 @@ def loss_at(network: nn.Module, images_NCHW: Tensor, direction: list[Tensor], di
 
 
 def random_direction(network: nn.Module, seed: int) -> list[Tensor]:
-    """As far along every parameter as it is large."""
+    """Random direction, scaled by each parameter's size."""
     torch.manual_seed(seed)
     parameters = [parameter.detach() for parameter in network.parameters()]
     return [torch.randn_like(each) * (each.square().mean().sqrt() + 0.01) for each in parameters]

@@ -111,7 +111,7 @@ class Operators(TorchDispatchMode):
 
 
 def with_gamma_of_one(network: nn.Module) -> nn.Module:
-    """Where the last gamma is zero, nothing behind it would get a gradient at the first step."""
+    """Set zero gammas to one: nothing behind them would get a gradient at the first step."""
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
             nn.init.ones_(layer.weight)

@@ -135,7 +135,7 @@ def test_the_compiler_sees_one_graph_at_every_size() -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shape", [(7, 7), (8, 5)])
 def test_padding_by_hand_is_the_same_average(size: int, stride: int, shape: tuple[int, int]) -> None:
-    """What a card is given in place of PyTorch's own padding."""
+    """A card gets this in place of PyTorch's own padding."""
     x = torch.randn(2, 3, *shape, dtype=torch.float64, requires_grad=True)
     (top, bottom), (left, right) = (same_padding(length, size, stride) for length in shape)
     usual, by_hand = average_pool_same(x, size, stride), _average_of_padded(x, size, stride, (left, right, top, bottom))

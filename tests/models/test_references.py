@@ -37,7 +37,7 @@ def images(height: int, width: int, count: int = 2) -> np.ndarray:
 
 
 def reference(name: str, images_NHWC: np.ndarray, **options: Any) -> tuple[list[np.ndarray], Values]:
-    """What a fresh random graph answers, and the values of its variables."""
+    """Return the output of a fresh random graph, and the values of its variables."""
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(7)
         build = tf_networks.build_amoebanet if name == "amoebanet_d" else one_answer(name)

@@ -81,7 +81,7 @@ class Reference:
         return tf.nn.batch_normalization(features, mean, variance, beta, gamma, self.epsilon)
 
 
-def shuffled(name: str) -> nn.Module:
+def build_with_lively_norms(name: str) -> nn.Module:
     """A network whose norms look as if they had been trained."""
     torch.manual_seed(7)
     network = models.build(name, classes=11).eval()
@@ -106,7 +106,7 @@ def shuffled(name: str) -> nn.Module:
     ],
 )
 def test_logits_are_tensorflows(name: str, convolve: Convolve, epsilon: float, size: tuple[int, int]) -> None:
-    network = shuffled(name)
+    network = build_with_lively_norms(name)
     images_NHWC = np.random.default_rng(3).standard_normal((2, *size, 3), dtype=np.float32)
     expected = torch.from_numpy(Reference(network, convolve, epsilon)(images_NHWC).numpy())
     with torch.no_grad():

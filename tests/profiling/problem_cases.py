@@ -36,7 +36,7 @@ class Case:
         return ""
 
 
-def planted(file: str, expected: str, ranks: int = 1, needs_bf16: bool = False) -> Case:
+def plant_problem(file: str, expected: str, ranks: int = 1, needs_bf16: bool = False) -> Case:
     return Case(file, str(HERE / "scripts" / f"{file}.py"), expected, ranks, needs_bf16)
 
 
@@ -45,14 +45,14 @@ def healthy(file: str, ranks: int = 1, needs_bf16: bool = False) -> Case:
 
 
 PLANTED = (
-    planted("slow_loader", "loader"),
-    planted("item_each_step", "synchronisation"),
-    planted("fp32_layer", "fp32_island", needs_bf16=True),
-    planted("channels_first", "layout"),
-    planted("tiny_batches", "small_batch"),
-    planted("uneven_ranks", "stragglers", ranks=2),
-    planted("recompile_each_step", "recompilation"),
-    planted("manual_all_reduce", "communication", ranks=2),
+    plant_problem("slow_loader", "loader"),
+    plant_problem("item_each_step", "synchronisation"),
+    plant_problem("fp32_layer", "fp32_island", needs_bf16=True),
+    plant_problem("channels_first", "layout"),
+    plant_problem("tiny_batches", "small_batch"),
+    plant_problem("uneven_ranks", "stragglers", ranks=2),
+    plant_problem("recompile_each_step", "recompilation"),
+    plant_problem("manual_all_reduce", "communication", ranks=2),
 )
 HEALTHY = (
     healthy("mlp"),

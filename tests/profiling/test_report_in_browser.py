@@ -41,7 +41,7 @@ def medium(tmp_path_factory) -> Path:
     return path
 
 
-def look(path: Path, script: str, **options):
+def run_in_page(path: Path, script: str, **options):
     """Return what the script answers; the page must have stayed silent and offline."""
     visit = open_page(path, script=f"(async () => {{ {HELPERS} {script} }})()", **options)
     assert (visit.console, visit.requests) == ([], [])
@@ -64,7 +64,7 @@ def test_a_small_profile_is_silent_and_fits_a_phone(tmp_path, make):
 
 
 def test_a_click_widens_a_box_and_another_takes_it_back(medium):
-    before, zoomed, hidden, path, after = look(
+    before, zoomed, hidden, path, after = run_in_page(
         medium,
         """
         await settled();
@@ -85,7 +85,7 @@ def test_a_click_widens_a_box_and_another_takes_it_back(medium):
 
 
 def test_the_keyboard_walks_and_zooms(medium):
-    names, zoomed, path, after = look(
+    names, zoomed, path, after = run_in_page(
         medium,
         """
         const names = [];
@@ -108,7 +108,7 @@ def test_the_keyboard_walks_and_zooms(medium):
 
 
 def test_hovering_a_box_says_its_time_and_share(medium):
-    text = look(
+    text = run_in_page(
         medium,
         """
         box("backward").dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
@@ -120,7 +120,7 @@ def test_hovering_a_box_says_its_time_and_share(medium):
 
 
 def test_a_rank_is_chosen_and_its_bars_are_read_by_keyboard(medium):
-    shown, text = look(
+    shown, text = run_in_page(
         medium,
         """
         const chart = document.querySelector(".stacked");
@@ -139,7 +139,7 @@ def test_a_rank_is_chosen_and_its_bars_are_read_by_keyboard(medium):
 
 
 def test_operators_sort_and_filter(medium):
-    first, filtered = look(
+    first, filtered = run_in_page(
         medium,
         """
         const table = document.querySelector("#operators");
@@ -161,7 +161,7 @@ def test_operators_sort_and_filter(medium):
 
 
 def test_a_point_of_the_roofline_names_its_operator_and_leads_to_its_row(medium):
-    text, address = look(
+    text, address = run_in_page(
         medium,
         """
         const surface = document.querySelector(".scatter .surface");

@@ -33,7 +33,7 @@ for epoch in range(9):
 
 
 class Watched:
-    """What came of a script: its phases and its profile."""
+    """Phases and profile of a script."""
 
     def __init__(self, body: str, plan: Plan, head: str = HEAD) -> None:
         self.collector = Collector(plan, "cpu", system=False)

@@ -232,7 +232,7 @@ def own_model(classes: int) -> None: ...
 def own_optimizer(parameters: object) -> None: ...
 
 
-def make(path: Path | None) -> ImageSet: ...
+def make_images(path: Path | None) -> ImageSet: ...
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class Counting:
 
 OWN = Recipe(
     model=own_model,
-    data=Arrays(8, 16, make=make),
+    data=Arrays(8, 16, make=make_images),
     optimizer=own_optimizer,
     callbacks=(own_model, Counting(5)),
 )
@@ -280,7 +280,7 @@ def test_another_kind_of_part_is_one_difference() -> None:
     before, after = to_record(BASE), to_record(replace(BASE, optimizer=Sgd()))
     assert list(compare_records(before, after)) == ["optimizer"]
     assert list(compare_records(to_record(OWN), to_record(replace(OWN, optimizer=Sgd())))) == ["optimizer"]
-    assert compare_records(to_record(OWN), to_record(replace(OWN, optimizer=make))) == {
+    assert compare_records(to_record(OWN), to_record(replace(OWN, optimizer=make_images))) == {
         "optimizer": ({"callable": "own_optimizer"}, {"callable": "make"})
     }
 

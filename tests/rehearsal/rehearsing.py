@@ -43,7 +43,7 @@ class Rehearsed:
         return {(hit["name"], hit["place"]["line"] if hit["place"] else 0) for hit in self.summary["limits"]}
 
 
-def rehearsed(folder: Path, source: str, *words: str, **environment: str) -> Rehearsed:
+def rehearse_script(folder: Path, source: str, *words: str, **environment: str) -> Rehearsed:
     """The script is folder/train.py; the command is given in folder/elsewhere."""
     script, here = folder / "train.py", folder / "elsewhere"
     script.write_text(source)
@@ -53,7 +53,7 @@ def rehearsed(folder: Path, source: str, *words: str, **environment: str) -> Reh
     return Rehearsed(answer, record)
 
 
-def planted(source: str) -> set[tuple[str, int]]:
-    """Where a script says `# planted: NAME`."""
+def list_planted(source: str) -> set[tuple[str, int]]:
+    """Return name and line number of each `# planted: NAME`."""
     lines = enumerate(source.splitlines(), start=1)
     return {(line.partition("# planted: ")[2].strip(), number) for number, line in lines if "# planted: " in line}

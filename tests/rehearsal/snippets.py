@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rehearsal.tf1_scripts import begin
+from rehearsal.tf1_scripts import begin_script
 
 SERVER = Path(__file__).with_name("snippet_server.py")
 LIMIT_S = 300.0
@@ -64,7 +64,7 @@ class StageProcess:
         self.requests, self.answers = (os.open(folder / name, os.O_RDWR) for name in ("requests", "answers"))
         script = folder / "server.py"
         script.write_text(SERVER.read_text())
-        self.process, self.record = begin(stage, script, None, 7, [stage], environment)
+        self.process, self.record = begin_script(stage, script, None, 7, [stage], environment)
         self.buffer = b""
 
     def send(self, source: str) -> None:

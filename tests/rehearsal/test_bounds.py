@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.rehearsing import TRAINS, rehearsed
+from rehearsal.rehearsing import TRAINS, rehearse_script
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import process
 from viaduct.rehearsal.bounds import Bounds
@@ -124,6 +124,6 @@ def test_ranks_that_do_not_keep_their_time_are_killed_from_outside(
 
 
 def test_a_script_that_ends_by_os_exit_has_no_good_end(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, TRAINS + "import os\ntrain(2)\nos._exit(0)\n", "--on", "original")
+    answer = rehearse_script(tmp_path, TRAINS + "import os\ntrain(2)\nos._exit(0)\n", "--on", "original")
     assert answer.code == 1
     assert "the process ended without a report" in answer.talk.lower()

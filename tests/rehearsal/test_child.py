@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from rehearsal.rehearsing import TRAINS, rehearsed
+from rehearsal.rehearsing import TRAINS, rehearse_script
 
 
 def test_a_script_is_stopped_after_its_steps_and_cleans_up(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_a_script_is_stopped_after_its_steps_and_cleans_up(tmp_path: Path) -> No
         "finally:\n    print('finally')\n"
         "print('never')\n"
     )
-    answer = rehearsed(tmp_path, source, "--on", "original", "--steps", "3", "--seed", "5")
+    answer = rehearse_script(tmp_path, source, "--on", "original", "--steps", "3", "--seed", "5")
     assert answer.code == 0, answer.talk
     assert answer.out.split() == ["finally", "atexit"]
     assert answer.summary["steps"] == 3
@@ -32,14 +32,14 @@ SWALLOWS = TRAINS + "while True:\n    try:\n        train(10**9)\n    except Bas
 
 
 def test_a_script_that_swallows_its_stop_is_ended_and_what_it_does_behind_it_does_not_count(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, SWALLOWS, "--on", "original", "--steps", "3", "--timeout", "60", "--seed", "1")
+    answer = rehearse_script(tmp_path, SWALLOWS, "--on", "original", "--steps", "3", "--timeout", "60", "--seed", "1")
     assert answer.code == 0, answer.talk
     assert "3 steps, stopped there" in answer.talk
     assert "it is ended after 10 s" in answer.talk
     assert (answer.summary["steps"], len(answer.summary["losses"]), answer.summary["bound"]) == (3, 3, "")
     assert 10 < answer.summary["seconds"] < 30
     (tmp_path / "plain").mkdir()
-    plain = rehearsed(tmp_path / "plain", TRAINS + "train(3)\n", "--on", "original", "--seed", "1")
+    plain = rehearse_script(tmp_path / "plain", TRAINS + "train(3)\n", "--on", "original", "--seed", "1")
     assert plain.summary["losses"] == answer.summary["losses"]
     left, right = (numpy.load(record.record / "observed" / "rank-0" / "weights.npz") for record in (answer, plain))
     assert all((left[name] == right[name]).all() for name in ("weight", "bias"))
@@ -47,7 +47,7 @@ def test_a_script_that_swallows_its_stop_is_ended_and_what_it_does_behind_it_doe
 
 @pytest.mark.slow
 def test_a_script_that_swallows_the_end_of_its_time_is_told_of_truly(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, SWALLOWS, "--on", "original", "--timeout", "1")
+    answer = rehearse_script(tmp_path, SWALLOWS, "--on", "original", "--timeout", "1")
     assert (answer.code, answer.summary["bound"]) == (1, "time")
     assert answer.summary["steps"] > 0
     assert 10 < answer.summary["seconds"] < 30
@@ -57,7 +57,7 @@ def test_a_script_that_swallows_the_end_of_its_time_is_told_of_truly(tmp_path: P
 
 def test_a_loop_without_end_is_stopped_where_it_stands(tmp_path: Path) -> None:
     source = TRAINS + "def wait():\n    while True:\n        pass\n\n\nprint('waits')\nwait()\n"
-    answer = rehearsed(tmp_path, source, "--on", "original", "--timeout", "0.5")
+    answer = rehearse_script(tmp_path, source, "--on", "original", "--timeout", "0.5")
     assert answer.code == 1
     assert "did not end within 0.5 s" in answer.talk
     assert "in wait\n    while True" in answer.talk or "in wait\n    pass" in answer.talk
@@ -67,7 +67,7 @@ def test_a_loop_without_end_is_stopped_where_it_stands(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_memory_has_an_end(tmp_path: Path) -> None:
     source = TRAINS + "import time\nkept = []\nwhile True:\n    kept.append(b'x' * 2**24)\n    time.sleep(0.01)\n"
-    answer = rehearsed(tmp_path, source, "--on", "original", "--memory", "700M", "--timeout", "60")
+    answer = rehearse_script(tmp_path, source, "--on", "original", "--memory", "700M", "--timeout", "60")
     assert answer.code == 1
     assert answer.summary["bound"] == "memory"
     assert "MiB of 700 allowed" in answer.talk

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.rehearsing import TRAINS, rehearsed
+from rehearsal.rehearsing import TRAINS, rehearse_script
 
 
 def test_without_a_step_nothing_was_rehearsed_and_processes_of_the_scripts_own_are_on_the_stage(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_without_a_step_nothing_was_rehearsed_and_processes_of_the_scripts_own_a
     (tmp_path / "own" / "sitecustomize.py").write_text("import os\nos.environ['MINE'] = 'ran'\n")
     other = "import os, sys, torch; print(os.environ['MINE'], torch.cuda.is_available())"
     source = TRAINS + f"import subprocess\nsubprocess.run([sys.executable, '-c', {other!r}], check=True)\n"
-    answer = rehearsed(
+    answer = rehearse_script(
         tmp_path, source, "--on", "original", PYTHONPATH=f"{tmp_path / 'own'}:{os.environ.get('PYTHONPATH', '')}"
     )
     assert answer.out.split() == ["ran", "True"], answer.talk
@@ -35,7 +35,7 @@ def test_a_script_that_calls_torchrun_is_run_once_and_its_ranks_are_on_the_stage
         + "while True:\n    network(torch.ones(2, 4).npu()).sum().backward()\n    optimizer.step()\n"
     )
     words = f"'-m', 'torch.distributed.run', '--standalone', '--nproc_per_node=2', {str(tmp_path / 'ddp.py')!r}"
-    answer = rehearsed(
+    answer = rehearse_script(
         tmp_path,
         f"import subprocess, sys\nsys.exit(subprocess.call([sys.executable, {words}]))\n",
         "--ranks",

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from carrying.journeys import carried
+from carrying.journeys import carry_script
 from command import viaduct
-from rehearsal.rehearsing import rehearsed
+from rehearsal.rehearsing import rehearse_script
 
 SCRIPT = """\
 import torch
@@ -54,7 +54,7 @@ UPDATES = {
     ["data", *(pytest.param(name, marks=pytest.mark.slow) for name in ("copy", "no_grad", "foreach"))],
 )
 def test_an_update_by_hand_is_a_step(update: str, tmp_path: Path) -> None:
-    journey = carried(tmp_path, SCRIPT.replace("UPDATE", UPDATES[update]), "--steps", "20")
+    journey = carry_script(tmp_path, SCRIPT.replace("UPDATE", UPDATES[update]), "--steps", "20")
     assert journey.code == 0, journey.said + journey.talk[-3000:]
     assert journey.record["verdict"] == "agrees"
     assert "5 losses of 5 steps, 3 gradients of the first step and 3 tensors" in journey.said
@@ -139,7 +139,7 @@ WITHOUT_A_MODULE = {
 )
 def test_what_is_trained_is_found_from_the_loss(name: str, tmp_path: Path) -> None:
     source, steps, trained = WITHOUT_A_MODULE[name]
-    answer = rehearsed(tmp_path, BEGIN + source, "--on", "npu")
+    answer = rehearse_script(tmp_path, BEGIN + source, "--on", "npu")
     assert (answer.code, answer.summary["steps"]) == (0, steps), answer.talk
     assert all(answer.summary["losses"])
     with np.load(answer.record / "observed" / "rank-0" / "gradients.npz") as gradients:

@@ -32,7 +32,7 @@ def run(folder: Path, source: str, name: str = "train.py") -> None:
     exec(compile(source, str(path), "exec"), {"violated": lambda: limits.report_violation("float64", *SAID)})
 
 
-def kept(folder: Path) -> list[dict[str, object]]:
+def read_limits(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder.parent / "record" / "limits.jsonl").read_text().splitlines()]
 
 
@@ -70,7 +70,7 @@ def test_the_card_refuses_with_the_line_of_the_script(project: Path, capsys: pyt
     assert "card: It fails." in said
     assert "change: Use float32." in said
     assert limits.LIMITS["float64"].reason in said
-    assert kept(project)[0]["place"] == {"file": str(project / "train.py"), "line": 2}
+    assert read_limits(project)[0]["place"] == {"file": str(project / "train.py"), "line": 2}
 
 
 def test_a_file_of_the_project_in_another_folder_is_the_users_too(
@@ -88,12 +88,12 @@ def test_a_warning_goes_on_and_is_told_once(
     monkeypatch.setenv(limits.LIMITS_VARIABLE, "warn")
     run(project, "for _ in range(3):\n    violated()\nviolated()\n")
     assert capsys.readouterr().err.count("limit float64") == 2
-    assert len(kept(project)) == 2
+    assert len(read_limits(project)) == 2
 
 
 def test_what_is_found_at_the_end_is_kept_and_raises_nothing(project: Path) -> None:
     limits.report_violation("session-not-closed", *SAID, at=(str(project / "train.py"), 7), fatal=False)
-    assert kept(project)[0]["mode"] == "error"
+    assert read_limits(project)[0]["mode"] == "error"
 
 
 def test_the_reason_is_told_in_chinese_too(

@@ -118,15 +118,15 @@ def test_files_that_go_while_they_are_mirrored_are_left_out(
 ) -> None:
     plain = Mirror.is_included
 
-    def wanted(mirror: Mirror, entry: os.DirEntry[str]) -> bool:
-        """As another process does that cleans up its files."""
+    def include_and_clean_up(mirror: Mirror, entry: os.DirEntry[str]) -> bool:
+        """Clean up files as another process does."""
         if entry.name == "small.cfg":
             os.unlink(entry.path)
         elif entry.name == "deep":
             shutil.rmtree(entry.path)
         return plain(mirror, entry)
 
-    monkeypatch.setattr(Mirror, "is_included", wanted)
+    monkeypatch.setattr(Mirror, "is_included", include_and_clean_up)
     mirror = set_up(origin, tmp_path)
     assert (mirror.work / "model.pth").is_file()
     assert not (mirror.work / "small.cfg").exists()

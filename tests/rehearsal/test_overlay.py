@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from rehearsal.rehearsing import TRAINS, rehearsed
+from rehearsal.rehearsing import TRAINS, rehearse_script
 from viaduct.rehearsal import overlay
 from viaduct.rehearsal.overlay import Layout, NoOverlay, View, choose_folders, find_obstacle, open_view
 
@@ -131,7 +131,7 @@ def test_whatever_a_script_writes_and_however_the_users_files_stay_as_they_are(a
         (data / name).write_bytes(b"" if name == "base.db" else b"mine")
     (here / "large.bin").write_bytes(b"0" * (1 << 20))
     before = take_stock(around)
-    answer = rehearsed(around, SOURCE, "--on", "original", "--", str(around / "full.txt"))
+    answer = rehearse_script(around, SOURCE, "--on", "original", "--", str(around / "full.txt"))
     assert answer.out == "minex\n ['array.bin', 'base.db', 'here.txt', 'log.txt']\n", answer.talk
     (around / "train.py").unlink()
     assert take_stock(around, without="record") == before
@@ -151,7 +151,7 @@ def test_temporary_files_beside_a_project_are_not_taken_for_the_users(around: Pa
         "import tempfile\nfrom pathlib import Path\ntrain(2)\n"
         "Path(tempfile.mkdtemp(prefix='mine_'), 'x').write_text('x')\nPath('../kept.txt').write_text('x')\n"
     )
-    answer = rehearsed(around, source, "--on", "original", TMPDIR=str(around))
+    answer = rehearse_script(around, source, "--on", "original", TMPDIR=str(around))
     assert answer.code == 0, answer.talk
     assert answer.summary["wrote"] == [f"{around}/kept.txt"]
     assert sorted(path.name for path in around.iterdir() if path.is_dir()) == ["elsewhere", "project", "record"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.rehearsing import Rehearsed, planted, rehearsed
+from rehearsal.rehearsing import Rehearsed, list_planted, rehearse_script
 from viaduct.rehearsal.limits import LIMITS
 
 TORCH = """\
@@ -70,7 +70,7 @@ print(torch.npu.device_count())  # planted: visible-devices
 
 def check(answer: Rehearsed, source: str) -> None:
     """All planted lines, no other; each with what the card would do, what to change, and the documented reason."""
-    assert answer.hits() == planted(source)
+    assert answer.hits() == list_planted(source)
     for hit in answer.summary["limits"]:
         assert hit["what"]
         assert hit["card"]
@@ -80,7 +80,7 @@ def check(answer: Rehearsed, source: str) -> None:
 
 
 def test_a_pytorch_script_without_mistakes_meets_no_limit(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, TORCH, "--on", "npu", PLANTED="no")
+    answer = rehearse_script(tmp_path, TORCH, "--on", "npu", PLANTED="no")
     assert answer.code == 0, answer.talk
     assert answer.hits() == set()
     assert answer.summary["steps"] == 1
@@ -88,14 +88,14 @@ def test_a_pytorch_script_without_mistakes_meets_no_limit(tmp_path: Path) -> Non
 
 def test_mistakes_in_a_pytorch_script_are_caught_in_their_lines(tmp_path: Path) -> None:
     save_on_cuda(tmp_path / "elsewhere")
-    answer = rehearsed(tmp_path, TORCH, "--on", "npu", PLANTED="yes")
+    answer = rehearse_script(tmp_path, TORCH, "--on", "npu", PLANTED="yes")
     check(answer, TORCH)
     assert answer.out.count("refused: CardRefuses") == 5
     assert answer.code == 1
 
 
 def test_a_list_of_visible_devices_that_does_not_ascend_is_caught(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, VISIBLE, "--on", "npu", "--steps", "0", ASCEND_RT_VISIBLE_DEVICES="1,0")
+    answer = rehearse_script(tmp_path, VISIBLE, "--on", "npu", "--steps", "0", ASCEND_RT_VISIBLE_DEVICES="1,0")
     check(answer, VISIBLE)
     assert answer.code == 1
 
@@ -222,7 +222,7 @@ attempt(sound)
 
 def test_a_tensorflow_script_without_mistakes_meets_no_limit(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    answer = rehearsed(tmp_path, TF1, "--on", "npu", PLANTED="no")
+    answer = rehearse_script(tmp_path, TF1, "--on", "npu", PLANTED="no")
     assert answer.code == 0, answer.talk
     assert answer.hits() == set()
     assert answer.summary["steps"] == 1
@@ -230,6 +230,6 @@ def test_a_tensorflow_script_without_mistakes_meets_no_limit(tmp_path: Path) -> 
 
 def test_mistakes_in_a_tensorflow_script_are_caught_in_their_lines(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    answer = rehearsed(tmp_path, TF1, "--on", "npu", PLANTED="yes")
+    answer = rehearse_script(tmp_path, TF1, "--on", "npu", PLANTED="yes")
     check(answer, TF1)
     assert answer.code == 1

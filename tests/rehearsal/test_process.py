@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from command import begun
-from rehearsal.rehearsing import TRAINS, rehearsed
+from rehearsal.rehearsing import TRAINS, rehearse_script
 
 
 def test_nothing_of_the_users_is_overwritten_and_the_exit_code_is_the_scripts(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_nothing_of_the_users_is_overwritten_and_the_exit_code_is_the_scripts(tm
         "open('table.csv', 'r+b').write(b'new')\n"
         "train(2)\nsys.exit(7)\n"
     )
-    answer = rehearsed(tmp_path, source, "--on", "original")
+    answer = rehearse_script(tmp_path, source, "--on", "original")
     assert (answer.code, answer.summary["steps"]) == (7, 2), answer.talk
     assert (here / "model.pth").stat().st_size == 2**20
     assert (here / "data" / "list.txt").read_text() == "mine"
@@ -76,7 +76,7 @@ def test_the_original_and_the_migrated_script_compute_the_same_bits(tmp_path: Pa
     answers = []
     for on, source in (("original", BOTH), ("npu", migrated)):
         (tmp_path / on).mkdir()
-        answers.append(rehearsed(tmp_path / on, source, "--on", on, "--steps", "3", "--seed", "11"))
+        answers.append(rehearse_script(tmp_path / on, source, "--on", on, "--steps", "3", "--seed", "11"))
     assert [answer.code for answer in answers] == [0, 0], answers[0].talk + answers[1].talk
     assert answers[0].summary["losses"] == answers[1].summary["losses"]
     for name in ("gradients.npz", "weights.npz"):
@@ -115,7 +115,7 @@ def free_port() -> str:
 
 
 def test_a_script_that_spawns_its_ranks_is_run_once_and_all_of_them_stop(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, SPAWNS, "--on", "npu", "--ranks", "2", "--steps", "2", "--", free_port())
+    answer = rehearse_script(tmp_path, SPAWNS, "--on", "npu", "--ranks", "2", "--steps", "2", "--", free_port())
     assert answer.code == 0, answer.talk
     assert answer.out.split() == ["joined"]
     assert "starts its ranks itself (train.py:" in answer.talk
@@ -140,7 +140,7 @@ dist.destroy_process_group()
 
 
 def test_ranks_are_started_with_their_variables_and_their_lines_are_marked(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, RANKS, "--on", "npu", "--ranks", "2")
+    answer = rehearse_script(tmp_path, RANKS, "--on", "npu", "--ranks", "2")
     assert answer.code == 0, answer.talk
     said = dict(line[1:].split("] ", 1) for line in answer.out.splitlines())
     assert sorted(said) == ["rank 0", "rank 1"]
@@ -157,7 +157,7 @@ def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
     source = TRAINS + (
         "import os, time\nif os.environ['RANK'] == '1':\n    raise ValueError('unwell')\ntime.sleep(600)\n"
     )
-    answer = rehearsed(tmp_path, source, "--on", "original", "--ranks", "2")
+    answer = rehearse_script(tmp_path, source, "--on", "original", "--ranks", "2")
     assert answer.code == 1
     assert "rank 1 ended" in answer.talk
     assert "ValueError: unwell" in answer.talk
@@ -179,13 +179,13 @@ dist.barrier()
 
 @pytest.mark.slow
 def test_a_rank_that_dies_is_not_explained_by_anothers_line(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, DIES, "--on", "original", "--ranks", "2")
+    answer = rehearse_script(tmp_path, DIES, "--on", "original", "--ranks", "2")
     assert answer.code == 3, answer.talk
     assert (answer.summary["failed_rank"], answer.summary["failure"]) == (1, "rank 1 ended with exit code 3")
 
 
 def test_a_package_that_is_missing_is_named_before_anything_runs(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, "import torch\nimport cv2_not_there\nimport yaml_not_there as y\nprint('ran')\n")
+    answer = rehearse_script(tmp_path, "import torch\nimport cv2_not_there\nimport yaml_not_there as y\nprint('ran')\n")
     assert answer.code == 2
     assert answer.out == ""
     assert "cv2_not_there (train.py:2), yaml_not_there (train.py:3)" in answer.talk

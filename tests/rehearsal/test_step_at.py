@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import carried
-from rehearsal.rehearsing import TRAINS, rehearsed
+from carrying.journeys import carry_script
+from rehearsal.rehearsing import TRAINS, rehearse_script
 from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.step_at import StepAt, Target, find_target, parse_target
@@ -103,7 +103,7 @@ WITHOUT = TRAINS + (
 
 
 def test_a_rehearsal_stops_after_the_steps_that_were_named(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, WITHOUT, "--on", "npu", "--steps", "4", "--step-at", "update")
+    answer = rehearse_script(tmp_path, WITHOUT, "--on", "npu", "--steps", "4", "--step-at", "update")
     assert (answer.code, answer.summary["steps"]) == (0, 4), answer.talk
     assert answer.out.split()[-1] == "2"
 
@@ -111,7 +111,7 @@ def test_a_rehearsal_stops_after_the_steps_that_were_named(tmp_path: Path) -> No
 def test_a_line_that_is_never_executed_is_named(tmp_path: Path) -> None:
     source = WITHOUT + "if weights.sum() < 0:\n    update(1)\n"
     line = len(source.splitlines())
-    answer = rehearsed(tmp_path, source, "--on", "npu", "--step-at", f"train.py:{line}")
+    answer = rehearse_script(tmp_path, source, "--on", "npu", "--step-at", f"train.py:{line}")
     assert answer.code == 1
     assert f"--step-at train.py:{line}-{line} was never executed" in answer.talk
 
@@ -156,7 +156,7 @@ with tf.Session() as sess:
 
 @pytest.mark.slow
 def test_a_named_line_is_found_again_in_the_migrated_script(tmp_path: Path) -> None:
-    journey = carried(tmp_path, MIXED, "--step-at", "train.py:15", "--steps", "20")
+    journey = carry_script(tmp_path, MIXED, "--step-at", "train.py:15", "--steps", "20")
     assert journey.code == 0, journey.said + journey.talk[-2000:]
     assert "12 losses of 6 steps" in journey.said
 
@@ -164,7 +164,7 @@ def test_a_named_line_is_found_again_in_the_migrated_script(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_named_line_counts_steps_of_tensorflow(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow_estimator")
-    answer = rehearsed(tmp_path, ASSIGNS, "--on", "original", "--step-at", "train.py:16", "--steps", "3")
+    answer = rehearse_script(tmp_path, ASSIGNS, "--on", "original", "--step-at", "train.py:16", "--steps", "3")
     assert (answer.code, answer.summary["steps"]) == (0, 3), answer.talk
     assert all(answer.summary["losses"])
 

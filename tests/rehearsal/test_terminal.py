@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.rehearsing import TRAINS, rehearsed
+from rehearsal.rehearsing import TRAINS, rehearse_script
 
 ASKS = """\
 import os, subprocess
@@ -23,7 +23,7 @@ train(1)
 
 
 def test_the_terminal_has_a_size_and_nobody_types(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, TRAINS + ASKS, "--on", "original")
+    answer = rehearse_script(tmp_path, TRAINS + ASKS, "--on", "original")
     assert answer.code == 0, answer.talk
     assert answer.out.splitlines()[:2] == ["80 24 (80, 24) True", "80 False"]
     assert answer.out.count("nobody is there") == 3

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migration.checking import migrated
-from rehearsal.tf1_scripts import Answer, needs_tensorflow, ranked, rehearsed
+from migration.checking import migrate_source
+from rehearsal.tf1_scripts import Answer, needs_tensorflow, rehearse_ranks, rehearse_script
 
 pytestmark = [needs_tensorflow, pytest.mark.slow]
 
@@ -19,16 +19,16 @@ WITHIN = {"sentences_session": 1e-6}
 KINDS: dict[str, dict[str, Any]] = {"npu": {}, "distributed": {"distributed": True}, "mlu": {"to": "mlu"}}
 
 
-def copied(name: str, folder: Path) -> Path:
+def copy_example(name: str, folder: Path) -> Path:
     folder.mkdir()
     script = folder / f"{name}.py"
     script.write_bytes((EXAMPLES / script.name).read_bytes())
     return script
 
 
-def carried(name: str, folder: Path, **options: Any) -> Path:
-    script = copied(name, folder)
-    script.write_bytes(migrated(script.read_text(), path=script.name, **options).after)
+def migrate_example(name: str, folder: Path, **options: Any) -> Path:
+    script = copy_example(name, folder)
+    script.write_bytes(migrate_source(script.read_text(), path=script.name, **options).after)
     return script
 
 
@@ -45,19 +45,19 @@ def check_same(original: Answer, other: Answer, within: float) -> None:
 
 @pytest.mark.parametrize("name", ["autoencoder_monitored", "leaves_keras", "resnet_estimator", "sentences_session"])
 def test_a_migrated_example_takes_the_same_steps(name: str, tmp_path: Path) -> None:
-    original = rehearsed("original", copied(name, tmp_path / "original"), steps=4)
+    original = rehearse_script("original", copy_example(name, tmp_path / "original"), steps=4)
     assert original.code == 0, original.talk[-3000:]
     assert len(original.losses) == 4
     assert len(original.gradients) >= 8
     for kind, options in KINDS.items():
-        script = carried(name, tmp_path / kind, **options)
-        check_same(original, rehearsed("mlu" if kind == "mlu" else "npu", script, steps=4), WITHIN.get(name, 0.0))
+        script = migrate_example(name, tmp_path / kind, **options)
+        check_same(original, rehearse_script("mlu" if kind == "mlu" else "npu", script, steps=4), WITHIN.get(name, 0.0))
 
 
 def test_two_ranks_of_the_horovod_example_take_the_same_steps(tmp_path: Path) -> None:
-    script = carried("waves_horovod", tmp_path / "npu", distributed=True)
-    plain = copied("waves_horovod", tmp_path / "original")
-    originals, npu = ranked("original", plain, 2, steps=4), ranked("npu", script, 2, steps=4)
+    script = migrate_example("waves_horovod", tmp_path / "npu", distributed=True)
+    plain = copy_example("waves_horovod", tmp_path / "original")
+    originals, npu = rehearse_ranks("original", plain, 2, steps=4), rehearse_ranks("npu", script, 2, steps=4)
     assert originals[0].variables == originals[1].variables, "ranks stay together"
     assert originals[0].losses != originals[1].losses, "and each has its own data"
     for original, other in zip(originals, npu, strict=True):

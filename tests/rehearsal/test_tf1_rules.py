@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from migration.checking import examples, first_example, migrated
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from migration.checking import examples, first_example, migrate_source
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 from viaduct.migration.rule import Rule, all_rules
 
 pytestmark = [needs_tensorflow]
@@ -147,7 +147,7 @@ def program(rule: Rule) -> str:
     driver = DRIVERS.get(short(rule), "")
     head, body = imports_first(text)
     known = {**DEFINITIONS, **OTHERWISE.get(short(rule), {})}
-    wanted = [name for name in known if name in undefined(text, driver)]
+    wanted = [name for name in known if name in list_undefined_names(text, driver)]
     needed = {} if short(rule) in OTHERWISE else NEEDS
     defined = dict.fromkeys(rule_name for name in wanted for rule_name in [*needed.get(name, []), name])
     return head + "".join(known[name] for name in defined) + body + driver
@@ -163,7 +163,7 @@ def imports_first(text: str) -> tuple[str, str]:
     return "".join(lines[:last]), "".join(lines[last:])
 
 
-def undefined(text: str, driver: str) -> set[str]:
+def list_undefined_names(text: str, driver: str) -> set[str]:
     """Names that are read before anything of the example binds them."""
     tree, bound, free = ast.parse(text + driver), {*dir(builtins)}, set()
     for statement in tree.body:
@@ -196,9 +196,9 @@ def test_every_rule_is_run_or_says_why_not() -> None:
 def test_what_a_rule_writes_is_accepted_by_the_rehearsal(rule: Rule, tmp_path: Path) -> None:
     source = program(rule)
     options = OPTIONS.get(short(rule)) or next((options for options, *_ in examples(rule.doc)), {})
-    result = migrated(source, **options)
+    result = migrate_source(source, **options)
     script = tmp_path / "train.py"
     script.write_bytes(result.after)
-    answer = rehearsed("npu", script, VIADUCT_LIMITS="warn")
+    answer = rehearse_script("npu", script, VIADUCT_LIMITS="warn")
     assert answer.code == 0, f"{result.after.decode()}\n{answer.failure}\n{answer.talk[-3000:]}"
     assert answer.hits == [], f"{result.after.decode()}\n{answer.hits}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rehearsal.tf1_scripts import SOURCE, needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import SOURCE, needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -89,7 +89,7 @@ print(json.dumps(said))
 def test_an_old_script_finds_the_world_it_was_written_for(tmp_path: Path) -> None:
     script = tmp_path / "old.py"
     script.write_text(OLD)
-    answer = rehearsed("original", script, TF_CONFIG='{"cluster": {"ps": ["x:1"]}}')
+    answer = rehearse_script("original", script, TF_CONFIG='{"cluster": {"ps": ["x:1"]}}')
     assert answer.code == 0, answer.talk[-3000:]
     said = answer.said()
     assert said["one"]

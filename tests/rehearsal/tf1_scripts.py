@@ -25,7 +25,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 @dataclass
 class Answer:
-    """What came of a script: its own words, and what the stage saw."""
+    """Output of a script, and what the stage recorded."""
 
     out: str
     talk: str
@@ -82,7 +82,7 @@ def warm() -> subprocess.Popen[str]:
     )
 
 
-def begin(
+def begin_script(
     on: str, script: Path, steps: int | None, seed: int | None, arguments: list[str], more: dict[str, str]
 ) -> tuple[Running, Path]:
     """Output goes into files: a rank that waits for its reader would keep the others waiting."""
@@ -101,7 +101,7 @@ def begin(
     return Running(asked), answer
 
 
-def ended(process: Running, answer: Path) -> Answer:
+def finish_script(process: Running, answer: Path) -> Answer:
     try:
         process.wait(600)
     finally:
@@ -113,7 +113,7 @@ def ended(process: Running, answer: Path) -> Answer:
     return Answer(out=out, talk=talk, **found)
 
 
-def rehearsed(
+def rehearse_script(
     on: str,
     script: Path,
     steps: int | None = None,
@@ -121,10 +121,10 @@ def rehearsed(
     arguments: list[str] | None = None,
     **more: str,
 ) -> Answer:
-    return ended(*begin(on, script, steps, seed, arguments or [], more))
+    return finish_script(*begin_script(on, script, steps, seed, arguments or [], more))
 
 
-def ranked(
+def rehearse_ranks(
     on: str, script: Path, ranks: int, steps: int | None = None, seed: int | None = 7, **more: str
 ) -> list[Answer]:
     """The same script as several ranks."""
@@ -132,9 +132,9 @@ def ranked(
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     common = {"RANK_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **more}
-    started = [begin(on, script, steps, seed, [], {**common, "RANK_ID": str(rank)}) for rank in range(ranks)]
+    started = [begin_script(on, script, steps, seed, [], {**common, "RANK_ID": str(rank)}) for rank in range(ranks)]
     try:
-        return [ended(*server) for server in started]
+        return [finish_script(*server) for server in started]
     finally:
         for process, _ in started:
             process.kill()

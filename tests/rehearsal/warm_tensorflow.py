@@ -28,7 +28,7 @@ def serve() -> None:
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
-            begin(json.loads(line))
+            begin_script(json.loads(line))
         print(pid, flush=True)
 
 
@@ -39,8 +39,8 @@ def reap(number: int, frame: Any) -> None:
             pass
 
 
-def begin(asked: dict[str, Any]) -> None:
-    """In the new process; does not return."""
+def begin_script(asked: dict[str, Any]) -> None:
+    """Run in the new process; does not return."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(asked["environment"])

@@ -57,7 +57,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Visit:
-    """What one look at a page left behind."""
+    """Findings of one visit to a page."""
 
     dom: str
     console: list[str]
@@ -142,7 +142,7 @@ def browser() -> Iterator[DevTools]:
         try:
             yield DevTools(commands, answers)
         finally:
-            end(process, commands, answers)
+            end_browser(process, commands, answers)
 
 
 def pipe_from_ten() -> list[int]:
@@ -154,7 +154,7 @@ def pipe_from_ten() -> list[int]:
     return high
 
 
-def end(process: subprocess.Popen[bytes], *pipes: int) -> None:
+def end_browser(process: subprocess.Popen[bytes], *pipes: int) -> None:
     """Closing the pipe tells Chromium to leave; one that does not is killed."""
     for pipe in pipes:
         os.close(pipe)
@@ -185,7 +185,7 @@ def open_page(
         screenshot = capture(tools, width)
         root = tools.call("DOM.getDocument")["root"]["nodeId"]
         dom = tools.call("DOM.getOuterHTML", nodeId=root)["outerHTML"]
-        requests = [asked for asked in requested(tools) if asked != address and not asked.startswith("data:")]
+        requests = [asked for asked in list_requests(tools) if asked != address and not asked.startswith("data:")]
         return Visit(dom, complaints(tools), requests, screenshot, answer)
 
 
@@ -211,7 +211,7 @@ def capture(tools: DevTools, width: int) -> bytes:
     return base64.b64decode(shot["data"])
 
 
-def requested(tools: DevTools) -> list[str]:
+def list_requests(tools: DevTools) -> list[str]:
     sent = [event["params"] for event in tools.events if event["method"] == "Network.requestWillBeSent"]
     return [parameters["request"]["url"] for parameters in sent]
 

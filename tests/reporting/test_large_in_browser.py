@@ -36,8 +36,8 @@ def large(tmp_path_factory) -> Path:
     return path
 
 
-def seen(path: Path, script: str):
-    """What the script answers; the page must have stayed silent and offline."""
+def run_in_page(path: Path, script: str):
+    """Return the script's answer; the page must stay silent and offline."""
     visit = open_page(path, width=1280, script=f"(async () => {{ {HELPERS} {script} }})()")
     assert visit.console == []
     assert visit.requests == []
@@ -51,7 +51,7 @@ def test_it_is_silent_offline_and_fits_its_window(large, width, dark):
 
 
 def test_every_column_sorts_five_thousand_rows_without_lag(large):
-    times = seen(
+    times = run_in_page(
         large,
         """
         return [...table.querySelectorAll("th button")].map((button) => Math.min(...[1, 2, 3].map(() => {
@@ -67,7 +67,7 @@ def test_every_column_sorts_five_thousand_rows_without_lag(large):
 
 
 def test_only_rows_in_sight_are_in_the_page(large):
-    held, last = seen(
+    held, last = run_in_page(
         large,
         """
         const held = rows().length;
@@ -81,7 +81,7 @@ def test_only_rows_in_sight_are_in_the_page(large):
 
 
 def test_numbers_sort_as_numbers_with_the_missing_last_both_ways(large):
-    up, end, down, again = seen(
+    up, end, down, again = run_in_page(
         large,
         """
         heading("Error").click();
@@ -103,18 +103,18 @@ def test_numbers_sort_as_numbers_with_the_missing_last_both_ways(large):
 
 
 def test_text_sorts_by_the_order_it_was_given(large):
-    assert seen(large, 'heading("Shape").click(); heading("Shape").click(); return column(3)[0];') == "(6, 3)"
+    assert run_in_page(large, 'heading("Shape").click(); heading("Shape").click(); return column(3)[0];') == "(6, 3)"
 
 
 def test_words_filter_in_any_order_and_case(large):
-    names, shown = seen(large, 'type("conv12 LAYER2"); return [column(1), count()];')
+    names, shown = run_in_page(large, 'type("conv12 LAYER2"); return [column(1), count()];')
     assert "layer2.conv1200" in names
     assert all("conv12" in name and name.startswith("layer2") for name in names)
     assert shown == "100 of 5,000 rows"
 
 
 def test_filters_add_up_and_are_cleared_together(large):
-    answer = seen(
+    answer = run_in_page(
         large,
         """
         const found = [];
@@ -141,7 +141,7 @@ def test_filters_add_up_and_are_cleared_together(large):
 
 
 def test_a_click_on_a_row_shows_its_details(large):
-    answer = seen(
+    answer = run_in_page(
         large,
         """
         rows()[7].click();
@@ -156,11 +156,11 @@ def test_a_click_on_a_row_shows_its_details(large):
 
 
 def test_a_row_without_details_still_shows_its_cells(large):
-    assert "Measure 8" in seen(large, "rows()[1].click(); return opened();")
+    assert "Measure 8" in run_in_page(large, "rows()[1].click(); return opened();")
 
 
 def test_a_link_leads_to_a_row_that_the_filters_hid(large):
-    answer = seen(
+    answer = run_in_page(
         large,
         """
         rows()[7].click();
@@ -183,13 +183,13 @@ def test_the_address_of_a_row_opens_it(large, tmp_path):
     await frame();
     return [opened(), column(1).includes("layer8.conv4200")];
     """
-    text, there = seen(careful, script)
+    text, there = run_in_page(careful, script)
     assert "layer8.conv4200" in text
     assert there
 
 
 def test_the_keyboard_reaches_every_row_and_its_details(large):
-    answer = seen(
+    answer = run_in_page(
         large,
         """
         const grid = table.querySelector("table");
@@ -214,7 +214,7 @@ def test_the_keyboard_reaches_every_row_and_its_details(large):
 
 
 def test_a_point_tells_its_name_and_leads_to_its_row(large):
-    answer = seen(
+    answer = run_in_page(
         large,
         """
         const surface = document.querySelector(".scatter .surface");
@@ -231,7 +231,7 @@ def test_a_point_tells_its_name_and_leads_to_its_row(large):
 
 
 def test_a_pointer_finds_the_point_under_it(large):
-    answer = seen(
+    answer = run_in_page(
         large,
         """
         const surface = document.querySelector(".scatter .surface");
@@ -251,7 +251,7 @@ def test_a_node_of_the_graph_leads_to_its_row(large):
     await frame();
     return opened();
     """
-    assert "layer0.conv7" in seen(large, script)
+    assert "layer0.conv7" in run_in_page(large, script)
 
 
 def test_labels_stay_inside_their_boxes(large):
@@ -261,7 +261,7 @@ def test_labels_stay_inside_their_boxes(large):
       return clip.width.baseVal.value < rect.width.baseVal.value && getComputedStyle(clip).overflow === "hidden";
     });
     """
-    assert seen(large, script) == [True] * 6
+    assert run_in_page(large, script) == [True] * 6
 
 
 def test_hostile_names_run_nothing_even_when_opened(large):
@@ -271,7 +271,7 @@ def test_hostile_names_run_nothing_even_when_opened(large):
     type("owned");
     return [document.title, document.querySelectorAll("img[src=x]").length, rows().length];
     """
-    assert seen(large, script) == ["large", 0, 1]
+    assert run_in_page(large, script) == ["large", 0, 1]
 
 
 def test_without_scripts_the_first_rows_the_points_and_the_graph_are_there(large):

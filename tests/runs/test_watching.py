@@ -17,7 +17,7 @@ from viaduct.errors import BadRun, BadValue
 from viaduct.runs.watching import open_page
 
 
-def ask(url: str) -> dict[str, Any]:
+def fetch_data(url: str) -> dict[str, Any]:
     with urlopen(f"{url}data.json") as answer:
         found: dict[str, Any] = json.load(answer)
     return found
@@ -42,11 +42,11 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_the_page_of_a_folder_changes_with_its_runs(tmp_path: Path) -> None:
     make_run(tmp_path / "a")
     with open_page(tmp_path, 0) as page:
-        before = ask(page.url)
+        before = fetch_data(page.url)
         assert [run["name"] for run in before["runs"]] == ["a"]
-        assert ask(page.url)["version"] == before["version"]
+        assert fetch_data(page.url)["version"] == before["version"]
         make_run(tmp_path / "b", done=50, finished=False)
-        after = ask(page.url)
+        after = fetch_data(page.url)
         assert {run["name"]: run["state"] for run in after["runs"]} == {"a": "finished", "b": "crashed"}
         assert after["version"] != before["version"]
         with urlopen(page.url) as answer:
@@ -60,10 +60,10 @@ def test_the_page_of_a_run_hears_that_it_has_ended(tmp_path: Path) -> None:
     with (run / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with open_page(run, 0) as page:
-            assert ask(page.url)["ended"] is None
+            assert fetch_data(page.url)["ended"] is None
             fcntl.flock(lock, fcntl.LOCK_UN)
             end = time.monotonic() + 30
-            while (ended := ask(page.url)["ended"]) is None:
+            while (ended := fetch_data(page.url)["ended"]) is None:
                 assert time.monotonic() < end, "the end was never told"
                 time.sleep(0.05)
     assert ended["kind"] == "stopped"

@@ -30,8 +30,8 @@ def run(tmp_path: Path) -> RunDir:
 @pytest.fixture(scope="session")
 def unsettled_run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """A short run whose batch norms' averages have not settled."""
-    from training.unsettled_run import SLOW, conducted
+    from training.unsettled_run import SLOW, run_recipe
 
     run = RunDir(tmp_path_factory.mktemp("runs") / "slow")
-    conducted(run, SLOW)
+    run_recipe(run, SLOW)
     return run

@@ -25,7 +25,7 @@ def few(path: Path | None) -> ImageSet:
 
 
 class Exact(nn.Module):
-    """In fp64, where ranks that add up in another order do not part."""
+    """Model in fp64, so that ranks agree in whatever order they add."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ PATIENCE = 600.0  # seconds: on a busy machine ranks need many times as long as 
 
 @dataclass
 class Ended:
-    """What became of one rank."""
+    """Result of one rank."""
 
     value: Any  # what its work returned
     error: str | None  # the error that it raised, in words

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from training.tiny_runs import RECIPE, Recorder, forgetful, normed, training
+from training.tiny_runs import RECIPE, Recorder, build_normed_network, forgetful, training
 from viaduct.recipes import AdamW, Cosine, CrossEntropy, Ema, Lars, Precision, Recipe, RmsProp, Sgd, Thor
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import Work
 
-BASE = replace(RECIPE, model=normed, epochs=3, schedule=Cosine(warmup_epochs=1))
+BASE = replace(RECIPE, model=build_normed_network, epochs=3, schedule=Cosine(warmup_epochs=1))
 FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**24, scale_grow_every=4)
 RISING = Precision("fp16", loss_scale="dynamic", scale_start=2.0**12, scale_grow_every=1, scale_shrink_after=2)
 RECIPES = {

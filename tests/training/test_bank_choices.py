@@ -58,7 +58,7 @@ def recipe() -> Any:
 def make_training(path: Path) -> Training:
     device, device_name = devices.pick("cpu")
     path.mkdir()
-    return Training(recipe(), RunDir(path), tiny_runs.make(None), device, device_name, callbacks=[])
+    return Training(recipe(), RunDir(path), tiny_runs.make_images(None), device, device_name, callbacks=[])
 
 
 def train(run: Path, bank: Path | None, steps: int) -> dict[str, torch.Tensor]:

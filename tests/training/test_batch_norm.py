@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from training.tiny_runs import RECIPE, make, normed, plain
-from training.unsettled_run import SLOW, conducted
+from training.tiny_runs import RECIPE, build_normed_network, make_images, plain
+from training.unsettled_run import SLOW, run_recipe
 from viaduct import devices
 from viaduct.training import batch_norm
 from viaduct.training.batch_norm import Averages, check_averages, looks_unsettled
@@ -27,7 +27,7 @@ def test_a_run_as_good_in_validation_is_not_suspected() -> None:
 
 def test_the_reason_is_said_with_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDir(tmp_path / "run")
-    conducted(run, SLOW)
+    run_recipe(run, SLOW)
     said = capsys.readouterr().err
     assert "have not settled: 30 steps with momentum 0.001 are 3 % of the way." in said
     assert f"viaduct evaluate {run.path} --recompute-batch-norm 100" in said
@@ -46,17 +46,17 @@ def test_nothing_is_said_where_recomputing_does_not_help(
     """A network that is simply bad on the validation images must not be excused."""
     run = RunDir(tmp_path / "run")
     monkeypatch.setattr("viaduct.training.session.looks_unsettled", lambda training, validation: True)
-    conducted(run, replace(RECIPE, model=normed, epochs=6))
+    run_recipe(run, replace(RECIPE, model=build_normed_network, epochs=6))
     assert "settled" not in capsys.readouterr().err
     assert json.loads((run.path / "summary.json").read_text())["batch_norm"]["unsettled"] is False
 
 
 def test_a_network_without_batch_norm_has_nothing_to_recompute(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run")
-    conducted(run, replace(RECIPE, model=plain))
+    run_recipe(run, replace(RECIPE, model=plain))
     device, device_name = devices.pick("cpu")
     saved = SavedCheckpoint(run.checkpoints / "step-10")
-    assert check_averages(replace(RECIPE, model=plain), saved, make(None), device, device_name) is None
+    assert check_averages(replace(RECIPE, model=plain), saved, make_images(None), device, device_name) is None
 
 
 def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
@@ -76,7 +76,7 @@ def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
     now = [0.0]
     monkeypatch.setattr(batch_norm.time, "monotonic", read_clock)
     monkeypatch.setattr(batch_norm, "score_batches", slow_down)
-    images = make(None)
+    images = make_images(None)
     averages = check_averages(
         SLOW, SavedCheckpoint(unsettled_run.checkpoints / "step-30"), images, *devices.pick("cpu")
     )
@@ -86,7 +86,7 @@ def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
 
 
 def test_norms_of_frozen_layers_keep_their_averages() -> None:
-    network = normed(4)
+    network = build_normed_network(4)
     assert len(batch_norm.find_recomputable_norms(network)) == 1
     for parameter in network[1].parameters():
         parameter.requires_grad_(False)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.tiny_runs import RECIPE, After, Recorder, trained, training, within
+from training.tiny_runs import RECIPE, After, Recorder, train_recipe, training, within
 from viaduct.errors import Diverged
 from viaduct.recipes import Checkpoint, Evaluation, Log, Precision
 from viaduct.training.callbacks import (
@@ -46,14 +46,14 @@ def fill(value: float) -> Callable[[Training], None]:
 
 
 def test_a_callback_that_defines_nothing_changes_nothing(run: RunDir) -> None:
-    alone, watched = trained(RECIPE, run), trained(RECIPE, run, Callback())
+    alone, watched = train_recipe(RECIPE, run), train_recipe(RECIPE, run, Callback())
     assert torch.equal(alone.model[0].weight, watched.model[0].weight)
 
 
 def test_events_come_in_the_order_that_is_documented(run: RunDir) -> None:
     recorder = Recorder()
     recipe = replace(RECIPE, epochs=1, log=Log(every_steps=2), checkpoint=Checkpoint(every_steps=3, every_minutes=0))
-    trained(recipe, run, recorder, Checkpointing())
+    train_recipe(recipe, run, recorder, Checkpointing())
     assert recorder.events == [
         ("start", 0),
         ("step", 1),
@@ -78,7 +78,7 @@ def test_events_come_in_the_order_that_is_documented(run: RunDir) -> None:
 def test_a_requested_stop_ends_the_run_as_if_that_step_were_its_last(run: RunDir) -> None:
     recorder = Recorder()
     stop = After(3, lambda training: training.request_stop("enough"))
-    done = trained(RECIPE, run, recorder, stop, Checkpointing())
+    done = train_recipe(RECIPE, run, recorder, stop, Checkpointing())
     assert recorder.at("step") == [1, 2, 3]
     assert recorder.at("evaluation") == [3]
     assert recorder.at("end: finished") == [3]
@@ -87,17 +87,17 @@ def test_a_requested_stop_ends_the_run_as_if_that_step_were_its_last(run: RunDir
 
 def test_a_threshold_that_is_not_reached_stops_nothing(run: RunDir) -> None:
     standing = replace(within(RECIPE, "optimizer", lr=0.0), evaluation=Evaluation(stop_threshold=0.99))
-    done = trained(standing, run, StopAtThreshold())
+    done = train_recipe(standing, run, StopAtThreshold())
     assert (done.step, done.progress.stop_reason) == (10, None)
 
 
 def test_a_threshold_of_zero_stops_nothing(run: RunDir) -> None:
-    assert trained(RECIPE, run, StopAtThreshold()).step == 10
+    assert train_recipe(RECIPE, run, StopAtThreshold()).step == 10
 
 
 def test_a_threshold_that_is_reached_ends_the_run(run: RunDir) -> None:
     recorder = Recorder()
-    done = trained(replace(RECIPE, evaluation=Evaluation(stop_threshold=0.01)), run, recorder, StopAtThreshold())
+    done = train_recipe(replace(RECIPE, evaluation=Evaluation(stop_threshold=0.01)), run, recorder, StopAtThreshold())
     assert done.step == 5
     assert done.progress.stop_reason is not None
     assert done.progress.stop_reason.endswith("reached the stop threshold of 1 %")
@@ -115,7 +115,7 @@ def test_nothing_is_saved_after_a_loss_that_is_no_number(run: RunDir, every: int
     )
     recorder = Recorder()
     with pytest.raises(Diverged) as caught:
-        trained(recipe, run, NanStop(), recorder, After(3, fill(value)), Checkpointing())
+        train_recipe(recipe, run, NanStop(), recorder, After(3, fill(value)), Checkpointing())
     assert str(caught.value).splitlines()[0] == "the loss became nan at step 4, with learning rate 0.025."
     assert f"The last good checkpoint is {run.checkpoints / 'step-2'}." in str(caught.value)
     assert steps_saved(run) == [2]
@@ -125,7 +125,7 @@ def test_nothing_is_saved_after_a_loss_that_is_no_number(run: RunDir, every: int
 
 def test_a_run_that_diverges_before_its_first_checkpoint_says_so(run: RunDir) -> None:
     with pytest.raises(Diverged, match=r"at step 2(.|\n)*There is no checkpoint before it."):
-        trained(RECIPE, run, NanStop(), After(1, fill(math.nan)), Checkpointing())
+        train_recipe(RECIPE, run, NanStop(), After(1, fill(math.nan)), Checkpointing())
     assert steps_saved(run) == []
 
 
@@ -136,12 +136,12 @@ def test_a_damaged_checkpoint_is_not_called_the_last_good_one(run: RunDir) -> No
 
     recipe = replace(RECIPE, checkpoint=Checkpoint(every_steps=1, every_minutes=0))
     with pytest.raises(Diverged, match=r"The last good checkpoint is .*step-2\."):
-        trained(recipe, run, NanStop(), Checkpointing(), After(3, damage))
+        train_recipe(recipe, run, NanStop(), Checkpointing(), After(3, damage))
 
 
 def test_the_step_is_named_although_it_was_logged_later(run: RunDir) -> None:
     with pytest.raises(Diverged, match="at step 4,"):
-        trained(replace(RECIPE, log=Log(every_steps=10)), run, NanStop(), After(3, fill(math.nan)))
+        train_recipe(replace(RECIPE, log=Log(every_steps=10)), run, NanStop(), After(3, fill(math.nan)))
 
 
 def bad_at(*calls: int) -> Callable[[Tensor, Tensor], Tensor]:
@@ -161,7 +161,7 @@ FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**10)
 def test_an_overflow_is_not_the_end_while_the_scale_can_fall(run: RunDir) -> None:
     recorder = Recorder()
     recipe = replace(RECIPE, loss=bad_at(3, 7), precision=FP16)
-    done = trained(recipe, run, NanStop(), recorder, Checkpointing())
+    done = train_recipe(recipe, run, NanStop(), recorder, Checkpointing())
     assert (done.step, done.scale.skipped, done.scale.value) == (10, 2, 2.0**8)
     assert math.isnan(recorder.logs[2].loss)
     assert all(torch.isfinite(tensor).all() for tensor in done.model.state_dict().values())
@@ -170,7 +170,7 @@ def test_an_overflow_is_not_the_end_while_the_scale_can_fall(run: RunDir) -> Non
 def test_a_window_with_an_overflow_shows_the_mean_of_the_others(run: RunDir) -> None:
     recorder = Recorder()
     recipe = replace(RECIPE, loss=bad_at(3), precision=FP16, log=Log(every_steps=5))
-    trained(recipe, run, NanStop(), recorder)
+    train_recipe(recipe, run, NanStop(), recorder)
     losses = recorder.logs[0].losses
     assert math.isinf(losses[2])
     assert recorder.logs[0].loss == pytest.approx(sum(losses[:2] + losses[3:]) / 4)
@@ -179,13 +179,13 @@ def test_a_window_with_an_overflow_shows_the_mean_of_the_others(run: RunDir) -> 
 def test_overflows_without_end_are_the_end(run: RunDir) -> None:
     recipe = replace(RECIPE, loss=bad_at(*range(3, 40)), precision=replace(FP16, scale_start=4.0))
     with pytest.raises(Diverged, match=r"became inf at step 4,"):  # 4 -> 2 -> 1: nothing is left to take away
-        trained(recipe, run, NanStop())
+        train_recipe(recipe, run, NanStop())
 
 
 def test_no_checkpoint_is_made_that_nobody_asked_for(run: RunDir) -> None:
     recipe = replace(RECIPE, checkpoint=Checkpoint(every_minutes=10, keep_best=False))
     recorder = Recorder()
-    trained(recipe, run, recorder, Checkpointing())
+    train_recipe(recipe, run, recorder, Checkpointing())
     assert recorder.at("checkpoint") == [10]
 
 
@@ -196,13 +196,13 @@ def test_checkpoints_come_by_the_clock(run: RunDir) -> None:
         saver.saved_at -= 601
 
     recipe = replace(RECIPE, checkpoint=Checkpoint(every_minutes=10, keep_best=False))
-    trained(recipe, run, recorder, After(3, let_time_pass), saver)
+    train_recipe(recipe, run, recorder, After(3, let_time_pass), saver)
     assert recorder.at("checkpoint") == [3, 10]
 
 
 def test_only_the_last_few_checkpoints_stay(run: RunDir) -> None:
     recipe = replace(RECIPE, checkpoint=Checkpoint(every_steps=1, every_minutes=0, keep=3, keep_best=False))
-    trained(recipe, run, Checkpointing())
+    train_recipe(recipe, run, Checkpointing())
     assert steps_saved(run) == [8, 9, 10]
 
 
@@ -212,7 +212,7 @@ def test_the_best_checkpoint_stays(run: RunDir, keep_best: bool, left: list[int]
     recipe = replace(within(RECIPE, "optimizer", lr=0.5), epochs=4, checkpoint=rules)
     recipe = replace(recipe, schedule=lambda step, steps: float(step < 5))  # learns in the first epoch only
     recorder = Recorder()
-    done = trained(recipe, run, recorder, After(6, fill(0.0)), Checkpointing())
+    done = train_recipe(recipe, run, recorder, After(6, fill(0.0)), Checkpointing())
     assert recorder.scores[0].top1 > recorder.scores[-1].top1
     assert steps_saved(run) == left
     if keep_best:
@@ -223,7 +223,7 @@ def test_the_best_checkpoint_stays(run: RunDir, keep_best: bool, left: list[int]
 def test_a_new_best_replaces_the_old_one(run: RunDir) -> None:
     recipe = replace(RECIPE, evaluation=Evaluation(every_epochs=0.2), checkpoint=Checkpoint(every_minutes=0, keep=1))
     recorder = Recorder()
-    done = trained(recipe, run, recorder, Checkpointing())
+    done = train_recipe(recipe, run, recorder, Checkpointing())
     tops = [score.top1 for score in recorder.scores]
     assert tops[0] < max(tops)
     best = tops.index(max(tops)) + 1
@@ -233,10 +233,10 @@ def test_a_new_best_replaces_the_old_one(run: RunDir) -> None:
 
 def test_a_damaged_checkpoint_of_the_same_step_does_not_count_as_saved(run: RunDir) -> None:
     rules = Checkpoint(every_steps=5, every_minutes=0, keep_best=False)
-    trained(replace(RECIPE, checkpoint=rules), run, Checkpointing())
+    train_recipe(replace(RECIPE, checkpoint=rules), run, Checkpointing())
     (run.checkpoints / "step-10" / "state.pt").write_bytes(b"damaged")
     stop = After(3, lambda training: training.request_stop("enough"))
-    trained(replace(RECIPE, checkpoint=Checkpoint(every_minutes=0)), run, stop, Checkpointing())
+    train_recipe(replace(RECIPE, checkpoint=Checkpoint(every_minutes=0)), run, stop, Checkpointing())
     assert find_newest_intact(run.checkpoints)[0] == list_checkpoints(run.checkpoints)[1]
     assert steps_saved(run) == [3, 5, 10]
 
@@ -251,7 +251,7 @@ def strictly(line: str) -> dict[str, Any]:
 
 def test_every_line_of_the_metrics_is_json_even_where_the_loss_is_none(run: RunDir) -> None:
     recipe = replace(RECIPE, loss=bad_at(2), precision=FP16)
-    trained(recipe, run, NanStop(), MetricsFile(), Checkpointing())
+    train_recipe(recipe, run, NanStop(), MetricsFile(), Checkpointing())
     lines = [strictly(line) for line in run.metrics.read_text().splitlines()]
     logs = [line for line in lines if line["kind"] == "log"]
     assert [line["step"] for line in logs] == list(range(1, 11))
@@ -261,7 +261,7 @@ def test_every_line_of_the_metrics_is_json_even_where_the_loss_is_none(run: RunD
 
 
 def test_tensorboard_gets_training_and_validation(run: RunDir) -> None:
-    trained(RECIPE, run, TensorBoard())
+    train_recipe(RECIPE, run, TensorBoard())
     [path] = run.path.glob("events.out.tfevents.*")
     data = path.read_bytes()
     for tag in (b"train/loss", b"train/lr", b"train/images_per_s", b"validation/top1", b"validation/f1"):
@@ -275,14 +275,14 @@ class Terminal(io.StringIO):
 
 def test_a_bar_is_not_drawn_into_a_pipe(run: RunDir) -> None:
     pipe = io.StringIO()
-    trained(RECIPE, run, ProgressBar(pipe))
+    train_recipe(RECIPE, run, ProgressBar(pipe))
     assert pipe.getvalue() == ""
 
 
 def test_a_bar_is_drawn_on_a_terminal(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
     terminal = Terminal()
-    trained(RECIPE, run, ProgressBar(terminal))
+    train_recipe(RECIPE, run, ProgressBar(terminal))
     for text in ("10/10", "images/s", "loss 0.", "epoch 2.0"):
         assert text in terminal.getvalue()
 
@@ -300,7 +300,7 @@ def test_an_interrupt_between_log_lines_loses_neither_lines_nor_checkpoint(run: 
     recorder, raised = Recorder(), []
     recipe = replace(RECIPE, log=Log(every_steps=100))
     watchers = NanStop(), MetricsFile(), TensorBoard(), create_log_lines(name), recorder, After(3, raised.append)
-    trained(recipe, run, *watchers, Checkpointing(), interrupted=lambda: bool(raised))
+    train_recipe(recipe, run, *watchers, Checkpointing(), interrupted=lambda: bool(raised))
     assert recorder.events[-3:] == [("log", 3), ("checkpoint", 3), ("end: interrupted", 3)]
     assert [record["step"] for record in run.read_records("log")] == [3]
     assert steps_saved(run) == [3]

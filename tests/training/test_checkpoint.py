@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import normed, plain
+from training.tiny_runs import build_normed_network, plain
 from viaduct.errors import BadRun, DiskFull
 from viaduct.training import checkpoint
 from viaduct.training.checkpoint import (
@@ -32,7 +32,7 @@ from viaduct.training.checkpoint import (
 
 def network() -> nn.Module:
     torch.manual_seed(1)
-    return normed(4)
+    return build_normed_network(4)
 
 
 def saved_at(folder: Path, *steps: int) -> list[SavedCheckpoint]:
@@ -55,7 +55,7 @@ def test_what_was_saved_is_whole_and_comes_back(tmp_path: Path) -> None:
     assert (saved.step, saved.read_manifest()["step"], saved.read_manifest()["note"]) == (7, 7, "x")
     assert saved.read_state()["step"] == 7
     assert torch.equal(saved.read_state()["random"], torch.arange(9))
-    other = normed(4)
+    other = build_normed_network(4)
     load_model(other, saved.read_model(), saved.path)
     assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in network().state_dict().items())
 
@@ -193,7 +193,7 @@ def test_a_checkpoint_of_another_model_changes_nothing_and_is_refused_by_name(tm
 def test_another_number_of_classes_is_refused_with_both_shapes(tmp_path: Path) -> None:
     [saved] = saved_at(tmp_path, 1)
     with pytest.raises(BadRun, match=r"of another shape: 5.weight is \(4, 6\), here \(7, 6\), 5.bias is"):
-        load_model(normed(7), saved.read_model(), saved.path)
+        load_model(build_normed_network(7), saved.read_model(), saved.path)
 
 
 class Bomb:

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.tiny_runs import RECIPE, normed, trained, training, weights
+from training.tiny_runs import RECIPE, build_normed_network, train_recipe, training, weights
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe, Sgd, Thor
@@ -70,12 +70,12 @@ def graphs() -> int:
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
-def compiled(network: nn.Module) -> list[str]:
+def list_compiled(network: nn.Module) -> list[str]:
     return [name for name, part in network.named_modules() if part._compiled_call_impl is not None]
 
 
 def test_a_network_of_torchs_own_layers_has_no_blocks() -> None:
-    assert find_regions(normed(4)) == []
+    assert find_regions(build_normed_network(4)) == []
 
 
 @pytest.mark.parametrize(("name", "blocks"), [("resnet50_v1", 17), ("resnet18_v2", 9), ("resnext50", 17)])
@@ -130,8 +130,8 @@ def test_where_kernels_of_our_own_leave_no_blocks_auto_compiles_nothing(
     run: RunDir, traced: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on_our_kernels(lambda network: [*network.blocks], monkeypatch)  # what is left stands alone
-    done = trained(TOWER, run)
-    assert (compiled(done.model), graphs()) == ([], 0)
+    done = train_recipe(TOWER, run)
+    assert (list_compiled(done.model), graphs()) == ([], 0)
     assert "Compiled" not in capsys.readouterr().err
 
 
@@ -139,29 +139,32 @@ def test_blocks_that_kernels_of_our_own_leave_are_compiled(
     run: RunDir, traced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_our_kernels(lambda network: [network.blocks[0]], monkeypatch)
-    assert compiled(trained(TOWER, run).model) == ["blocks.1", "blocks.2", "last"]
+    assert list_compiled(train_recipe(TOWER, run).model) == ["blocks.1", "blocks.2", "last"]
 
 
 def test_the_blocks_of_a_network_that_runs_on_our_kernels_as_a_whole_are_not_compiled(
     run: RunDir, traced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_our_kernels(lambda network: [network], monkeypatch)
-    assert compiled(trained(TOWER, run).model) == []
+    assert list_compiled(train_recipe(TOWER, run).model) == []
 
 
 def test_regional_compiles_what_kernels_of_our_own_leave_even_if_it_stands_alone(
     run: RunDir, traced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_our_kernels(lambda network: [*network.blocks], monkeypatch)
-    assert compiled(trained(replace(TOWER, compile="regional"), run).model) == ["last"]
+    assert list_compiled(train_recipe(replace(TOWER, compile="regional"), run).model) == ["last"]
 
 
 BF16 = replace(TOWER, precision=Precision("bf16"))
 
 
-@pytest.mark.parametrize(("model", "how"), [(normed, "auto"), (Tower, "whole"), (Tower, "auto"), (normed, "whole")])
+@pytest.mark.parametrize(
+    ("model", "how"),
+    [(build_normed_network, "auto"), (Tower, "whole"), (Tower, "auto"), (build_normed_network, "whole")],
+)
 def test_in_bf16_a_guarded_network_is_compiled_all_the_same(run: RunDir, traced: None, model: Any, how: Any) -> None:
-    trained(replace(BF16, model=model, compile=how), run)
+    train_recipe(replace(BF16, model=model, compile=how), run)
     assert graphs() > 0
 
 
@@ -173,8 +176,8 @@ def single(classes: int) -> nn.Module:
 
 def test_a_compiled_network_in_bf16_keeps_the_gradient_of_a_single_pixel_whole(run: RunDir, traced: None) -> None:
     recipe = replace(BF16, model=single, compile="whole", optimizer=Sgd(0.01))
-    plain = trained(replace(recipe, mode="eager"), run)
-    done = trained(recipe, run)
+    plain = train_recipe(replace(recipe, mode="eager"), run)
+    done = train_recipe(recipe, run)
     assert graphs() == 2
     for name, tensor in weights(plain).items():
         torch.testing.assert_close(weights(done)[name], tensor, rtol=1e-2, atol=1e-2)
@@ -185,7 +188,7 @@ def test_equal_blocks_share_their_code(run: RunDir, traced: None) -> None:
     done = training(TOWER, run)
     done.computation.train(True)
     done.run_step(next(done.iterate_batches()))
-    assert compiled(done.model) == ["blocks.0", "blocks.1", "blocks.2", "last"]
+    assert list_compiled(done.model) == ["blocks.0", "blocks.1", "blocks.2", "last"]
     # Three of four are equal, but the first one's input needs no gradient of its own weights; torch may part it off.
     # torch 2.4 compiles each module by itself.
     shares = getattr(torch._dynamo.config, "inline_inbuilt_nn_modules", True)
@@ -194,15 +197,15 @@ def test_equal_blocks_share_their_code(run: RunDir, traced: None) -> None:
 
 @pytest.mark.parametrize("how", ["auto", "regional", "whole"])
 def test_a_compiled_run_takes_the_same_steps(tmp_path: Path, traced: None, how: Any) -> None:
-    plain = trained(replace(TOWER, mode="eager"), RunDir(tmp_path / "plain"))
-    done = trained(replace(TOWER, compile=how), RunDir(tmp_path / how))
+    plain = train_recipe(replace(TOWER, mode="eager"), RunDir(tmp_path / "plain"))
+    done = train_recipe(replace(TOWER, compile=how), RunDir(tmp_path / how))
     assert graphs() > 0
     for name, tensor in weights(plain).items():
         torch.testing.assert_close(weights(done)[name], tensor)
 
 
 def test_off_compiles_nothing(run: RunDir, traced: None) -> None:
-    trained(replace(TOWER, compile="off"), run)
+    train_recipe(replace(TOWER, compile="off"), run)
     assert graphs() == 0
 
 
@@ -210,10 +213,10 @@ def test_off_compiles_nothing(run: RunDir, traced: None) -> None:
     ("patterns", "parts"), [("last", ["last"]), ("blocks.1,last", ["blocks.1", "last"]), ("blocks*", ["blocks"])]
 )
 def test_only_the_named_parts_are_compiled(run: RunDir, traced: None, patterns: str, parts: list[str]) -> None:
-    plain = trained(replace(TOWER, mode="eager"), run)
-    done = trained(replace(TOWER, mode="auto", compile_parts=patterns), run)
+    plain = train_recipe(replace(TOWER, mode="eager"), run)
+    done = train_recipe(replace(TOWER, mode="auto", compile_parts=patterns), run)
     assert done.mode == "graph"
-    assert compiled(done.model) == parts
+    assert list_compiled(done.model) == parts
     assert graphs() > 0
     for name, tensor in weights(plain).items():
         torch.testing.assert_close(weights(done)[name], tensor)
@@ -260,14 +263,14 @@ def test_auto_compiles_nothing_that_is_observed_or_has_no_compiler(monkeypatch: 
 
 
 def test_a_network_without_blocks_is_compiled_whole(run: RunDir, traced: None) -> None:
-    trained(replace(TOWER, model=normed), run)
+    train_recipe(replace(TOWER, model=build_normed_network), run)
     assert graphs() == 2  # training and evaluation
 
 
 def test_thors_refreshes_see_blocks_that_are_not_compiled(run: RunDir, traced: None) -> None:
     recipe = replace(TOWER, optimizer=Thor(0.01, frequency=1))
-    plain = trained(replace(recipe, mode="eager"), run)
-    done = trained(recipe, run)
+    plain = train_recipe(replace(recipe, mode="eager"), run)
+    done = train_recipe(recipe, run)
     for name, tensor in weights(plain).items():
         torch.testing.assert_close(weights(done)[name], tensor)
 
@@ -279,7 +282,7 @@ class Close(Callback):
 def test_who_looks_closely_has_a_network_compiled_whole(run: RunDir, traced: None) -> None:
     done = training(TOWER, run, Close())
     assert not done.computation.compilation.parts
-    assert compiled(done.model) == []
+    assert list_compiled(done.model) == []
 
 
 def test_a_dump_of_blocks_is_refused_with_the_way_out() -> None:
@@ -291,7 +294,7 @@ def test_a_dump_of_blocks_is_refused_with_the_way_out() -> None:
 
 
 def test_what_was_compiled_is_told_once(run: RunDir, traced: None, capsys: pytest.CaptureFixture[str]) -> None:
-    trained(TOWER, run)
+    train_recipe(TOWER, run)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Compiled")]
     assert len(lines) == 1
     assert lines[0].startswith("Compiled 4 blocks of the network, ")
@@ -301,7 +304,7 @@ def test_what_was_compiled_is_told_once(run: RunDir, traced: None, capsys: pytes
 def test_on_the_cpu_it_is_told_that_compiling_may_not_pay(
     run: RunDir, traced: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = trained(TOWER, run)
+    done = train_recipe(TOWER, run)
     printed = [line for line in capsys.readouterr().err.splitlines() if "--mode eager" in line]
     assert len(printed) == (done.torch_device.type == "cpu")
 
@@ -368,7 +371,7 @@ print(torch.allclose(Compilation(net, net, "whole", False).run(x), net(x), atol=
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.lengthy
 def test_code_compiled_for_another_cpu_is_not_taken_from_the_cache(tmp_path: Path) -> None:
-    """As on machines with different CPUs that share a home folder."""
+    """Machines with different CPUs may share a home folder."""
     plain = {name: value for name, value in os.environ.items() if name != "ATEN_CPU_CAPABILITY"}
     narrower = "avx2" if torch.backends.cpu.get_cpu_capability() == "AVX512" else "default"
     for capability in (None, narrower):
@@ -386,8 +389,8 @@ def test_a_single_pixel_in_bf16_is_whole_in_code_that_was_compiled_for_real(
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     torch._dynamo.reset()
     recipe = replace(BF16, model=single, compile="whole", optimizer=Sgd(0.01))
-    plain = trained(replace(recipe, mode="eager"), RunDir(tmp_path / "plain"))
-    done = trained(recipe, RunDir(tmp_path / "graph"))
+    plain = train_recipe(replace(recipe, mode="eager"), RunDir(tmp_path / "plain"))
+    done = train_recipe(recipe, RunDir(tmp_path / "graph"))
     assert any((tmp_path / "cache").iterdir())
     for name, tensor in weights(plain).items():
         torch.testing.assert_close(weights(done)[name], tensor, rtol=1e-2, atol=1e-2)
@@ -400,12 +403,12 @@ def test_blocks_compiled_for_real_take_the_same_steps_and_are_there_again(
 ) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     torch._dynamo.reset()
-    plain = trained(replace(TOWER, mode="eager"), RunDir(tmp_path / "plain"))
-    done = trained(TOWER, RunDir(tmp_path / "graph"))
+    plain = train_recipe(replace(TOWER, mode="eager"), RunDir(tmp_path / "plain"))
+    done = train_recipe(TOWER, RunDir(tmp_path / "graph"))
     assert any((tmp_path / "cache").iterdir())
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    trained(TOWER, RunDir(tmp_path / "again"))
+    train_recipe(TOWER, RunDir(tmp_path / "again"))
     assert torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"] == graphs() > 0
     for name, tensor in weights(plain).items():
         torch.testing.assert_close(weights(done)[name], tensor, rtol=1e-4, atol=1e-5)

@@ -13,7 +13,7 @@ from torch import Tensor
 from training.sinks import BASE, CLOSE, RECIPES, losses, on_device, states
 from training.tiny_runs import (
     Recorder,
-    trained,
+    train_recipe,
     training,
     weights,
 )
@@ -64,7 +64,7 @@ def test_a_captured_step_leaves_nothing_in_python(run: RunDir) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_step_that_is_captured_computes_the_same(tmp_path: Any, name: str) -> None:
     recipe, alone, observer = replace(RECIPES[name], sink=4), Recorder(), Recorder()
-    plain = trained(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
+    plain = train_recipe(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
     replays: list[int] = []
 
     def capture(work: Work) -> Work:
@@ -97,7 +97,7 @@ def test_sgd_that_is_not_fused_reads_its_rate_on_the_device_too(run: RunDir, opt
                 group["fused"] = False
 
     recipe, alone, observer = replace(BASE, optimizer=optimizer, sink=4), Recorder(), Recorder()
-    trained(replace(recipe, sink=0), run, alone, Unfused())
+    train_recipe(replace(recipe, sink=0), run, alone, Unfused())
     sunk = on_device(recipe, run, lambda work: work, observer, Unfused())
     assert support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=False) is None
     assert "cannot skip" in str(support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=True))

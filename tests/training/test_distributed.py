@@ -52,12 +52,12 @@ class Witness(Callback):
     def start(self, training: Training) -> None:
         path, optimize = training.run.path.with_suffix(f".seen{training.group.rank}"), training.train_step.optimize
 
-        def look(batch: Any) -> None:
+        def record_batch(batch: Any) -> None:
             with path.open("a") as file:
                 file.write(json.dumps([training.step, batch.index.tolist()]) + "\n")
             optimize(batch)
 
-        setattr(training.train_step, "optimize", look)  # noqa: B010
+        setattr(training.train_step, "optimize", record_batch)  # noqa: B010
 
 
 def tiny_resnet(classes: int) -> nn.Module:
@@ -96,14 +96,14 @@ EXACT = replace(RESNET, model=InDouble, optimizer=Sgd(lr=0.02, weight_decay=1e-4
 TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps=2, every_minutes=0, keep_best=False))
 
 
-def conducted(run: Path, recipe: Recipe, resume: str = "auto") -> Outcome:
+def run_recipe(run: Path, recipe: Recipe, resume: str = "auto") -> Outcome:
     command = "viaduct train recipe"
     return run_training(Request(Loaded("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", resume, command))
 
 
-def trained(ranks: int, run: Path, recipe: Recipe) -> list[Ended]:
+def train_on_ranks(ranks: int, run: Path, recipe: Recipe) -> list[Ended]:
     """A run that came to its end on all ranks."""
-    ended = together(ranks, conducted, run, recipe)
+    ended = together(ranks, run_recipe, run, recipe)
     for rank, result in enumerate(ended):
         assert result.error is None, f"rank {rank}: {result.error}\n{result.output}"
         assert result.exit_code == 0
@@ -139,21 +139,21 @@ def samples(run: Path) -> dict[int, list[int]]:
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny ResNet, trained by one process without torchrun's variables."""
     run = tmp_path_factory.mktemp("alone") / "run"
-    conducted(run, RESNET)
+    run_recipe(run, RESNET)
     return run
 
 
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("exact") / "run"
-    conducted(run, EXACT)
+    run_recipe(run, EXACT)
     return run
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_fifty_losses_samples_and_scores_are_those_of_one_rank(ranks: int, alone: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    ended = trained(ranks, run, RESNET)
+    ended = train_on_ranks(ranks, run, RESNET)
     assert len(losses(run)) == 50
     assert difference(alone, run) < 1e-4
     assert samples(run) == samples(alone)
@@ -199,14 +199,14 @@ LEARNING = replace(RESNET, model=Smooth, optimizer=Sgd(lr=0.1, weight_decay=1e-4
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("learned") / "run"
-    conducted(run, LEARNING)
+    run_recipe(run, LEARNING)
     return run
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_fifty_losses_at_a_usual_rate_are_those_of_one_rank(ranks: int, learned: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    trained(ranks, run, LEARNING)
+    train_on_ranks(ranks, run, LEARNING)
     assert len(losses(run)) == 50
     assert sum(losses(learned)[-5:]) / 5 < 0.8 * losses(learned)[0], "it learns"
     assert difference(learned, run) < 1e-4
@@ -226,9 +226,9 @@ def test_in_fp64_ranks_do_exactly_the_same(ranks: int, changes: dict[str, Any], 
     recipe = replace(EXACT, **changes)
     if changes:
         exact = tmp_path / "alone"
-        conducted(exact, recipe)
+        run_recipe(exact, recipe)
     run = tmp_path / "run"
-    trained(ranks, run, recipe)
+    train_on_ranks(ranks, run, recipe)
     assert difference(exact, run) < 3e-7  # losses are fp32
     ours, theirs = load_file(run / "model.safetensors"), load_file(exact / "model.safetensors")
     assert list(ours) == list(theirs)
@@ -240,21 +240,21 @@ def test_summed_gradients_are_the_mean_times_the_ranks(tmp_path: Path) -> None:
     plain = Sgd(lr=0.02, momentum=0.0, weight_decay=0.0)
     mean = replace(EXACT, optimizer=replace(plain, lr=0.04), steps=4)
     summed = replace(EXACT, optimizer=plain, steps=4, parallel=replace(EXACT.parallel, reduce="sum"))
-    trained(2, tmp_path / "mean", mean)
-    trained(2, tmp_path / "sum", summed)
+    train_on_ranks(2, tmp_path / "mean", mean)
+    train_on_ranks(2, tmp_path / "sum", summed)
     assert difference(tmp_path / "mean", tmp_path / "sum") < 3e-7
-    conducted(tmp_path / "alone", replace(summed, optimizer=replace(plain, lr=0.04)))
+    run_recipe(tmp_path / "alone", replace(summed, optimizer=replace(plain, lr=0.04)))
     assert difference(tmp_path / "alone", tmp_path / "sum") < 3e-7  # of one rank there is nothing to add
 
 
 def test_a_checkpoint_of_two_ranks_continues_on_one_and_on_four(tmp_path: Path) -> None:
     recipe = replace(EXACT, schedule=Constant())
     single, half = tmp_path / "whole", tmp_path / "half"
-    conducted(single, recipe)
-    trained(2, half, replace(recipe, steps=7))
+    run_recipe(single, recipe)
+    train_on_ranks(2, half, replace(recipe, steps=7))
     for ranks in (1, 4):
         run = shutil.copytree(half, tmp_path / str(ranks))
-        trained(ranks, run, recipe)
+        train_on_ranks(ranks, run, recipe)
         assert difference(single, run) < 3e-7
         ours, theirs = load_file(run / "model.safetensors"), load_file(single / "model.safetensors")
         assert all(torch.allclose(ours[name], theirs[name], rtol=1e-6, atol=1e-8) for name in theirs)
@@ -273,7 +273,7 @@ def test_a_checkpoint_of_two_ranks_continues_on_one_and_on_four(tmp_path: Path) 
 def test_what_rounds_more_still_trains_alike(recipe: Recipe, alone: Path, tmp_path: Path) -> None:
     recipe = replace(recipe, steps=10)
     run = tmp_path / "run"
-    trained(2, run, recipe)
+    train_on_ranks(2, run, recipe)
     ours, theirs = losses(run), losses(alone)[:10]
     assert max(abs(first - second) / second for first, second in zip(ours, theirs, strict=True)) < 0.05
     assert not any(name.startswith("module.") for name in load_file(run / "model.safetensors"))
@@ -321,7 +321,7 @@ class SignalOne(Callback):
 
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    ended = together(3, conducted, run, replace(TINY, epochs=20, callbacks=(SignalOne(),)))
+    ended = together(3, run_recipe, run, replace(TINY, epochs=20, callbacks=(SignalOne(),)))
     assert [(process.value.finished, process.value.signal) for process in ended] == [(False, signal.SIGTERM)] * 3
     assert len({process.value.step for process in ended}) == 1
     assert "Stopped after step 5 of 100" in ended[0].output
@@ -340,7 +340,7 @@ class StopFirst(Callback):
 
 
 def test_a_stop_that_rank_0_asks_for_ends_all(tmp_path: Path) -> None:
-    ended = trained(2, tmp_path / "run", replace(TINY, epochs=20, callbacks=(StopFirst(),)))
+    ended = train_on_ranks(2, tmp_path / "run", replace(TINY, epochs=20, callbacks=(StopFirst(),)))
     assert [process.value.finished for process in ended] == [True, True]
     summary = RunDir(tmp_path / "run").read_summary()
     assert summary is not None
@@ -349,7 +349,7 @@ def test_a_stop_that_rank_0_asks_for_ends_all(tmp_path: Path) -> None:
 
 def test_saving_by_the_clock_is_agreed_on(tmp_path: Path) -> None:
     often = Checkpoint(every_minutes=1e-5, keep=100, keep_best=False)
-    trained(3, tmp_path / "run", replace(TINY, epochs=4, checkpoint=often))
+    train_on_ranks(3, tmp_path / "run", replace(TINY, epochs=4, checkpoint=often))
     steps = [record["step"] for record in records(tmp_path / "run", "checkpoint")]
     assert len(steps) >= 5
     assert steps[-1] == 20
@@ -357,7 +357,7 @@ def test_saving_by_the_clock_is_agreed_on(tmp_path: Path) -> None:
 
 
 def bad_on_rank_1(logits: Tensor, labels: Tensor) -> Tensor:
-    """From the third step on (its graph is made five times an epoch) rank 1 has a loss that is not a number."""
+    """Give rank 1 a NaN loss from the third step on (its graph is made five times an epoch)."""
     loss = nn.functional.cross_entropy(logits, labels)
     bad_on_rank_1.calls += logits.requires_grad  # type: ignore[attr-defined]
     wrong = os.environ.get("RANK") == "1" and bad_on_rank_1.calls >= 3  # type: ignore[attr-defined]
@@ -368,7 +368,7 @@ bad_on_rank_1.calls = 0  # type: ignore[attr-defined]
 
 
 def test_a_loss_that_is_bad_on_one_rank_stops_all_and_one_says_so(tmp_path: Path) -> None:
-    ended = together(3, conducted, tmp_path / "run", replace(TINY, loss=bad_on_rank_1))
+    ended = together(3, run_recipe, tmp_path / "run", replace(TINY, loss=bad_on_rank_1))
     for process in ended:
         assert process.error is not None
         assert process.error.startswith("Diverged: the loss became nan at step 3")
@@ -377,7 +377,7 @@ def test_a_loss_that_is_bad_on_one_rank_stops_all_and_one_says_so(tmp_path: Path
 
 
 class Overflow(Callback):
-    """In its third step rank 1 multiplies its loss beyond fp32."""
+    """Rank 1 multiplies its loss beyond fp32 in its third step."""
 
     every_rank = True
 
@@ -415,7 +415,7 @@ def test_ranks_agree_on_steps_that_overflowed(tmp_path: Path) -> None:
 
 def test_what_rank_0_refuses_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
-    ended = together(3, conducted, tmp_path, TINY)
+    ended = together(3, run_recipe, tmp_path, TINY)
     assert all(process.error is not None and "is not empty and holds no run" in process.error for process in ended)
     assert [result.is_silent for result in ended] == [False, True, True]
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
@@ -437,7 +437,7 @@ def fail_on_rank_1() -> None:
 
 
 def test_more_ranks_than_images_in_a_batch(tmp_path: Path) -> None:
-    ended = together(3, conducted, tmp_path / "run", within(TINY, "data", global_batch=2))
+    ended = together(3, run_recipe, tmp_path / "run", within(TINY, "data", global_batch=2))
     assert ended[0].error is not None
     assert "a global batch of 2 leaves some of 3 ranks without an image" in ended[0].error
     assert not (tmp_path / "run").exists()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.tiny_runs import RECIPE, After, Recorder, forgetful, normed, trained, training, within
+from training.tiny_runs import RECIPE, After, Recorder, build_normed_network, forgetful, train_recipe, training, within
 from viaduct.comparison.readers.viaduct import read
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe, Thor
@@ -23,7 +23,7 @@ def losses(recipe: Recipe, folder: Path, options: DumpOptions | None = None) -> 
     folder.mkdir()
     recorder = Recorder()
     dumping = [Dumping(options)] if options else []
-    trained(recipe, RunDir(folder), *dumping, recorder)
+    train_recipe(recipe, RunDir(folder), *dumping, recorder)
     for callback in dumping:
         callback.close()
     return [loss for record in recorder.logs for loss in record.losses]
@@ -43,7 +43,7 @@ def test_losses_are_the_same_bits_with_a_dump(tmp_path: Path, recipe: Recipe) ->
 
 
 def test_a_cast_network_is_dumped_with_its_master_weights(tmp_path: Path) -> None:
-    recipe = replace(RECIPE, model=normed, epochs=1, precision=Precision("O2"))
+    recipe = replace(RECIPE, model=build_normed_network, epochs=1, precision=Precision("O2"))
     losses(recipe, tmp_path / "run", DumpOptions("1"))
     side = read(tmp_path / "run")
     dtypes = {(tensor.op, tensor.role, tensor.parameter): tensor.dtype for tensor in side.tensors}
@@ -83,7 +83,7 @@ def test_nothing_dumped_is_said(tmp_path: Path) -> None:
     dumping = Dumping(options)
     run = tmp_path / "run"
     run.mkdir()
-    trained(CHANCE, RunDir(run), dumping)
+    train_recipe(CHANCE, RunDir(run), dumping)
     dumping.close()
     assert "did not come to step 99" in dumping.describe_result()[0]
 
@@ -104,7 +104,7 @@ def test_what_graph_mode_cannot_show_is_refused(level: str, ranks: int, optimize
 def test_graph_mode_is_dumped_compiled(tmp_path: Path) -> None:
     sides: list[Any] = []
     for mode in ("eager", "graph"):
-        recipe = replace(RECIPE, model=normed, epochs=1, mode=mode)
+        recipe = replace(RECIPE, model=build_normed_network, epochs=1, mode=mode)
         losses(recipe, tmp_path / mode, DumpOptions("1"))
         sides.append(read(tmp_path / mode))
     assert sides[1].settings["mode"] == "graph"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from training.ranks import together
-from training.test_distributed import conducted, samples
+from training.test_distributed import run_recipe, samples
 from viaduct.recipes import Recipe, load
 from viaduct.training.rundir import RunDir
 
@@ -69,7 +69,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def by_file(run: Path, recipe: Path) -> None:
     loaded: Recipe = load(str(recipe)).recipe
-    conducted(run, loaded)
+    run_recipe(run, loaded)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def wait_for(run: Path, step: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.005)
 
 
-def killed(recipe: Path, run: Path, moments: list[tuple[int, int]]) -> str:
+def run_with_kills(recipe: Path, run: Path, moments: list[tuple[int, int]]) -> str:
     """A run whose ranks are killed, each when a step is reached; what was said meanwhile."""
     process = launch(recipe, run)
     for step, rank in moments:
@@ -161,7 +161,7 @@ def assert_equal_runs(run: Path, undisturbed: Path, errors: str) -> None:
 
 
 def test_ranks_killed_twice_change_nothing(recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
-    errors = killed(recipe, tmp_path / "run", [(24, 2), (87, 0)])
+    errors = run_with_kills(recipe, tmp_path / "run", [(24, 2), (87, 0)])
     assert_equal_runs(tmp_path / "run", undisturbed, errors)
     restarts = RunDir(tmp_path / "run").read_restarts()
     assert [restart["step"] for restart in restarts] == [21, 84]
@@ -174,7 +174,7 @@ def test_ranks_killed_twice_change_nothing(recipe: Path, undisturbed: Path, tmp_
 def test_ten_random_kills_change_nothing(seed: int, recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
     chance = random.Random(seed)
     steps = sorted(chance.sample(range(1, STEPS - 10), 2))
-    errors = killed(recipe, tmp_path / "run", [(step, chance.randrange(4)) for step in steps])
+    errors = run_with_kills(recipe, tmp_path / "run", [(step, chance.randrange(4)) for step in steps])
     assert_equal_runs(tmp_path / "run", undisturbed, errors)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.tiny_runs import RECIPE, After, make, normed, trained, training, weights
+from training.tiny_runs import RECIPE, After, build_normed_network, make_images, train_recipe, training, weights
 from viaduct import devices
 from viaduct.data.batches import Stream
 from viaduct.errors import BadValue
@@ -26,7 +26,7 @@ from viaduct.training.optim import build_loss
 from viaduct.training.precision import Computation, Plan
 from viaduct.training.rundir import RunDir
 
-AVERAGED = replace(RECIPE, model=normed, ema=Ema(0.8))
+AVERAGED = replace(RECIPE, model=build_normed_network, ema=Ema(0.8))
 FP32 = Plan("fp32", False, False)
 
 
@@ -36,7 +36,7 @@ def computation(model: nn.Module, plan: Plan = FP32) -> Computation:
 
 def network() -> nn.Module:
     torch.manual_seed(3)
-    return normed(4)
+    return build_normed_network(4)
 
 
 def move(model: nn.Module, step: int) -> None:
@@ -115,8 +115,8 @@ def test_the_network_is_itself_again_after_an_error() -> None:
 
 
 def test_a_run_evaluates_the_shadow_and_trains_on_with_its_weights(run: RunDir) -> None:
-    plain = trained(replace(AVERAGED, ema=None), run)
-    averaged = trained(AVERAGED, run)
+    plain = train_recipe(replace(AVERAGED, ema=None), run)
+    averaged = train_recipe(AVERAGED, run)
     for name, tensor in weights(plain).items():
         assert torch.equal(weights(averaged)[name], tensor)
     assert averaged.ema is not None
@@ -129,11 +129,11 @@ def test_a_run_evaluates_the_shadow_and_trains_on_with_its_weights(run: RunDir) 
 
 
 def validation() -> Stream:
-    return RECIPE.data.batches(make(None).validation, device=torch.device("cpu"), train=False, seed=1)
+    return RECIPE.data.batches(make_images(None).validation, device=torch.device("cpu"), train=False, seed=1)
 
 
 def loss_of(tensors: dict[str, Tensor], run: Training) -> float:
-    model = normed(4)
+    model = build_normed_network(4)
     model.load_state_dict(tensors)
     model.eval()
     found = evaluate(model, validation(), 4, build_loss(run.recipe, training=False))
@@ -163,9 +163,9 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     room, _ = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
     monkeypatch.setattr(room, "list_native_dtypes", lambda: ("bf16",))
     recipe = replace(AVERAGED, precision=Precision(precision, loss_scale=1.0), evaluation=Evaluation(every_epochs=0.6))
-    straight = trained(recipe, RunDir(tmp_path / "straight"))
+    straight = train_recipe(recipe, RunDir(tmp_path / "straight"))
     broken = RunDir(tmp_path / "broken")
-    trained(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
+    train_recipe(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
     resumed = training(recipe, broken)
     resumed.restore(SavedCheckpoint(broken.checkpoints / "step-4"))
     with resumed.train_batches, resumed.validation:
@@ -179,7 +179,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
 
 
 def test_a_damaged_shadow_is_a_damaged_checkpoint(run: RunDir) -> None:
-    saved = trained(AVERAGED, run).save()
+    saved = train_recipe(AVERAGED, run).save()
     assert saved.find_damage() is None
     file = saved.path / checkpoint.EMA_FILE
     file.write_bytes(file.read_bytes()[:-2] + b"\xff\xff")
@@ -189,7 +189,7 @@ def test_a_damaged_shadow_is_a_damaged_checkpoint(run: RunDir) -> None:
 
 
 def test_without_averages_no_file_is_written_for_them(run: RunDir) -> None:
-    saved = trained(replace(AVERAGED, ema=None), run).save()
+    saved = train_recipe(replace(AVERAGED, ema=None), run).save()
     assert not (saved.path / checkpoint.EMA_FILE).exists()
 
 

@@ -23,12 +23,12 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def masked(data: bytes) -> int:
+def mask_checksum(data: bytes) -> int:
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def written(folder: Path, step: int, **scalars: float) -> Path:
+def write_events(folder: Path, step: int, **scalars: float) -> Path:
     file = EventFile(folder, step)
     file.write_scalars(step + 1, scalars)
     [path] = folder.iterdir()
@@ -41,8 +41,8 @@ def records(path: Path) -> list[bytes]:
     while data:
         head, (length,) = data[:8], struct.unpack("<Q", data[:8])
         body = data[12 : 12 + length]
-        assert struct.unpack("<I", data[8:12]) == (masked(head),)
-        assert struct.unpack("<I", data[12 + length : 16 + length]) == (masked(body),)
+        assert struct.unpack("<I", data[8:12]) == (mask_checksum(head),)
+        assert struct.unpack("<I", data[12 + length : 16 + length]) == (mask_checksum(body),)
         found.append(body)
         data = data[16 + length :]
     return found
@@ -51,7 +51,7 @@ def records(path: Path) -> list[bytes]:
 def test_every_record_has_the_checksums_of_the_format(tmp_path: Path) -> None:
     assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
     assert crc32c(b"\x00" * 32) == 0x8A9136AA  # RFC 3720, B.4
-    found = records(written(tmp_path, 0, loss=1.0))
+    found = records(write_events(tmp_path, 0, loss=1.0))
     assert len(found) == 3
     assert found[0].endswith(b"\x1a\x0dbrain.Event:2")
 
@@ -64,7 +64,7 @@ def test_numbers_are_coded_as_protobuf_does(number: int, coded: str) -> None:
 
 
 def test_the_name_is_one_that_tensorboard_looks_for(tmp_path: Path) -> None:
-    assert written(tmp_path, 0, loss=1.0).name.startswith("events.out.tfevents.")
+    assert write_events(tmp_path, 0, loss=1.0).name.startswith("events.out.tfevents.")
 
 
 def test_what_was_written_is_on_disk_at_once(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_tensorboard_reads_tags_steps_and_values(tmp_path: Path, reader: Any) ->
 
 
 def test_tensorboard_reads_losses_that_are_no_numbers(tmp_path: Path, reader: Any) -> None:
-    written(tmp_path, 0, nan=float("nan"), infinite=float("inf"))
+    write_events(tmp_path, 0, nan=float("nan"), infinite=float("inf"))
     found = reader(tmp_path)
     assert str(found.Scalars("nan")[0].value) == "nan"
     assert found.Scalars("infinite")[0].value == float("inf")

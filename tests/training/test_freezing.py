@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import RECIPE, normed, trained, training, weights, within
+from training.tiny_runs import RECIPE, build_normed_network, train_recipe, training, weights, within
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.recipes import Init
@@ -57,21 +57,23 @@ def test_something_must_be_left_to_train() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "O2"])
 def test_frozen_weights_and_statistics_stay_as_they_are(precision: str, run: RunDir) -> None:
-    recipe = within(replace(RECIPE, model=normed, init=Init(freeze="0,1")), "precision", compute=precision)
+    recipe = within(
+        replace(RECIPE, model=build_normed_network, init=Init(freeze="0,1")), "precision", compute=precision
+    )
     before = weights(training(recipe, run))
-    after = weights(trained(recipe, run))
+    after = weights(train_recipe(recipe, run))
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"5.weight", "5.bias"}  # neither running_mean nor num_batches_tracked
 
 
 def test_norms_that_still_learn_keep_counting(run: RunDir) -> None:
-    recipe = replace(RECIPE, model=normed, init=Init(freeze="0"))
+    recipe = replace(RECIPE, model=build_normed_network, init=Init(freeze="0"))
     before = weights(training(recipe, run))
-    after = weights(trained(recipe, run))
+    after = weights(train_recipe(recipe, run))
     assert torch.equal(before["0.weight"], after["0.weight"])
     assert not torch.equal(before["1.running_mean"], after["1.running_mean"])
 
 
 def test_nothing_is_kept_of_frozen_weights_in_the_optimizer(run: RunDir) -> None:
-    done = trained(replace(RECIPE, model=normed, init=Init(freeze="all but 5")), run)
+    done = train_recipe(replace(RECIPE, model=build_normed_network, init=Init(freeze="all but 5")), run)
     assert len(done.optimizer.state) == 2

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from training.hybrid_recipe import CLASSES, FEW, HYBRID, images
 from training.ranks import together
-from training.test_distributed import Overflow, conducted, difference, losses, records, trained
+from training.test_distributed import Overflow, difference, losses, records, run_recipe, train_on_ranks
 from training.tiny_runs import RECIPE, within
 from viaduct.recipes import (
     AdamW,
@@ -95,8 +95,8 @@ def same_tensors(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: 
 )
 def test_a_hybrid_run_is_the_run_of_one_rank(ranks: int, changes: dict[str, Any], tmp_path: Path) -> None:
     recipe = replace(FEW, **changes)
-    conducted(tmp_path / "alone", recipe)
-    ended = trained(ranks, tmp_path / "run", recipe)
+    run_recipe(tmp_path / "alone", recipe)
+    ended = train_on_ranks(ranks, tmp_path / "run", recipe)
     assert "Parallel hybrid (head is shared out over the ranks): the classifier takes" in ended[0].output
     assert_same(tmp_path / "run", tmp_path / "alone")
     summary, alone = RunDir(tmp_path / "run").read_summary(), RunDir(tmp_path / "alone").read_summary()
@@ -110,11 +110,11 @@ def test_a_hybrid_run_is_the_run_of_one_rank(ranks: int, changes: dict[str, Any]
 def test_a_checkpoint_continues_in_any_layout_and_number_of_ranks(before: str, after: str, tmp_path: Path) -> None:
     recipe = replace(FEW, ema=Ema(0.9))
     single, half = tmp_path / "whole", tmp_path / "half"
-    conducted(single, recipe)
-    trained(2, half, replace(within(recipe, "parallel", mode=before), steps=6))
+    run_recipe(single, recipe)
+    train_on_ranks(2, half, replace(within(recipe, "parallel", mode=before), steps=6))
     for ranks in (1, 3):
         run = shutil.copytree(half, tmp_path / f"run{ranks}")
-        ended = trained(ranks, run, within(recipe, "parallel", mode=after))
+        ended = train_on_ranks(ranks, run, within(recipe, "parallel", mode=after))
         assert "Continuing from" in ended[0].output
         assert_same(run, single)
 
@@ -131,25 +131,25 @@ def test_a_hybrid_run_begins_with_the_weights_of_another(schedule: str, tmp_path
     file.write_text("from training.hybrid_recipe import FEW\nrecipe = FEW\n")
     together(2, conducted_file, first, file, 6)
     recipe = within(FEW, "init", source=str(first), schedule=schedule)
-    conducted(tmp_path / "alone", recipe)
-    trained(3, tmp_path / "run", recipe)
+    run_recipe(tmp_path / "alone", recipe)
+    train_on_ranks(3, tmp_path / "run", recipe)
     assert_same(tmp_path / "run", tmp_path / "alone")
 
 
 def test_only_the_classifier_learns(tmp_path: Path) -> None:
     recipe = within(replace(FEW, steps=6), "init", freeze="all but head")
-    conducted(tmp_path / "alone", recipe)
-    trained(2, tmp_path / "run", recipe)
+    run_recipe(tmp_path / "alone", recipe)
+    train_on_ranks(2, tmp_path / "run", recipe)
     assert_same(tmp_path / "run", tmp_path / "alone")
 
 
 def test_the_classifier_of_a_run_of_other_classes_begins_anew(tmp_path: Path) -> None:
-    trained(2, tmp_path / "donor", replace(FEW, steps=6))
+    train_on_ranks(2, tmp_path / "donor", replace(FEW, steps=6))
     recipe = replace(
         FEW, data=replace(FEW.data, classes=CLASSES + 1), init=replace(FEW.init, source=str(tmp_path / "donor"))
     )
-    conducted(tmp_path / "alone", recipe)
-    trained(2, tmp_path / "run", recipe)
+    run_recipe(tmp_path / "alone", recipe)
+    train_on_ranks(2, tmp_path / "run", recipe)
     assert_same(tmp_path / "run", tmp_path / "alone")
 
 
@@ -157,8 +157,8 @@ def test_the_classifier_of_a_run_of_other_classes_begins_anew(tmp_path: Path) ->
 def test_less_precision_trains_alike(compute: str, tmp_path: Path) -> None:
     recipe = within(replace(RECIPE, parallel=replace(HYBRID, sync_norm=False)), "precision", compute=compute)
     recipe = within(recipe, "data", global_batch=8)
-    conducted(tmp_path / "alone", recipe)
-    trained(2, tmp_path / "run", recipe)
+    run_recipe(tmp_path / "alone", recipe)
+    train_on_ranks(2, tmp_path / "run", recipe)
     ours, theirs = losses(tmp_path / "run"), losses(tmp_path / "alone")
     assert max(abs(first - second) / second for first, second in zip(ours, theirs, strict=True)) < 0.05
 
@@ -237,8 +237,8 @@ def test_100_000_classes_have_the_losses_of_one_rank_in_half_the_memory(tmp_path
         callbacks=(Weigh(),),
     )
     run, alone = tmp_path / "run", tmp_path / "alone"
-    conducted(alone, recipe)
-    ended = trained(2, run, within(recipe, "parallel", mode="hybrid"))
+    run_recipe(alone, recipe)
+    ended = train_on_ranks(2, run, within(recipe, "parallel", mode="hybrid"))
     ours, theirs = losses(run), losses(alone)
     assert len(ours) == 20
     assert theirs[-1] < theirs[0] - 1, "it learns"

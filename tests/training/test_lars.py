@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import RECIPE, normed
+from training.tiny_runs import RECIPE, build_normed_network
 from viaduct.errors import BadValue
 from viaduct.recipes import Lars
 from viaduct.training.optim import build_optimizer, compute_l2_loss
@@ -24,7 +24,7 @@ KERNELS, NORMS, BIAS = ("0.weight", "5.weight"), ("1.weight", "1.bias"), "5.bias
 
 def network() -> nn.Module:
     torch.manual_seed(3)
-    return normed(4)
+    return build_normed_network(4)
 
 
 def build(model: nn.Module, form: Literal["contrib", "resnext"], **fields: Any) -> torch.optim.Optimizer:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reporting.browser import DevTools, browser, capture, complaints, evaluate, needs_browser, prepare, requested
+from reporting.browser import DevTools, browser, capture, complaints, evaluate, list_requests, needs_browser, prepare
 from training.made_up_run import append_evaluation, append_log, write_image, write_recipe, write_run
 from viaduct.training.live import Ending, LivePage
 
@@ -35,7 +35,7 @@ LOOK = """
 
 
 @contextmanager
-def opened(url: str, width: int, dark: bool = False) -> Iterator[DevTools]:
+def open_tab(url: str, width: int, dark: bool = False) -> Iterator[DevTools]:
     with browser() as tools:
         target = tools.call("Target.createTarget", url="about:blank")["targetId"]
         tools.session = tools.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -59,7 +59,7 @@ def test_the_page_grows_with_the_run_and_says_how_it_ended(tmp_path: Path, width
     run = write_run(tmp_path / "run", steps=200)
     page = LivePage(run)
     try:
-        with opened(page.url, width, dark) as tools:
+        with open_tab(page.url, width, dark) as tools:
             before = evaluate(tools, LOOK)
             assert before["page"] == width
             assert before["loss"] == 20
@@ -81,11 +81,11 @@ def test_the_page_grows_with_the_run_and_says_how_it_ended(tmp_path: Path, width
             ended = wait_until(tools, "now.callouts.length === 1")
             assert ended["callouts"][0].endswith("Interrupted by SIGINT after step 217 of 1,000.")
             assert (ended["page"], ended["images"]) == (width, [256])
-            asked = len(requested(tools))
+            asked = len(list_requests(tools))
             time.sleep(2.5)
             evaluate(tools, LOOK)
-            assert len(requested(tools)) == asked  # nothing is asked of a run that has ended
-            assert {address.split("/")[2] for address in requested(tools) if address.startswith("http")} == {
+            assert len(list_requests(tools)) == asked  # nothing is asked of a run that has ended
+            assert {address.split("/")[2] for address in list_requests(tools) if address.startswith("http")} == {
                 f"127.0.0.1:{page.port}"
             }
             assert complaints(tools) == []
@@ -102,7 +102,7 @@ def test_what_is_being_read_stays_while_the_page_renews_itself(tmp_path: Path) -
         append_log(run, step, loss=1000 / step**1.5)
     page = LivePage(run)
     try:
-        with opened(page.url, 1200) as tools:
+        with open_tab(page.url, 1200) as tools:
             evaluate(tools, "document.querySelector('.chart .scale').click()")
             before = evaluate(tools, LOOK)
             surface = "document.querySelector('.chart .view:not([hidden]) .surface')"
@@ -127,7 +127,7 @@ def test_what_is_being_read_stays_while_the_page_renews_itself(tmp_path: Path) -
 def test_a_page_whose_server_is_gone_says_so_and_keeps_what_it_shows(tmp_path: Path) -> None:
     page = LivePage(write_run(tmp_path / "run", steps=50))
     try:
-        with opened(page.url, 390) as tools:
+        with open_tab(page.url, 390) as tools:
             page.close()
             lost = wait_until(tools, "now.callouts.length === 1")
             assert "The run has ended or its server is gone" in lost["callouts"][0]
@@ -145,7 +145,7 @@ def test_a_page_whose_server_is_gone_says_so_and_keeps_what_it_shows(tmp_path: P
 def test_a_page_opened_before_the_run_has_begun_takes_its_name(tmp_path: Path) -> None:
     page = LivePage(tmp_path / "run")
     try:
-        with opened(page.url, 390) as tools:
+        with open_tab(page.url, 390) as tools:
             assert evaluate(tools, "document.querySelector('h1').textContent") == "run"
             write_run(tmp_path / "run", steps=100)
             name = "document.querySelector('h1').textContent"

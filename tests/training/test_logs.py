@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny_runs import RECIPE, VALIDATION, After, trained
+from training.tiny_runs import RECIPE, VALIDATION, After, train_recipe
 from viaduct.recipes import Evaluation, Log, Recipe
 from viaduct.training.callbacks import Checkpointing, LogRecord, StopAtThreshold
 from viaduct.training.logs import FORMATS, Lines, compute_latencies, create_log_lines, find_device_index
@@ -31,7 +31,7 @@ def printed(run: RunDir, capsys: pytest.CaptureFixture[str]) -> Printed:
     """`printed("tf")` trains ten steps and gives the lines that went to standard output."""
 
     def train(name: str, recipe: Recipe = RECIPE, *others: Any) -> list[str]:
-        trained(replace(recipe, log=Log(every_steps=5, format=name)), run, create_log_lines(name), *others)
+        train_recipe(replace(recipe, log=Log(every_steps=5, format=name)), run, create_log_lines(name), *others)
         return capsys.readouterr().out.splitlines()
 
     return train

@@ -17,10 +17,10 @@ from training.tiny_runs import (
     RECIPE,
     After,
     Recorder,
+    build_normed_network,
     forgetful,
-    normed,
     plain,
-    trained,
+    train_recipe,
     training,
     two_rates,
     weights,
@@ -40,16 +40,16 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def test_the_seed_decides_everything(run: RunDir) -> None:
     recipe = replace(RECIPE, model=forgetful)
-    once = weights(trained(recipe, run))
+    once = weights(train_recipe(recipe, run))
     torch.manual_seed(77)
     random.seed(77)
-    assert same(weights(trained(recipe, run)), once)
-    assert not same(weights(trained(replace(recipe, seed=2), run)), once)
+    assert same(weights(train_recipe(recipe, run)), once)
+    assert not same(weights(train_recipe(replace(recipe, seed=2), run)), once)
 
 
 def test_a_run_learns(run: RunDir) -> None:
     recorder = Recorder()
-    done = trained(replace(RECIPE, epochs=6), run, recorder)
+    done = train_recipe(replace(RECIPE, epochs=6), run, recorder)
     assert recorder.logs[-1].loss < 0.5 * recorder.logs[0].loss
     assert done.score is not None
     assert done.score.top1 > 0.9
@@ -71,11 +71,11 @@ class Flag:
 def interrupted_at(step: int, recipe: Recipe, run: RunDir, *others: Recorder) -> SavedCheckpoint:
     """Train until Ctrl-C comes after that step; the checkpoint it leaves."""
     flag = Flag()
-    trained(recipe, run, *others, After(step, flag.now), Checkpointing(), interrupted=flag)
+    train_recipe(recipe, run, *others, After(step, flag.now), Checkpointing(), interrupted=flag)
     return list_checkpoints(run.checkpoints)[-1]
 
 
-def resumed(recipe: Recipe, run: RunDir, saved: SavedCheckpoint, *others: Recorder) -> Training:
+def resume_training(recipe: Recipe, run: RunDir, saved: SavedCheckpoint, *others: Recorder) -> Training:
     again = training(recipe, run, *others, Checkpointing())
     torch.manual_seed(123)  # a new process does not know the old one's random numbers
     np.random.seed(5)
@@ -90,11 +90,11 @@ FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**24, scale_grow_e
 RESUMABLE = {
     "without chance": replace(RECIPE, model=plain),
     "dropout": replace(RECIPE, model=forgetful),
-    "batch norm": replace(RECIPE, model=normed, schedule=Cosine(warmup_epochs=1)),
-    "adamw": replace(RECIPE, model=normed, optimizer=AdamW(1e-2)),
+    "batch norm": replace(RECIPE, model=build_normed_network, schedule=Cosine(warmup_epochs=1)),
+    "adamw": replace(RECIPE, model=build_normed_network, optimizer=AdamW(1e-2)),
     "accumulation": replace(RECIPE, model=forgetful, accumulate=2, clip_norm=0.5),
     "bf16": replace(RECIPE, model=forgetful, precision=Precision("bf16")),
-    "loss scale": replace(RECIPE, model=normed, precision=FP16),
+    "loss scale": replace(RECIPE, model=build_normed_network, precision=FP16),
     "own optimizer": replace(RECIPE, optimizer=lambda found: torch.optim.RMSprop(found, lr=0.01, momentum=0.5)),
 }
 
@@ -103,11 +103,11 @@ RESUMABLE = {
 @pytest.mark.parametrize("name", RESUMABLE)
 def test_a_resumed_run_is_bitwise_the_run_that_was_never_stopped(run: RunDir, name: str, step: int) -> None:
     recipe, uninterrupted, first, after = RESUMABLE[name], Recorder(), Recorder(), Recorder()
-    expected = trained(recipe, run, uninterrupted)
+    expected = train_recipe(recipe, run, uninterrupted)
     saved = interrupted_at(step, recipe, run, first)
     assert (saved.step, saved.find_damage()) == (step, None)
     assert first.events[-1] == ("end: interrupted", step)
-    again = resumed(recipe, run, saved, after)
+    again = resume_training(recipe, run, saved, after)
     assert after.events[0] == ("start", step)
     assert same(weights(again), weights(expected))
     assert [log.losses for log in first.logs + after.logs] == [log.losses for log in uninterrupted.logs]
@@ -131,9 +131,9 @@ def test_a_cast_network_resumes_bitwise_too(
 ) -> None:
     recipe = replace(RECIPE, model=forgetful, precision=Precision(level))
     monkeypatch.setattr(training(recipe, run).device, "list_native_dtypes", lambda: (word,))
-    expected = trained(recipe, run)
+    expected = train_recipe(recipe, run)
     expected.computation.gather_statistics()
-    again = resumed(recipe, run, interrupted_at(7, recipe, run))
+    again = resume_training(recipe, run, interrupted_at(7, recipe, run))
     again.computation.gather_statistics()
     assert again.plan.cast_network
     assert same(weights(again), weights(expected))
@@ -141,7 +141,7 @@ def test_a_cast_network_resumes_bitwise_too(
 
 def test_a_step_of_the_best_is_not_forgotten_by_resuming(run: RunDir) -> None:
     recipe = replace(within(RECIPE, "optimizer", lr=0.0), epochs=3)  # stands still: the first evaluation stays the best
-    again = resumed(recipe, run, interrupted_at(7, recipe, run))
+    again = resume_training(recipe, run, interrupted_at(7, recipe, run))
     assert again.progress.best is not None
     assert again.progress.best["step"] == 5
 
@@ -153,12 +153,12 @@ def test_an_interrupted_evaluation_leaves_no_trace_and_is_made_up_for(run: RunDi
             flag.raised = done == 2
 
     flag, first, after = Flag(), InTheMiddle(), Recorder()
-    done = trained(RECIPE, run, first, Checkpointing(), interrupted=flag)
+    done = train_recipe(RECIPE, run, first, Checkpointing(), interrupted=flag)
     assert first.at("evaluation") == []
     assert (done.score, done.progress.is_complete, first.events[-1]) == (None, False, ("end: interrupted", 5))
-    again = resumed(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
+    again = resume_training(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
     assert after.at("evaluation") == [5, 10]
-    assert same(weights(again), weights(trained(RECIPE, run)))
+    assert same(weights(again), weights(train_recipe(RECIPE, run)))
 
 
 def test_a_run_interrupted_after_its_last_step_still_owes_its_evaluation(run: RunDir) -> None:
@@ -167,9 +167,9 @@ def test_a_run_interrupted_after_its_last_step_still_owes_its_evaluation(run: Ru
             flag.raised = training.step == 10
 
     flag, after = Flag(), Recorder()
-    done = trained(RECIPE, run, AtTheEnd(), Checkpointing(), interrupted=flag)
+    done = train_recipe(RECIPE, run, AtTheEnd(), Checkpointing(), interrupted=flag)
     assert (done.step, done.progress.is_complete) == (10, False)
-    again = resumed(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
+    again = resume_training(RECIPE, run, list_checkpoints(run.checkpoints)[-1], after)
     assert after.at("step") == []
     assert after.at("evaluation") == [10]
     assert again.score is not None
@@ -177,7 +177,7 @@ def test_a_run_interrupted_after_its_last_step_still_owes_its_evaluation(run: Ru
 
 def test_a_run_that_was_killed_after_it_reached_its_threshold_does_not_train_on(run: RunDir) -> None:
     recipe = replace(RECIPE, evaluation=Evaluation(stop_threshold=0.01), checkpoint=Checkpoint(every_steps=1))
-    trained(recipe, run, StopAtThreshold(), Checkpointing())
+    train_recipe(recipe, run, StopAtThreshold(), Checkpointing())
     again = training(recipe, run, StopAtThreshold(), Checkpointing())
     again.restore(list_checkpoints(run.checkpoints)[-1])
     with again.train_batches, again.validation:
@@ -187,18 +187,18 @@ def test_a_run_that_was_killed_after_it_reached_its_threshold_does_not_train_on(
 
 
 def test_a_longer_run_continues_a_shorter_one(run: RunDir) -> None:
-    short = trained(replace(RECIPE, steps=4), run, Checkpointing())
+    short = train_recipe(replace(RECIPE, steps=4), run, Checkpointing())
     assert short.step == 4
-    again = resumed(RECIPE, run, list_checkpoints(run.checkpoints)[-1])
+    again = resume_training(RECIPE, run, list_checkpoints(run.checkpoints)[-1])
     assert again.step == 10
-    assert same(weights(again), weights(trained(RECIPE, run)))
+    assert same(weights(again), weights(train_recipe(RECIPE, run)))
 
 
 @pytest.mark.parametrize("parts", [2, 4, 8])
 def test_accumulating_in_parts_gives_the_weights_of_one_part(run: RunDir, parts: int) -> None:
     recorders = Recorder(), Recorder()
-    uninterrupted = weights(trained(RECIPE, run, recorders[0]))
-    made = weights(trained(replace(RECIPE, accumulate=parts), run, recorders[1]))
+    uninterrupted = weights(train_recipe(RECIPE, run, recorders[0]))
+    made = weights(train_recipe(replace(RECIPE, accumulate=parts), run, recorders[1]))
     for name, tensor in uninterrupted.items():
         torch.testing.assert_close(made[name], tensor, rtol=1e-4, atol=1e-6)
     for first, second in zip(recorders[0].logs, recorders[1].logs, strict=True):
@@ -206,7 +206,7 @@ def test_accumulating_in_parts_gives_the_weights_of_one_part(run: RunDir, parts:
         assert (second.step, second.top1) == (first.step, first.top1)
 
 
-def moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
+def measure_movement(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
     return math.sqrt(sum(float((after[name] - tensor).square().sum()) for name, tensor in before.items()))
 
 
@@ -217,7 +217,7 @@ def test_clipping_bounds_the_whole_gradient_and_only_if_it_is_longer(run: RunDir
         before = weights(state)
         with state.train_batches, state.validation:
             state.fit()
-        return moved(before, weights(state))
+        return measure_movement(before, weights(state))
 
     free = one_step(0.0)
     assert one_step(1000.0) == pytest.approx(free)
@@ -227,7 +227,7 @@ def test_clipping_bounds_the_whole_gradient_and_only_if_it_is_longer(run: RunDir
 def test_clipping_sees_the_gradients_without_their_scale(run: RunDir) -> None:
     recipe = replace(RECIPE, optimizer=Sgd(lr=0.5, momentum=0.0), clip_norm=0.01, steps=1)
     scaled = replace(recipe, precision=Precision("fp32", loss_scale=1024.0))
-    first, second = weights(trained(recipe, run)), weights(trained(scaled, run))
+    first, second = weights(train_recipe(recipe, run)), weights(train_recipe(scaled, run))
     for name, tensor in first.items():
         torch.testing.assert_close(second[name], tensor, rtol=1e-5, atol=1e-7)
 
@@ -247,13 +247,13 @@ def test_clipping_sees_the_gradients_without_their_scale(run: RunDir) -> None:
 )
 def test_evaluations_come_by_epochs_and_at_the_end(run: RunDir, every: float, steps: int, expected: list[int]) -> None:
     recorder = Recorder()
-    trained(replace(RECIPE, steps=steps, evaluation=Evaluation(every_epochs=every)), run, recorder)
+    train_recipe(replace(RECIPE, steps=steps, evaluation=Evaluation(every_epochs=every)), run, recorder)
     assert recorder.at("evaluation") == expected
 
 
 def test_evaluating_only_takes_no_step(run: RunDir) -> None:
     recorder = Recorder()
-    state = training(replace(RECIPE, model=normed, evaluation=Evaluation(eval_only=True)), run, recorder)
+    state = training(replace(RECIPE, model=build_normed_network, evaluation=Evaluation(eval_only=True)), run, recorder)
     before = weights(state)
     with state.train_batches, state.validation:
         assert state.fit() == "finished"
@@ -269,26 +269,26 @@ def test_evaluating_only_takes_no_step(run: RunDir) -> None:
 def test_evaluation_changes_neither_weights_nor_statistics_nor_chance(run: RunDir) -> None:
     often = replace(RECIPE, model=forgetful, evaluation=Evaluation(every_epochs=0.2))
     never = replace(often, evaluation=Evaluation(every_epochs=0))
-    assert same(weights(trained(often, run)), weights(trained(never, run)))
+    assert same(weights(train_recipe(often, run)), weights(train_recipe(never, run)))
 
 
 def test_logging_and_saving_change_nothing(run: RunDir) -> None:
     busy = replace(RECIPE, model=forgetful, log=Log(every_steps=1), checkpoint=Checkpoint(every_steps=1))
     quiet = replace(busy, log=Log(every_steps=100), checkpoint=Checkpoint(every_minutes=0))
-    assert same(weights(trained(busy, run, Checkpointing())), weights(trained(quiet, run)))
+    assert same(weights(train_recipe(busy, run, Checkpointing())), weights(train_recipe(quiet, run)))
 
 
 @pytest.mark.parametrize(("length", "steps"), [({"steps": 3}, 3), ({"steps": 12}, 12), ({"epochs": 0.6}, 3)])
 def test_a_run_is_as_long_as_its_steps_or_its_epochs(run: RunDir, length: dict[str, int], steps: int) -> None:
     recorder = Recorder()
-    done = trained(replace(RECIPE, **length), run, recorder)
+    done = train_recipe(replace(RECIPE, **length), run, recorder)
     assert (done.step, recorder.at("step")) == (steps, list(range(1, steps + 1)))
 
 
 def test_a_log_record_is_the_mean_since_the_last_one(run: RunDir) -> None:
     every, some = Recorder(), Recorder()
-    trained(RECIPE, run, every)
-    trained(replace(RECIPE, log=Log(every_steps=4), evaluation=Evaluation(every_epochs=0)), run, some)
+    train_recipe(RECIPE, run, every)
+    train_recipe(replace(RECIPE, log=Log(every_steps=4), evaluation=Evaluation(every_epochs=0)), run, some)
     assert [record.step for record in some.logs] == [4, 8, 10]
     assert [record.first_step for record in some.logs] == [1, 5, 9]
     singly = [record.loss for record in every.logs]
@@ -301,7 +301,7 @@ def test_a_log_record_is_the_mean_since_the_last_one(run: RunDir) -> None:
 
 def test_the_total_loss_holds_the_weight_decay(run: RunDir) -> None:
     recorder = Recorder()
-    done = trained(replace(RECIPE, optimizer=Sgd(0.1, weight_decay=0.2, decay="all")), run, recorder)
+    done = train_recipe(replace(RECIPE, optimizer=Sgd(0.1, weight_decay=0.2, decay="all")), run, recorder)
     squares = sum(float(tensor.square().sum()) for tensor in weights(done).values())
     last = recorder.logs[-1]
     assert last.total_loss - last.loss == pytest.approx(0.1 * squares, rel=1e-4)
@@ -314,14 +314,14 @@ def test_the_rate_that_is_told_is_the_one_that_was_used(run: RunDir) -> None:
         def step(self, training: Training) -> None:
             used.append(training.optimizer.param_groups[0]["lr"])
 
-    trained(replace(RECIPE, schedule=Cosine(warmup_epochs=1)), run, recorder, Rates())
+    train_recipe(replace(RECIPE, schedule=Cosine(warmup_epochs=1)), run, recorder, Rates())
     assert [record.lr for record in recorder.logs] == used
     assert used[:5] == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1])
 
 
 def test_a_schedule_keeps_the_proportion_of_ones_own_rates(run: RunDir) -> None:
     recipe = replace(RECIPE, optimizer=two_rates, schedule=lambda step, steps: 0.5)
-    done = trained(recipe, run)
+    done = train_recipe(recipe, run)
     assert [group["lr"] for group in done.optimizer.param_groups] == pytest.approx([0.1, 0.01])
 
 
@@ -330,7 +330,7 @@ def test_a_loss_of_ones_own_is_what_is_minimised(run: RunDir) -> None:
         return logits.square().mean()
 
     recorder = Recorder()
-    trained(replace(RECIPE, loss=small_logits, epochs=6), run, recorder)
+    train_recipe(replace(RECIPE, loss=small_logits, epochs=6), run, recorder)
     assert recorder.scores[-1].loss < 0.1 * recorder.logs[0].loss
 
 
@@ -346,7 +346,7 @@ def test_a_network_gets_the_number_of_classes(run: RunDir) -> None:
         asked.append(classes)
         return plain(classes)
 
-    trained(replace(RECIPE, model=network, steps=1), run)
+    train_recipe(replace(RECIPE, model=network, steps=1), run)
     assert asked == [4]
 
 
@@ -356,7 +356,7 @@ def test_a_named_network_is_built_with_the_classes_of_the_data(run: RunDir) -> N
 
 
 def test_a_checkpoint_says_what_it_is_of(run: RunDir) -> None:
-    trained(RECIPE, run, Checkpointing())
+    train_recipe(RECIPE, run, Checkpointing())
     manifest = list_checkpoints(run.checkpoints)[-1].read_manifest()
     assert (manifest["model"], manifest["classes"], manifest["epoch"], manifest["step"]) == ("plain", 4, 2.0, 10)
     assert manifest["evaluation"]["count"] == 18
@@ -380,8 +380,8 @@ def test_frozen_weights_stay(run: RunDir) -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.lengthy
 def test_graph_mode_computes_what_eager_mode_does(run: RunDir) -> None:
-    short = replace(RECIPE, model=normed, steps=3)
-    eager, graph = trained(short, run), trained(replace(short, mode="graph"), run)
+    short = replace(RECIPE, model=build_normed_network, steps=3)
+    eager, graph = train_recipe(short, run), train_recipe(replace(short, mode="graph"), run)
     assert graph.computation.run is not graph.model
     for name, tensor in weights(eager).items():
         torch.testing.assert_close(weights(graph)[name], tensor, rtol=1e-3, atol=1e-4)

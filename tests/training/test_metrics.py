@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.tiny_runs import CLASSES, RECIPE, VALIDATION, trained, training, within
+from training.tiny_runs import CLASSES, RECIPE, VALIDATION, train_recipe, training, within
 from viaduct.data.batches import Batches
 from viaduct.errors import BadValue
 from viaduct.recipes import Arrays, CrossEntropy, ImageSet, Recipe, Split
@@ -22,7 +22,7 @@ from viaduct.training.metrics import MAX_CONFUSION_CLASSES, ImageResults, Score,
 from viaduct.training.rundir import RunDir
 
 
-def unused(path: object) -> ImageSet:
+def fail_if_called(path: object) -> ImageSet:
     raise AssertionError("the tests bring their own arrays")
 
 
@@ -31,7 +31,7 @@ def batches(labels: list[int], classes: int, batch: int) -> Batches:
     images = np.zeros((len(labels), 2, 2, 3), np.uint8)
     images[:, 0, 0, 0] = np.arange(len(labels))
     split = Split(images, np.array(labels, np.int64))
-    data = Arrays(batch, 2, classes, mean=(0.0,) * 3, std=(1 / 255,) * 3, make=unused)
+    data = Arrays(batch, 2, classes, mean=(0.0,) * 3, std=(1 / 255,) * 3, make=fail_if_called)
     return Batches(split, data, device=torch.device("cpu"), train=False, seed=1)
 
 
@@ -113,7 +113,7 @@ def test_precision_recall_and_f1_are_means_over_the_classes() -> None:
     assert found.f1 == pytest.approx((4 / 6 + 4 / 6 + 6 / 8) / 3)
 
 
-def scored(confusion: list[list[int]]) -> Score:
+def score_confusion(confusion: list[list[int]]) -> Score:
     """The score of as many images as the matrix counts."""
     pairs = [
         (true, predicted)
@@ -141,26 +141,26 @@ def test_very_many_classes_have_figures_but_no_matrix() -> None:
 
 
 def test_rows_are_true_classes_and_columns_are_predictions() -> None:
-    found = scored([[1, 3], [0, 4]])
+    found = score_confusion([[1, 3], [0, 4]])
     assert found.recall == pytest.approx((1 / 4 + 1) / 2)
     assert found.precision == pytest.approx((1 + 4 / 7) / 2)
     assert found.f1 == pytest.approx((2 / 5 + 8 / 11) / 2)
 
 
 def test_a_class_never_predicted_counts_zero() -> None:
-    found = scored([[3, 0], [2, 0]])
+    found = score_confusion([[3, 0], [2, 0]])
     assert found.precision == pytest.approx((3 / 5 + 0) / 2)
     assert found.recall == pytest.approx((1 + 0) / 2)
     assert found.f1 == pytest.approx((6 / 8 + 0) / 2)
 
 
 def test_a_class_neither_seen_nor_predicted_is_left_out_of_the_means() -> None:
-    found = scored([[4, 0, 0], [0, 4, 0], [0, 0, 0]])
+    found = score_confusion([[4, 0, 0], [0, 4, 0], [0, 0, 0]])
     assert (found.precision, found.recall, found.f1) == (1, 1, 1)
 
 
 def test_a_class_predicted_but_never_seen_counts_zero() -> None:
-    found = scored([[3, 1], [0, 0]])
+    found = score_confusion([[3, 1], [0, 0]])
     assert found.recall == pytest.approx((3 / 4 + 0) / 2)
     assert found.precision == pytest.approx((1 + 0) / 2)
 
@@ -187,7 +187,7 @@ def test_a_loss_that_is_not_a_number_is_reported_as_such() -> None:
 
 
 def test_the_headline_is_small_enough_for_a_line() -> None:
-    found = scored([[3, 1], [0, 4]])
+    found = score_confusion([[3, 1], [0, 4]])
     names = ["count", "loss", "top1", "top5", "precision", "recall", "f1", "seconds"]
     assert list(found.headline()) == names
     assert found.headline()["top1"] == 7 / 8
@@ -216,7 +216,7 @@ def test_a_metric_sees_the_logits_and_labels_of_all_images_in_their_order(run: R
         seen.append((logits, labels))
         return 3
 
-    done = trained(replace(RECIPE, metrics={"noted": note, "kappa": kappa}), run)
+    done = train_recipe(replace(RECIPE, metrics={"noted": note, "kappa": kappa}), run)
     assert done.score is not None
     logits, labels = seen[-1]
     assert labels.tolist() == done.images.validation.labels.tolist()
@@ -227,7 +227,7 @@ def test_a_metric_sees_the_logits_and_labels_of_all_images_in_their_order(run: R
 
 
 def test_it_is_written_down_beside_the_others(run: RunDir) -> None:
-    trained(replace(RECIPE, metrics={"kappa": kappa}), run, MetricsFile(), TensorBoard())
+    train_recipe(replace(RECIPE, metrics={"kappa": kappa}), run, MetricsFile(), TensorBoard())
     assert all(-1 <= record["kappa"] <= 1 for record in run.read_records("evaluation"))
     events = b"".join(path.read_bytes() for path in run.path.glob("events.*"))
     assert b"validation/kappa" in events
@@ -243,7 +243,7 @@ def test_it_is_written_down_beside_the_others(run: RunDir) -> None:
 )
 def test_a_metric_that_gives_no_number_is_named(run: RunDir, metric: Any, message: str) -> None:
     with pytest.raises(BadValue, match=message):
-        trained(replace(RECIPE, metrics={"mine": metric}), run)
+        train_recipe(replace(RECIPE, metrics={"mine": metric}), run)
 
 
 @pytest.mark.parametrize("metrics", [{"top1": kappa}, {"two words": kappa}, {"kappa": 3}])
@@ -253,7 +253,7 @@ def test_names_that_are_taken_and_what_is_no_function_are_refused(metrics: Any) 
 
 
 def score_of(recipe: Recipe, run: RunDir) -> float:
-    done = trained(recipe, run)
+    done = train_recipe(recipe, run)
     assert done.score is not None
     return done.score.loss
 
@@ -261,7 +261,7 @@ def score_of(recipe: Recipe, run: RunDir) -> float:
 def test_the_validation_loss_is_smoothed_only_where_the_recipe_says_so(run: RunDir) -> None:
     plain = replace(RECIPE, loss=CrossEntropy(0.1))
     smoothed = within(plain, "loss", smooth_evaluation=True)
-    done, again = trained(plain, run), training(plain, run).validation
+    done, again = train_recipe(plain, run), training(plain, run).validation
     done.computation.train(False)
     sharp = evaluate(done.computation, again, CLASSES, F.cross_entropy)
     assert sharp is not None

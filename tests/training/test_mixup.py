@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.test_loop import interrupted_at, resumed, same
-from training.tiny_runs import CLASSES, RECIPE, Recorder, normed, trained, training, weights
+from training.test_loop import interrupted_at, resume_training, same
+from training.tiny_runs import CLASSES, RECIPE, Recorder, build_normed_network, train_recipe, training, weights
 from viaduct.recipes import CrossEntropy
 from viaduct.training.mixup import draw_cutmix_rows, draw_mixup_weights, mix
 from viaduct.training.rundir import RunDir
@@ -94,16 +94,16 @@ def test_a_very_small_parameter_hardly_mixes_and_is_finite() -> None:
 
 @pytest.mark.parametrize("step", [1, 5, 7])
 def test_a_resumed_run_mixes_what_it_would_have_mixed(run: RunDir, step: int) -> None:
-    recipe = replace(MIXED, model=normed)
-    expected = weights(trained(recipe, run))
-    assert same(weights(resumed(recipe, run, interrupted_at(step, recipe, run))), expected)
-    assert not same(weights(trained(replace(recipe, mixup=0.0), run)), expected)
+    recipe = replace(MIXED, model=build_normed_network)
+    expected = weights(train_recipe(recipe, run))
+    assert same(weights(resume_training(recipe, run, interrupted_at(step, recipe, run))), expected)
+    assert not same(weights(train_recipe(replace(recipe, mixup=0.0), run)), expected)
 
 
 def test_parts_of_a_batch_are_mixed_as_the_whole(run: RunDir) -> None:
     recorders = Recorder(), Recorder()
-    uninterrupted = weights(trained(MIXED, run, recorders[0]))
-    made = weights(trained(replace(MIXED, accumulate=4), run, recorders[1]))
+    uninterrupted = weights(train_recipe(MIXED, run, recorders[0]))
+    made = weights(train_recipe(replace(MIXED, accumulate=4), run, recorders[1]))
     for name, tensor in uninterrupted.items():
         torch.testing.assert_close(made[name], tensor, rtol=1e-4, atol=1e-6)
     for first, second in zip(recorders[0].logs, recorders[1].logs, strict=True):
@@ -114,8 +114,8 @@ def test_parts_of_a_batch_are_mixed_as_the_whole(run: RunDir) -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.lengthy
 def test_a_compiled_network_is_trained_on_mixed_images(run: RunDir) -> None:
-    eager = weights(trained(replace(MIXED, steps=2), run))
-    compiled = weights(trained(replace(MIXED, steps=2, mode="graph"), run))
+    eager = weights(train_recipe(replace(MIXED, steps=2), run))
+    compiled = weights(train_recipe(replace(MIXED, steps=2, mode="graph"), run))
     for name, tensor in eager.items():
         torch.testing.assert_close(compiled[name].cpu(), tensor.cpu(), rtol=1e-3, atol=1e-5)
 
@@ -177,7 +177,7 @@ def test_with_mixup_and_cutmix_each_mixes_half_of_the_images() -> None:
 
 @pytest.mark.parametrize("sink", [0, 4])
 def test_a_resumed_run_cuts_what_it_would_have_cut(run: RunDir, sink: int) -> None:
-    recipe = replace(MIXED, model=normed, cutmix=1.0, sink=sink)
-    expected = weights(trained(recipe, run))
-    assert same(weights(resumed(recipe, run, interrupted_at(5, recipe, run))), expected)
-    assert not same(weights(trained(replace(recipe, cutmix=0.0), run)), expected)
+    recipe = replace(MIXED, model=build_normed_network, cutmix=1.0, sink=sink)
+    expected = weights(train_recipe(recipe, run))
+    assert same(weights(resume_training(recipe, run, interrupted_at(5, recipe, run))), expected)
+    assert not same(weights(train_recipe(replace(recipe, cutmix=0.0), run)), expected)

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from training.test_loop import interrupted_at, resumed, same
-from training.tiny_runs import CLASSES, RECIPE, trained, training, weights, within
+from training.test_loop import interrupted_at, resume_training, same
+from training.tiny_runs import CLASSES, RECIPE, train_recipe, training, weights, within
 from viaduct import models
 from viaduct.data.source_views import parse_name
 from viaduct.errors import BadValue
@@ -32,9 +32,9 @@ FOREIGN = ["timm:tiny_conv", "timm:tiny_vit", "torchvision:tiny"]
 @pytest.mark.parametrize("model", FOREIGN)
 def test_a_run_is_resumed_bit_for_bit(model: str, run: RunDir) -> None:
     recipe = replace(RECIPE, model=model)
-    expected = weights(trained(recipe, run))
+    expected = weights(train_recipe(recipe, run))
     assert not same(expected, weights(training(recipe, run)))
-    assert same(weights(resumed(recipe, run, interrupted_at(5, recipe, run))), expected)
+    assert same(weights(resume_training(recipe, run, interrupted_at(5, recipe, run))), expected)
 
 
 def test_published_weights_of_other_classes_leave_the_classifier_as_it_begins(run: RunDir, tmp_path: Path) -> None:
@@ -88,12 +88,12 @@ def watching(network: nn.Module) -> Iterator[list[str]]:
     wrong: list[str] = []
 
     def watch(name: str, layer: nn.Module) -> Any:
-        def look(module: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
+        def check_layout(module: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
             if not lies_channels_last(given[0]):
                 wrong.append(f"{name} forwards")
             made.register_hook(lambda slope: None if lies_channels_last(slope) else wrong.append(f"{name} backwards"))  # type: ignore[no-untyped-call]
 
-        return layer.register_forward_hook(look)
+        return layer.register_forward_hook(check_layout)
 
     hooks = [watch(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)]
     yield wrong

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from command import viaduct
-from training.tiny_runs import RECIPE, normed, trained, training, weights, within
+from training.tiny_runs import RECIPE, build_normed_network, train_recipe, training, weights, within
 from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Log, Recipe
@@ -22,12 +22,14 @@ from viaduct.training.observing import BINS, Observer, build_tensorboard, descri
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import Capture
 
-BASE = replace(RECIPE, model=normed, epochs=3, log=Log(every_steps=4, tensorboard="all", tensorboard_every=5))
+BASE = replace(
+    RECIPE, model=build_normed_network, epochs=3, log=Log(every_steps=4, tensorboard="all", tensorboard_every=5)
+)
 
 
-def observed(recipe: Recipe, run: RunDir, *others: Callback, **more: Any) -> Any:
+def observe_training(recipe: Recipe, run: RunDir, *others: Callback, **more: Any) -> Any:
     run.path.mkdir(exist_ok=True)
-    return trained(recipe, run, build_tensorboard(recipe), MetricsFile(), *others, **more)
+    return train_recipe(recipe, run, build_tensorboard(recipe), MetricsFile(), *others, **more)
 
 
 def read_events(run: RunDir) -> Any:
@@ -38,7 +40,7 @@ def read_events(run: RunDir) -> Any:
 
 
 def test_tensorboard_reads_images_histograms_graph_and_scalars(run: RunDir) -> None:
-    done = observed(BASE, run)
+    done = observe_training(BASE, run)
     found = read_events(run)
     tags = found.Tags()
     assert tags["images"] == ["input"]
@@ -56,7 +58,7 @@ def test_tensorboard_reads_images_histograms_graph_and_scalars(run: RunDir) -> N
 
 
 def test_histograms_and_images_lie_in_the_run_and_none_of_a_step_taken_again(run: RunDir) -> None:
-    observed(BASE, run)
+    observe_training(BASE, run)
     file = run.path / "histograms.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["step"] for line in lines] == [5, 10, 15]
@@ -71,13 +73,13 @@ def test_histograms_and_images_lie_in_the_run_and_none_of_a_step_taken_again(run
 
 
 def test_looking_changes_nothing_captured_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = trained(replace(BASE, log=Log(every_steps=4)), RunDir(tmp_path / "plain"))
-    looked = observed(BASE, RunDir(tmp_path / "looked"))
+    plain = train_recipe(replace(BASE, log=Log(every_steps=4)), RunDir(tmp_path / "plain"))
+    looked = observe_training(BASE, RunDir(tmp_path / "looked"))
     assert all(torch.equal(weights(looked)[name], tensor) for name, tensor in weights(plain).items())
     monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
     monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
-    sunk = trained(replace(BASE, sink="auto", log=Log(every_steps=4)), RunDir(tmp_path / "sunk"))
-    both = observed(replace(BASE, sink="auto"), RunDir(tmp_path / "both"))
+    sunk = train_recipe(replace(BASE, sink="auto", log=Log(every_steps=4)), RunDir(tmp_path / "sunk"))
+    both = observe_training(replace(BASE, sink="auto"), RunDir(tmp_path / "both"))
     assert both.sink is not None
     assert all(torch.equal(weights(both)[name], tensor) for name, tensor in weights(sunk).items())
     files = [tmp_path / name / "histograms.jsonl" for name in ("looked", "both")]
@@ -120,7 +122,7 @@ def test_a_network_that_cannot_be_traced_is_told_and_trained(run: RunDir, capsys
                 raise RuntimeError("one image is none")
             return super().forward(images.mean((2, 3)))
 
-    observed(replace(BASE, model=lambda classes: Odd(3, classes)), run)
+    observe_training(replace(BASE, model=lambda classes: Odd(3, classes)), run)
     assert (
         "--tensorboard graph: the network cannot be traced (RuntimeError: one image is none)" in capsys.readouterr().err
     )

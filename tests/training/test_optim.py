@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from training.tiny_runs import CLASSES, RECIPE, Recorder, normed, trained
+from training.tiny_runs import CLASSES, RECIPE, Recorder, build_normed_network, train_recipe
 from viaduct.recipes import AdamW, CrossEntropy, Lars, RmsProp, Sgd, Thor
 from viaduct.training.optim import build_decay_groups, build_loss, build_optimizer, compute_l2_loss
 from viaduct.training.rundir import RunDir
@@ -21,7 +21,7 @@ RATE, MOMENTUM, DECAY = 0.05, 0.9, 0.01
 
 def network() -> nn.Module:
     torch.manual_seed(3)
-    return normed(4)
+    return build_normed_network(4)
 
 
 def names_in(groups: list[dict[str, object]], model: nn.Module) -> list[tuple[object, set[str]]]:
@@ -147,7 +147,7 @@ PARTS = [
 @pytest.mark.parametrize("part", PARTS, ids=repr)
 def test_a_network_learns_with_every_optimizer(part: object, run: RunDir) -> None:
     recorder = Recorder()
-    trained(replace(RECIPE, model=normed, optimizer=part, epochs=6), run, recorder)
+    train_recipe(replace(RECIPE, model=build_normed_network, optimizer=part, epochs=6), run, recorder)
     losses = [record.loss for record in recorder.logs]
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
 
@@ -208,7 +208,7 @@ def test_a_loss_of_ones_own_is_used_in_training_and_evaluation() -> None:
     assert loss_of(own, training=True) == loss_of(own, training=False) == LABELS.sum()
 
 
-def decayed(model: nn.Module, decay: str) -> list[np.ndarray]:
+def list_decayed(model: nn.Module, decay: str) -> list[np.ndarray]:
     norms = CONVOLUTION | DENSE | BIAS if decay == "not_norm" else CONVOLUTION | DENSE
     return [parameter.detach().numpy() for name, parameter in model.named_parameters() if name in norms]
 
@@ -222,7 +222,7 @@ def test_no_l2_term_is_reported_where_the_loss_has_none(part: object) -> None:
 def test_the_l2_term_is_half_the_decay_times_the_squares_of_what_decays(decay: str) -> None:
     model = network()
     optimizer = build_optimizer(replace(RECIPE, optimizer=Sgd(weight_decay=2e-4, decay=decay)), model)
-    expected = 2e-4 * sum(float((weight.astype(np.float64) ** 2).sum()) / 2 for weight in decayed(model, decay))
+    expected = 2e-4 * sum(float((weight.astype(np.float64) ** 2).sum()) / 2 for weight in list_decayed(model, decay))
     assert float(compute_l2_loss(optimizer)) == pytest.approx(expected, rel=1e-5)
 
 
@@ -230,7 +230,7 @@ def test_the_l2_term_is_tensorflows() -> None:
     tf = pytest.importorskip("tensorflow", reason="compares with tf.nn.l2_loss; install viaduct[tf]")
     model = network()
     optimizer = build_optimizer(replace(RECIPE, optimizer=Sgd(weight_decay=1e-4, decay="not_norm")), model)
-    theirs = 1e-4 * sum(float(tf.nn.l2_loss(weight)) for weight in decayed(model, "not_norm"))
+    theirs = 1e-4 * sum(float(tf.nn.l2_loss(weight)) for weight in list_decayed(model, "not_norm"))
     assert float(compute_l2_loss(optimizer)) == pytest.approx(theirs, rel=1e-5)
 
 

@@ -54,7 +54,7 @@ def test_a_line_goes_where_it_should(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("where", ["2>talk | head -2", "2>&1 | head -1", "2>talk >/dev/full"])
 def test_a_run_that_nobody_watches_any_more_comes_to_its_end(where: str, tmp_path: Path) -> None:
-    """In a Python of its own: how an interpreter ends is part of it."""
+    """The run has its own Python: how an interpreter ends is part of the test."""
     if "/dev/full" in where and not FULL.exists():
         pytest.skip("there is no /dev/full on this system")
     line = f"set -o pipefail; {sys.executable} -m viaduct {QUICK} {where}"

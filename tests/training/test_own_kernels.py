@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny_runs import RECIPE, normed, training
+from training.tiny_runs import RECIPE, build_normed_network, training
 from viaduct.errors import BadValue
 from viaduct.recipes import Init, Recipe, Thor
 from viaduct.training import own_kernels
@@ -17,7 +17,7 @@ from viaduct.training.precision import Plan
 from viaduct.training.rundir import RunDir
 
 BF16, FP32 = Plan("bf16", False, False), Plan("fp32", False, False)
-RECIPE = replace(RECIPE, model=normed)
+RECIPE = replace(RECIPE, model=build_normed_network)
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_kernels, "find_spec", lambda name: ModuleSpec(name, None))
 
 
-def wanted(recipe: Recipe, plan: Plan = BF16, device: str = "cuda", closely: bool = False) -> bool:
+def wants_own_kernels(recipe: Recipe, plan: Plan = BF16, device: str = "cuda", closely: bool = False) -> bool:
     return uses_own_kernels(recipe, plan, device, closely, recipe.mode)
 
 
@@ -45,22 +45,22 @@ OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", OBSTACLES)
 def test_where_they_cannot_be_auto_does_without_and_on_is_refused(name: str) -> None:
     given, reason = OBSTACLES[name]
-    assert not wanted(**given)
+    assert not wants_own_kernels(**given)
     with pytest.raises(BadValue, match=f"--kernels on: .*{reason}"):
-        wanted(**given | {"recipe": replace(given["recipe"], kernels="on")})
+        wants_own_kernels(**given | {"recipe": replace(given["recipe"], kernels="on")})
 
 
 def test_without_triton_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_kernels, "find_spec", lambda name: None)
-    assert not wanted(RECIPE)
+    assert not wants_own_kernels(RECIPE)
     with pytest.raises(BadValue, match="Triton, which is not installed"):
-        wanted(replace(RECIPE, kernels="on"))
+        wants_own_kernels(replace(RECIPE, kernels="on"))
 
 
 def test_off_is_off() -> None:
-    assert wanted(RECIPE)
-    assert wanted(replace(RECIPE, kernels="on"))
-    assert not wanted(replace(RECIPE, kernels="off"))
+    assert wants_own_kernels(RECIPE)
+    assert wants_own_kernels(replace(RECIPE, kernels="on"))
+    assert not wants_own_kernels(replace(RECIPE, kernels="off"))
 
 
 def test_a_run_on_the_cpu_has_none_and_refuses_them(run: RunDir) -> None:

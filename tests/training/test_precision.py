@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import PER_EPOCH, RECIPE, Recorder, normed, plain, trained, training, weights
+from training.tiny_runs import PER_EPOCH, RECIPE, Recorder, build_normed_network, plain, train_recipe, training, weights
 from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe
@@ -79,7 +79,7 @@ def test_every_precision_trains_on_every_processor(
     monkeypatch.setenv("VIADUCT_CPU_BF16", instructions)
     fast = {"fp32", "bf16"} if instructions == "1" else {"fp32"}
     expected = {"fp32": "fp32", "O0": "fp32", "fp16": "fp16", "auto": "bf16" if "bf16" in fast else "fp32"}
-    done, seen = losses(replace(RECIPE, model=normed, precision=Precision(word), epochs=1), run)
+    done, seen = losses(replace(RECIPE, model=build_normed_network, precision=Precision(word), epochs=1), run)
     assert done.plan.compute == expected.get(word, "bf16")
     assert done.plan.cast_network == (word in ("O2", "O3"))
     assert all(map(math.isfinite, seen))
@@ -95,7 +95,7 @@ def test_keep_batchnorm_fp32_overrules_the_level(word: str, keep: bool) -> None:
 
 def computation(plan: Plan) -> Computation:
     torch.manual_seed(1)
-    return Computation(normed(4), plan, CPU, compiled=False, device_graphs=False)
+    return Computation(build_normed_network(4), plan, CPU, compiled=False, device_graphs=False)
 
 
 def dtypes(module: nn.Module) -> dict[str, torch.dtype]:
@@ -178,7 +178,7 @@ def test_training_and_evaluation_reach_both_networks() -> None:
 AMOEBANET = Precision("fp16", loss_scale="dynamic", scale_start=2.0**32, scale_grow_every=1000, scale_shrink_after=2)
 
 
-def updated(scale: LossScale, finite: bool, times: int = 1) -> float:
+def update_scale(scale: LossScale, finite: bool, times: int = 1) -> float:
     for _ in range(times):
         scale.update(finite)
     return scale.value
@@ -187,45 +187,45 @@ def updated(scale: LossScale, finite: bool, times: int = 1) -> float:
 def test_a_dynamic_scale_does_not_move_before_its_time() -> None:
     scale = LossScale(AMOEBANET, "fp16")
     assert scale.value == 2.0**32
-    assert updated(scale, True, 999) == 2.0**32
-    assert updated(scale, False) == 2.0**32
-    assert updated(scale, True, 999) == 2.0**32  # an overflow starts the count again
+    assert update_scale(scale, True, 999) == 2.0**32
+    assert update_scale(scale, False) == 2.0**32
+    assert update_scale(scale, True, 999) == 2.0**32  # an overflow starts the count again
 
 
 def test_a_dynamic_scale_doubles_after_so_many_good_steps() -> None:
     scale = LossScale(AMOEBANET, "fp16")
-    assert updated(scale, True, 1000) == 2.0**33
-    assert updated(scale, True, 999) == 2.0**33
-    assert updated(scale, True) == 2.0**34
+    assert update_scale(scale, True, 1000) == 2.0**33
+    assert update_scale(scale, True, 999) == 2.0**33
+    assert update_scale(scale, True) == 2.0**34
 
 
 def test_a_dynamic_scale_halves_after_so_many_overflows() -> None:
     scale = LossScale(AMOEBANET, "fp16")
-    assert updated(scale, False, 2) == 2.0**31
-    assert updated(scale, True) == 2.0**31
-    assert updated(scale, False) == 2.0**31
-    assert updated(scale, False) == 2.0**30
+    assert update_scale(scale, False, 2) == 2.0**31
+    assert update_scale(scale, True) == 2.0**31
+    assert update_scale(scale, False) == 2.0**31
+    assert update_scale(scale, False) == 2.0**30
     assert scale.skipped == 4
 
 
 def test_overflows_before_a_doubling_are_forgotten_as_in_tensorflow() -> None:
     scale = LossScale(AMOEBANET, "fp16")
-    updated(scale, False)
-    assert updated(scale, True, 1000) == 2.0**33
-    assert updated(scale, False) == 2.0**33
+    update_scale(scale, False)
+    assert update_scale(scale, True, 1000) == 2.0**33
+    assert update_scale(scale, False) == 2.0**33
 
 
 def test_a_dynamic_scale_never_falls_below_one() -> None:
     scale = LossScale(replace(AMOEBANET, scale_start=4.0), "fp16")
-    assert updated(scale, False, 100) == 1.0
+    assert update_scale(scale, False, 100) == 1.0
     assert scale.is_exhausted
 
 
 def test_torchs_rule_is_the_default_for_fp16() -> None:
     scale = LossScale(Precision("fp16"), "fp16")
     assert (scale.dynamic, scale.value) == (True, 65536.0)
-    assert updated(scale, False) == 32768.0
-    assert updated(scale, True, 2000) == 65536.0
+    assert update_scale(scale, False) == 32768.0
+    assert update_scale(scale, True, 2000) == 65536.0
 
 
 @pytest.mark.parametrize("compute", ["fp32", "bf16"])
@@ -252,21 +252,21 @@ def test_a_dynamic_scale_must_drop_what_overflows(scale: Any) -> None:
 
 def test_a_fixed_scale_stays_and_still_counts_overflows() -> None:
     scale = LossScale(Precision("fp16", loss_scale=512.0), "fp16")
-    assert updated(scale, True, 5000) == updated(scale, False, 10) == 512.0
+    assert update_scale(scale, True, 5000) == update_scale(scale, False, 10) == 512.0
     assert (scale.skips_overflows, scale.skipped, scale.is_exhausted) == (True, 10, False)
-    updated(scale, False, 40)
+    update_scale(scale, False, 40)
     assert scale.is_exhausted
-    updated(scale, True)
+    update_scale(scale, True)
     assert not scale.is_exhausted
 
 
 def test_a_scale_continues_from_its_state() -> None:
     first, second = LossScale(AMOEBANET, "fp16"), LossScale(AMOEBANET, "fp16")
-    updated(first, True, 1500)
-    updated(first, False)
+    update_scale(first, True, 1500)
+    update_scale(first, False)
     second.restore(first.state())
     assert second.state() == first.state()
-    assert updated(first, False) == updated(second, False) == 2.0**32
+    assert update_scale(first, False) == update_scale(second, False) == 2.0**32
     assert second.skipped == 2
 
 
@@ -299,7 +299,7 @@ def test_an_overflow_leaves_weights_and_momentum_as_they_were(run: RunDir) -> No
 def test_a_dynamic_scale_finds_its_way_down_and_the_steps_after_it_count(run: RunDir) -> None:
     dynamic = replace(RECIPE, precision=replace(AMOEBANET, scale_start=2.0**40, scale_shrink_after=1), epochs=8)
     recorder = Recorder()
-    done = trained(dynamic, run, recorder)
+    done = train_recipe(dynamic, run, recorder)
     assert 0 < done.scale.skipped < done.steps
     assert done.scale.value == 2.0 ** (40 - done.scale.skipped)
     assert recorder.logs[-1].skipped == done.scale.skipped
@@ -308,7 +308,7 @@ def test_a_dynamic_scale_finds_its_way_down_and_the_steps_after_it_count(run: Ru
 
 def test_one_step_changes_the_master_weights_by_less_than_bf16_can_hold(run: RunDir, able: Callable[..., None]) -> None:
     able("bf16")
-    state = training(replace(RECIPE, model=normed, precision=Precision("O3")), run)
+    state = training(replace(RECIPE, model=build_normed_network, precision=Precision("O3")), run)
     with torch.no_grad():
         state.model[5].weight.fill_(1.0)
     state.computation.publish_weights()
@@ -330,7 +330,7 @@ def able(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def losses(recipe: Recipe, run: RunDir) -> tuple[Training, list[float]]:
     recorder = Recorder()
-    done = trained(recipe, run, recorder)
+    done = train_recipe(recipe, run, recorder)
     return done, [record.loss for record in recorder.logs]
 
 
@@ -338,7 +338,7 @@ def losses(recipe: Recipe, run: RunDir) -> tuple[Training, list[float]]:
 @pytest.mark.parametrize("word", ["bf16", "fp16"])
 def test_a_network_learns_at_every_level(run: RunDir, able: Callable[..., None], level: str, word: str) -> None:
     able(word)
-    done, seen = losses(replace(RECIPE, model=normed, precision=Precision(level), epochs=8), run)
+    done, seen = losses(replace(RECIPE, model=build_normed_network, precision=Precision(level), epochs=8), run)
     assert (done.plan.compute, done.plan.cast_network) == (word, level != "O1")
     assert sum(seen[-PER_EPOCH:]) < 0.6 * sum(seen[:PER_EPOCH])
     assert done.score is not None

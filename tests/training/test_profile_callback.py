@@ -9,8 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.test_loop import resumed
-from training.tiny_runs import RECIPE, After, Recorder, forgetful, normed, trained, training, weights, within
+from training.test_loop import resume_training
+from training.tiny_runs import (
+    RECIPE,
+    After,
+    Recorder,
+    build_normed_network,
+    forgetful,
+    train_recipe,
+    training,
+    weights,
+    within,
+)
 from viaduct.devices import cpu
 from viaduct.errors import BadData, BadValue
 from viaduct.profiling.folder import read_profile
@@ -34,9 +44,11 @@ def profiling(window: Window = MIDDLE, options: ProfilingOptions = STEPS_ALONE) 
     return Profiling(ProfileRequest(window, options, source="tiny"))
 
 
-def profiled(recipe: Recipe, folder: Path, *callbacks: Callback, options: ProfilingOptions = STEPS_ALONE) -> Training:
+def profile_training(
+    recipe: Recipe, folder: Path, *callbacks: Callback, options: ProfilingOptions = STEPS_ALONE
+) -> Training:
     folder.mkdir()
-    return trained(recipe, RunDir(folder), profiling(options=options), *callbacks)
+    return train_recipe(recipe, RunDir(folder), profiling(options=options), *callbacks)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +58,8 @@ def profiled(recipe: Recipe, folder: Path, *callbacks: Callback, options: Profil
 )
 def test_weights_are_the_same_bits_with_a_profile(tmp_path: Path, recipe: Recipe) -> None:
     (tmp_path / "plain").mkdir()
-    alone = trained(recipe, RunDir(tmp_path / "plain"))
-    beside = profiled(recipe, tmp_path / "profiled", options=ProfilingOptions())
+    alone = train_recipe(recipe, RunDir(tmp_path / "plain"))
+    beside = profile_training(recipe, tmp_path / "profiled", options=ProfilingOptions())
     assert all(torch.equal(tensor, weights(alone)[name]) for name, tensor in weights(beside).items())
     found = read_profile(tmp_path / "profiled" / "profile")
     assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
@@ -56,7 +68,7 @@ def test_weights_are_the_same_bits_with_a_profile(tmp_path: Path, recipe: Recipe
 
 
 def test_no_other_step_is_looked_at(tmp_path: Path) -> None:
-    run = profiled(BASE, tmp_path / "run")
+    run = profile_training(BASE, tmp_path / "run")
     found = read_profile(tmp_path / "run" / "profile")
     assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
     assert found.facts.warmup_steps == 1  # step 2: its end is what step 3 is measured from
@@ -68,7 +80,7 @@ def test_no_other_step_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_phases_add_up_to_the_iteration(tmp_path: Path) -> None:
-    profiled(BASE, tmp_path / "run")
+    profile_training(BASE, tmp_path / "run")
     for step in read_profile(tmp_path / "run" / "profile").steps:
         assert step.data_tail_us is not None
         total = step.data_tail_us + step.forward_backward_us + step.update_tail_us
@@ -77,7 +89,7 @@ def test_phases_add_up_to_the_iteration(tmp_path: Path) -> None:
 
 
 def test_evaluations_and_checkpoints_between_steps_are_named(tmp_path: Path) -> None:
-    profiled(within(BASE, "checkpoint", every_steps=6), tmp_path / "run", Checkpointing())
+    profile_training(within(BASE, "checkpoint", every_steps=6), tmp_path / "run", Checkpointing())
     steps = read_profile(tmp_path / "run" / "profile").steps
     assert {step.number: step.interrupted_by for step in steps if step.interrupted_by} == {
         5: "evaluation, checkpoint",  # after five steps, and a new best
@@ -89,7 +101,7 @@ def test_evaluations_and_checkpoints_between_steps_are_named(tmp_path: Path) -> 
 def test_no_planned_evaluation_is_recorded_with_the_steps(run: RunDir, last: int, recorded: int) -> None:
     """Evaluations come after 5 and 10 steps: right before step 5."""
     own = Profiling(ProfileRequest(Window(last - 8 if last > 7 else 0, last)))
-    done = trained(BASE, run, own)
+    done = train_recipe(BASE, run, own)
     found = read_profile(run.path / "profile")
     assert (done.progress.evaluation_every, found.facts.recorded_steps) == (5, recorded)
     assert any("No operators: an evaluation" in note for note in found.facts.notes) == (recorded == 0)
@@ -98,13 +110,13 @@ def test_no_planned_evaluation_is_recorded_with_the_steps(run: RunDir, last: int
 
 def test_a_checkpoint_that_nobody_planned_is_said_to_be_among_the_operators(run: RunDir) -> None:
     own = Profiling(ProfileRequest(Window(1, 4)))
-    trained(BASE, run, own, After(4, lambda training: str(training.save())))  # type: ignore[arg-type,return-value]
+    train_recipe(BASE, run, own, After(4, lambda training: str(training.save())))  # type: ignore[arg-type,return-value]
     notes = read_profile(run.path / "profile").facts.notes
     assert "The operators hold those of a checkpoint that came between the recorded steps." in notes
 
 
 def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> None:
-    uninterrupted = trained(BASE, RunDir(tmp_path / "whole"), Checkpointing())
+    uninterrupted = train_recipe(BASE, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
     first = training(BASE, run, profiling(), Checkpointing(), interrupted=lambda: first.step >= 5)
     with first.train_batches, first.validation:
@@ -112,15 +124,15 @@ def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> 
     early = read_profile(run.path / "profile")
     assert [step.number for step in early.steps] == [3, 4]
     assert early.facts.ended == "interrupted after step 5"
-    again = resumed(BASE, run, list_checkpoints(run.checkpoints)[-1], profiling())  # type: ignore[arg-type]
+    again = resume_training(BASE, run, list_checkpoints(run.checkpoints)[-1], profiling())  # type: ignore[arg-type]
     assert [step.number for step in read_profile(run.path / "profile").steps] == [5, 6, 7]
     assert all(torch.equal(tensor, weights(uninterrupted)[name]) for name, tensor in weights(again).items())
 
 
 def test_a_run_that_is_past_the_range_goes_on_and_says_so(run: RunDir) -> None:
-    trained(replace(BASE, epochs=1), run, Checkpointing())
+    train_recipe(replace(BASE, epochs=1), run, Checkpointing())
     late = Profiling(ProfileRequest(Window(1, 3)))
-    resumed(BASE, run, list_checkpoints(run.checkpoints)[-1], late)  # type: ignore[arg-type]
+    resume_training(BASE, run, list_checkpoints(run.checkpoints)[-1], late)  # type: ignore[arg-type]
     assert not (run.path / "profile").exists()
     assert late.describe_outcome()[-1].startswith("--profile 1-3: nothing was profiled")
 
@@ -142,7 +154,7 @@ def test_a_profile_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -
     (tmp_path / "taken").touch()
     own = Profiling(ProfileRequest(Window(3, 7), STEPS_ALONE), folder=tmp_path / "taken")
     (tmp_path / "run").mkdir()
-    assert trained(BASE, RunDir(tmp_path / "run"), own).step == 10
+    assert train_recipe(BASE, RunDir(tmp_path / "run"), own).step == 10
     assert any("could not be written" in line for line in own.describe_outcome())
 
 
@@ -157,18 +169,18 @@ def test_an_evaluation_alone_has_no_steps_to_profile() -> None:
         ProfileRequest(Window(0, 3)).check_recipe(within(BASE, "evaluation", eval_only=True))
 
 
-def conducted(run: RunDir, request: ProfileRequest | None) -> None:
+def run_request(run: RunDir, request: ProfileRequest | None) -> None:
     loaded = Loaded("tiny", within(BASE, "checkpoint", every_steps=4), "Tiny.", None)
     run_training(Request(loaded, run, None, "cpu", "auto", "viaduct train tiny", profile=request))
 
 
 def test_the_report_of_a_run_without_a_profile_does_not_mention_one(tmp_path: Path) -> None:
-    conducted(RunDir(tmp_path / "run"), None)
+    run_request(RunDir(tmp_path / "run"), None)
     assert "profiled" not in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_the_report_of_the_run_leads_to_that_of_its_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    conducted(RunDir(tmp_path / "run"), ProfileRequest(MIDDLE, source="tiny"))
+    run_request(RunDir(tmp_path / "run"), ProfileRequest(MIDDLE, source="tiny"))
     assert 'href="profile/report.html"' in (tmp_path / "run" / "report.html").read_text()
     assert (tmp_path / "run" / "profile" / "report.html").is_file()
     assert f"Profile of steps 3-7: {tmp_path}/run/profile/report.html" in capsys.readouterr().err
@@ -176,7 +188,7 @@ def test_the_report_of_the_run_leads_to_that_of_its_profile(tmp_path: Path, caps
 
 def test_options_choose_the_folder_which_the_report_names(tmp_path: Path) -> None:
     """PROFILING_MODE without --profile: this run of ten steps is profiled as a whole."""
-    conducted(RunDir(tmp_path / "run"), ProfileRequest(None, ProfilingOptions(output=tmp_path / "elsewhere")))
+    run_request(RunDir(tmp_path / "run"), ProfileRequest(None, ProfilingOptions(output=tmp_path / "elsewhere")))
     assert [step.number for step in read_profile(tmp_path / "elsewhere").steps] == list(range(10))
     assert "elsewhere" in (tmp_path / "run" / "report.html").read_text()
     assert not (tmp_path / "run" / "profile").exists()
@@ -184,14 +196,14 @@ def test_options_choose_the_folder_which_the_report_names(tmp_path: Path) -> Non
 
 def test_a_refused_range_leaves_no_run(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="the run has 10 steps"):
-        conducted(RunDir(tmp_path / "run"), ProfileRequest(Window(5, 10)))
+        run_request(RunDir(tmp_path / "run"), ProfileRequest(Window(5, 10)))
     assert not (tmp_path / "run" / "recipe.json").exists()
 
 
 def test_a_finished_run_says_that_nothing_was_profiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDir(tmp_path / "run")
-    conducted(run, None)
-    conducted(run, ProfileRequest(MIDDLE))
+    run_request(run, None)
+    run_request(run, ProfileRequest(MIDDLE))
     assert "Nothing was profiled" in capsys.readouterr().err
 
 
@@ -210,12 +222,12 @@ def capturing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("capturing")
 def test_sinks_stay_sinks_and_each_of_their_steps_is_timed(tmp_path: Path) -> None:
-    recipe = within(replace(RECIPE, model=normed, epochs=3, sink="auto"), "log", every_steps=5)
+    recipe = within(replace(RECIPE, model=build_normed_network, epochs=3, sink="auto"), "log", every_steps=5)
     (tmp_path / "plain").mkdir()
-    alone = trained(recipe, RunDir(tmp_path / "plain"))
+    alone = train_recipe(recipe, RunDir(tmp_path / "plain"))
     observer = Recorder()
     observer.every_step = False
-    beside = profiled(recipe, tmp_path / "run", observer)
+    beside = profile_training(recipe, tmp_path / "run", observer)
     assert beside.sink is not None
     assert beside.sink.replay is not None
     assert observer.at("step") == [5, 10, 15]

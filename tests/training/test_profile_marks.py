@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from training.tiny_runs import RECIPE, forgetful, plain, trained, training
+from training.tiny_runs import RECIPE, forgetful, plain, train_recipe, training
 from viaduct.errors import UnknownName
 from viaduct.profiling.collector import Plan
 from viaduct.profiling.folder import read_profile
@@ -35,9 +35,11 @@ def profiling(window: Window = MIDDLE, options: ProfilingOptions = STEPS_ALONE) 
     return Profiling(ProfileRequest(window, options, source="tiny"))
 
 
-def profiled(recipe: Recipe, folder: Path, *callbacks: Callback, options: ProfilingOptions = STEPS_ALONE) -> Training:
+def profile_training(
+    recipe: Recipe, folder: Path, *callbacks: Callback, options: ProfilingOptions = STEPS_ALONE
+) -> Training:
     folder.mkdir()
-    return trained(recipe, RunDir(folder), profiling(options=options), *callbacks)
+    return train_recipe(recipe, RunDir(folder), profiling(options=options), *callbacks)
 
 
 class Order(nn.Module):
@@ -60,7 +62,7 @@ def test_a_point_that_is_no_module_is_refused_with_the_closest(run: RunDir) -> N
 def test_the_points_move_the_marks_into_the_network(tmp_path: Path) -> None:
     """Between the forward pass of the head and the end of its backward pass lies less than the whole of both."""
     options = ProfilingOptions(operators=False, fp_point="head", bp_point="head")
-    profiled(replace(BASE, model=Order), tmp_path / "run", options=options)
+    profile_training(replace(BASE, model=Order), tmp_path / "run", options=options)
     found = read_profile(tmp_path / "run" / "profile")
     assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
     assert found.facts.phases_found_by[0] == "Forward start: the forward pass of 'head' (fp_point)."
@@ -71,7 +73,7 @@ def test_the_points_move_the_marks_into_the_network(tmp_path: Path) -> None:
 
 def test_a_first_layer_without_gradients_of_its_input_ends_the_backward_pass(tmp_path: Path) -> None:
     options = ProfilingOptions(operators=False, bp_point="0")
-    profiled(BASE, tmp_path / "run", options=options)
+    profile_training(BASE, tmp_path / "run", options=options)
     for step in read_profile(tmp_path / "run" / "profile").steps:
         assert step.forward_start_us < step.backward_end_us < step.end_us
 

@@ -70,26 +70,26 @@ def test_an_error_in_a_step_leaves_what_was_collected_and_is_passed_on(tmp_path:
     assert found.facts.ended == "BadData after step 4: image 7 cannot be read."
 
 
-def prepared(recipe: Recipe, kind: str, ranks: int = 1, **more: object) -> tuple[Recipe, list[str]]:
+def prepare_tiny(recipe: Recipe, kind: str, ranks: int = 1, **more: object) -> tuple[Recipe, list[str]]:
     order = Order(replace(TINY, recipe=recipe), Path("prof"), STEPS, **more)  # type: ignore[arg-type]
     return prepare_recipe(order, kind, ranks)
 
 
 def test_a_batch_that_was_asked_for_stays() -> None:
-    asked = prepared(load("shapes_taster").recipe, "cpu", settings=[("data.global_batch", "32")])
+    asked = prepare_tiny(load("shapes_taster").recipe, "cpu", settings=[("data.global_batch", "32")])
     assert (asked[0].data.global_batch, asked[1]) == (32, [])
-    assert prepared(load("shapes_taster").recipe, "cuda")[0].data.global_batch == 64
-    assert prepared(RECIPE, "cpu")[0].data.global_batch == 8
+    assert prepare_tiny(load("shapes_taster").recipe, "cuda")[0].data.global_batch == 64
+    assert prepare_tiny(RECIPE, "cpu")[0].data.global_batch == 8
 
 
 def test_on_a_processor_a_large_batch_becomes_small_and_the_profile_says_so() -> None:
-    recipe, notes = prepared(load("shapes_taster").recipe, "cpu", ranks=2)
+    recipe, notes = prepare_tiny(load("shapes_taster").recipe, "cpu", ranks=2)
     assert recipe.data.global_batch == 16
     assert notes == ["The batch is 16 in place of the recipe's 64: this is a CPU."]
 
 
 def test_noise_is_said_to_measure_no_loader() -> None:
-    recipe, notes = prepared(load("resnet50_imagenet").recipe, "cuda", data=SYNTHETIC)
+    recipe, notes = prepare_tiny(load("resnet50_imagenet").recipe, "cuda", data=SYNTHETIC)
     assert recipe.data.classes == load("resnet50_imagenet").recipe.data.classes
     assert notes == ["The images are noise that is made on the device: no loader was measured."]
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.tiny_runs import RECIPE, trained, training
+from training.tiny_runs import RECIPE, train_recipe, training
 from viaduct.errors import BadValue
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
@@ -112,7 +112,7 @@ STEPPED: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-def refused(work: Callable[[], object], fragments: list[str]) -> None:
+def check_refusal(work: Callable[[], object], fragments: list[str]) -> None:
     with pytest.raises(BadValue) as found:
         work()
     for fragment in fragments:
@@ -122,19 +122,19 @@ def refused(work: Callable[[], object], fragments: list[str]) -> None:
 @pytest.mark.parametrize("name", BUILT)
 def test_a_part_that_cannot_be_made_is_named_with_its_place(run: RunDir, name: str) -> None:
     changes, fragments = BUILT[name]
-    refused(lambda: training(replace(RECIPE, **changes), run), fragments)
+    check_refusal(lambda: training(replace(RECIPE, **changes), run), fragments)
 
 
 @pytest.mark.parametrize("name", STEPPED)
 def test_a_part_that_fails_in_the_first_step_is_named(run: RunDir, name: str) -> None:
     changes, fragments = STEPPED[name]
-    refused(lambda: trained(replace(RECIPE, **changes), run), fragments)
+    check_refusal(lambda: train_recipe(replace(RECIPE, **changes), run), fragments)
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_that_does_not_fit_is_named_with_its_place(run: RunDir, name: str) -> None:
     changes, fragments = LAYERS[name]
-    refused(lambda: trained(replace(RECIPE, **changes), run), fragments)
+    check_refusal(lambda: train_recipe(replace(RECIPE, **changes), run), fragments)
 
 
 def test_what_fails_later_outside_of_the_authors_parts_is_ours() -> None:
@@ -155,7 +155,7 @@ def test_what_fails_without_a_part_of_the_authors_is_ours() -> None:
 
 def test_a_rate_that_is_a_tensor_is_a_rate(run: RunDir) -> None:
     recipe = replace(RECIPE, optimizer=lambda parameters: torch.optim.Adam(parameters, lr=torch.tensor(0.001)))
-    done = trained(recipe, run)
+    done = train_recipe(recipe, run)
     assert done.progress.initial_rates == [pytest.approx(0.001)]
     assert done.step == done.steps
 
@@ -185,10 +185,10 @@ class Failing(Callback):
 @pytest.mark.parametrize("error", [KeyError("cb"), SystemExit(0)])
 def test_a_failing_callback_is_named_with_its_line(error: BaseException, run: RunDir) -> None:
     with pytest.raises(BadValue, match=r"the recipe's callback Failing\.step fails") as caught:
-        trained(RECIPE, run, Failing(error))
+        train_recipe(RECIPE, run, Failing(error))
     assert "raise self.error" in str(caught.value)
 
 
 def test_what_is_no_callback_is_refused(run: RunDir) -> None:
     with pytest.raises(BadValue, match=r"callbacks has 5; it must be objects of"):
-        trained(RECIPE, run, 5)
+        train_recipe(RECIPE, run, 5)

@@ -44,7 +44,7 @@ def forget() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a user keeps a recipe and its modules."""
+    """Folder with a user's recipe and its modules."""
     folder = tmp_path / "mine"
     (folder / "package").mkdir(parents=True)
     (folder / "own.py").write_text(OWN)
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def begin(run: Path, file: Path) -> RunDir:
+def begin_run(run: Path, file: Path) -> RunDir:
     loaded = load(str(file))
     if callable(loaded.recipe.model):
         loaded.recipe.model(4)  # as a training builds it before the run is begun
@@ -74,7 +74,7 @@ def rewrite(run: RunDir, **fields: Any) -> None:
 def run(tmp_path: Path) -> RunDir:
     file = tmp_path / "alone.py"
     file.write_text(ALONE)
-    return begin(tmp_path / "run", file)
+    return begin_run(tmp_path / "run", file)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def trap(tmp_path: Path) -> Path:
     return trap
 
 
-def refused(run: RunDir, words: str, trap: Path) -> None:
+def check_refusal(run: RunDir, words: str, trap: Path) -> None:
     with pytest.raises(BadRun, match=words):
         run.load_recipe()
     assert not (trap.parent / "sprung").exists()
@@ -95,39 +95,39 @@ def refused(run: RunDir, words: str, trap: Path) -> None:
 def test_a_name_is_never_taken_for_a_path(run: RunDir, trap: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trap.parent)
     rewrite(run, name=how.format(trap=trap), file=None)
-    refused(run, "names a recipe that viaduct does not have", trap)
+    check_refusal(run, "names a recipe that viaduct does not have", trap)
 
 
 def test_the_path_of_the_original_is_not_followed(run: RunDir, trap: Path) -> None:
     shutil.copy(trap, run.path / "recipe.py")
     rewrite(run, file=str(trap))
-    refused(run, "recipe.py has changed since the run was begun", trap)
+    check_refusal(run, "recipe.py has changed since the run was begun", trap)
     (run.path / "recipe.py").unlink()
-    refused(run, "recipe.py is missing", trap)
+    check_refusal(run, "recipe.py is missing", trap)
 
 
 @pytest.mark.parametrize("name", ["../trap.py", "{trap}", "recipe_modules/../../trap.py", "recipe_modules/../x.py", ""])
 def test_a_listed_file_outside_of_the_run_is_refused(run: RunDir, trap: Path, name: str) -> None:
     rewrite(run, files={name.format(trap=trap): "0" * 64})
-    refused(run, "names a file that no run keeps", trap)
+    check_refusal(run, "names a file that no run keeps", trap)
 
 
 @pytest.mark.parametrize("files", [[], "recipe.py", {"recipe.py": 3}, None])
 def test_a_list_of_files_that_is_none_is_damage(run: RunDir, trap: Path, files: Any) -> None:
     rewrite(run, files=files)
-    refused(run, 'its "files" must map file names to checksums', trap)
+    check_refusal(run, 'its "files" must map file names to checksums', trap)
 
 
 def test_links_out_of_the_run_are_refused(run: RunDir, folder: Path, trap: Path) -> None:
     (run.path / "recipe.py").unlink()
     (run.path / "recipe.py").symlink_to(trap)
     rewrite(run, files={})
-    refused(run, "outside of the run; it is not executed", trap)
-    several = begin(run.path.with_name("several"), folder / "own.py")
+    check_refusal(run, "outside of the run; it is not executed", trap)
+    several = begin_run(run.path.with_name("several"), folder / "own.py")
     forget()
     shutil.move(several.path / "recipe_modules", trap.parent / "elsewhere")
     (several.path / "recipe_modules").symlink_to(trap.parent / "elsewhere")
-    refused(several, "outside of the run; it is not executed", trap)
+    check_refusal(several, "outside of the run; it is not executed", trap)
 
 
 def test_a_run_that_is_reached_through_a_link_is_a_run(run: RunDir) -> None:
@@ -146,7 +146,7 @@ def test_a_compiled_file_in_the_run_is_not_executed(run: RunDir, trap: Path) -> 
 def test_modules_beside_the_recipe_are_kept_with_it(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = begin(tmp_path / "run", folder / "own.py")
+    run = begin_run(tmp_path / "run", folder / "own.py")
     shutil.rmtree(folder)
     forget()
     model = run.load_recipe().recipe.model
@@ -161,7 +161,7 @@ def test_modules_beside_the_recipe_are_kept_with_it(
 
 
 def test_a_module_that_somebody_put_beside_the_copies_is_not_imported(folder: Path, tmp_path: Path, trap: Path) -> None:
-    run = begin(tmp_path / "run", folder / "own.py")
+    run = begin_run(tmp_path / "run", folder / "own.py")
     forget()
     (run.path / "recipe_modules" / "late.py").unlink()
     shutil.copy(trap, run.path / "late.py")
@@ -180,17 +180,17 @@ def test_a_module_that_somebody_put_beside_the_copies_is_not_imported(folder: Pa
 
 
 def test_a_changed_neighbour_does_not_continue_the_run(folder: Path, tmp_path: Path) -> None:
-    run = begin(tmp_path / "run", folder / "own.py")
+    run = begin_run(tmp_path / "run", folder / "own.py")
     (folder / "beside.py").write_text("word = 'other'\n")
     with pytest.raises(BadRun, match=r"beside\.py has changed since"):
         run.refuse_other_recipe(load(str(folder / "own.py")))
 
 
 def test_two_runs_keep_their_modules_apart(folder: Path, tmp_path: Path) -> None:
-    first = begin(tmp_path / "first", folder / "own.py")
+    first = begin_run(tmp_path / "first", folder / "own.py")
     forget()
     (folder / "beside.py").write_text("word = 'other'\n")
-    second = begin(tmp_path / "second", folder / "own.py")
+    second = begin_run(tmp_path / "second", folder / "own.py")
     forget()
     words = []
     for run in (first, second, first):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import RECIPE, normed, trained, weights
+from training.tiny_runs import RECIPE, build_normed_network, train_recipe, weights
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, RmsProp
 from viaduct.training.optim import build_optimizer, compute_l2_loss
@@ -23,7 +23,7 @@ RATES = (0.05, 0.05, 0.02, 0.02, 0.01, 0.01)
 
 def network() -> nn.Module:
     torch.manual_seed(3)
-    return normed(4)
+    return build_normed_network(4)
 
 
 def build(model: nn.Module, **fields: Any) -> torch.optim.Optimizer:
@@ -110,8 +110,8 @@ def test_a_parameter_without_a_gradient_stays_as_it_is() -> None:
 
 def test_a_loss_scale_makes_no_difference(run: RunDir) -> None:
     recipe = replace(RECIPE, optimizer=RmsProp(lr=0.05, weight_decay=1e-3))
-    plain = trained(recipe, run)
-    scaled = trained(replace(recipe, precision=Precision("fp32", loss_scale=1024.0)), run)
+    plain = train_recipe(recipe, run)
+    scaled = train_recipe(replace(recipe, precision=Precision("fp32", loss_scale=1024.0)), run)
     for name, tensor in weights(plain).items():
         torch.testing.assert_close(weights(scaled)[name], tensor, rtol=1e-4, atol=1e-6)
 

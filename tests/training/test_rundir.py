@@ -20,17 +20,17 @@ from viaduct.recipes._fields import override, to_record
 from viaduct.training.rundir import RunDir
 
 
-def loaded(recipe: Recipe = RECIPE, name: str = "mine") -> Loaded:
+def make_loaded(recipe: Recipe = RECIPE, name: str = "mine") -> Loaded:
     return Loaded(name, recipe, "A recipe.", None)
 
 
-def begin(run: RunDir, recipe: Recipe = RECIPE) -> None:
-    run.record_start(loaded(recipe), {"name": "mine", "file": None, "recipe": to_record(recipe)})
+def begin_run(run: RunDir, recipe: Recipe = RECIPE) -> None:
+    run.record_start(make_loaded(recipe), {"name": "mine", "file": None, "recipe": to_record(recipe)})
 
 
 def test_nothing_is_refused_to_the_recipe_that_began_the_run(run: RunDir) -> None:
-    begin(run)
-    run.refuse_other_recipe(loaded())
+    begin_run(run)
+    run.refuse_other_recipe(make_loaded())
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def test_nothing_is_refused_to_the_recipe_that_began_the_run(run: RunDir) -> Non
     ],
 )
 def test_how_long_and_what_is_watched_may_change(run: RunDir, path: str, text: str) -> None:
-    begin(run)
-    run.refuse_other_recipe(loaded(override(RECIPE, path, text)))
+    begin_run(run)
+    run.refuse_other_recipe(make_loaded(override(RECIPE, path, text)))
 
 
 def test_what_is_expected_and_who_calls_back_may_change(run: RunDir) -> None:
-    begin(run)
-    run.refuse_other_recipe(loaded(replace(RECIPE, expects=Top1(99.0), callbacks=(print,))))
+    begin_run(run)
+    run.refuse_other_recipe(make_loaded(replace(RECIPE, expects=Top1(99.0), callbacks=(print,))))
 
 
 def test_another_recipe_is_refused_by_both_names(run: RunDir) -> None:
-    begin(run)
+    begin_run(run)
     with pytest.raises(BadRun, match=r"run' holds a run of 'mine', not of 'yours'.\n  Choose another place with --run"):
-        run.refuse_other_recipe(loaded(name="yours"))
+        run.refuse_other_recipe(make_loaded(name="yours"))
 
 
 @pytest.mark.parametrize(
@@ -73,25 +73,25 @@ def test_another_recipe_is_refused_by_both_names(run: RunDir) -> None:
     ],
 )
 def test_another_value_is_refused_with_both(run: RunDir, path: str, text: str, message: str) -> None:
-    begin(run)
+    begin_run(run)
     with pytest.raises(BadRun) as caught:
-        run.refuse_other_recipe(loaded(override(RECIPE, path, text)))
+        run.refuse_other_recipe(make_loaded(override(RECIPE, path, text)))
     assert message in str(caught.value)
     assert f"`viaduct train --run {run.path}` continues it" in str(caught.value)
 
 
 def test_several_other_values_are_counted(run: RunDir) -> None:
-    begin(run)
+    begin_run(run)
     with pytest.raises(BadRun, match=r"optimizer.lr=0.1, not 0.5 \(and 2 more\)"):
-        run.refuse_other_recipe(loaded(replace(within(RECIPE, "optimizer", lr=0.5), seed=4, clip_norm=1.0)))
+        run.refuse_other_recipe(make_loaded(replace(within(RECIPE, "optimizer", lr=0.5), seed=4, clip_norm=1.0)))
 
 
 def test_another_part_is_one_difference_called_by_its_name(run: RunDir) -> None:
-    begin(run)
+    begin_run(run)
     with pytest.raises(BadRun, match=r"begun with optimizer=Sgd, not AdamW\."):
-        run.refuse_other_recipe(loaded(replace(RECIPE, optimizer=AdamW())))
+        run.refuse_other_recipe(make_loaded(replace(RECIPE, optimizer=AdamW())))
     with pytest.raises(BadRun, match=r"begun with schedule=Constant, not Cosine\."):
-        run.refuse_other_recipe(loaded(replace(RECIPE, schedule=Cosine())))
+        run.refuse_other_recipe(make_loaded(replace(RECIPE, schedule=Cosine())))
 
 
 def test_a_folder_that_is_no_run_is_called_that(run: RunDir) -> None:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from training.tiny_runs import RECIPE, Recorder, make, normed, trained
+from training.tiny_runs import RECIPE, Recorder, build_normed_network, make_images, train_recipe
 from training.unsettled_run import SLOW
 from viaduct.data.batches import Stream
 from viaduct.errors import BadValue
@@ -22,7 +22,7 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.scoring import score_checkpoints
 
 
-def scored(run: RunDir, monkeypatch: pytest.MonkeyPatch, **more: Any) -> dict[str, Any]:
+def score_run(run: RunDir, monkeypatch: pytest.MonkeyPatch, **more: Any) -> dict[str, Any]:
     monkeypatch.setattr(RunDir, "load_recipe", lambda self, file=None: Loaded("tiny", SLOW, "Tiny.", None))
     options = {"data": None, "device": "cpu", "precision": None, "step": None, "every": False}
     (row,) = score_checkpoints(run.path, **{**options, **more})
@@ -32,16 +32,16 @@ def scored(run: RunDir, monkeypatch: pytest.MonkeyPatch, **more: Any) -> dict[st
 def test_recomputed_averages_are_those_of_the_training_batches(
     unsettled_run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = scored(unsettled_run, monkeypatch)
+    before = score_run(unsettled_run, monkeypatch)
     file = tmp_path / "better.safetensors"
-    after = scored(unsettled_run, monkeypatch, recompute=10, save=file)
+    after = score_run(unsettled_run, monkeypatch, recompute=10, save=file)
     assert after["top1"] >= before["top1"] + 0.2
     assert after["batch_norm_recomputed_from_batches"] == 10
     stored, saved = load_file(unsettled_run.model), load_file(file)
     changed = {name for name in stored if not torch.equal(stored[name], saved[name])}
     assert changed == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
     assert saved["1.num_batches_tracked"] == 10
-    assert scored(unsettled_run, monkeypatch)["top1"] == before["top1"]  # the run is as it was
+    assert score_run(unsettled_run, monkeypatch)["top1"] == before["top1"]  # the run is as it was
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_computed(
 ) -> None:
     options["save"] = tmp_path / options["save"]
     with pytest.raises(BadValue, match=fragment):
-        scored(unsettled_run, monkeypatch, **options)
+        score_run(unsettled_run, monkeypatch, **options)
 
 
 def test_an_earlier_file_is_not_replaced(
@@ -65,7 +65,7 @@ def test_an_earlier_file_is_not_replaced(
 ) -> None:
     (tmp_path / "there.safetensors").write_text("precious")
     with pytest.raises(BadValue, match="is there already"):
-        scored(unsettled_run, monkeypatch, recompute=1, save=tmp_path / "there.safetensors")
+        score_run(unsettled_run, monkeypatch, recompute=1, save=tmp_path / "there.safetensors")
 
 
 def test_freezing_everything_but_the_head_leaves_no_norm(
@@ -79,7 +79,7 @@ def test_freezing_everything_but_the_head_leaves_no_norm(
         )
 
 
-AVERAGED = replace(RECIPE, model=normed, ema=Ema(0.8))
+AVERAGED = replace(RECIPE, model=build_normed_network, ema=Ema(0.8))
 
 
 FP32 = Plan("fp32", False, False)
@@ -90,14 +90,14 @@ def computation(model: nn.Module, plan: Plan = FP32) -> Computation:
 
 
 def validation() -> Stream:
-    return RECIPE.data.batches(make(None).validation, device=torch.device("cpu"), train=False, seed=1)
+    return RECIPE.data.batches(make_images(None).validation, device=torch.device("cpu"), train=False, seed=1)
 
 
 def test_a_checkpoint_is_scored_by_its_shadow(run: RunDir) -> None:
     recorder = Recorder()
-    done = trained(replace(AVERAGED, checkpoint=Checkpoint(every_minutes=0)), run, recorder)
+    done = train_recipe(replace(AVERAGED, checkpoint=Checkpoint(every_minutes=0)), run, recorder)
     saved = done.save()
-    model = normed(4)
+    model = build_normed_network(4)
     rows = list(scoring.score(saved, done.recipe, computation(model), validation(), ("a",)))
     assert rows[0]["loss"] == pytest.approx(recorder.scores[-1].loss, rel=1e-5)
     raw = list(scoring.score(saved, replace(done.recipe, ema=None), computation(model), validation(), ("a",)))
@@ -116,6 +116,6 @@ def test_a_checkpoint_is_scored_by_its_shadow(run: RunDir) -> None:
 def test_an_epoch_is_computed_only_where_it_is_not_stated(
     row: dict[str, Any], has_train: bool, epoch: float | None
 ) -> None:
-    images = make(None)
+    images = make_images(None)
     object.__setattr__(images, "has_train", has_train)
     assert scoring.find_epoch(row, RECIPE, images) == epoch

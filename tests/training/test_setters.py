@@ -12,8 +12,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.test_loop import resumed
-from training.tiny_runs import PER_EPOCH, RECIPE, Recorder, normed, trained, training, weights, within
+from training.test_loop import resume_training
+from training.tiny_runs import (
+    PER_EPOCH,
+    RECIPE,
+    Recorder,
+    build_normed_network,
+    train_recipe,
+    training,
+    weights,
+    within,
+)
 from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Cosine, Recipe
@@ -23,7 +32,7 @@ from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import Capture
 
-BASE = replace(RECIPE, model=normed, epochs=3, schedule=Cosine(warmup_epochs=0))
+BASE = replace(RECIPE, model=build_normed_network, epochs=3, schedule=Cosine(warmup_epochs=0))
 Change = Callable[[Training], None]
 
 
@@ -42,7 +51,7 @@ class ChangesAt(Callback):
 
 def rates(recipe: Recipe, run: RunDir, *callbacks: Callback) -> list[float]:
     recorder = Recorder()
-    trained(recipe, run, *callbacks, recorder)
+    train_recipe(recipe, run, *callbacks, recorder)
     return [log.lr for log in recorder.logs]
 
 
@@ -97,10 +106,10 @@ def test_a_head_whose_loss_weighs_nothing_learns_nothing(run: RunDir) -> None:
     recipe = replace(BASE, model=TwoHeaded, optimizer=replace(BASE.optimizer, weight_decay=0.0, momentum=0.0))
     begun = training(recipe, run)
     start = weights(begun)
-    off = trained(recipe, run, ChangesAt(0, lambda t: None), Begins(lambda t: t.change_loss_weights(auxiliary=0)))
+    off = train_recipe(recipe, run, ChangesAt(0, lambda t: None), Begins(lambda t: t.change_loss_weights(auxiliary=0)))
     assert torch.equal(weights(off)["second.weight"], start["second.weight"])
     assert not torch.equal(weights(off)["head.weight"], start["head.weight"])
-    on = trained(recipe, run, Begins(lambda t: t.change_loss_weights(main=0, auxiliary=1)))
+    on = train_recipe(recipe, run, Begins(lambda t: t.change_loss_weights(main=0, auxiliary=1)))
     assert torch.equal(weights(on)["head.weight"], start["head.weight"])
 
 
@@ -129,14 +138,14 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
         monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
     recipe = within(replace(BASE, sink="auto" if captured else 0), "log", every_steps=4)
     change = ChangesAt(5, CHANGES[name])
-    uninterrupted = trained(recipe, RunDir(tmp_path / "whole"), change, Checkpointing())
+    uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), change, Checkpointing())
     assert (uninterrupted.sink is not None) == captured
     run = RunDir(tmp_path / "parts")
     first = training(recipe, run, change, Checkpointing(), interrupted=lambda: first.step >= 8)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    again = weights(resumed(recipe, run, list_checkpoints(run.checkpoints)[-1]))
-    plain = weights(trained(recipe, RunDir(tmp_path / "plain")))
+    again = weights(resume_training(recipe, run, list_checkpoints(run.checkpoints)[-1]))
+    plain = weights(train_recipe(recipe, RunDir(tmp_path / "plain")))
     assert all(torch.equal(again[key], tensor) for key, tensor in weights(uninterrupted).items())
     assert not all(torch.equal(again[key], tensor) for key, tensor in plain.items())
 

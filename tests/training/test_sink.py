@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from training.sinks import BASE, CLOSE, FP16, RECIPES, losses, on_device, states
-from training.test_loop import Flag, resumed
+from training.test_loop import Flag, resume_training
 from training.tiny_runs import (
     PER_EPOCH,
     Recorder,
-    normed,
-    trained,
+    build_normed_network,
+    train_recipe,
     training,
     weights,
     within,
@@ -55,16 +55,16 @@ def equal(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, Tensor) else bool(one == other)
 
 
-def watched(recipe: Recipe, run: RunDir, **more: Any) -> tuple[Training, Recorder]:
+def train_and_record(recipe: Recipe, run: RunDir, **more: Any) -> tuple[Training, Recorder]:
     recorder = Recorder()
-    return trained(recipe, run, recorder, Checkpointing(), **more), recorder
+    return train_recipe(recipe, run, recorder, Checkpointing(), **more), recorder
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_run_in_sinks_is_bitwise_the_run_without(tmp_path: Any, name: str) -> None:
     recipe = within(RECIPES[name], "checkpoint", every_steps=4, keep=9)
-    plain, alone = watched(recipe, RunDir(tmp_path / "plain"))
-    sunk, sink = watched(replace(recipe, sink=3), RunDir(tmp_path / "sunk"))
+    plain, alone = train_and_record(recipe, RunDir(tmp_path / "plain"))
+    sunk, sink = train_and_record(replace(recipe, sink=3), RunDir(tmp_path / "sunk"))
     assert losses(sink) == losses(alone)
     assert saved_bytes(sunk.run) == saved_bytes(plain.run)
     assert all(equal(first, second) for first, second in zip(states(sunk), states(plain), strict=True))
@@ -74,7 +74,7 @@ def test_a_run_in_sinks_is_bitwise_the_run_without(tmp_path: Any, name: str) -> 
 
 def test_nobody_is_told_of_a_step_within_a_sink(run: RunDir) -> None:
     recipe = within(replace(BASE, sink=4), "checkpoint", every_steps=7)
-    _, observer = watched(recipe, run)
+    _, observer = train_and_record(recipe, run)
     ends = [4, 5, 7, 8, 10, 12, 14, 15]  # multiples of 4, evaluations (5), checkpoints (7), the end
     assert observer.at("step") == observer.at("log") == ends
     assert observer.at("evaluation") == [5, 10, 15]
@@ -95,7 +95,7 @@ class StopsAt(Callback):
 
 def test_a_stop_is_asked_for_and_takes_place_at_the_end_of_a_sink(run: RunDir) -> None:
     recorder = Recorder()
-    done = trained(replace(BASE, sink=4), run, StopsAt(6), recorder, Checkpointing())
+    done = train_recipe(replace(BASE, sink=4), run, StopsAt(6), recorder, Checkpointing())
     assert done.step == 8  # 4, 5 (an evaluation), 8
     assert done.progress.stop_reason == "enough"
     assert recorder.at("evaluation") == [5, 8]
@@ -104,8 +104,8 @@ def test_a_stop_is_asked_for_and_takes_place_at_the_end_of_a_sink(run: RunDir) -
 
 def test_a_sink_may_be_longer_than_an_epoch(run: RunDir) -> None:
     recipe = within(BASE, "evaluation", every_epochs=0)
-    _, alone = watched(recipe, run)
-    _, observer = watched(replace(recipe, sink=100), run)
+    _, alone = train_and_record(recipe, run)
+    _, observer = train_and_record(replace(recipe, sink=100), run)
     assert observer.at("log") == [3 * PER_EPOCH]
     assert losses(observer) == losses(alone)
 
@@ -114,19 +114,19 @@ def test_a_sink_may_be_longer_than_an_epoch(run: RunDir) -> None:
 @pytest.mark.parametrize("name", ["averaged weights", "mixup", "dropout", "loss scale", "thor"])
 def test_a_run_resumed_between_and_within_sinks_is_bitwise_the_same(tmp_path: Any, name: str, stop: int) -> None:
     recipe = replace(RECIPES[name], sink=4)
-    uninterrupted, _ = watched(recipe, RunDir(tmp_path / "whole"))
+    uninterrupted, _ = train_and_record(recipe, RunDir(tmp_path / "whole"))
     flag, run = Flag(), RunDir(tmp_path / "parts")
 
-    def interrupted() -> bool:
+    def is_interrupted() -> bool:
         return flag.raised or (first.step >= stop)
 
-    first = training(recipe, run, Checkpointing(), interrupted=interrupted)
+    first = training(recipe, run, Checkpointing(), interrupted=is_interrupted)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
     for sink in (4, 0, 3):  # how a run is sunk may change
-        again = resumed(replace(recipe, sink=sink), run, saved)
+        again = resume_training(replace(recipe, sink=sink), run, saved)
         assert all(torch.equal(tensor, weights(uninterrupted)[name]) for name, tensor in weights(again).items())
 
 
@@ -134,13 +134,13 @@ def test_a_bad_loss_in_a_sink_is_named_with_its_step_and_not_saved(run: RunDir) 
     from viaduct.errors import Diverged
     from viaduct.training.callbacks import NanStop
 
-    def spoiled(logits: Tensor, labels: Tensor) -> Tensor:
+    def spoil_third_loss(logits: Tensor, labels: Tensor) -> Tensor:
         calls.append(1)
         return nn.functional.cross_entropy(logits, labels) * (float("nan") if len(calls) == 3 else 1.0)
 
     calls: list[int] = []
     with pytest.raises(Diverged, match="became nan at step 3"):
-        trained(replace(BASE, loss=spoiled, sink=5), run, NanStop(), Checkpointing())
+        train_recipe(replace(BASE, loss=spoil_third_loss, sink=5), run, NanStop(), Checkpointing())
     assert not list_checkpoints(run.checkpoints)
 
 
@@ -160,7 +160,7 @@ def test_a_step_that_cannot_be_captured_is_the_hosts_and_says_so(
 
     recipe, observer, alone = replace(BASE, sink=4), Recorder(), Recorder()
     sunk = on_device(recipe, RunDir(tmp_path / "sunk"), fail, observer)
-    plain = trained(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
+    plain = train_recipe(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
     torch.testing.assert_close(losses(observer), losses(alone), **CLOSE)
     assert [log.step for log in observer.logs] == [4, 5, 8, 10, 12, 15]
     assert sunk.step == plain.step
@@ -313,8 +313,8 @@ def test_the_processor_has_no_sinks_by_itself_and_says_nothing(run: RunDir) -> N
 @pytest.mark.usefixtures("capturing")
 def test_a_card_has_sinks_by_itself_and_logs_as_often_as_without(tmp_path: Any) -> None:
     alone, observer = Quiet(), Quiet()
-    plain = trained(replace(AUTO, sink=0), RunDir(tmp_path / "plain"), alone)
-    sunk = trained(AUTO, RunDir(tmp_path / "sunk"), observer)
+    plain = train_recipe(replace(AUTO, sink=0), RunDir(tmp_path / "plain"), alone)
+    sunk = train_recipe(AUTO, RunDir(tmp_path / "sunk"), observer)
     assert sunk.sink is not None
     assert sunk.sink.replay is not None
     assert [log.step for log in observer.logs] == [log.step for log in alone.logs] == [4, 5, 8, 10, 12, 15]
@@ -337,7 +337,7 @@ def test_the_length_of_automatic_sinks_follows_the_time_of_a_step(run: RunDir) -
 @pytest.mark.usefixtures("capturing")
 def test_a_callback_that_hears_of_steps_hears_of_each(run: RunDir) -> None:
     observer = Recorder()
-    done = trained(AUTO, run, observer)
+    done = train_recipe(AUTO, run, observer)
     assert observer.at("step") == list(range(1, 16))
     assert done.sink is None
     assert "Recorder.step is called after each" in str(describe_sink(done))
@@ -389,11 +389,11 @@ def test_a_network_that_lives_on_the_host_is_not_captured(
     tmp_path: Any, capsys: pytest.CaptureFixture[str], network: Callable[..., nn.Module], named: str
 ) -> None:
     def build(classes: int) -> nn.Module:
-        return network(*normed(classes).children())
+        return network(*build_normed_network(classes).children())
 
     recipe = replace(AUTO, model=build)
-    plain = trained(replace(recipe, sink=0), RunDir(tmp_path / "plain"))
-    sunk = trained(recipe, RunDir(tmp_path / "sunk"))
+    plain = train_recipe(replace(recipe, sink=0), RunDir(tmp_path / "plain"))
+    sunk = train_recipe(recipe, RunDir(tmp_path / "sunk"))
     assert sunk.sink is not None
     assert sunk.sink.replay is None
     assert capsys.readouterr().err.count(f"because each step changes {named} on the host") == 1
@@ -404,9 +404,9 @@ def test_a_network_that_lives_on_the_host_is_not_captured(
 @pytest.mark.usefixtures("capturing")
 @pytest.mark.parametrize("sink", [1, 2, 3, 4])
 def test_no_batch_is_used_twice_where_the_last_warm_up_step_ends_a_sink(tmp_path: Any, sink: int) -> None:
-    recipe = replace(BASE, model=lambda classes: Counting(*normed(classes).children()))
-    plain = trained(recipe, RunDir(tmp_path / "plain"))
-    sunk = trained(replace(recipe, sink=sink), RunDir(tmp_path / "sunk"))
+    recipe = replace(BASE, model=lambda classes: Counting(*build_normed_network(classes).children()))
+    plain = train_recipe(recipe, RunDir(tmp_path / "plain"))
+    sunk = train_recipe(replace(recipe, sink=sink), RunDir(tmp_path / "sunk"))
     assert sunk.step == plain.step
     for key, tensor in weights(plain).items():
         torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
@@ -440,14 +440,14 @@ def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(run: RunDi
 @pytest.mark.parametrize("name", ["sgd", "averaged weights", "mixup", "dropout", "adamw", "rmsprop", "thor"])
 def test_an_interrupted_run_with_captured_steps_ends_with_the_same_bits(tmp_path: Any, name: str, stop: int) -> None:
     recipe = within(replace(RECIPES[name], sink="auto"), "log", every_steps=4)
-    uninterrupted = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())
+    uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
     first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= stop)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
-    again = resumed(recipe, run, saved)
+    again = resume_training(recipe, run, saved)
     assert all(torch.equal(tensor, weights(uninterrupted)[key]) for key, tensor in weights(again).items())
 
 
@@ -506,12 +506,12 @@ class Parcel:
 def test_a_batch_is_made_beside_the_step_and_read_after_it_is_there() -> None:
     card = Card()
 
-    def made() -> Iterator[Any]:
+    def make_batches() -> Iterator[Any]:
         for number in count():
             card.told.append(f"batch {number} on {card.current}")
             yield Batch(Parcel(card), Parcel(card), None, Parcel(card))  # type: ignore[arg-type]
 
-    feed, batches = Feed("cpu"), made()
+    feed, batches = Feed("cpu"), make_batches()
     feed.vendor, feed.side_stream = card, card.Stream()
     for number in range(4):
         feed.take_batch(batches)

@@ -10,10 +10,10 @@ import torch
 
 from training.tiny_runs import (
     RECIPE,
+    build_normed_network,
     forgetful,
-    normed,
     plain,
-    trained,
+    train_recipe,
     training,
     two_rates,
     weights,
@@ -26,9 +26,9 @@ from viaduct.training.rundir import RunDir
 
 
 def test_another_model_or_optimizer_does_not_continue_a_run(run: RunDir) -> None:
-    saved = trained(replace(RECIPE, steps=2), run).save()
+    saved = train_recipe(replace(RECIPE, steps=2), run).save()
     with pytest.raises(BadRun, match="is a checkpoint of another model"):
-        training(replace(RECIPE, model=normed), run).restore(saved)
+        training(replace(RECIPE, model=build_normed_network), run).restore(saved)
     everything = replace(RECIPE, optimizer=Sgd(weight_decay=0.1, decay="all"))
     with pytest.raises(BadRun, match="step-2 was written with another optimizer"):
         training(replace(RECIPE, model=plain, optimizer=two_rates), run).restore(saved)

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.test_loop import interrupted_at, resumed, same
-from training.tiny_runs import CLASSES, RECIPE, Recorder, trained, training, weights
+from training.test_loop import interrupted_at, resume_training, same
+from training.tiny_runs import CLASSES, RECIPE, Recorder, train_recipe, training, weights
 from viaduct.recipes import CrossEntropy, Precision, Sgd
 from viaduct.training.rundir import RunDir
 
 
 class TwoHeads(nn.Module):
-    """In training mode (logits, auxiliary logits), otherwise logits alone."""
+    """Network that returns (logits, auxiliary logits) in training, logits otherwise."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -52,13 +52,13 @@ def test_one_step_follows_the_gradient_of_both_losses(run: RunDir) -> None:
 
 def test_a_weight_of_zero_leaves_the_second_head_alone(run: RunDir) -> None:
     before = weights(training(TWO, run))
-    after = weights(trained(replace(TWO, aux_weight=0.0), run))
+    after = weights(train_recipe(replace(TWO, aux_weight=0.0), run))
     assert torch.equal(after["aux.weight"], before["aux.weight"])
     assert not torch.equal(after["head.weight"], before["head.weight"])
 
 
 def test_evaluation_sees_the_first_head_only(run: RunDir) -> None:
-    done = trained(TWO, run)
+    done = train_recipe(TWO, run)
     assert done.score is not None
     done.model.eval()
     batch = next(iter(training(TWO, run).validation.epoch(0)))
@@ -68,9 +68,9 @@ def test_evaluation_sees_the_first_head_only(run: RunDir) -> None:
 @pytest.mark.parametrize("word", ["bf16", "O2"])
 def test_both_heads_are_trained_in_less_than_fp32(run: RunDir, word: str) -> None:
     recorder = Recorder()
-    trained(replace(TWO, precision=Precision(word), steps=3), run, recorder)
+    train_recipe(replace(TWO, precision=Precision(word), steps=3), run, recorder)
     exact = Recorder()
-    trained(replace(TWO, steps=3), run, exact)
+    train_recipe(replace(TWO, steps=3), run, exact)
     assert recorder.logs[-1].loss == pytest.approx(exact.logs[-1].loss, rel=0.02)
 
 
@@ -80,16 +80,16 @@ def agree(made: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 def test_parts_of_a_batch_give_the_weights_of_the_whole(run: RunDir) -> None:
-    uninterrupted = weights(trained(replace(TWO, steps=2), run))
-    agree(weights(trained(replace(TWO, steps=2, accumulate=4), run)), uninterrupted)
+    uninterrupted = weights(train_recipe(replace(TWO, steps=2), run))
+    agree(weights(train_recipe(replace(TWO, steps=2, accumulate=4), run)), uninterrupted)
 
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.lengthy
 def test_a_compiled_network_has_both_heads(run: RunDir) -> None:
-    uninterrupted = weights(trained(replace(TWO, steps=2), run))
-    agree(weights(trained(replace(TWO, steps=2, mode="graph"), run)), uninterrupted)
+    uninterrupted = weights(train_recipe(replace(TWO, steps=2), run))
+    agree(weights(train_recipe(replace(TWO, steps=2, mode="graph"), run)), uninterrupted)
 
 
 class Dropping(nn.Module):
@@ -115,12 +115,12 @@ class Dropping(nn.Module):
 
 
 def test_a_network_is_told_how_far_the_run_has_come(run: RunDir) -> None:
-    done = trained(replace(RECIPE, model=Dropping), run)
+    done = train_recipe(replace(RECIPE, model=Dropping), run)
     assert done.model.told == [step / 10 for step in range(10)]
 
 
 def test_a_cast_network_is_told_too(run: RunDir) -> None:
-    done = trained(replace(RECIPE, model=Dropping, precision=Precision("O2"), steps=4), run)
+    done = train_recipe(replace(RECIPE, model=Dropping, precision=Precision("O2"), steps=4), run)
     network = done.computation.network
     assert network is not done.model
     assert network.told == done.model.told == [0, 0.25, 0.5, 0.75]
@@ -128,13 +128,13 @@ def test_a_cast_network_is_told_too(run: RunDir) -> None:
 
 def test_a_resumed_run_drops_what_it_would_have_dropped(run: RunDir) -> None:
     recipe = replace(RECIPE, model=Dropping)
-    again = resumed(recipe, run, interrupted_at(6, recipe, run))
+    again = resume_training(recipe, run, interrupted_at(6, recipe, run))
     assert again.model.told == [step / 10 for step in range(6, 10)]
-    assert same(weights(again), weights(trained(recipe, run)))
+    assert same(weights(again), weights(train_recipe(recipe, run)))
 
 
 class Growing(Dropping):
-    """What it says counts for more as the run goes on."""
+    """Loss whose weight grows as the run goes on."""
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
         logits: Tensor = self.head(x_NCHW.mean((2, 3))) * self.progress
@@ -146,4 +146,4 @@ class Growing(Dropping):
 @pytest.mark.lengthy
 def test_a_compiled_network_hears_how_far_the_run_has_come(run: RunDir) -> None:
     recipe = replace(RECIPE, model=Growing, steps=4)
-    agree(weights(trained(replace(recipe, mode="graph"), run)), weights(trained(recipe, run)))
+    agree(weights(train_recipe(replace(recipe, mode="graph"), run)), weights(train_recipe(recipe, run)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training.tiny_runs import RECIPE, plain, trained
+from training.tiny_runs import RECIPE, plain, train_recipe
 from viaduct import __version__
 from viaduct.recipes import Loaded
 from viaduct.repository import UnreadableRepository
@@ -32,7 +32,7 @@ def test_a_tree_without_history_is_named_by_the_version(monkeypatch: pytest.Monk
 def test_the_speed_leaves_the_first_window_out_and_everything_is_json(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = trained(replace(RECIPE, epochs=1), run, MetricsFile())
+    done = train_recipe(replace(RECIPE, epochs=1), run, MetricsFile())
     records = run.read_records("log")
     for record, speed in zip(records, (1.0, 30.0, 50.0, 40.0, 10.0), strict=True):
         record["images_per_s"] = speed
@@ -49,6 +49,6 @@ def test_the_speed_leaves_the_first_window_out_and_everything_is_json(
 
 
 def test_a_run_without_a_log_line_has_no_speed_and_no_score(run: RunDir) -> None:
-    result = summarise(Loaded("tiny", RECIPE, "Tiny.", None), trained(replace(RECIPE, steps=0, epochs=1), run), "")
+    result = summarise(Loaded("tiny", RECIPE, "Tiny.", None), train_recipe(replace(RECIPE, steps=0, epochs=1), run), "")
     assert result["images_per_s"] is None
     assert result["samples"]["images_per_s"] == []

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
 from training.ranks import together
-from training.tiny_runs import RECIPE, After, normed, trained, training, weights
+from training.tiny_runs import RECIPE, After, build_normed_network, train_recipe, training, weights
 from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.models.padding import SameConv2d
@@ -172,7 +172,7 @@ def reference_inverses(
     }
 
 
-def preconditioned(gradient: np.ndarray, inverses: list[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
+def precondition(gradient: np.ndarray, inverses: list[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
     rows = len(gradient) // len(inverses)
     parts = [
         scale * g_inverse @ gradient[i * rows : (i + 1) * rows].reshape(rows, -1) @ a_inverse
@@ -195,7 +195,7 @@ def reference(steps: int, form: str, block: int, nesterov: bool) -> dict[str, np
         for (name, parameter), slope in zip(model.named_parameters(), slopes, strict=True):
             g = slope.double().numpy()
             if name in inverses:
-                g = preconditioned(g, inverses[name])
+                g = precondition(g, inverses[name])
             g = g + DECAY * parameter.detach().double().numpy()
             momenta[name] = MOMENTUM * momenta[name] + g
             update = g + MOMENTUM * momenta[name] if nesterov else momenta[name]
@@ -232,7 +232,7 @@ def test_one_step_is_exact_to_single_precision() -> None:
     take_step(optimizer, model, 0)
     for name, parameter in model.named_parameters():
         slope = slopes[name].double().numpy()
-        slope = preconditioned(slope, inverses[name]) if name in inverses else slope
+        slope = precondition(slope, inverses[name]) if name in inverses else slope
         moved = (before[name] - parameter.detach().double().numpy()) / RATE
         np.testing.assert_allclose(moved, slope + DECAY * before[name], rtol=1e-4, atol=2e-5, err_msg=name)
 
@@ -291,17 +291,17 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_factors_are_taken_in_refresh_steps_only(run: RunDir, taken: list[str]) -> None:
     counts: list[int] = []
     watch = [After(step, lambda now: counts.append(len(taken))) for step in range(1, 11)]
-    trained(replace(RECIPE, model=normed, optimizer=Thor(0.01, frequency=4)), run, *watch)
+    train_recipe(replace(RECIPE, model=build_normed_network, optimizer=Thor(0.01, frequency=4)), run, *watch)
     assert counts == [2, 2, 2, 2, 4, 4, 4, 4, 6, 6]
 
 
 def test_evaluation_is_never_watched(run: RunDir, taken: list[str]) -> None:
-    trained(replace(RECIPE, model=normed, optimizer=Thor(0.01, frequency=100)), run)
+    train_recipe(replace(RECIPE, model=build_normed_network, optimizer=Thor(0.01, frequency=100)), run)
     assert taken == ["0.weight", "5.weight"]
 
 
 def test_with_several_parts_the_last_one_is_watched(run: RunDir, taken: list[str]) -> None:
-    trained(replace(RECIPE, model=normed, optimizer=Thor(0.01, frequency=5), accumulate=4), run)
+    train_recipe(replace(RECIPE, model=build_normed_network, optimizer=Thor(0.01, frequency=5), accumulate=4), run)
     assert len(taken) == 2 * 2
 
 
@@ -372,17 +372,17 @@ def test_a_graph_run_refreshes_uncompiled_and_takes_the_same_steps(
     compiled: list[int] = []
 
     def compile_nothing(network: nn.Module, **options: Any) -> Callable[..., Any]:
-        def counted(images: Tensor) -> Any:
+        def count_reduce(images: Tensor) -> Any:
             compiled.append(len(images))
             return network(images)
 
-        return counted
+        return count_reduce
 
-    recipe = replace(RECIPE, model=normed, optimizer=Thor(0.01, frequency=5))
-    eager = trained(recipe, run)
+    recipe = replace(RECIPE, model=build_normed_network, optimizer=Thor(0.01, frequency=5))
+    eager = train_recipe(recipe, run)
     taken.clear()
     monkeypatch.setattr(torch, "compile", compile_nothing)
-    graph = trained(replace(recipe, mode="graph"), run)
+    graph = train_recipe(replace(recipe, mode="graph"), run)
     assert len(taken) == 4
     assert len(compiled) == 10 - 2 + 2 * 3  # steps without refreshes, and two evaluations of three batches
     for name, tensor in weights(eager).items():
@@ -409,10 +409,10 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     room, _ = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
     monkeypatch.setattr(room, "list_native_dtypes", lambda: ("bf16",))
     part = Thor(0.01, frequency=3, trace_rule=traced, trace_renew=0.5, trace_freeze=0.05)
-    recipe = replace(RECIPE, model=normed, optimizer=part, precision=Precision(precision, loss_scale=1.0))
-    straight = trained(recipe, RunDir(tmp_path / "straight"))
+    recipe = replace(RECIPE, model=build_normed_network, optimizer=part, precision=Precision(precision, loss_scale=1.0))
+    straight = train_recipe(recipe, RunDir(tmp_path / "straight"))
     broken = RunDir(tmp_path / "broken")
-    trained(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
+    train_recipe(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
     resumed = training(recipe, broken)
     resumed.restore(SavedCheckpoint(broken.checkpoints / "step-4"))
     with resumed.train_batches, resumed.validation:
@@ -506,7 +506,7 @@ def test_the_damping_falls_by_its_schedule(run: RunDir) -> None:
 # The trace rule.
 
 
-def refreshed(optimizer: ThorOptimizer, model: nn.Module, factor: float) -> dict[str, Tensor]:
+def refresh_once(optimizer: ThorOptimizer, model: nn.Module, factor: float) -> dict[str, Tensor]:
     """One refresh on the first batch, its images times a factor; what the inverses of A are then."""
     images, labels = batch(0)
     optimizer.steps = 0
@@ -524,16 +524,16 @@ def test_the_trace_rule_renews_keeps_and_freezes(taken: list[str]) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(300, 4, bias=False))
     torch.manual_seed(0)
     optimizer = build(model, trace_rule=True, trace_renew=0.5, trace_freeze=0.001, weight_decay=0.0)
-    first = refreshed(optimizer, model, 1.0)["1.weight"]
+    first = refresh_once(optimizer, model, 1.0)["1.weight"]
     assert not torch.equal(first[0, 0], torch.eye(128))
-    kept = refreshed(optimizer, model, 1.1)["1.weight"]  # traces change by a fifth or so
+    kept = refresh_once(optimizer, model, 1.1)["1.weight"]  # traces change by a fifth or so
     assert torch.equal(kept, first)
-    renewed = refreshed(optimizer, model, 2.0)["1.weight"]
+    renewed = refresh_once(optimizer, model, 2.0)["1.weight"]
     assert not torch.equal(renewed, first)
     taken.clear()
-    refreshed(optimizer, model, 2.0)  # no change at all: frozen from now on
+    refresh_once(optimizer, model, 2.0)  # no change at all: frozen from now on
     assert taken == ["1.weight"]
-    last = refreshed(optimizer, model, 9.0)["1.weight"]
+    last = refresh_once(optimizer, model, 9.0)["1.weight"]
     assert taken == ["1.weight"]
     assert torch.equal(last, renewed)
 
@@ -545,7 +545,7 @@ SPLITS: tuple[tuple[int, ...], ...] = ((), (0, 3))
 
 
 def inverses_of(number: int, split: tuple[int, ...]) -> dict[str, list[np.ndarray]]:
-    """What a rank holds after one step on its own batch."""
+    """Return the inverses that a rank holds after one step on its own batch."""
     model = network()
     optimizer = build(model, split_indices=split)
     take_step(optimizer, model, step=100 + number)
@@ -557,11 +557,11 @@ def of_a_rank() -> tuple[list[dict[str, list[np.ndarray]]], list[int]]:
     sent: list[int] = []
     reduce = distributed.all_reduce
 
-    def counted(message: Tensor) -> None:
+    def count_reduce(message: Tensor) -> None:
         sent.append(message.numel())
         reduce(message)
 
-    distributed.all_reduce = counted
+    distributed.all_reduce = count_reduce
     inverses = [inverses_of(distributed.get_rank(), split) for split in SPLITS]
     distributed.barrier()
     distributed.destroy_process_group()
@@ -615,7 +615,9 @@ def test_it_descends_faster_than_sgd_at_any_rate_on_an_ill_conditioned_problem()
 
 
 def test_a_small_network_learns(run: RunDir) -> None:
-    done = trained(replace(RECIPE, model=normed, optimizer=Thor(0.02, weight_decay=0.0), epochs=8), run)
+    done = train_recipe(
+        replace(RECIPE, model=build_normed_network, optimizer=Thor(0.02, weight_decay=0.0), epochs=8), run
+    )
     assert done.score is not None
     assert done.score.top1 > 0.7
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny_runs import RECIPE, trained
+from training.tiny_runs import RECIPE, train_recipe
 from viaduct.errors import BadValue
 from viaduct.recipes import Log
 from viaduct.training.rundir import RunDir
@@ -38,7 +38,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 
 def test_a_run_sends_its_recipe_its_losses_and_its_evaluations(calls: list[tuple[Any, ...]], run: RunDir) -> None:
-    trained(RECORDED, run, *build_trackers(RECORDED))
+    train_recipe(RECORDED, run, *build_trackers(RECORDED))
     assert calls[0] == ("start", None, "run")
     assert calls[1][1]["data.global_batch"] == str(RECIPE.data.global_batch)
     assert calls[-1] == ("end", "FINISHED")

@@ -13,7 +13,17 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from training.tiny_runs import CLASSES, PER_EPOCH, RECIPE, normed, plain, trained, training, weights, within
+from training.tiny_runs import (
+    CLASSES,
+    PER_EPOCH,
+    RECIPE,
+    build_normed_network,
+    plain,
+    train_recipe,
+    training,
+    weights,
+    within,
+)
 from viaduct import models
 from viaduct.errors import BadData, BadRun, BadValue
 from viaduct.recipes import Init, Lars, Loaded, Recipe, RmsProp, Sgd
@@ -27,7 +37,7 @@ from viaduct.weights.bundle import Bundle, write_bundle
 from viaduct.weights.maps import layouts_of
 from viaduct.weights.torch_names import torchvision_names
 
-STATEFUL = replace(RECIPE, model=normed, epochs=2)
+STATEFUL = replace(RECIPE, model=build_normed_network, epochs=2)
 
 
 def small_resnet(classes: int) -> nn.Module:
@@ -37,7 +47,7 @@ def small_resnet(classes: int) -> nn.Module:
 
 def keep(run: RunDir, recipe: Recipe) -> RunDir:
     """A run with a checkpoint after its last step and the record that makes it one."""
-    trained(recipe, run, Checkpointing())
+    train_recipe(recipe, run, Checkpointing())
     record = {"name": "mine", "file": None, "recipe": to_record(recipe)}
     (run.path / "recipe.json").write_text(json.dumps(record))
     return run
@@ -64,7 +74,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def donated(run: RunDir) -> dict[str, Tensor]:
+def load_donor(run: RunDir) -> dict[str, Tensor]:
     from viaduct.training.checkpoint import find_newest_intact
 
     saved, _ = find_newest_intact(run.checkpoints)
@@ -87,7 +97,7 @@ def tf_checkpoint(folder: Path, model: nn.Module, step: int = 7, **slots: float)
 
 def test_a_run_gives_its_weights_and_the_new_one_begins_at_zero(donor: RunDir, run: RunDir) -> None:
     made, lines = begun(STATEFUL, run, donor.path)
-    assert equal(weights(made), donated(donor))
+    assert equal(weights(made), load_donor(donor))
     assert made.step == 0
     assert not made.optimizer.state
     assert lines == [f"Weights from {donor.path}: 7 of 7 tensors."]
@@ -99,7 +109,7 @@ def test_a_damaged_checkpoint_that_is_gone_around_is_named(donor: RunDir, run: R
     (newest / "model.safetensors").write_bytes(b"cut")
     made, lines = begun(STATEFUL, run, donor.path)
     assert lines[0].startswith(f"Skipping a damaged checkpoint: {newest / 'model.safetensors'} ")
-    assert equal(weights(made), donated(donor))
+    assert equal(weights(made), load_donor(donor))
 
 
 def test_a_damaged_state_of_the_optimizer_is_not_continued_from(donor: RunDir, run: RunDir) -> None:
@@ -113,20 +123,20 @@ def test_a_damaged_state_of_the_optimizer_is_not_continued_from(donor: RunDir, r
 def test_the_network_computes_with_the_new_weights(precision: str, donor: RunDir, run: RunDir) -> None:
     made, _ = begun(within(STATEFUL, "precision", compute=precision), run, donor.path)
     for name, tensor in made.computation.network.state_dict().items():
-        torch.testing.assert_close(tensor.float(), donated(donor)[name].float(), rtol=1e-2, atol=1e-2)
+        torch.testing.assert_close(tensor.float(), load_donor(donor)[name].float(), rtol=1e-2, atol=1e-2)
 
 
 def test_a_safetensors_file_gives_its_weights(donor: RunDir, run: RunDir, tmp_path: Path) -> None:
-    save_file(donated(donor), tmp_path / "w.safetensors")
+    save_file(load_donor(donor), tmp_path / "w.safetensors")
     made, _ = begun(STATEFUL, run, tmp_path / "w.safetensors")
-    assert equal(weights(made), donated(donor))
+    assert equal(weights(made), load_donor(donor))
 
 
 def test_excluded_tensors_keep_their_first_values(donor: RunDir, run: RunDir) -> None:
     first = weights(training(STATEFUL, run))
     made, lines = begun(STATEFUL, run, donor.path, exclude="5")
     assert torch.equal(weights(made)["5.weight"], first["5.weight"])
-    assert torch.equal(weights(made)["0.weight"], donated(donor)["0.weight"])
+    assert torch.equal(weights(made)["0.weight"], load_donor(donor)["0.weight"])
     assert lines == [f"Weights from {donor.path}: 5 of 7 tensors, without 5.bias, 5.weight."]
 
 
@@ -228,7 +238,7 @@ def test_a_pattern_that_means_nothing_is_an_error(donor: RunDir, run: RunDir) ->
 
 @pytest.mark.usefixtures("recipes_are_mine")
 def test_continuing_a_run_elsewhere_ends_where_it_would_have_ended(donor: RunDir, run: RunDir, tmp_path: Path) -> None:
-    uninterrupted = trained(STATEFUL, RunDir(tmp_path))
+    uninterrupted = train_recipe(STATEFUL, RunDir(tmp_path))
     made, lines = begun(STATEFUL, run, donor.path, schedule="continue")
     assert made.step == PER_EPOCH
     assert f"Continuing at step {PER_EPOCH}, with the optimizer's state of 5 parameters." in lines
@@ -371,7 +381,7 @@ def test_the_report_has_the_names_of_the_new_data(donor: RunDir, tmp_path: Path)
 
 
 def test_averages_beside_the_weights_are_mentioned(run: RunDir, tmp_path: Path) -> None:
-    state = normed(CLASSES).state_dict()
+    state = build_normed_network(CLASSES).state_dict()
     torch.save({"state_dict": state, "state_dict_ema": state}, tmp_path / "both.pth")
     _, lines = begun(STATEFUL, run, tmp_path / "both.pth")
     assert any("averaged weights, too, under 'state_dict_ema'" in line for line in lines)

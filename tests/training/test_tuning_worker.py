@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from training import tiny_runs
-from training.tiny_runs import RECIPE, Recorder, normed, training, within
+from training.tiny_runs import RECIPE, Recorder, build_normed_network, training, within
 from viaduct.profiling.collector import Plan
 from viaduct.recipes import Loaded, Thor
 from viaduct.training.profiled import Order
@@ -25,7 +25,7 @@ from viaduct.training.tuning_worker import (
     use_threads,
 )
 
-TINY = Loaded("tiny", replace(RECIPE, model=normed), "Tiny.", None)
+TINY = Loaded("tiny", replace(RECIPE, model=build_normed_network), "Tiny.", None)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_step_of_another_size_is_another_step_in_the_bank(run: RunDir) -> None
     others = [
         key(within(RECIPE, "data", global_batch=4)),
         key(replace(RECIPE, accumulate=2)),
-        key(replace(RECIPE, model=normed)),
+        key(replace(RECIPE, model=build_normed_network)),
         key(within(RECIPE, "precision", compute="bf16")),
         key(RECIPE, "another"),
     ]

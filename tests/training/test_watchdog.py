@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from training.ranks import together
-from training.test_distributed import TINY, conducted
+from training.test_distributed import TINY, run_recipe
 from training.tiny_runs import within
 from viaduct.errors import LostRank
 from viaduct.training.callbacks import Callback
@@ -48,7 +48,7 @@ IMPATIENT = within(TINY, "parallel", hang_seconds=1.0)
 
 def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    ended = together(3, conducted, run, replace(IMPATIENT, callbacks=(Hang(),)))
+    ended = together(3, run_recipe, run, replace(IMPATIENT, callbacks=(Hang(),)))
     assert [result.exit_code for result in ended] == [LostRank.exit_code] * 3
     assert "rank 1 hangs: for 1 s it has not come past the end of step 3." in ended[0].output
     assert "sleep_for_ever" in ended[0].output
@@ -59,7 +59,7 @@ def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    ended = together(2, conducted, tmp_path / "run", replace(IMPATIENT, callbacks=(Stop(),)), silent=(1,))
+    ended = together(2, run_recipe, tmp_path / "run", replace(IMPATIENT, callbacks=(Stop(),)), silent=(1,))
     assert ended[0].exit_code == LostRank.exit_code
     assert "it has not come past the end of step 3; its process does not answer at all." in ended[0].output
 
@@ -75,7 +75,7 @@ def test_a_slow_rank_is_left_alone(tmp_path: Path) -> None:
     patient = within(
         TINY, "parallel", hang_seconds=5.0
     )  # less than the run takes, more than any step on a busy machine
-    ended = together(2, conducted, tmp_path / "run", replace(patient, callbacks=(Slow(),)))
+    ended = together(2, run_recipe, tmp_path / "run", replace(patient, callbacks=(Slow(),)))
     assert [result.error for result in ended] == [None, None]
     assert "hangs" not in ended[0].output
 

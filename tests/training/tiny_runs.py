@@ -34,7 +34,7 @@ def images(count: int, seed: int) -> Split:
     return Split((COLOURS[labels][:, None, None] + noise).astype(np.uint8), labels)
 
 
-def make(path: Path | None) -> ImageSet:
+def make_images(path: Path | None) -> ImageSet:
     return ImageSet(images(40, seed=1), images(VALIDATION, seed=2), ("red", "green", "blue", "grey"))
 
 
@@ -44,14 +44,14 @@ def plain(classes: int) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def normed(classes: int) -> nn.Module:
+def build_normed_network(classes: int) -> nn.Module:
     layers = nn.Conv2d(3, 6, 3, stride=2, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(1)
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(6, classes))
 
 
 def forgetful(classes: int) -> nn.Module:
-    """With dropout: every step draws random numbers."""
-    return nn.Sequential(*normed(classes).children(), nn.Dropout(0.3))
+    """Recipe with dropout: every step draws random numbers."""
+    return nn.Sequential(*build_normed_network(classes).children(), nn.Dropout(0.3))
 
 
 def two_rates(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -61,7 +61,7 @@ def two_rates(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
 
 RECIPE = Recipe(
     model=plain,
-    data=Arrays(global_batch=8, size=16, classes=CLASSES, flip=True, pad=2, make=make),
+    data=Arrays(global_batch=8, size=16, classes=CLASSES, flip=True, pad=2, make=make_images),
     optimizer=Sgd(lr=0.1, momentum=0.9, weight_decay=1e-3),
     epochs=2,
     precision=Precision("fp32"),
@@ -74,10 +74,10 @@ RECIPE = Recipe(
 def training(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
     """A run that is ready to `fit`."""
     device, device_name = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
-    return Training(recipe, run, make(None), device, device_name, list(callbacks), **more)
+    return Training(recipe, run, make_images(None), device, device_name, list(callbacks), **more)
 
 
-def trained(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
+def train_recipe(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
     done = training(recipe, run, *callbacks, **more)
     with done.train_batches, done.validation:
         done.fit()

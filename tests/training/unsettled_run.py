@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from training.tiny_runs import RECIPE, normed
+from training.tiny_runs import RECIPE, build_normed_network
 from viaduct.recipes import Checkpoint, Loaded, Log, Recipe
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, run_training
@@ -14,7 +14,7 @@ from viaduct.training.session import Request, run_training
 
 def slow(classes: int) -> nn.Module:
     """Averages that begin far away and go a thousandth of the way in a step."""
-    network = normed(classes)
+    network = build_normed_network(classes)
     norm = network[1]
     assert isinstance(norm, nn.BatchNorm2d)
     assert norm.running_mean is not None
@@ -26,7 +26,7 @@ def slow(classes: int) -> nn.Module:
 SLOW = replace(RECIPE, model=slow, epochs=6, log=Log(every_steps=5), checkpoint=Checkpoint(every_minutes=0))
 
 
-def conducted(run: RunDir, recipe: Recipe) -> None:
+def run_recipe(run: RunDir, recipe: Recipe) -> None:
     assert run_training(
         Request(Loaded("tiny", recipe, "Tiny.", None), run, None, "cpu", "auto", "viaduct train")
     ).finished

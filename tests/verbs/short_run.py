@@ -8,7 +8,7 @@ QUICK = ["shapes_taster", "--device", "cpu", "--steps", "2", "--set", "data.trai
 QUICK += ["--set", "data.validation_images=16", "--batch", "16"]
 
 
-def refused(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:
+def check_refusal(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:
     """Check that a command ended with exit code 2 and a message with these fragments, without a traceback."""
     assert answer.returncode == 2, answer.stderr
     assert "Traceback" not in answer.stderr

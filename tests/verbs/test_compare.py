@@ -32,7 +32,7 @@ def truth(tmp_path: Path) -> Path:
     return dump_of(tmp_path / "right", **arrays)
 
 
-def changed(truth: Path, name: str = "left", **arrays: np.ndarray[Any, Any]) -> Path:
+def change_dump(truth: Path, name: str = "left", **arrays: np.ndarray[Any, Any]) -> Path:
     held = {path.stem: np.load(path) for path in truth.glob("*.npy")}
     return dump_of(truth.parent / name, **{**held, **arrays})
 
@@ -55,13 +55,13 @@ def summary_in(out: Path) -> dict[str, Any]:
 
 
 def test_equal_dumps_end_with_0(truth: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(changed(truth), truth) == 0
+    assert run(change_dump(truth), truth) == 0
     assert "within their thresholds" in capsys.readouterr().out
 
 
 def test_a_difference_ends_with_1_and_leaves_a_folder(truth: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = truth.parent / "drift"
-    left = changed(truth, b=np.load(truth / "b.npy") * 2)
+    left = change_dump(truth, b=np.load(truth / "b.npy") * 2)
     assert run(left, truth, out=out, explain=True) == 1
     assert sorted(path.name for path in out.iterdir()) == ["drift.csv", "report.html", "summary.json"]
     record = summary_in(out)
@@ -76,7 +76,7 @@ def test_a_difference_ends_with_1_and_leaves_a_folder(truth: Path, capsys: pytes
 def test_what_could_not_be_compared_is_said_where_all_else_is_good(
     truth: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    left = changed(truth)
+    left = change_dump(truth)
     (left / "b.npy").write_bytes(b"cut")
     (left / "c.npy").unlink()
     assert run(left, truth) == 1
@@ -100,12 +100,12 @@ def test_a_threshold_that_says_nothing_is_refused(truth: Path, flag: str, value:
 
 
 def test_json_is_the_summary_and_nothing_else(truth: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(changed(truth), truth, as_json=True) == 0
+    assert run(change_dump(truth), truth, as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "good"
 
 
 def test_a_missing_tensor_is_never_a_pass(truth: Path) -> None:
-    left = changed(truth)
+    left = change_dump(truth)
     (left / "b.npy").unlink()
     out = truth.parent / "drift"
     assert run(left, truth, out=out) == 1
@@ -113,7 +113,7 @@ def test_a_missing_tensor_is_never_a_pass(truth: Path) -> None:
 
 
 def test_a_truncated_file_is_named_and_the_rest_compared(truth: Path) -> None:
-    left = changed(truth)
+    left = change_dump(truth)
     (left / "b.npy").write_bytes((left / "b.npy").read_bytes()[:100])
     out = truth.parent / "drift"
     assert run(left, truth, out=out) == 1
@@ -127,7 +127,7 @@ def test_nothing_comparable_ends_with_2(truth: Path, tmp_path: Path) -> None:
 
 
 def test_flags_replace_the_default_thresholds(truth: Path) -> None:
-    left = changed(truth, b=np.load(truth / "b.npy") * np.float32(1.01))
+    left = change_dump(truth, b=np.load(truth / "b.npy") * np.float32(1.01))
     assert run(left, truth) == 1
     assert run(left, truth, cosine=0.99, euclid=0.1, max_abs=5.0) == 0
     assert run(left, truth, euclid=0.001) == 1
@@ -142,11 +142,11 @@ def test_flags_replace_the_default_thresholds(truth: Path) -> None:
     ],
 )
 def test_bad_usage_ends_with_2(truth: Path, flags: dict[str, Any]) -> None:
-    assert run(changed(truth), truth, **flags) == 2
+    assert run(change_dump(truth), truth, **flags) == 2
 
 
 def test_only_compares_what_is_called_so(truth: Path) -> None:
-    left, out = changed(truth, b=np.load(truth / "b.npy") * 2), truth.parent / "drift"
+    left, out = change_dump(truth, b=np.load(truth / "b.npy") * 2), truth.parent / "drift"
     assert run(left, truth, only="a,c", out=out) == 0
     assert summary_in(out)["counts"]["good"] == 2
 
@@ -156,7 +156,7 @@ def test_a_folder_that_holds_something_else_is_refused_before_any_work(truth: Pa
     out.mkdir()
     (out / "thesis.txt").write_text("ten years")
     with pytest.raises(BadValue, match="nor an earlier comparison"):
-        compare.main(changed(truth), truth, out=out)
+        compare.main(change_dump(truth), truth, out=out)
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
     assert run(truth.parent / "left", truth, out=out, force=True) == 0
     assert (out / "thesis.txt").read_text() == "ten years"
@@ -165,8 +165,8 @@ def test_a_folder_that_holds_something_else_is_refused_before_any_work(truth: Pa
 
 def test_an_earlier_comparison_is_replaced(truth: Path) -> None:
     out = truth.parent / "drift"
-    assert run(changed(truth, "bad", b=np.zeros((4, 6), np.float32)), truth, out=out) == 1
-    assert run(changed(truth), truth, out=out) == 0
+    assert run(change_dump(truth, "bad", b=np.zeros((4, 6), np.float32)), truth, out=out) == 1
+    assert run(change_dump(truth), truth, out=out) == 0
     assert summary_in(out)["verdict"] == "good"
     assert not [path for path in truth.parent.iterdir() if "draft" in path.name]
 
@@ -176,7 +176,7 @@ def test_a_page_that_cannot_be_made_leaves_nothing_behind(truth: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("viaduct.comparison.output.write_report", fail)
-    left, out = changed(truth), truth.parent / "drift"
+    left, out = change_dump(truth), truth.parent / "drift"
     before = sorted(truth.parent.iterdir())
     with pytest.raises(ViaductError, match="disk is full"):
         compare.main(left, truth, out=out)
@@ -207,7 +207,7 @@ def test_runs_without_dumps_are_compared_by_their_loss(tmp_path: Path, capsys: p
 
 
 def test_comparing_needs_no_torch(truth: Path) -> None:
-    left = changed(truth, b=np.load(truth / "b.npy") * 2)
+    left = change_dump(truth, b=np.load(truth / "b.npy") * 2)
     words = ["-X", "importtime", "-m", "viaduct", "compare", str(left), str(truth), "--out", str(truth.parent / "d")]
     answer = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=dict(os.environ))
     assert answer.returncode == 1
@@ -260,7 +260,7 @@ def test_sides_the_wrong_way_round_are_pointed_out(tmp_path: Path, capsys: pytes
 def test_a_name_from_a_dump_does_not_talk_to_the_terminal(truth: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name, values = "x\x1b[31m[red]y", np.ones((4, 6), np.float32)
     np.save(truth / f"{name}.npy", values)
-    run(changed(truth, **{name: values * 2}), truth, explain=True)
+    run(change_dump(truth, **{name: values * 2}), truth, explain=True)
     said = capsys.readouterr().out
     assert "\x1b" not in said
     assert "[red]y" in said

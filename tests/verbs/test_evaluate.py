@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from command import viaduct
-from verbs.short_run import refused
+from verbs.short_run import check_refusal
 from viaduct import models
 from viaduct.errors import BadData
 from viaduct.recipes import Loaded, load, replace
@@ -97,7 +97,7 @@ def test_evaluate_shows_the_latest_or_all(finished: Path) -> None:
     table = viaduct("evaluate", finished, "--all").stdout
     assert "top-1 %" in table
     assert "best" in table
-    refused(viaduct("evaluate", finished, "--step", "7"), "no checkpoint of step 7", "1, 2")
+    check_refusal(viaduct("evaluate", finished, "--step", "7"), "no checkpoint of step 7", "1, 2")
 
 
 def test_only_the_first_of_equal_checkpoints_is_the_best(capsys: pytest.CaptureFixture[str]) -> None:

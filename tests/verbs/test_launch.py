@@ -18,7 +18,7 @@ from viaduct.verbs.launch import predict_scaling
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ranks said is kept where one failed; not for ever, here."""
+    """Keep the logs of failed ranks in this test's folder."""
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("logs")))
     monkeypatch.setattr(tempfile, "tempdir", None)
 

@@ -46,14 +46,14 @@ def viaduct(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     return call
 
 
-def refused(answer: Answer, *fragments: str) -> None:
+def check_refusal(answer: Answer, *fragments: str) -> None:
     assert answer.code == 2
     assert "Traceback" not in answer.talk
     for fragment in fragments:
         assert fragment in answer.talk
 
 
-def saved(table: object, name: str = "r.json") -> Path:
+def save_table(table: object, name: str = "r.json") -> Path:
     Path(name).write_text(table if isinstance(table, str) else json.dumps(table))
     return Path(name)
 
@@ -66,7 +66,7 @@ def test_a_table_is_made_checked_and_not_overwritten(viaduct: Call) -> None:
     checked = viaduct("check", "r.json")
     assert (checked.code, checked.out) == (0, "r.json: template 1, 16 devices on 2 servers; 0 errors, 0 warnings\n")
     again = ("make", *PAIR, "--device-ips", "auto", "--template", "2", "--out", "r.json")
-    refused(viaduct(*again), "viaduct ranktable make: r.json is there already.", "--force")
+    check_refusal(viaduct(*again), "viaduct ranktable make: r.json is there already.", "--force")
     assert viaduct(*again, "--force").code == 0
     assert read("r.json").template == 2
 
@@ -83,12 +83,14 @@ def test_without_a_file_to_write_the_table_goes_to_the_screen(viaduct: Call) -> 
 
 
 def test_what_make_cannot_do_is_said_with_the_flag_or_the_rule(viaduct: Call) -> None:
-    refused(viaduct("make", *PAIR), "the devices' addresses are not given", "--device-ips auto")
-    refused(viaduct("make", *PAIR, "--devices", "4", "--device-ips", "auto"), "cluster-server-devices")
-    refused(viaduct("make", "--servers", "a,a", "--device-ips", "auto"), "--servers names 'a' twice")
-    refused(viaduct("make", *PAIR, "--device-ips", "nowhere.csv"), "no file nowhere.csv", "CSV of server,device,ip")
-    refused(viaduct("make", *PAIR, "--card", "atlas-300-9000", "--device-ips", "auto"), "card-single")
-    refused(
+    check_refusal(viaduct("make", *PAIR), "the devices' addresses are not given", "--device-ips auto")
+    check_refusal(viaduct("make", *PAIR, "--devices", "4", "--device-ips", "auto"), "cluster-server-devices")
+    check_refusal(viaduct("make", "--servers", "a,a", "--device-ips", "auto"), "--servers names 'a' twice")
+    check_refusal(
+        viaduct("make", *PAIR, "--device-ips", "nowhere.csv"), "no file nowhere.csv", "CSV of server,device,ip"
+    )
+    check_refusal(viaduct("make", *PAIR, "--card", "atlas-300-9000", "--device-ips", "auto"), "card-single")
+    check_refusal(
         viaduct("make", "--servers", "10.0.0.1", "--devices", "2", "--present", "1", "--device-ips", "auto"),
         "devices-present",
     )
@@ -102,7 +104,7 @@ def test_servers_by_name_are_made_with_a_note(viaduct: Call) -> None:
 
 @pytest.mark.parametrize("text", [GUIDE_1, GUIDE_2])
 def test_the_tables_of_the_guide_pass_with_a_notice(viaduct: Call, text: str) -> None:
-    checked = viaduct("check", saved(text))
+    checked = viaduct("check", save_table(text))
     assert checked.code == 0
     assert "warning json-comments\n" in checked.out
     assert "JSON has none" in checked.out
@@ -111,7 +113,7 @@ def test_the_tables_of_the_guide_pass_with_a_notice(viaduct: Call, text: str) ->
 
 def test_a_violation_is_shown_with_rule_path_value_and_fix(viaduct: Call) -> None:
     table = edit(table_1(), {"server_list[1].device[3].device_ip": "192.168.0.\x1b[2J"})
-    checked = viaduct("check", saved(table))
+    checked = viaduct("check", save_table(table))
     assert checked.code == 1
     assert checked.out.splitlines()[:4] == [
         "error device-ip-address",
@@ -122,7 +124,7 @@ def test_a_violation_is_shown_with_rule_path_value_and_fix(viaduct: Call) -> Non
 
 
 def test_findings_are_there_for_programs_too(viaduct: Call) -> None:
-    checked = viaduct("check", saved(edit(table_1(3), {"status": 1})), "--json")
+    checked = viaduct("check", save_table(edit(table_1(3), {"status": 1})), "--json")
     report = json.loads(checked.out)
     assert checked.code == 1
     assert {key: report[key] for key in ("template", "servers", "devices", "errors", "warnings")} == {
@@ -143,62 +145,64 @@ def test_findings_are_there_for_programs_too(viaduct: Call) -> None:
 
 
 def test_a_file_that_is_no_json_is_shown_with_line_and_column(viaduct: Call) -> None:
-    checked = viaduct("check", saved('{\n "status": completed\n}'))
+    checked = viaduct("check", save_table('{\n "status": completed\n}'))
     assert checked.code == 1
     assert "error json-syntax\n  line 2, column 12\n" in checked.out
     assert json.loads(viaduct("check", "r.json", "--json").out)["template"] is None
 
 
 def test_a_file_that_is_not_there_could_not_be_checked(viaduct: Call) -> None:
-    refused(viaduct("check", "none.json"), "viaduct ranktable check: there is no file none.json.")
+    check_refusal(viaduct("check", "none.json"), "viaduct ranktable check: there is no file none.json.")
 
 
 def test_cards_and_present_devices_are_flags_of_check(viaduct: Call) -> None:
-    path = saved(table_1(2, [0]))
+    path = save_table(table_1(2, [0]))
     assert viaduct("check", path).code == 1
     assert viaduct("check", path, "--card", "other").code == 0
     assert "devices-present" in viaduct("check", path, "--card", "other", "--present", "0").out
 
 
 def test_a_table_is_drawn_and_a_broken_one_is_not(viaduct: Call) -> None:
-    shown = viaduct("show", saved(GUIDE_1))
+    shown = viaduct("show", save_table(GUIDE_1))
     assert shown.code == 0
     assert "10.0.0.10 · node 0" in shown.out
     assert "rank 1" in shown.out
     assert "json-comments" in shown.talk
-    refused(viaduct("show", saved("{}")), "r.json cannot be used: 1 violation", "viaduct ranktable check r.json")
+    check_refusal(
+        viaduct("show", save_table("{}")), "r.json cannot be used: 1 violation", "viaduct ranktable check r.json"
+    )
 
 
 def test_a_table_goes_through_all_forms_and_back(viaduct: Call) -> None:
-    saved(table_1(1, [4, 5]))
+    save_table(table_1(1, [4, 5]))
     assert viaduct("convert", "r.json", "--to", "2", "--out", "two.json").code == 0
     assert viaduct("convert", "two.json", "--to", "1", "--out", "one.json").code == 0
     assert read("one.json").servers == read("r.json").servers
     hosts = viaduct("convert", "one.json", "--to", "hostfile")
     assert hosts.out == "10.0.0.10 slots=2\n"
     assert "they are 4,5" in hosts.talk
-    refused(viaduct("convert", "one.json", "--to", "1", "--out", "two.json"), "is there already")
-    refused(viaduct("convert", "one.json", "--to", "2", "--device-ips", "gone"), "--device-ips is for a hostfile")
-    refused(viaduct("convert", saved(hosts.out, "hosts"), "--to", "1"), "--device-ips auto")
+    check_refusal(viaduct("convert", "one.json", "--to", "1", "--out", "two.json"), "is there already")
+    check_refusal(viaduct("convert", "one.json", "--to", "2", "--device-ips", "gone"), "--device-ips is for a hostfile")
+    check_refusal(viaduct("convert", save_table(hosts.out, "hosts"), "--to", "1"), "--device-ips auto")
 
 
 def test_a_hostfile_with_names_becomes_a_table_with_a_note(viaduct: Call) -> None:
-    answer = viaduct("convert", saved("node-a slots=8\n", "hosts"), "--to", "1", "--device-ips", "auto")
+    answer = viaduct("convert", save_table("node-a slots=8\n", "hosts"), "--to", "1", "--device-ips", "auto")
     assert json.loads(answer.out)["server_list"][0]["server_id"] == "node-a"
     assert "Note: server-id-name" in answer.talk
 
 
 def test_mixed_ranks_are_renumbered_on_request(viaduct: Call) -> None:
     changes = {"server_list[0].device[7].rank_id": "8", "server_list[1].device[0].rank_id": "7"}
-    saved(edit(table_1(), changes))
-    refused(viaduct("env", "r.json", "--rank", "0"), "convert r.json --to 1 --renumber")
+    save_table(edit(table_1(), changes))
+    check_refusal(viaduct("env", "r.json", "--rank", "0"), "convert r.json --to 1 --renumber")
     answer = viaduct("convert", "r.json", "--to", "1", "--renumber", "--out", "straight.json")
     assert (answer.code, answer.talk) == (0, "")
     assert viaduct("env", "straight.json", "--rank", "0").code == 0
 
 
 def test_the_variables_of_a_rank_are_export_lines(viaduct: Call, tmp_path: Path) -> None:
-    answer = viaduct("env", saved(table_1()), "--rank", "9", "--port", "4000", "--job", "j1")
+    answer = viaduct("env", save_table(table_1()), "--rank", "9", "--port", "4000", "--job", "j1")
     assert answer.talk == ""
     lines = answer.out.splitlines()
     assert f"export RANK_TABLE_FILE={tmp_path / 'r.json'}" in lines
@@ -206,7 +210,7 @@ def test_the_variables_of_a_rank_are_export_lines(viaduct: Call, tmp_path: Path)
 
 
 def test_devices_that_torch_would_count_otherwise_are_noted(viaduct: Call) -> None:
-    saved(table_1(1, [4, 5]))
+    save_table(table_1(1, [4, 5]))
     assert "give --target" in viaduct("env", "r.json", "--server", "10.0.0.10").talk
     mapped = viaduct("env", "r.json", "--server", "10.0.0.10", "--target", "npu")
     assert "export ASCEND_RT_VISIBLE_DEVICES=4,5\n" in mapped.out
@@ -214,12 +218,12 @@ def test_devices_that_torch_would_count_otherwise_are_noted(viaduct: Call) -> No
 
 
 def test_variables_of_nobody_are_refused(viaduct: Call) -> None:
-    saved(table_1())
-    refused(viaduct("env", "r.json"), "whose variables?", "--rank N")
-    refused(viaduct("env", "r.json", "--rank", "0", "--server", "10.0.0.10"), "were both given")
-    refused(viaduct("env", "r.json", "--rank", "16"), "no rank 16 in r.json", "0 to 15")
-    refused(viaduct("env", "r.json", "--server", "10.0.9.9"), "no server in r.json called '10.0.9.9'")
-    refused(viaduct("env", "r.json", "--rank", "0", "--port", "0"), "no port 0")
+    save_table(table_1())
+    check_refusal(viaduct("env", "r.json"), "whose variables?", "--rank N")
+    check_refusal(viaduct("env", "r.json", "--rank", "0", "--server", "10.0.0.10"), "were both given")
+    check_refusal(viaduct("env", "r.json", "--rank", "16"), "no rank 16 in r.json", "0 to 15")
+    check_refusal(viaduct("env", "r.json", "--server", "10.0.9.9"), "no server in r.json called '10.0.9.9'")
+    check_refusal(viaduct("env", "r.json", "--rank", "0", "--port", "0"), "no port 0")
 
 
 def test_rank_tables_need_no_torch() -> None:

@@ -27,7 +27,7 @@ LONG = "a_pipeline_or_network_with_a_name_that_no_narrow_terminal_has_room_for"
 
 @pytest.fixture(params=[None, "40"], ids=["COLUMNS unset", "COLUMNS=40"])
 def piped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """What a command, or a function that prints, leaves in a pipe; it must not be cut or coloured."""
+    """Return the output of a command or a printing function in a pipe, where nothing is cut or coloured."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     if request.param:
         monkeypatch.setenv("COLUMNS", request.param)

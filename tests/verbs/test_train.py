@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from command import viaduct
-from verbs.short_run import QUICK, refused
+from verbs.short_run import QUICK, check_refusal
 from viaduct.errors import BadValue
 from viaduct.recipes import load, names
 from viaduct.recipes._fields import list_field_paths, to_record
 from viaduct.verbs import _train_arguments, train
 from viaduct.verbs._recipe_flags import FLAGS
-from viaduct.verbs.train import rate_flag
+from viaduct.verbs.train import format_rate_flags
 
 ROOT = Path(__file__).parents[2]
 RUN_FIELDS = {"recipe", "listing", "as_json", "data", "device", "run", "resume", "settings", "ranks"}
@@ -48,7 +48,7 @@ def test_every_flag_is_a_field_of_the_recipe_or_of_the_run() -> None:
 
 
 def test_an_unknown_recipe_is_answered_with_the_closest() -> None:
-    refused(viaduct("train", "resnet5O_cifar10"), "no recipe called 'resnet5O_cifar10'", "'resnet50_cifar10'")
+    check_refusal(viaduct("train", "resnet5O_cifar10"), "no recipe called 'resnet5O_cifar10'", "'resnet50_cifar10'")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_unknown_recipe_is_answered_with_the_closest() -> None:
 )
 def test_a_wrong_value_is_named_and_nothing_is_written(words: list[str], fragments: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
-    refused(viaduct("train", *QUICK, "--run", run, *words), *fragments)
+    check_refusal(viaduct("train", *QUICK, "--run", run, *words), *fragments)
     assert not (run / "recipe.json").exists()
 
 
@@ -96,9 +96,9 @@ def test_sinks_say_once_what_stands_in_their_way_and_may_change_on_resume(finish
 
 
 def test_missing_data_is_asked_for(tmp_path: Path) -> None:
-    refused(viaduct("train", "resnet56_cifar10", cwd=tmp_path), "--data")
+    check_refusal(viaduct("train", "resnet56_cifar10", cwd=tmp_path), "--data")
     missing = tmp_path / "nowhere"
-    refused(viaduct("train", "resnet56_cifar10", "--data", missing, cwd=tmp_path), str(missing))
+    check_refusal(viaduct("train", "resnet56_cifar10", "--data", missing, cwd=tmp_path), str(missing))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -107,35 +107,37 @@ def test_a_truncated_data_file_is_named_with_both_sizes(tmp_path: Path) -> None:
     content = (data / "data_batch_3.bin").read_bytes()
     (data / "data_batch_3.bin").write_bytes(content[:-5000])
     answer = viaduct("train", "resnet56_cifar10", "--data", data, cwd=tmp_path)
-    refused(answer, "data_batch_3.bin", "30,730,000", f"{len(content) - 5000:,}")
+    check_refusal(answer, "data_batch_3.bin", "30,730,000", f"{len(content) - 5000:,}")
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_mislabelled_data_file_is_named(tmp_path: Path) -> None:
-    refused(viaduct("train", "resnet56_cifar10", "--data", cifar(tmp_path / "d", label=11)), "data_batch_1.bin", "11")
+    check_refusal(
+        viaduct("train", "resnet56_cifar10", "--data", cifar(tmp_path / "d", label=11)), "data_batch_1.bin", "11"
+    )
 
 
 def test_a_recipe_file_without_a_recipe_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("nothing = 1\n")
-    refused(viaduct("train", file), "does not define `recipe`")
+    check_refusal(viaduct("train", file), "does not define `recipe`")
     file.write_text("import nothing_like_this\n")
-    refused(viaduct("train", file), "ModuleNotFoundError", "line 1")
+    check_refusal(viaduct("train", file), "ModuleNotFoundError", "line 1")
 
 
 def test_a_run_of_another_recipe_is_refused(finished: Path, tmp_path: Path) -> None:
     data = cifar(tmp_path / "data")
     before = (finished / "recipe.json").read_bytes()
-    refused(viaduct("train", "resnet56_cifar10", "--data", data, "--run", finished), "'shapes_taster'", "--run")
-    refused(viaduct("train", *QUICK, "--lr", "0.3", "--run", finished), "optimizer.lr=0.1", "0.3")
+    check_refusal(viaduct("train", "resnet56_cifar10", "--data", data, "--run", finished), "'shapes_taster'", "--run")
+    check_refusal(viaduct("train", *QUICK, "--lr", "0.3", "--run", finished), "optimizer.lr=0.1", "0.3")
     assert (finished / "recipe.json").read_bytes() == before
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("all my work")
-    refused(viaduct("train", *QUICK, "--run", tmp_path), "is not empty and holds no run")
-    refused(viaduct("evaluate", tmp_path), "is not a run")
-    refused(viaduct("train", "--run", tmp_path), "is not a run")
+    check_refusal(viaduct("train", *QUICK, "--run", tmp_path), "is not empty and holds no run")
+    check_refusal(viaduct("evaluate", tmp_path), "is not a run")
+    check_refusal(viaduct("train", "--run", tmp_path), "is not a run")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -143,18 +145,18 @@ def test_a_place_that_cannot_be_a_run_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("mine")
     for words in (["train", "--run", file], ["evaluate", file], ["train", *QUICK, "--run", file]):
-        refused(viaduct(*words), str(file))
-    refused(viaduct("train", *QUICK, "--run", file / "below"), "notes.txt")
+        check_refusal(viaduct(*words), str(file))
+    check_refusal(viaduct("train", *QUICK, "--run", file / "below"), "notes.txt")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.json").write_text("{}")
-    refused(viaduct("evaluate", tmp_path / "run"), "is damaged")
+    check_refusal(viaduct("evaluate", tmp_path / "run"), "is damaged")
     assert file.read_text() == "mine"
 
 
 def test_a_length_is_said_once(finished: Path, tmp_path: Path) -> None:
-    refused(viaduct("train", "shapes_taster", "--steps", "2", "--epochs", "1"), "Give one of them")
-    refused(viaduct("train", "shapes_taster", "--steps", "0", "--run", tmp_path / "r"), "1 or more")
-    refused(viaduct("train", *QUICK, "--data", tmp_path, "--run", tmp_path / "r"), "takes no --data")
+    check_refusal(viaduct("train", "shapes_taster", "--steps", "2", "--epochs", "1"), "Give one of them")
+    check_refusal(viaduct("train", "shapes_taster", "--steps", "0", "--run", tmp_path / "r"), "1 or more")
+    check_refusal(viaduct("train", *QUICK, "--data", tmp_path, "--run", tmp_path / "r"), "takes no --data")
     assert not (tmp_path / "r").exists()
 
 
@@ -164,7 +166,7 @@ def test_a_changed_recipe_file_is_refused_and_the_copy_is_kept(tmp_path: Path) -
     assert viaduct("train", file, "--run", run, "--device", "cpu", "--steps", "3").returncode == 0
     before = file.read_text()
     file.write_text(before.replace("lr=1e-3", "lr=5e-3"))
-    refused(viaduct("train", file, "--run", run, "--device", "cpu", "--steps", "5"), "has changed since")
+    check_refusal(viaduct("train", file, "--run", run, "--device", "cpu", "--steps", "5"), "has changed since")
     assert (run / "recipe.py").read_text() == before
 
 
@@ -190,8 +192,8 @@ def test_what_was_removed_of_a_finished_run_is_written_again(finished: Path, tmp
 
 
 def test_a_run_that_must_be_new_or_must_be_there(finished: Path, tmp_path: Path) -> None:
-    refused(viaduct("train", *QUICK, "--run", finished, "--resume", "never"), "holds a run already")
-    refused(viaduct("train", *QUICK, "--run", tmp_path / "new", "--resume", "must"), "no run in")
+    check_refusal(viaduct("train", *QUICK, "--run", finished, "--resume", "never"), "holds a run already")
+    check_refusal(viaduct("train", *QUICK, "--run", tmp_path / "new", "--resume", "must"), "no run in")
 
 
 def test_a_checkpoint_of_another_model_is_refused(finished: Path, tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_a_checkpoint_of_another_model_is_refused(finished: Path, tmp_path: Path
     record = json.loads((run / "recipe.json").read_text())
     record["recipe"]["model"] = "resnet32_cifar"
     (run / "recipe.json").write_text(json.dumps(record))
-    refused(viaduct("evaluate", run), "is a checkpoint of another model", "missing there")
+    check_refusal(viaduct("evaluate", run), "is a checkpoint of another model", "missing there")
 
 
 def test_a_run_leaves_everything_a_person_looks_for(finished: Path) -> None:
@@ -338,5 +340,5 @@ def test_only_a_page_is_left_and_the_run_can_begin_afterwards(tmp_path: Path) ->
 
 
 def test_the_flag_sets_the_peak_also_where_the_schedule_has_it() -> None:
-    assert rate_flag(load("shapes_taster").recipe, 0.14) == "--lr 0.14"
-    assert rate_flag(load("resnet50_lars_imagenet").recipe, 5.0) == "--set schedule.peak=5 --lr 1"
+    assert format_rate_flags(load("shapes_taster").recipe, 0.14) == "--lr 0.14"
+    assert format_rate_flags(load("resnet50_lars_imagenet").recipe, 5.0) == "--set schedule.peak=5 --lr 1"

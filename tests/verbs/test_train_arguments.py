@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from verbs.short_run import QUICK, refused
+from verbs.short_run import QUICK, check_refusal
 
 PER_RANK = ("shapes_taster", "--batch-per-rank", "4", "--lr-per-rank", "0.01", "--steps", "2")
 
@@ -46,9 +46,9 @@ def test_what_contradicts_the_batch_of_a_rank_is_refused(tmp_path: Path, words: 
 def test_the_flags_of_first_weights_must_mean_something(tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = ("train", *QUICK, "--run", run)
-    refused(viaduct(*command, "--init-exclude", "head.*"), "--init-exclude without --init", "--init PATH")
-    refused(viaduct(*command, "--init-schedule", "continue"), "--init-schedule without --init")
-    refused(answer := viaduct(*command, "--init", run), "is the run itself", "another --run")
+    check_refusal(viaduct(*command, "--init-exclude", "head.*"), "--init-exclude without --init", "--init PATH")
+    check_refusal(viaduct(*command, "--init-schedule", "continue"), "--init-schedule without --init")
+    check_refusal(answer := viaduct(*command, "--init", run), "is the run itself", "another --run")
     assert "TensorFlow" not in answer.stderr
     assert not run.exists()
 

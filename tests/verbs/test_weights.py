@@ -48,7 +48,7 @@ def viaduct(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return call
 
 
-def refused(answer: Answer, *fragments: str) -> None:
+def check_refusal(answer: Answer, *fragments: str) -> None:
     assert answer.code == 2
     assert answer.talk.startswith("viaduct weights")
     assert "Traceback" not in answer.talk
@@ -135,14 +135,14 @@ def test_a_damaged_newest_checkpoint_is_passed_over(run: Path, tmp_path: Path, v
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     shown = viaduct("show", copied, "--json")
     assert json.loads(shown.out)["step"] == 10
-    skipping = f"Skipping a damaged checkpoint: {file} does not hold the bytes that were written (checksum).\n"
+    skipping = f"Skipping a damaged checkpoint: {file} does not match its checksum.\n"
     assert shown.talk == skipping
     written = viaduct("export", copied, "--out", tmp_path / "model.ckpt")
     assert written.out.endswith(", 113 tensors, step 10\n")
     assert written.talk == skipping
-    refused(viaduct("show", file.parent), "a damaged checkpoint", str(file), "another checkpoint")
+    check_refusal(viaduct("show", file.parent), "a damaged checkpoint", str(file), "another checkpoint")
     shutil.rmtree(copied / "checkpoints")
-    refused(viaduct("show", copied), "has no whole checkpoint yet")
+    check_refusal(viaduct("show", copied), "has no intact checkpoint yet")
 
 
 def test_damaged_averages_are_passed_over_with_their_weights(run: Path, tmp_path: Path, viaduct: Call) -> None:
@@ -153,7 +153,7 @@ def test_damaged_averages_are_passed_over_with_their_weights(run: Path, tmp_path
     assert answer.out.endswith("step 10\n")
     assert answer.talk.count("Skipping a damaged checkpoint") == 1
     (copied / "checkpoints" / "step-10" / "manifest.json").unlink()
-    refused(viaduct("show", copied), "has no whole checkpoint left", "ema.safetensors", "manifest.json")
+    check_refusal(viaduct("show", copied), "has no intact checkpoint", "ema.safetensors", "manifest.json")
 
 
 def test_a_data_file_that_was_cut_short_is_a_warning(prefix: Path, viaduct: Call) -> None:
@@ -172,32 +172,32 @@ def test_what_is_no_weights_is_told_without_speaking_of_another_kind(
     words: list[str], run: Path, tmp_path: Path, viaduct: Call
 ) -> None:
     torch.save({"epoch": 3}, tmp_path / "w.pt")
-    refused(answer := viaduct(*words, tmp_path / "w.pt"), "w.pt holds no weights", "epoch")
+    check_refusal(answer := viaduct(*words, tmp_path / "w.pt"), "w.pt holds no weights", "epoch")
     assert "V1" not in answer.talk
     (tmp_path / "cat.jpg").write_bytes(b"\xff\xd8\xff\xe0 and so on")
-    refused(answer := viaduct(*words, tmp_path / "cat.jpg"), "cat.jpg holds no weights that can be read")
+    check_refusal(answer := viaduct(*words, tmp_path / "cat.jpg"), "cat.jpg holds no weights that can be read")
     assert "V1" not in answer.talk
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / "recipe.json").unlink()
-    refused(answer := viaduct(*words, tmp_path / "run"), "looks like a run, but has no recipe.json", "step-N")
+    check_refusal(answer := viaduct(*words, tmp_path / "run"), "looks like a run, but has no recipe.json", "step-N")
     assert "TensorFlow" not in answer.talk
     (tmp_path / "empty").mkdir()
-    refused(viaduct(*words, tmp_path / "empty"), "there are no weights in", "no recipe.json of a run")
+    check_refusal(viaduct(*words, tmp_path / "empty"), "there are no weights in", "no recipe.json of a run")
 
 
 def test_what_needs_no_import_is_told_so(run: Path, tmp_path: Path, weights: Weights, viaduct: Call) -> None:
     out = ("--out", tmp_path / "out.safetensors")
     save_file(weights, tmp_path / "mine.safetensors")
-    refused(viaduct("import", tmp_path / "mine.safetensors", *out), "It is a safetensors file already")
-    refused(viaduct("import", run, *out), "It is a run", "--format safetensors")
+    check_refusal(viaduct("import", tmp_path / "mine.safetensors", *out), "It is a safetensors file already")
+    check_refusal(viaduct("import", run, *out), "It is a run", "--format safetensors")
 
 
 def test_what_cannot_be_shown_is_named(tmp_path: Path, prefix: Path, viaduct: Call) -> None:
-    refused(viaduct("show", tmp_path / "nowhere"), "there are no weights at", "nowhere.index")
-    refused(viaduct("show", tmp_path / "no.safetensors"), f"there is no file {tmp_path / 'no.safetensors'}.")
+    check_refusal(viaduct("show", tmp_path / "nowhere"), "there are no weights at", "nowhere.index")
+    check_refusal(viaduct("show", tmp_path / "no.safetensors"), f"there is no file {tmp_path / 'no.safetensors'}.")
     (tmp_path / "cut.safetensors").write_bytes(b"short")
-    refused(viaduct("show", tmp_path / "cut.safetensors"), "not a complete safetensors file")
-    refused(viaduct("show", prefix, "--filter", "heda*"), "no name matches --filter 'heda*'", "There are 113")
+    check_refusal(viaduct("show", tmp_path / "cut.safetensors"), "not a complete safetensors file")
+    check_refusal(viaduct("show", prefix, "--filter", "heda*"), "no name matches --filter 'heda*'", "There are 113")
 
 
 def test_a_run_goes_to_tensorflow_and_back(prefix: Path, tmp_path: Path, weights: Weights, viaduct: Call) -> None:
@@ -214,10 +214,10 @@ def test_a_run_goes_to_tensorflow_and_back(prefix: Path, tmp_path: Path, weights
 def test_nothing_is_overwritten_unless_asked(prefix: Path, run: Path, tmp_path: Path, viaduct: Call) -> None:
     out = tmp_path / "back.safetensors"
     out.write_text("mine")
-    refused(viaduct("import", prefix, "--out", out), "is there already", "--force")
+    check_refusal(viaduct("import", prefix, "--out", out), "is there already", "--force")
     assert out.read_text() == "mine"
     assert viaduct("import", prefix, "--out", out, "--force").code == 0
-    refused(viaduct("export", run, "--out", prefix), "is there already")
+    check_refusal(viaduct("export", run, "--out", prefix), "is there already")
 
 
 def test_averages_go_both_ways(run: Path, tmp_path: Path, weights: Weights, viaduct: Call) -> None:
@@ -230,7 +230,7 @@ def test_averages_go_both_ways(run: Path, tmp_path: Path, weights: Weights, viad
     assert answer.code == 0
     assert torch.equal(load_file(tmp_path / "own.safetensors")["head.bias"], weights["head.bias"] + 1)
     older = run / "checkpoints" / "step-10"
-    refused(viaduct("export", older, "--ema", "--out", tmp_path / "x"), "holds no averaged weights")
+    check_refusal(viaduct("export", older, "--ema", "--out", tmp_path / "x"), "holds no averaged weights")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_averages_go_both_ways(run: Path, tmp_path: Path, weights: Weights, viad
 def test_what_does_not_fit_is_refused_and_nothing_is_written(
     words: list[str], fragments: list[str], prefix: Path, tmp_path: Path, viaduct: Call
 ) -> None:
-    refused(viaduct("import", prefix, "--out", tmp_path / "out.safetensors", *words), *fragments)
+    check_refusal(viaduct("import", prefix, "--out", tmp_path / "out.safetensors", *words), *fragments)
     assert not (tmp_path / "out.safetensors").exists()
 
 
@@ -262,7 +262,7 @@ def test_no_classes_at_all_are_refused(prefix: Path, tmp_path: Path, viaduct: Ca
 
 def test_an_unknown_model_is_answered_with_one_list(prefix: Path, tmp_path: Path, viaduct: Call) -> None:
     answer = viaduct("import", prefix, "--out", tmp_path / "a.safetensors", "--model", "nosuch")
-    refused(answer, "no model called 'nosuch'")
+    check_refusal(answer, "no model called 'nosuch'")
     assert answer.talk.count("resnext50") == 1
 
 
@@ -274,8 +274,10 @@ def test_a_name_from_somebody_else_does_not_steer_the_terminal(tmp_path: Path, v
 
 
 def test_the_ending_and_the_format_must_agree(run: Path, tmp_path: Path, viaduct: Call) -> None:
-    refused(viaduct("export", run, "--out", tmp_path / "a.safetensors"), "does not go with --format tf-checkpoint")
-    refused(viaduct("export", run, "--format", "safetensors", "--out", tmp_path / "a"), "does not go with")
+    check_refusal(
+        viaduct("export", run, "--out", tmp_path / "a.safetensors"), "does not go with --format tf-checkpoint"
+    )
+    check_refusal(viaduct("export", run, "--format", "safetensors", "--out", tmp_path / "a"), "does not go with")
 
 
 def test_a_run_that_says_nonsense_of_itself_is_still_shown(run: Path, tmp_path: Path, viaduct: Call) -> None:
@@ -285,10 +287,12 @@ def test_a_run_that_says_nonsense_of_itself_is_still_shown(run: Path, tmp_path: 
     shown = json.loads(viaduct("show", copied, "--json").out)
     assert shown["model"] is None
     (copied / "recipe.json").write_text("[]")
-    refused(viaduct("show", copied), "recipe.json is damaged")
+    check_refusal(viaduct("show", copied), "recipe.json is damaged")
 
 
 def test_a_checkpoint_of_nobody_is_refused(tmp_path: Path, viaduct: Call) -> None:
     write_bundle(tmp_path / "model.ckpt", {"own/kernel": torch.zeros(3)})
-    refused(viaduct("import", tmp_path / "model.ckpt", "--out", tmp_path / "a.safetensors"), "none of our networks")
-    refused(viaduct("export", tmp_path / "model.ckpt", "--out", tmp_path / "b"), "TensorFlow checkpoint already")
+    check_refusal(
+        viaduct("import", tmp_path / "model.ckpt", "--out", tmp_path / "a.safetensors"), "none of our networks"
+    )
+    check_refusal(viaduct("export", tmp_path / "model.ckpt", "--out", tmp_path / "b"), "TensorFlow checkpoint already")

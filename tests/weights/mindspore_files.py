@@ -33,18 +33,18 @@ def number(value: int) -> bytes:
             return bytes(septets)
 
 
-def labelled(key: int, content: bytes) -> bytes:
+def encode_field(key: int, content: bytes) -> bytes:
     return number(key * 8 + 2) + number(len(content)) + content
 
 
 def message(name: str, kind: str, shape: Iterable[int], content: bytes, packed: bool = False) -> bytes:
     """One value of a checkpoint."""
     if packed:
-        dims = labelled(1, b"".join(number(axis) for axis in shape))
+        dims = encode_field(1, b"".join(number(axis) for axis in shape))
     else:
         dims = b"".join(number(8) + number(axis) for axis in shape)
-    tensor = dims + labelled(2, kind.encode()) + labelled(3, content)
-    return labelled(1, labelled(1, name.encode()) + labelled(2, tensor))
+    tensor = dims + encode_field(2, kind.encode()) + encode_field(3, content)
+    return encode_field(1, encode_field(1, name.encode()) + encode_field(2, tensor))
 
 
 def value(name: str, array: np.ndarray) -> bytes:
@@ -56,5 +56,5 @@ def checkpoint(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def with_checksum(content: bytes) -> bytes:
-    """What save_checkpoint(crc_check=True) writes."""
+    """Bytes that save_checkpoint(crc_check=True) writes."""
     return content + b"crc_num" + binascii.crc32(content).to_bytes(10, "big")

@@ -38,7 +38,7 @@ class Reference(NamedTuple):
     logits: Floats
 
 
-def unoptimised() -> Any:
+def make_unoptimised_config() -> Any:
     """TensorFlow spends seconds on optimising a graph that runs once."""
     config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -57,7 +57,7 @@ def save(
 ) -> Reference:
     """Build, save, run; `beside` is called with the logits and may add variables."""
     images = np.random.default_rng(2).standard_normal((2, size, size, 3), dtype=np.float32)
-    with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
+    with tf.Graph().as_default(), tf.Session(config=make_unoptimised_config()) as session:
         tf.set_random_seed(11)
         logits = tf_networks.build(name, tf.constant(images), classes, **options)
         tf.get_variable("global_step", initializer=np.int64(step), trainable=False)

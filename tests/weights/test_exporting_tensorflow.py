@@ -18,7 +18,7 @@ pytest.importorskip("tensorflow", reason="restores checkpoints with TensorFlow; 
 tf = pytest.importorskip("tensorflow.compat.v1")
 
 from references import tf_networks  # noqa: E402
-from weights.reference_checkpoints import SMALL, unoptimised  # noqa: E402
+from weights.reference_checkpoints import SMALL, make_unoptimised_config  # noqa: E402
 
 
 class InMemory:
@@ -55,7 +55,7 @@ def test_a_saver_restores_what_we_export(name: str, layout: str, tmp_path: Path)
     stored = Stored(tmp_path, "run", infos, InMemory(model), facts)
     export_tf_checkpoint(stored, tmp_path / "model.ckpt-12", layout=layout)
     images = np.random.default_rng(2).standard_normal((2, 67, 67, 3), dtype=np.float32)
-    with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
+    with tf.Graph().as_default(), tf.Session(config=make_unoptimised_config()) as session:
         grouped = {"layout": layout} if layout else {}
         logits = tf_networks.build(name, tf.constant(images), 7, **options, **grouped)
         step = tf.train.get_or_create_global_step()

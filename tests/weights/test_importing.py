@@ -44,7 +44,7 @@ def size_for(name: str) -> int:
     return 67 if name == "amoebanet_d" else 33
 
 
-def saved(folder: Path, name: str, **options: Any) -> Reference:
+def save_checkpoint(folder: Path, name: str, **options: Any) -> Reference:
     return save(folder, name, **{"size": size_for(name), **SMALL[name], **options})
 
 
@@ -52,13 +52,13 @@ def copy_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
-def unchanged(model: nn.Module, before: dict[str, Tensor]) -> bool:
+def is_unchanged(model: nn.Module, before: dict[str, Tensor]) -> bool:
     return all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_logits_are_those_of_the_graph_that_saved_them(name: str, options: dict[str, Any], tmp_path: Path) -> None:
-    reference = saved(tmp_path, name, **options)
+    reference = save_checkpoint(tmp_path, name, **options)
     model = small(name, **({"image": 67} if name == "amoebanet_d" else {}))
     done = import_tf_checkpoint(model, reference.prefix)
     assert relative_error(model, reference) < 1e-5
@@ -103,7 +103,7 @@ def with_optimizer(logits: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    return saved(tmp_path_factory.mktemp("trained"), "resnet18_v1", beside=with_optimizer)
+    return save_checkpoint(tmp_path_factory.mktemp("trained"), "resnet18_v1", beside=with_optimizer)
 
 
 def test_slots_and_shadows_are_skipped(trained: Reference) -> None:
@@ -157,7 +157,7 @@ def test_averages_that_are_not_there_are_an_error(amoebanet: Reference) -> None:
 
 @pytest.fixture(scope="module")
 def amoebanet(tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    return saved(tmp_path_factory.mktemp("amoebanet"), "amoebanet_d")
+    return save_checkpoint(tmp_path_factory.mktemp("amoebanet"), "amoebanet_d")
 
 
 def rewritten(prefix: Path, folder: Path, keep: Callable[[str], bool] = lambda name: True, **changed: Tensor) -> Path:
@@ -199,7 +199,7 @@ def test_a_missing_variable_is_named_and_nothing_changes(trained: Reference, tmp
     before = copy_of(model)
     with pytest.raises(BadData, match=r"lacks 1 of the \d+ variables .*: resnet_model/batch_normalization_2/beta\."):
         import_tf_checkpoint(model, prefix)
-    assert unchanged(model, before)
+    assert is_unchanged(model, before)
 
 
 def test_a_misshaped_variable_is_named_and_nothing_changes(trained: Reference, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_misshaped_variable_is_named_and_nothing_changes(trained: Reference, t
     before = copy_of(model)
     with pytest.raises(BadData, match=r"conv2d/kernel is \(7, 7, 3, 5\), here \(7, 7, 3, 4\)"):
         import_tf_checkpoint(model, prefix)
-    assert unchanged(model, before)
+    assert is_unchanged(model, before)
 
 
 def test_damaged_values_are_found_before_anything_changes(trained: Reference, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_damaged_values_are_found_before_anything_changes(trained: Reference, tm
     before = copy_of(model)
     with pytest.raises(BadData, match="checksum"):
         import_tf_checkpoint(model, prefix)
-    assert unchanged(model, before)
+    assert is_unchanged(model, before)
 
 
 def test_another_number_of_classes_is_told_with_both_ways_out(trained: Reference) -> None:

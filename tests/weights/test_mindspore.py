@@ -17,7 +17,7 @@ from viaduct.weights.exporting import export_mindspore
 from viaduct.weights.importing import read_values
 from viaduct.weights.mindspore import MindsporeFile, encode_parameter, write_mindspore
 from viaduct.weights.stored import open_weights
-from weights.mindspore_files import TYPES, checkpoint, labelled, message, value, with_checksum
+from weights.mindspore_files import TYPES, checkpoint, encode_field, message, value, with_checksum
 from weights.zoo_resnet import SMALL, build, in_zoo, same
 
 # The format
@@ -80,7 +80,7 @@ def test_a_checksum_is_compared(tmp_path: Path) -> None:
         assert file.read("x").sum() == 100
     content[100] ^= 1
     (tmp_path / "w.ckpt").write_bytes(content)
-    with MindsporeFile(tmp_path / "w.ckpt") as file, pytest.raises(BadData, match="not what was written"):
+    with MindsporeFile(tmp_path / "w.ckpt") as file, pytest.raises(BadData, match="does not match its checksum"):
         file.read("x")
 
 
@@ -92,7 +92,10 @@ def test_a_checksum_is_compared(tmp_path: Path) -> None:
     [
         (checkpoint({"x": np.ones(100, np.float32)})[:-1], "was cut short"),
         (checkpoint({"x": np.ones(100, np.float32)}) + b"\x0a", "was cut short"),
-        (with_checksum(checkpoint({"x": np.ones(9, np.float32)}))[:-4], "damaged MindSpore checkpoint: byte"),
+        (
+            with_checksum(checkpoint({"x": np.ones(9, np.float32)}))[:-4],
+            "damaged MindSpore checkpoint: there is no parameter at byte",
+        ),
         (message("x", "Float32", (3, 4), bytes(44)), "has 44 bytes, expected 48"),
         (message("x", "Float32", (1 << 61, 1 << 61), bytes(44)), "its shape is impossible"),
         (
@@ -100,7 +103,7 @@ def test_a_checksum_is_compared(tmp_path: Path) -> None:
             "different shapes or types",
         ),
         (checkpoint({"x": np.ones(1), "y": np.ones(1)}) + checkpoint({"x": np.ones(1)}), "x is there twice"),
-        (value("x", np.ones(2)) + labelled(1, labelled(2, b"")), "it has no name"),
+        (value("x", np.ones(2)) + encode_field(1, encode_field(2, b"")), "it has no name"),
         ((0x7F3A5ED8).to_bytes(4, "little") + bytes(60), r"encrypted MindSpore checkpoint \(AES-GCM\)"),
         ((0x7F3A5ED9).to_bytes(4, "little") + bytes(60), r"encrypted MindSpore checkpoint \(AES-CBC\)"),
     ],

@@ -45,7 +45,7 @@ def entry(shared: int, key: bytes, value: bytes) -> bytes:
     return pack_varint(shared) + pack_varint(len(key)) + pack_varint(len(value)) + key + value
 
 
-def sealed(*data_blocks: bytes, listed: list[bytes] | None = None) -> bytes:
+def make_table(*data_blocks: bytes, listed: list[bytes] | None = None) -> bytes:
     """A table of these blocks with right checksums; `listed` are the handles in its index."""
     body, handles = b"", []
     for data in data_blocks:
@@ -58,7 +58,7 @@ def sealed(*data_blocks: bytes, listed: list[bytes] | None = None) -> bytes:
 
 
 def test_the_builder_of_these_tests_builds_tables() -> None:
-    assert contents(sealed(block(entry(0, b"a", b"1") + entry(1, b"b", b"2")))) == [(b"a", b"1"), (b"ab", b"2")]
+    assert contents(make_table(block(entry(0, b"a", b"1") + entry(1, b"b", b"2")))) == [(b"a", b"1"), (b"ab", b"2")]
 
 
 ONE = block(entry(0, b"a", b"1"))
@@ -69,20 +69,20 @@ ONE = block(entry(0, b"a", b"1"))
     [
         (b"", "does not end"),
         (write_table([])[:-1], "does not end"),
-        (sealed(block(entry(0, b"a", b"1"), compression=1)), "compressed .snappy."),
-        (sealed(block(entry(0, b"a", b"1"), compression=9)), "compressed .method 9."),
-        (sealed(block(entry(1, b"a", b"1"))), "longer than the block"),
-        (sealed(block(pack_varint(0) + pack_varint(1) + pack_varint(1 << 40) + b"a")), "longer than the block"),
-        (sealed(block(entry(0, b"k" * 5000, b""))), "too long"),
-        (sealed(block(entry(0, b"b", b"1") + entry(0, b"a", b"1"))), "must rise"),
-        (sealed(block(entry(0, b"a", b"1") + entry(1, b"", b"1"))), "must rise"),
-        (sealed(ONE, ONE), "must rise"),
-        (sealed(ONE, listed=[handle(0, len(ONE)), handle(0, len(ONE))]), "share byte 0"),
-        (sealed(ONE, listed=[handle(1 << 50, len(ONE))]), "does not fit"),
-        (sealed(ONE, listed=[handle(0, 1 << 50)]), "does not fit"),
-        (sealed(ONE, listed=[handle(0, table.TRAILER)]), "does not fit"),
-        (sealed(ONE, listed=[b"\x80"]), "does not end"),
-        (sealed(block(b"", restarts=struct.pack("<2I", 0, 1 << 30))), "restart points"),
+        (make_table(block(entry(0, b"a", b"1"), compression=1)), "compressed .snappy."),
+        (make_table(block(entry(0, b"a", b"1"), compression=9)), "compressed .method 9."),
+        (make_table(block(entry(1, b"a", b"1"))), "longer than the block"),
+        (make_table(block(pack_varint(0) + pack_varint(1) + pack_varint(1 << 40) + b"a")), "longer than the block"),
+        (make_table(block(entry(0, b"k" * 5000, b""))), "too long"),
+        (make_table(block(entry(0, b"b", b"1") + entry(0, b"a", b"1"))), "must be sorted"),
+        (make_table(block(entry(0, b"a", b"1") + entry(1, b"", b"1"))), "must be sorted"),
+        (make_table(ONE, ONE), "must be sorted"),
+        (make_table(ONE, listed=[handle(0, len(ONE)), handle(0, len(ONE))]), "share byte 0"),
+        (make_table(ONE, listed=[handle(1 << 50, len(ONE))]), "does not fit"),
+        (make_table(ONE, listed=[handle(0, 1 << 50)]), "does not fit"),
+        (make_table(ONE, listed=[handle(0, table.TRAILER)]), "does not fit"),
+        (make_table(ONE, listed=[b"\x80"]), "does not end"),
+        (make_table(block(b"", restarts=struct.pack("<2I", 0, 1 << 30))), "restart points"),
     ],
 )
 def test_what_nobody_wrote_is_refused(data: bytes, reason: str) -> None:
@@ -99,9 +99,9 @@ def test_every_flipped_bit_of_the_entries_is_found() -> None:
             contents(bytes(damaged))
 
 
-def test_names_that_unfold_without_end_are_refused() -> None:
+def test_names_that_expand_without_end_are_refused() -> None:
     long = b"k" * 4000
     entries = [entry(0, long, b"")]
     entries += [entry(4000, struct.pack(">H", number), b"") for number in range(5000)]
-    with pytest.raises(BadData, match="unfold"):
-        contents(sealed(block(b"".join(entries))))
+    with pytest.raises(BadData, match="expand"):
+        contents(make_table(block(b"".join(entries))))

@@ -33,7 +33,7 @@ def count_outputs(stored: Stored, recipe: Recipe) -> int | None:
     """Return the number of outputs that the weights are for; None if it cannot be found."""
     if stored.facts.classes is not None:
         return stored.facts.classes
-    for model, classes, _ in stored.likely_models():
+    for model, classes, _ in stored.find_likely_models():
         if model == recipe.model:
             return classes
     return count_by_shapes(stored, recipe)

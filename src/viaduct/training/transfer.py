@@ -26,7 +26,7 @@ from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.exporting import slots_beside
 from viaduct.weights.importing import Checkpoint, Slots, join_some, read_values
-from viaduct.weights.maps import foreign_names
+from viaduct.weights.maps import list_foreign_names
 from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
 from viaduct.weights.torch_files import find_averages
@@ -83,7 +83,7 @@ def read_donor(source: Path, training: Training) -> Donor:
     """Return the weights at the source that fit the network."""
     shapes, model = training.parallel.list_full_shapes(training.model), build_full_model(training)
     exclude = training.recipe.init.exclude
-    foreign = foreign_names(model) if exclude else {}
+    foreign = list_foreign_names(model) if exclude else {}
     with open_weights(source) as stored:
         if isinstance(stored.reader, Bundle | MindsporeNames):
             excluded = match_patterns(exclude, shapes, "--init-exclude", foreign)
@@ -212,7 +212,7 @@ def suggest_exclusion(names: list[str]) -> str:
 
 def describe_likely_network(stored: Stored) -> list[str]:
     """Return a hint with the network that the file names or that its tensors are most like; empty for neither."""
-    name = stored.facts.model or next((guess.model for guess in stored.guesses() if guess.share > 0.9), "")
+    name = stored.facts.model or next((guess.model for guess in stored.guess_networks() if guess.share > 0.9), "")
     return [f"It looks like {name}."] if name else []
 
 

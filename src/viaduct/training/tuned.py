@@ -29,7 +29,7 @@ from viaduct.training.profiled import BATCH_FIELD, Order
 from viaduct.training.session import check_path
 from viaduct.training.tuning_worker import MIN_VERDICT_TURNS, make_threads_space
 from viaduct.tuning.bank import Bank, Choice, DamagedBank, Stored, Verdict
-from viaduct.tuning.decision import MOST_OTHER_LOAD
+from viaduct.tuning.decision import MAX_OTHER_LOAD
 from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
 from viaduct.tuning.location import BUILT_IN_BANK, Location, prepare_writing, remove_empty_bank_on_failure
 from viaduct.tuning.operators import list_kinds
@@ -296,7 +296,7 @@ class Session:
         if "error" in answer:
             self.report.lines.append(f"The whole step could not be measured ({answer['error']}): nothing is installed.")
             return
-        if answer["others"] > MOST_OTHER_LOAD:
+        if answer["others"] > MAX_OTHER_LOAD:
             self.report.lines.append(
                 f"Other programs used {answer['others']:.0%} of the processors while the whole step was measured: "
                 "its times are not those of a quiet machine."

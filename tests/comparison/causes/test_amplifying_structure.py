@@ -16,7 +16,7 @@ def add_jitter(values: Array, size: float = 3e-7, seed: int = 5) -> Array:
     return (values.astype(np.float64) * (1 + size * noise)).astype(np.float32)
 
 
-def normalised(x: Array) -> Array:
+def normalise(x: Array) -> Array:
     exact = x.astype(np.float64)
     return (
         (exact - exact.mean((0, 2, 3), keepdims=True)) / np.sqrt(exact.var((0, 2, 3), keepdims=True) + 1e-12)
@@ -28,7 +28,7 @@ def small_variance_story() -> Story:
     story = Story()
     x = (np.float32(5) + np.float32(2e-4) * story.normal(4, 8, 6, 6)).astype(np.float32)
     story.tell("norm", add_jitter(x), x, "input", op_type="BatchNorm2d")
-    story.tell("norm", normalised(add_jitter(x)), normalised(x), op_type="BatchNorm2d")
+    story.tell("norm", normalise(add_jitter(x)), normalise(x), op_type="BatchNorm2d")
     return story
 
 
@@ -123,7 +123,7 @@ def test_a_constant_output_against_zeros_is_not_explained_by_a_slope_of_zero() -
 def test_a_norm_in_another_mode_over_such_channels_is_still_that() -> None:
     story = Story()
     x = (np.float32(3) + np.float32(1e-3) * story.normal(8, 8, 12, 12)).astype(np.float32)
-    right = normalised(x)
+    right = normalise(x)
     story.tell("norm", x, x, "input", op_type="BatchNorm2d")
     story.tell("norm", (x - np.float32(2.9)) / np.float32(0.5), right, op_type="BatchNorm2d")
     assert AMPLIFYING not in [cause.name for cause in story.causes()]
@@ -137,7 +137,7 @@ def test_a_wrong_operator_with_slightly_different_inputs_is_not_amplifying() -> 
     story = Story()
     x = story.normal(4, 8, 6, 6)
     story.tell("norm", add_jitter(x), x, "input")
-    story.tell("norm", normalised(add_jitter(x)) * np.float32(1.3), normalised(x))
+    story.tell("norm", normalise(add_jitter(x)) * np.float32(1.3), normalise(x))
     assert AMPLIFYING not in [cause.name for cause in story.causes()]
 
 

@@ -8,7 +8,7 @@ import pytest
 from comparison.scenes import FOLDING, Array, Story, convolve, round_to_half, shape_per_channel
 
 
-def standardised(weight: Array, kind: type) -> Array:
+def standardise(weight: Array, kind: type) -> Array:
     """Weight standardisation, every operation rounded to a format."""
     values = weight.astype(kind)
     mean = values.mean((1, 2, 3), keepdims=True, dtype=kind)
@@ -20,7 +20,7 @@ def make_standardised_story() -> Story:
     """A convolution with a standardised weight: made as the right runs, in half precision, and once on the left."""
     story = Story()
     x, weight = story.normal(4, 8, 12, 12), story.normal(16, 8, 3, 3)
-    made, folded = standardised(weight, np.float16), standardised(weight, np.float64)
+    made, folded = standardise(weight, np.float16), standardise(weight, np.float64)
     story.tell("standardise", weight, weight, "parameter", parameter="weight", order=0)
     story.tell("standardise", None, made, order=0)
     story.tell("conv", x, x, "input", order=1, op_type="Conv2d")

@@ -9,7 +9,7 @@ from comparison.scenes import COMPILER_CAUSES, INT8, Array, Layer, Story, convol
 from viaduct.comparison.grids import BFLOAT16, FLOAT16
 
 
-def quantised(values: Array, axes: tuple[int, ...] | None = None) -> Array:
+def quantise(values: Array, axes: tuple[int, ...] | None = None) -> Array:
     """To int8 and back."""
     scale = np.max(np.abs(values), axis=axes, keepdims=True) / 127
     return (np.clip(np.rint(values / scale), -128, 127).astype(np.int8) * scale).astype(np.float32)
@@ -17,7 +17,7 @@ def quantised(values: Array, axes: tuple[int, ...] | None = None) -> Array:
 
 def test_an_output_stored_in_int8_is_told_with_its_levels(values: Array) -> None:
     story = Story()
-    story.tell("op", quantised(values), values)
+    story.tell("op", quantise(values), values)
     cause = story.causes()[0]
     assert cause.name == INT8
     assert "levels" in cause.evidence
@@ -33,7 +33,7 @@ def test_an_output_behind_a_relu_in_uint8_is_told_too(values: Array) -> None:
 def test_a_weight_in_int8_by_channel_is_told() -> None:
     story = Story()
     weight = story.normal(32, 16, 3, 3) * np.linspace(0.1, 4, 32, dtype=np.float32).reshape(-1, 1, 1, 1)
-    story.tell("conv", quantised(weight, (1, 2, 3)), weight, "parameter", parameter="weight")
+    story.tell("conv", quantise(weight, (1, 2, 3)), weight, "parameter", parameter="weight")
     cause = story.causes(kind="parameter")[0]
     assert cause.name == INT8
     assert "channels" in cause.evidence
@@ -42,8 +42,8 @@ def test_a_weight_in_int8_by_channel_is_told() -> None:
 @pytest.mark.parametrize("what", ["both", "weight", "by channel"])
 def test_a_layer_that_computes_in_int8_is_told(what: str) -> None:
     layer = Layer()
-    weight = quantised(layer.weight, (1, 2, 3) if what == "by channel" else None)
-    x = quantised(layer.x) if what == "both" else layer.x
+    weight = quantise(layer.weight, (1, 2, 3) if what == "by channel" else None)
+    x = quantise(layer.x) if what == "both" else layer.x
     assert layer.blamed(convolve(x, weight)) == INT8
 
 
@@ -79,9 +79,9 @@ def test_a_narrow_range_in_half_precision_is_no_int8(grid: object, values: Array
 def test_eight_bits_are_no_other_of_these_causes(what: str, values: Array) -> None:
     if what == "layer":
         layer = Layer()
-        layer.story.tell("conv", convolve(quantised(layer.x), quantised(layer.weight)), layer.right())
+        layer.story.tell("conv", convolve(quantise(layer.x), quantise(layer.weight)), layer.right())
         story = layer.story
     else:
         story = Story()
-        story.tell("op", quantised(values), values, "parameter" if what == "weight" else "output")
+        story.tell("op", quantise(values), values, "parameter" if what == "weight" else "output")
     assert [cause.name for cause in story.causes() if cause.name in COMPILER_CAUSES] == [INT8]

@@ -33,7 +33,7 @@ class Normed:
         return between, self.finish(normed.astype(kind))
 
     def fused(self, kind: type = np.float32) -> Array:
-        """As one convolution: the norm in its weight and bias."""
+        """Fold the norm into the convolution's weight and bias."""
         weight = (self.weight * self.slope.reshape(-1, 1, 1, 1)).astype(kind)
         bias = (self.beta - self.mean * self.slope).astype(np.float32)
         return self.finish((convolve(self.x, weight.astype(np.float32)) + shape_per_channel(bias)).astype(kind))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comparison.tensor_files import VALUES, Bomb, npy_with, stored
+from comparison.tensor_files import VALUES, Bomb, make_stored, npy_with
 from viaduct.comparison.storage import describe, open_tensor
 from viaduct.errors import BadData
 
@@ -15,7 +15,7 @@ from viaduct.errors import BadData
 def test_python_objects_are_never_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
     with pytest.raises(BadData, match="not unpickled"):
-        open_tensor(stored(tmp_path / "a.npy"))
+        open_tensor(make_stored(tmp_path / "a.npy"))
     with pytest.raises(BadData, match="not unpickled"):
         describe(tmp_path / "a.npy")
 
@@ -47,10 +47,10 @@ def test_a_file_cut_short_is_named_with_both_sizes(tmp_path: Path) -> None:
 )
 def test_a_strange_header_is_refused(tmp_path: Path, header: str) -> None:
     with pytest.raises(BadData):
-        open_tensor(stored(npy_with(tmp_path / "a.npy", header, bytes(64))))
+        open_tensor(make_stored(npy_with(tmp_path / "a.npy", header, bytes(64))))
 
 
 def test_an_unusual_but_honest_header_is_read(tmp_path: Path) -> None:
     header = '{"shape": (2,  2,), "descr": "<f4",\n "fortran_order": False}'
     path = npy_with(tmp_path / "a.npy", header, VALUES.tobytes()[:16])
-    assert open_tensor(stored(path)).tolist() == [[0, 1], [2, 3]]
+    assert open_tensor(make_stored(path)).tolist() == [[0, 1], [2, 3]]

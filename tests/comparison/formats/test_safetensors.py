@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from comparison.tensor_files import VALUES, stored
+from comparison.tensor_files import VALUES, make_stored
 from viaduct.comparison.storage import open_tensor, read_headers
 from viaduct.errors import BadData
 
@@ -33,8 +33,8 @@ def test_a_damaged_entry_leaves_the_other_tensors_readable(tmp_path: Path, entry
     header = json.dumps({"bad": entry, "good": good}).encode()
     (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + VALUES.tobytes()[:16])
     with pytest.raises(BadData, match=r"a.safetensors\[bad\]"):
-        open_tensor(stored(tmp_path / "a.safetensors", "bad"))
-    assert open_tensor(stored(tmp_path / "a.safetensors", "good")).tolist() == [[0, 1], [2, 3]]
+        open_tensor(make_stored(tmp_path / "a.safetensors", "bad"))
+    assert open_tensor(make_stored(tmp_path / "a.safetensors", "good")).tolist() == [[0, 1], [2, 3]]
 
 
 @pytest.mark.parametrize("header", [b"[1]", b"{", b"[" * 200_000, b"\xff\xfe"])
@@ -57,4 +57,4 @@ def test_a_tensor_may_begin_at_an_odd_byte(tmp_path: Path) -> None:
     ).encode()  # fmt: skip
     data = b"\x07" + VALUES.tobytes()[:24]
     (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
-    assert open_tensor(stored(tmp_path / "a.safetensors", "b")).tolist() == [0, 1, 2, 3, 4, 5]
+    assert open_tensor(make_stored(tmp_path / "a.safetensors", "b")).tolist() == [0, 1, 2, 3, 4, 5]

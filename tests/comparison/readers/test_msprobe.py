@@ -45,7 +45,7 @@ def network() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def dumped(folder: Path, data: dict[str, Any] | None = None) -> Path:
+def dump_network(folder: Path, data: dict[str, Any] | None = None) -> Path:
     msprobe(folder, network() if data is None else data, {"Functional.batch_norm.3.forward": "Module.Net.forward.0"})
     torch.save(torch.from_numpy(CONVOLVED), folder / "dump_tensor_data" / "conv_out.pt")
     torch.save(
@@ -63,14 +63,14 @@ def test_names_that_lead_out_of_the_folder_are_faults(tmp_path: Path, name: obje
     (tmp_path / "secret.pt").write_bytes(b"x")
     entry = tensor_entry(CONVOLVED, None) | {"data_name": name}
     data = {"Functional.relu.0.forward": {"input_args": [], "output": [entry, tensor_entry(CONVOLVED, "conv_out.pt")]}}
-    side = read(dumped(tmp_path / "step0" / "rank0", data))
+    side = read(dump_network(tmp_path / "step0" / "rank0", data))
     assert "lies outside its folder" in side.tensors[0].fault
     assert side.tensors[0].path is None
     assert np.array_equal(open_tensor(side.tensors[1]), CONVOLVED)
 
 
 def test_a_link_out_of_the_folder_is_a_fault(tmp_path: Path) -> None:
-    folder = dumped(tmp_path / "rank0")
+    folder = dump_network(tmp_path / "rank0")
     torch.save(torch.zeros(2), tmp_path / "secret.pt")
     (folder / "dump_tensor_data" / "conv_out.pt").unlink()
     os.symlink(tmp_path / "secret.pt", folder / "dump_tensor_data" / "conv_out.pt")
@@ -81,7 +81,7 @@ def test_a_link_out_of_the_folder_is_a_fault(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"data": 3}', "\0", '{"data": ' + "[" * 100_000, "\ufeff"])
 def test_a_damaged_dump_is_named_and_other_steps_are_read(tmp_path: Path, text: str) -> None:
-    dumped(tmp_path / "step0" / "rank0")
+    dump_network(tmp_path / "step0" / "rank0")
     (tmp_path / "step1" / "rank0").mkdir(parents=True)
     (tmp_path / "step1" / "rank0" / "dump.json").write_text(text)
     side = read(tmp_path)
@@ -105,7 +105,7 @@ def test_strange_entries_leave_the_others(tmp_path: Path) -> None:
     for _ in range(50):
         nested = [nested]
     data["Functional.deep.0.forward"] = {"output": nested}
-    side = read(dumped(tmp_path / "rank0", data))
+    side = read(dump_network(tmp_path / "rank0", data))
     assert [bool(tensor.fault) for tensor in side.tensors] == [True, True, True, True, True, False, True]
     assert [tensor.op for tensor in side.tensors[:2]] == ["nonsense", "Functional.relu.0.forward"]
     assert "gone.pt is missing" in side.tensors[4].fault
@@ -118,7 +118,7 @@ def test_strange_entries_leave_the_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("level", ["", "step3", "step3/rank1", "step3/rank1/dump.json"])
 def test_any_level_may_be_pointed_at(tmp_path: Path, level: str) -> None:
-    dumped(tmp_path / "step3" / "rank1")
+    dump_network(tmp_path / "step3" / "rank1")
     side = read(tmp_path / level)
     assert side.kind == "msprobe"
     assert {(tensor.step, tensor.rank) for tensor in side.tensors} == {(3, 1)}
@@ -127,12 +127,12 @@ def test_any_level_may_be_pointed_at(tmp_path: Path, level: str) -> None:
 
 def test_processes_without_a_rank_are_numbered(tmp_path: Path) -> None:
     for process in (4711, 4712):
-        dumped(tmp_path / "step0" / f"proc{process}")
+        dump_network(tmp_path / "step0" / f"proc{process}")
     assert {tensor.rank for tensor in read(tmp_path).tensors} == {0, 1}
 
 
 def test_roles_names_and_numbers(tmp_path: Path) -> None:
-    side = read(dumped(tmp_path))
+    side = read(dump_network(tmp_path))
     found = {(t.op, t.role, t.parameter or t.index): t for t in side.tensors}
     assert list(found) == [
         ("Net", "input", 0), ("Net", "output", 0),
@@ -150,7 +150,7 @@ def test_roles_names_and_numbers(tmp_path: Path) -> None:
 
 
 def test_statistics_stand_where_no_tensor_was_dumped(tmp_path: Path) -> None:
-    tensor = next(t for t in read(dumped(tmp_path)).tensors if t.role == "grad_output")
+    tensor = next(t for t in read(dump_network(tmp_path)).tensors if t.role == "grad_output")
     assert tensor.path is None
     assert not tensor.fault
     assert tensor.statistics is not None
@@ -160,12 +160,12 @@ def test_statistics_stand_where_no_tensor_was_dumped(tmp_path: Path) -> None:
 
 
 def test_who_feeds_whom_is_found_by_fingerprint(tmp_path: Path) -> None:
-    assert read(dumped(tmp_path)).edges == {"Functional.batch_norm.3": ("layer1.0.conv1",)}
+    assert read(dump_network(tmp_path)).edges == {"Functional.batch_norm.3": ("layer1.0.conv1",)}
 
 
 def test_nan_and_missing_statistics_are_survived(tmp_path: Path) -> None:
     entry = tensor_entry(CONVOLVED, None) | {"Max": float("nan"), "Min": None, "Mean": "nan", "Norm": "x"}
     data = {"Functional.relu.0.forward": {"output": [entry]}}
-    [tensor] = read(dumped(tmp_path, json.loads(json.dumps(data)))).tensors
+    [tensor] = read(dump_network(tmp_path, json.loads(json.dumps(data)))).tensors
     assert tensor.statistics is not None
     assert set(tensor.statistics) == {"max", "mean"}

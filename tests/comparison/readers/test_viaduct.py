@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comparison.networks import found, train
+from comparison.networks import find_tensor, train
 from viaduct.comparison import readers
 from viaduct.comparison.drift import Options, compare
 from viaduct.comparison.index import INDEX_FILE, Entry, Index, write_index
@@ -34,7 +34,7 @@ def dump(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "dump"))
 
 
-def changed(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def change_index(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path = folder / "step_000000" / INDEX_FILE
     record = json.loads(path.read_text())
     change(record)
@@ -89,9 +89,9 @@ def test_a_missing_and_a_truncated_file_are_named(dump: Path) -> None:
     path = dump / "step_000000" / "head.weight.parameter.npy"
     path.write_bytes(path.read_bytes()[:-4])
     side = read(dump)
-    assert found(side, "head", "output").fault == "head.output.0.npy is missing"
-    assert "bytes" in found(side, "head", "parameter").fault
-    assert not found(side, "shared", "parameter").fault
+    assert find_tensor(side, "head", "output").fault == "head.output.0.npy is missing"
+    assert "bytes" in find_tensor(side, "head", "parameter").fault
+    assert not find_tensor(side, "shared", "parameter").fault
 
 
 def test_a_changed_byte_is_found_when_asked_for(dump: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_truncated_index_is_named_and_the_other_step_read(dump: Path) -> None:
 def test_an_index_that_makes_no_sense_is_left_out_with_its_reason(
     dump: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    changed(dump, change)
+    change_index(dump, change)
     side = read(dump)
     assert {tensor.step for tensor in side.tensors if not tensor.fault} == {2}
     assert "left out" in side.notes[0]
@@ -145,7 +145,7 @@ def test_a_damaged_index_does_not_turn_a_dump_into_a_plain_folder(dump: Path, co
             readers.read(folder)
 
 
-def compared(left: Path, right: Path) -> tuple[int, dict[str, str]]:
+def compare_dumps(left: Path, right: Path) -> tuple[int, dict[str, str]]:
     """The exit code, and why rows were refused."""
     drift = compare(left, right, Options())
     return drift.exit_code, {row.tensor_index: row.reason for row in drift.rows if row.result == "refused"}
@@ -154,19 +154,19 @@ def compared(left: Path, right: Path) -> tuple[int, dict[str, str]]:
 @pytest.mark.parametrize("both", [False, True])
 def test_a_damaged_step_does_not_pass_even_if_it_is_damaged_on_both_sides(dump: Path, whole: Path, both: bool) -> None:
     (dump / "step_000002" / INDEX_FILE).write_bytes(b"")
-    code, refused = compared(dump, dump if both else whole)
+    code, refused = compare_dumps(dump, dump if both else whole)
     assert code == 1
     assert "it is empty" in refused["index.json:output:0"]
 
 
 def test_a_changed_byte_is_refused_when_it_is_compared(dump: Path) -> None:
-    assert compared(dump, dump) == (0, {})
+    assert compare_dumps(dump, dump) == (0, {})
     for name in ("head.weight.parameter.npy", "head.output.0.npy"):
         path = dump / "step_000000" / name
         content = bytearray(path.read_bytes())
         content[-1] ^= 1
         path.write_bytes(content)
-    code, refused = compared(dump, dump)
+    code, refused = compare_dumps(dump, dump)
     assert code == 1
     assert "left: head.weight.parameter.npy is damaged: its checksum is" in refused["head:parameter:0"]
     assert "checksum" in refused["head:output:0"]
@@ -175,15 +175,15 @@ def test_a_changed_byte_is_refused_when_it_is_compared(dump: Path) -> None:
 @pytest.mark.parametrize(("field", "value"), [("dtype", "float64"), ("shape", [1])])
 def test_a_file_that_is_not_what_the_index_says_is_refused(dump: Path, field: str, value: object) -> None:
     names = "head.output.0.npy"
-    changed(dump, lambda r: [e.update({field: value}) for e in r["tensors"] if e["file"] == names])
-    code, refused = compared(dump, dump)
+    change_index(dump, lambda r: [e.update({field: value}) for e in r["tensors"] if e["file"] == names])
+    code, refused = compare_dumps(dump, dump)
     assert code == 1
     assert "head.output.0.npy is damaged: it h" in refused["head:output:0"]
 
 
 @pytest.mark.parametrize("name", ["../secret.npy", "/etc/passwd", "..", "a/../../b.npy"])
 def test_a_file_outside_the_folder_is_never_opened(dump: Path, name: str) -> None:
-    changed(dump, lambda record: record["tensors"][0].update(file=name))
+    change_index(dump, lambda record: record["tensors"][0].update(file=name))
     hostile = next(tensor for tensor in read(dump).tensors if tensor.fault)
     assert "outside" in hostile.fault
     assert hostile.path is None
@@ -193,11 +193,11 @@ def test_a_link_is_not_followed(dump: Path, tmp_path: Path) -> None:
     path = dump / "step_000000" / "head.output.0.npy"
     path.rename(tmp_path / "elsewhere.npy")
     path.symlink_to(tmp_path / "elsewhere.npy")
-    assert "missing" in found(read(dump), "head", "output").fault
+    assert "missing" in find_tensor(read(dump), "head", "output").fault
 
 
 def test_steps_of_different_runs_in_one_folder_are_noticed(dump: Path) -> None:
-    changed(dump, lambda record: record["settings"].update(precision="bfloat16"))
+    change_index(dump, lambda record: record["settings"].update(precision="bfloat16"))
     assert "precision" in read(dump).notes[0]
 
 

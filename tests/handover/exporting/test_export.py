@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from command import started
+from command import start_command
 from handover.exporting.export_file import export_file, list_names
 from viaduct.atomic_files import name_temporary
 from viaduct.data.png import encode_png
@@ -119,7 +119,7 @@ def test_a_folder_of_images_can_be_checked_with(classifier: Classifier, tmp_path
 
 def test_an_interrupted_export_says_so_and_leaves_nothing(shapes_run: Path, tmp_path: Path) -> None:
     words = ["export", str(shapes_run), "--to", "pt2", "--out", str(tmp_path / "model.pt2")]
-    with started(interrupt_writing, words) as command:
+    with start_command(interrupt_writing, words) as command:
         _, talk = command.communicate(120)
         ended = command.returncode
     assert ended == 130, talk

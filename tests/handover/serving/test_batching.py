@@ -48,12 +48,12 @@ def test_a_single_request_runs_at_once() -> None:
     network = Network()
     batcher = start(network, latency_budget=10.0)
 
-    async def ask() -> float:
+    async def submit_images() -> float:
         begin = time.monotonic()
         await batcher.submit(images(1)).answer
         return time.monotonic() - begin
 
-    assert asyncio.run(ask()) < 5.0
+    assert asyncio.run(submit_images()) < 5.0
     batcher.stop()
     assert network.batches == [1]
 
@@ -63,7 +63,7 @@ def test_requests_that_came_meanwhile_share_a_batch() -> None:
     batcher = start(network, max_batch=8)
     network.gate.clear()
 
-    async def ask() -> list[float]:
+    async def submit_images() -> list[float]:
         first = batcher.submit(images(1))
         while batcher.waiting:
             await asyncio.sleep(0.001)
@@ -72,7 +72,7 @@ def test_requests_that_came_meanwhile_share_a_batch() -> None:
         await first.answer
         return [float((await job.answer)[0, 0]) for job in pending]
 
-    answers = asyncio.run(ask())
+    answers = asyncio.run(submit_images())
     batcher.stop()
     assert network.batches == [1, 8, 2]
     expected = torch.tensor([[float(value), 0.0, 0.0] for value in range(10)]).softmax(1)[:, 0]
@@ -88,7 +88,7 @@ def test_batches_have_only_sizes_that_were_warmed_up() -> None:
     network.batches.clear()
     network.gate.clear()
 
-    async def ask() -> list[float]:
+    async def submit_images() -> list[float]:
         first = batcher.submit(images(1))
         while batcher.waiting:
             await asyncio.sleep(0.001)
@@ -97,7 +97,7 @@ def test_batches_have_only_sizes_that_were_warmed_up() -> None:
         await first.answer
         return [float((await job.answer)[0, 0]) for job in pending]
 
-    answers = asyncio.run(ask())
+    answers = asyncio.run(submit_images())
     batcher.stop()
     assert network.batches == [1, 24, 3]
     assert set(network.batches) <= warm
@@ -108,13 +108,13 @@ def test_a_lone_client_never_waits_for_company() -> None:
     network = Network()
     batcher = start(network, latency_budget=5.0)
 
-    async def ask() -> float:
+    async def submit_images() -> float:
         begin = time.monotonic()
         for _ in range(100):  # one after the other, as fast as the network answers
             await batcher.submit(images(1)).answer
         return time.monotonic() - begin
 
-    assert asyncio.run(ask()) < 5.0
+    assert asyncio.run(submit_images()) < 5.0
     batcher.stop()
     assert network.batches == [1] * 100
 
@@ -135,7 +135,7 @@ def test_a_batch_waits_for_what_is_being_decoded_but_not_beyond_the_budget() -> 
     network = Network()
     batcher = start(network, latency_budget=0.2)
 
-    async def ask() -> tuple[float, int]:
+    async def submit_images() -> tuple[float, int]:
         with batcher.decode():
             begin = time.monotonic()
             job = batcher.submit(images(1))
@@ -149,7 +149,7 @@ def test_a_batch_waits_for_what_is_being_decoded_but_not_beyond_the_budget() -> 
             await job.answer
         return waited, jobs[0].timing.batch
 
-    waited, shared = asyncio.run(ask())
+    waited, shared = asyncio.run(submit_images())
     batcher.stop()
     assert waited >= 0.19
     assert shared == 3
@@ -159,10 +159,10 @@ def test_a_request_larger_than_a_batch_is_split() -> None:
     network = Network()
     batcher = start(network, max_batch=4)
 
-    async def ask() -> int:
+    async def submit_images() -> int:
         return len(await batcher.submit(images(10)).answer)
 
-    assert asyncio.run(ask()) == 10
+    assert asyncio.run(submit_images()) == 10
     batcher.stop()
     assert network.batches == [4, 4, 2]
 
@@ -171,12 +171,12 @@ def test_a_failure_reaches_those_it_concerns_and_nobody_else() -> None:
     network = Network()
     batcher = start(network)
 
-    async def ask() -> int:
+    async def submit_images() -> int:
         with pytest.raises(RuntimeError, match="the card is gone"):
             await batcher.submit(images(1, 99)).answer
         return len(await batcher.submit(images(1)).answer)
 
-    assert asyncio.run(ask()) == 1
+    assert asyncio.run(submit_images()) == 1
     batcher.stop()
 
 
@@ -193,7 +193,7 @@ def test_stopping_ends_the_thread_after_its_batch() -> None:
     batcher = start(network, max_batch=2)
     network.gate.clear()
 
-    async def ask() -> int:
+    async def submit_images() -> int:
         first = batcher.submit(images(1))
         while batcher.waiting:
             await asyncio.sleep(0.001)
@@ -207,7 +207,7 @@ def test_stopping_ends_the_thread_after_its_batch() -> None:
         stopper.join()
         return len(await first.answer)
 
-    assert asyncio.run(ask()) == 1
+    assert asyncio.run(submit_images()) == 1
     assert network.batches == [1]
     assert batcher.thread is not None
     assert not batcher.thread.is_alive()

@@ -17,14 +17,14 @@ def test_the_metrics_count_what_was_answered(served: Running) -> None:
     predict(served, b"hello")
     after = read()
 
-    def added(name: str) -> float:
+    def count_added(name: str) -> float:
         return after[name] - before.get(name, 0.0)
 
-    assert added('viaduct_responses_total{code="200",route="/predict"}') == 1
-    assert added('viaduct_responses_total{code="400",route="/predict"}') == 1
+    assert count_added('viaduct_responses_total{code="200",route="/predict"}') == 1
+    assert count_added('viaduct_responses_total{code="400",route="/predict"}') == 1
     for stage in ("preprocess", "queue", "network"):
-        assert added(f"viaduct_{stage}_seconds_count") == 1
-    assert added("viaduct_request_seconds_count") == 2
-    assert added("viaduct_batch_images_sum") == 1
+        assert count_added(f"viaduct_{stage}_seconds_count") == 1
+    assert count_added("viaduct_request_seconds_count") == 2
+    assert count_added("viaduct_batch_images_sum") == 1
     assert after["viaduct_queue_images"] == 0
     assert after["viaduct_connections"] >= 1

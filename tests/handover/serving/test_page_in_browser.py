@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image, ImageDraw
 
-from reporting.browser import DevTools, browser, capture, complaints, evaluate, needs_browser, prepare, requested
+from reporting.browser import DevTools, browser, capture, complaints, evaluate, list_requests, needs_browser, prepare
 
 from .conftest import Running, encode
 
@@ -54,7 +54,7 @@ def draw_shape() -> bytes:
 
 
 @contextmanager
-def opened(url: str, width: int, dark: bool = False) -> Iterator[DevTools]:
+def open_tab(url: str, width: int, dark: bool = False) -> Iterator[DevTools]:
     with browser() as tools:
         target = tools.call("Target.createTarget", url="about:blank")["targetId"]
         tools.session = tools.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -75,7 +75,7 @@ def look_until(tools: DevTools, condition: str) -> Any:
     return evaluate(tools, script)
 
 
-def give(tools: DevTools, kind: str, name: str, content: bytes) -> None:
+def give_file(tools: DevTools, kind: str, name: str, content: bytes) -> None:
     words = [json.dumps(argument) for argument in (kind, name, base64.b64encode(content).decode())]
     evaluate(tools, f"{GIVE.strip()}({', '.join(words)})")
 
@@ -97,7 +97,7 @@ def test_a_chosen_image_is_shown_with_its_five_classes(served: Running, tmp_path
     file = tmp_path / "disc <b>.jpg"
     file.write_bytes(draw_shape())
     expected = served.client.post("/predict", content=file.read_bytes()).json()["predictions"]
-    with opened(served.url, width, dark) as tools:
+    with open_tab(served.url, width, dark) as tools:
         keep_screenshot(tools, f"empty_{width}_{'dark' if dark else 'light'}", width)
         choose(tools, file)
         now = look_until(tools, "now.shown && now.natural > 0 && now.status.includes('ms')")
@@ -110,34 +110,34 @@ def test_a_chosen_image_is_shown_with_its_five_classes(served: Running, tmp_path
         assert now["wide"] <= width
         assert served.url in now["command"]
         assert complaints(tools) == []
-        asked = {address for address in requested(tools) if not address.startswith(("data:", "blob:"))}
+        asked = {address for address in list_requests(tools) if not address.startswith(("data:", "blob:"))}
         assert asked == {f"{served.url}/", f"{served.url}/predict?top=5"}
 
 
 @pytest.mark.parametrize("kind", ["drop", "paste"])
 def test_an_image_can_be_dropped_and_pasted(served: Running, kind: str) -> None:
-    with opened(served.url, 1280) as tools:
-        give(tools, kind, "disc.jpg", draw_shape())
+    with open_tab(served.url, 1280) as tools:
+        give_file(tools, kind, "disc.jpg", draw_shape())
         assert len(look_until(tools, "now.shown && now.natural > 0")["rows"]) == 5
         assert complaints(tools) == []
 
 
 def test_what_goes_wrong_is_said_and_forgotten_with_the_next_image(served: Running) -> None:
-    with opened(served.url, 390) as tools:
-        give(tools, "drop", "notes.txt", b"no image at all")
+    with open_tab(served.url, 390) as tools:
+        give_file(tools, "drop", "notes.txt", b"no image at all")
         now = look_until(tools, "now.error !== ''")
         keep_screenshot(tools, "error_390_light", 390)
         assert "not an image of a known format" in now["error"]
         assert not now["shown"]
-        give(tools, "drop", "", b"")
+        give_file(tools, "drop", "", b"")
         assert "not a file" in look_until(tools, "now.error.includes('not a file')")["error"]
-        give(tools, "drop", "disc.tiff", encode(Image.new("RGB", (40, 40)), "TIFF"))
+        give_file(tools, "drop", "disc.tiff", encode(Image.new("RGB", (40, 40)), "TIFF"))
         now = look_until(tools, "now.shown && !now.preview")
         assert (now["error"], len(now["rows"]), now["preview"]) == ("", 5, False)
 
 
 def test_the_keyboard_reaches_the_file_dialog(served: Running) -> None:
-    with opened(served.url, 1280) as tools:
+    with open_tab(served.url, 1280) as tools:
         tools.call("Page.setInterceptFileChooserDialog", enabled=True)
         for kind in ("keyDown", "keyUp"):
             tools.call("Input.dispatchKeyEvent", type=kind, key="Tab", windowsVirtualKeyCode=9)
@@ -149,8 +149,8 @@ def test_the_keyboard_reaches_the_file_dialog(served: Running) -> None:
 
 def test_a_phone_is_offered_its_camera_and_a_desk_is_not(served: Running) -> None:
     visible = "getComputedStyle(document.querySelector('.camera')).display !== 'none'"
-    with opened(served.url, 390) as tools:
+    with open_tab(served.url, 390) as tools:
         assert evaluate(tools, visible)
         assert evaluate(tools, "document.getElementById('camera').getAttribute('capture')") == "environment"
-    with opened(served.url, 1280) as tools:
+    with open_tab(served.url, 1280) as tools:
         assert not evaluate(tools, visible)

@@ -95,7 +95,7 @@ def test_what_clients_send_wrong_does_not_fill_stderr(
 
 
 @contextmanager
-def started(run: Path, port: int = 0, *flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def start_server(run: Path, port: int = 0, *flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start `viaduct serve`; give the process and its address."""
     command = [sys.executable, "-m", "viaduct", "serve", str(run), "--port", str(port), "--device", "cpu", *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
@@ -114,7 +114,7 @@ def started(run: Path, port: int = 0, *flags: str) -> Iterator[tuple[subprocess.
 
 def test_sigterm_under_load_answers_what_was_accepted(shapes_run: Path) -> None:
     stop = threading.Event()
-    with started(shapes_run, 0, "--quiet") as (process, url), ThreadPoolExecutor(4) as pool:
+    with start_server(shapes_run, 0, "--quiet") as (process, url), ThreadPoolExecutor(4) as pool:
         outcomes: list[int | str] = []
         workers = [pool.submit(send_requests, url, outcomes, stop) for _ in range(4)]
         wait_until(lambda: len(outcomes) > 20)
@@ -135,7 +135,7 @@ def test_sigterm_under_load_answers_what_was_accepted(shapes_run: Path) -> None:
 @pytest.mark.slow
 def test_clients_of_a_killed_server_get_clean_errors_and_then_answers(shapes_run: Path) -> None:
     stop = threading.Event()
-    with started(shapes_run, 0, "--quiet") as (first, url), ThreadPoolExecutor(4) as pool:
+    with start_server(shapes_run, 0, "--quiet") as (first, url), ThreadPoolExecutor(4) as pool:
         outcomes: list[int | str] = []
         workers = [pool.submit(send_requests, url, outcomes, stop) for _ in range(4)]
         wait_until(lambda: len(outcomes) > 20)
@@ -143,7 +143,7 @@ def test_clients_of_a_killed_server_get_clean_errors_and_then_answers(shapes_run
         first.wait()
         wait_until(lambda: "ConnectError" in outcomes)
         before = len(outcomes)
-        with started(shapes_run, int(url.rsplit(":", 1)[1]), "--quiet"):
+        with start_server(shapes_run, int(url.rsplit(":", 1)[1]), "--quiet"):
             wait_until(lambda: outcomes[before:].count(200) > 20)
             stop.set()
             for worker in workers:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from rehearsal.rehearsing import rehearsed
+from rehearsal.rehearsing import rehearse_script
 
 READS = """\
 import sys
@@ -50,7 +50,7 @@ with tf.Session() as session:
 def test_missing_records_are_made_up_and_the_users_folder_stays_as_it_is(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     data = tmp_path / "data"
-    answer = rehearsed(tmp_path, READS, "--on", "original", "--steps", "2", "--fake-data", "--", str(data))
+    answer = rehearse_script(tmp_path, READS, "--on", "original", "--steps", "2", "--fake-data", "--", str(data))
     assert answer.code == 0, answer.talk
     assert answer.summary["steps"] == 2
     assert "train-* is missing; records are made up" in answer.talk
@@ -61,6 +61,6 @@ def test_missing_records_are_made_up_and_the_users_folder_stays_as_it_is(tmp_pat
 @pytest.mark.slow
 def test_without_being_asked_nothing_is_made_up(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    answer = rehearsed(tmp_path, READS, "--on", "original", "--steps", "2", "--", str(tmp_path / "data"))
+    answer = rehearse_script(tmp_path, READS, "--on", "original", "--steps", "2", "--", str(tmp_path / "data"))
     assert answer.code == 1
     assert "Data is missing" in answer.talk

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from rehearsal.rehearsing import rehearsed
+from rehearsal.rehearsing import rehearse_script
 from viaduct.rehearsal.fake_data import torchvision_sets
 
 IMAGES = """\
@@ -28,7 +28,7 @@ print(len(digits), tuple(digits[0][0].shape), tuple(folder[0][0].shape), len(dig
 def test_sets_of_torchvision_that_are_missing_are_made_up(tmp_path: Path) -> None:
     pytest.importorskip("torchvision")
     words = ("--on", "original", "--steps", "0", "--fake-data", "--", str(tmp_path / "nowhere"))
-    answer = rehearsed(tmp_path, IMAGES, *words)
+    answer = rehearse_script(tmp_path, IMAGES, *words)
     assert answer.out == "512 (1, 28, 28) (3, 256, 256) 10\n", answer.talk
     assert not (tmp_path / "nowhere").exists()
 

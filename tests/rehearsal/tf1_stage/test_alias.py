@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from viaduct.rehearsal.tf1_stage.alias import MissingContrib, enter_alias
+from viaduct.rehearsal.tf1_stage.alias import MissingContrib, add_alias
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
 
 
 def test_modules_that_only_begin_like_the_old_name_keep_theirs(modules: dict[str, ModuleType]) -> None:
-    enter_alias("old_root", "new_root")
+    add_alias("old_root", "new_root")
     assert "new_rootless" not in sys.modules
     assert sys.modules["new_root"] is modules["old_root"]
     assert sys.modules["new_root.keras.layers"] is modules["old_root.keras.layers"]
 
 
 def test_excluded_submodules_are_not_entered_under_the_new_name(modules: dict[str, ModuleType]) -> None:
-    enter_alias("old_root", "new_root", but=("keras",))
+    add_alias("old_root", "new_root", excluded=("keras",))
     assert sys.modules["new_root.train"] is modules["old_root.train"]
     assert not [name for name in sys.modules if name.startswith("new_root.keras")]
 

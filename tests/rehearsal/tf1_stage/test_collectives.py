@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rehearsal.snippets import evaluate_ranks
-from rehearsal.tf1_scripts import needs_tensorflow, ranked
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_ranks
 
 pytestmark = needs_tensorflow
 
@@ -103,7 +103,7 @@ print(json.dumps(said))
 def test_two_ranks_of_an_npu_script_exchange_and_train_together(tmp_path: Path) -> None:
     script = tmp_path / "npu.py"
     script.write_text(NPU)
-    answers = ranked("npu", script, 2)
+    answers = rehearse_ranks("npu", script, 2)
     for answer in answers:
         assert answer.code == 0, answer.talk[-3000:]
     for rank, said in enumerate(answer.said() for answer in answers):
@@ -183,7 +183,7 @@ print(json.dumps(said))
 def test_two_ranks_of_a_horovod_script_do_the_same(tmp_path: Path) -> None:
     script = tmp_path / "hvd.py"
     script.write_text(HOROVOD)
-    answers = ranked("original", script, 2, VIADUCT_COLLECTIVE_TIMEOUT="60")
+    answers = rehearse_ranks("original", script, 2, VIADUCT_COLLECTIVE_TIMEOUT="60")
     for rank, answer in enumerate(answers):
         assert answer.code == 0, answer.talk[-3000:]
         said = answer.said()

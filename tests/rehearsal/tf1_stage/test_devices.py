@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -37,7 +37,7 @@ with tf.Session(config=config) as sess:
 def test_a_script_for_the_mlu_finds_its_devices_and_options(tmp_path: Path) -> None:
     script = tmp_path / "mlu.py"
     script.write_text(MLU)
-    answer = rehearsed("mlu", script)
+    answer = rehearse_script("mlu", script)
     assert answer.code == 0, answer.talk[-3000:]
     said = answer.said()
     assert said["w"] == pytest.approx(-0.9)  # 1, then 0 at full speed, then carried on by momentum

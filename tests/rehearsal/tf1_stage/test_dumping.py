@@ -14,27 +14,27 @@ from viaduct.rehearsal.tf1_stage.dumping import is_dump_requested, write_step
 from viaduct.rehearsal.tf1_stage.snapshot import Value
 
 
-def make_opened(npu: bool = True, **values: Any) -> Any:
+def make_record(npu: bool = True, **values: Any) -> Any:
     return SimpleNamespace(npu_options=SimpleNamespace(npu=npu, values={"enable_dump": True, **values}))
 
 
 @pytest.mark.parametrize(
-    ("opened", "steps"),
+    ("record", "steps"),
     [
-        (make_opened(enable_dump=False), []),
-        (make_opened(npu=False), []),
-        (make_opened(dump_step="0|3-5|10"), [0, 3, 4, 5, 10]),
-        (make_opened(dump_step="1"), [1]),
-        (make_opened(), list(range(12))),
+        (make_record(enable_dump=False), []),
+        (make_record(npu=False), []),
+        (make_record(dump_step="0|3-5|10"), [0, 3, 4, 5, 10]),
+        (make_record(dump_step="1"), [1]),
+        (make_record(), list(range(12))),
     ],
     ids=["not asked for", "not on the NPU", "ranges", "one", "all"],
 )
-def test_only_the_steps_that_the_options_name_are_dumped(opened: Any, steps: list[int]) -> None:
-    assert [step for step in range(12) if is_dump_requested(opened, step)] == steps
+def test_only_the_steps_that_the_options_name_are_dumped(record: Any, steps: list[int]) -> None:
+    assert [step for step in range(12) if is_dump_requested(record, step)] == steps
 
 
 class Operator:
-    """As much of a graph's operator as a dump reads."""
+    """Graph operator with the fields that a dump reads."""
 
     def __init__(self, type: str, name: str, inputs: list[Any]) -> None:
         self.type, self.name, self.inputs = type, name, inputs
@@ -45,7 +45,7 @@ def write(folder: Path, **options: Any) -> list[str]:
     source = Operator("Const", "layer/x", [])
     tensor = SimpleNamespace(op=source, value_index=0)
     relu = Operator("Relu", "layer/relu.1", [tensor])
-    run: Any = SimpleNamespace(opened=make_opened(**options))
+    run: Any = SimpleNamespace(session_record=make_record(**options))
     values = [Value(source, 0, np.array([-1.0, 3.0])), Value(relu, 0, np.array([0.0, 3.0]))]
     write_step(run, values, folder)
     names = [path.name.split(".") for path in folder.iterdir()]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 from viaduct.rehearsal.tf1_stage import evaluations
 from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
 from viaduct.scripts.notebook_runs import read_source
@@ -89,7 +89,7 @@ with sess:
 def test_evaluations_end_in_every_style_and_the_script_goes_on_behind_them(tmp_path: Path) -> None:
     script = tmp_path / "evaluates.py"
     script.write_text(SCRIPT)
-    answer = rehearsed("original", script, steps=3)
+    answer = rehearse_script("original", script, steps=3)
     assert answer.code == 0, answer.talk[-3000:]
     said = answer.said()
     assert said["before"] == [3, 3, 150], "training is still to come, so a loop that cannot be left goes on"
@@ -103,7 +103,9 @@ def test_evaluations_end_in_every_style_and_the_script_goes_on_behind_them(tmp_p
 
 def run(graph: Any, *types: str, training: bool = False, data: bool = False, by_keras: bool = False) -> Any:
     reach = SimpleNamespace(ops=[SimpleNamespace(type=kind) for kind in types], reads_data=data)
-    return SimpleNamespace(opened=graph, graph=graph, reach=reach, training=training, feeds={"x": 1}, by_keras=by_keras)
+    return SimpleNamespace(
+        session_record=graph, graph=graph, reach=reach, training=training, feeds={"x": 1}, by_keras=by_keras
+    )
 
 
 def evaluate(loops: evaluations.PlainLoops, graph: Any, times: int) -> None:

@@ -8,7 +8,7 @@ from rehearsal.tf1_scripts import needs_tensorflow
 pytestmark = needs_tensorflow
 
 
-def recorded(source: str) -> list[list[object]]:
+def record_gradients(source: str) -> list[list[object]]:
     """Return (loss, variables, applied) of each record of a snippet's graph."""
     before = """
 from viaduct.rehearsal.tf1_stage import gradients
@@ -25,12 +25,12 @@ answer = [[r.loss if r.loss is None else r.loss.op.name, [name for name, _ in r.
 
 
 def test_gradients_of_anything_but_trainable_variables_are_not_recorded() -> None:
-    assert recorded("tf.gradients(loss, [frozen]); tf.gradients(loss, tf.constant(1.0))") == []
-    assert recorded("tf.gradients(loss, [frozen, v])") == [["loss", ["v"], False]]
+    assert record_gradients("tf.gradients(loss, [frozen]); tf.gradients(loss, tf.constant(1.0))") == []
+    assert record_gradients("tf.gradients(loss, [frozen, v])") == [["loss", ["v"], False]]
 
 
 def test_an_optimizer_records_its_loss_and_what_it_applies() -> None:
-    computed, applied = recorded("tf.train.AdamOptimizer().minimize(loss)")
+    computed, applied = record_gradients("tf.train.AdamOptimizer().minimize(loss)")
     assert computed == ["loss", ["w", "v"], False]
     assert applied == [None, ["w", "v"], True]
 
@@ -41,7 +41,7 @@ def test_of_nested_optimizers_the_outermost_counts() -> None:
         "inner = tf.train.GradientDescentOptimizer(0.1)\n"
         "loss_scale.LossScaleOptimizer(inner, loss_scale.FixedLossScaleManager(8.0)).minimize(loss)\n"
     )
-    assert recorded(scaled) == [["loss", ["w", "v"], False], [None, ["w", "v"], True]]
+    assert record_gradients(scaled) == [["loss", ["w", "v"], False], [None, ["w", "v"], True]]
 
 
 def test_an_optimizer_class_that_the_script_defines_is_recorded_too() -> None:
@@ -51,4 +51,4 @@ def test_an_optimizer_class_that_the_script_defines_is_recorded_too() -> None:
         "        return super().compute_gradients(2 * loss, **rest)\n"
         "Own(0.1).minimize(loss, var_list=[w])\n"
     )
-    assert recorded(own) == [["loss", ["w"], False], [None, ["w"], True]]
+    assert record_gradients(own) == [["loss", ["w"], False], [None, ["w"], True]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -34,7 +34,7 @@ with tf.Session() as sess:
 def test_weights_that_a_checkpoint_gave_are_moved_too(kind: str, tmp_path: Path) -> None:
     script = tmp_path / "shaken.py"
     script.write_text(SHAKEN)
-    answer = rehearsed("original", script, arguments=[kind])
+    answer = rehearse_script("original", script, arguments=[kind])
     assert answer.code == 0, answer.talk[-3000:]
     assert answer.variables["w"] == pytest.approx([0.9] * 4)
     assert answer.variables["w"] != [np.float32(1) - np.float32(0.1)] * 4

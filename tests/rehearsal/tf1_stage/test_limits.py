@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.tf1_scripts import line_of, needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import line_of, needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -106,7 +106,7 @@ SINGLE = (
 def test_every_mistake_is_told_at_its_line_and_nothing_else_is(tmp_path: Path) -> None:
     script = tmp_path / "mistakes.py"
     script.write_text(MISTAKES)
-    answer = rehearsed("npu", script, VIADUCT_LIMITS="warn")
+    answer = rehearse_script("npu", script, VIADUCT_LIMITS="warn")
     assert answer.code == 0, answer.talk[-3000:]
     expected = {(name, line_of(script, name)) for name in SINGLE}
     others = {"map-and-batch": "drop-remainder", "padded": "drop-remainder", "hook": "step-multiples"}
@@ -149,7 +149,7 @@ def test_float64_is_refused_in_weights_told_of_operators_and_may_be_fed(
 ) -> None:
     script = tmp_path / "wide.py"
     script.write_text(WIDE.format(middle=middle))
-    answer = rehearsed("npu", script)
+    answer = rehearse_script("npu", script)
     assert answer.code == code, answer.talk[-3000:]
     assert [(name, line) for name, line, _ in answer.hits] == ([("float64", 7)] if said else []), answer.talk
     assert said in answer.talk

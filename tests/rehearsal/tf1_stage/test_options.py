@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -52,7 +52,7 @@ def test_visible_devices_must_ascend() -> None:
 
 
 def test_reads_that_have_no_order_with_a_write_are_the_same_in_every_run(tmp_path: Path) -> None:
-    """As a learning rate that reads the global step while it is counted up, in BERT's optimizer."""
+    """A learning rate reads the global step while it is counted up, in BERT's optimizer."""
     script = tmp_path / "race.py"
     script.write_text(
         "import json\nimport tensorflow as tf\n"
@@ -66,5 +66,5 @@ def test_reads_that_have_no_order_with_a_write_are_the_same_in_every_run(tmp_pat
         "        seen.append([session.run([up, *late])[1:] for _ in range(3)])\n"
         "print(json.dumps({'same': all(repr(one) == repr(seen[0]) for one in seen)}))\n"
     )
-    answer = rehearsed("original", script)
+    answer = rehearse_script("original", script)
     assert answer.said() == {"same": True}, "sessions that did the same read different values"

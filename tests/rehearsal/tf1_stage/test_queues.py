@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -48,7 +48,7 @@ def check_repeats(source: str, folder: Path) -> None:
         (folder / name).mkdir()
         script = folder / name / "train.py"
         script.write_text(source)
-        answers.append(rehearsed("original", script))
+        answers.append(rehearse_script("original", script))
     assert not answers[0].failure, answers[0].talk
     assert len(answers[0].losses) == 6
     assert len(set(answers[0].losses)) > 1
@@ -75,6 +75,6 @@ def test_a_queue_that_shuffles_is_not_one_that_does_not(tmp_path: Path) -> None:
     for name, source in (("shuffled", plain), ("plain", in_order)):
         script = tmp_path / f"{name}.py"
         script.write_text(source)
-        losses.append(rehearsed("original", script).losses)
+        losses.append(rehearse_script("original", script).losses)
     assert len(losses[1]) == 6
     assert losses[0] != losses[1]

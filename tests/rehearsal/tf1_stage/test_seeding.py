@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -29,7 +29,8 @@ def test_a_seed_gives_the_same_run_whatever_else_is_in_the_graph(tmp_path: Path)
     script = tmp_path / "seeded.py"
     script.write_text(SEEDED)
     first, more, other = (
-        rehearsed("original", script, seed=seed, arguments=[count]) for seed, count in ((3, "0"), (3, "5"), (4, "0"))
+        rehearse_script("original", script, seed=seed, arguments=[count])
+        for seed, count in ((3, "0"), (3, "5"), (4, "0"))
     )
     assert len(first.losses) == 4
     assert first.losses == more.losses

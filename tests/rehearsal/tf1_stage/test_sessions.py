@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -19,7 +19,7 @@ def test_a_mistake_of_the_stand_in_is_not_taken_for_one_of_the_script(tmp_path: 
         "reach.dependencies = lambda *given: 1 / 0\n"
         "with tf.Session() as session:\n    session.run(tf.constant(1))\n"
     )
-    answer = rehearsed("original", script)
+    answer = rehearse_script("original", script)
     assert "StandInFails: ZeroDivisionError" in answer.failure + answer.talk
 
 
@@ -29,7 +29,7 @@ def test_a_mistake_of_the_script_stays_one_of_the_script(tmp_path: Path) -> None
         "import tensorflow as tf\nx = tf.placeholder(tf.float32)\n"
         "with tf.Session() as session:\n    session.run(x + 1)\n"
     )
-    answer = rehearsed("original", script)
+    answer = rehearse_script("original", script)
     assert "InvalidArgumentError" in answer.failure + answer.talk
     assert "StandInFails" not in answer.failure + answer.talk
 
@@ -61,6 +61,6 @@ for session in (own, other):
 def test_a_session_that_is_closed_when_the_process_ends_is_closed(tmp_path: Path, registered: str, hits: int) -> None:
     script = tmp_path / "train.py"
     script.write_text(AT_EXIT.format(registered))
-    answer = rehearsed("npu", script, VIADUCT_LIMITS="warn")
+    answer = rehearse_script("npu", script, VIADUCT_LIMITS="warn")
     assert answer.code == 0, answer.talk[-3000:]
     assert [name for name, _, _ in answer.hits] == ["session-not-closed"] * hits

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -44,7 +44,7 @@ print(json.dumps(answer))
 """
 
 
-def listed() -> dict[str, dict[str, str]]:
+def list_documented_names() -> dict[str, dict[str, str]]:
     modules: dict[str, dict[str, str]] = {}
     for line in LISTED.read_text().splitlines():
         if found := re.fullmatch(r"\[(.+)\]", line):
@@ -74,14 +74,14 @@ def parameters(text: str) -> list[list[Any]]:
 
 @needs_tensorflow
 def test_every_name_and_signature_is_there(tmp_path: Path) -> None:
-    modules = listed()
+    modules = list_documented_names()
     names = [(module, name) for module, found in modules.items() for name in found]
     assert len(modules) >= 25
     assert len(names) >= 180
     script = tmp_path / "surface.py"
     script.write_text(SURFACE)
     (tmp_path / "surface.json").write_text(json.dumps({module: list(found) for module, found in modules.items()}))
-    answer = rehearsed("npu", script)
+    answer = rehearse_script("npu", script)
     assert answer.code == 0, answer.talk[-3000:]
     found = answer.said()
     assert [module for module in modules if module in found] == [], found

@@ -28,7 +28,7 @@ def test_fed_tensors_strings_and_branches_are_not_fetched_and_fed_values_come_in
         branch = tf.cond(doubled[0] > 0, lambda: tf.exp(doubled, name="inside"), lambda: doubled)
         with tf.Session() as session:
             feeds = {x: [1, 2], words: ["a"]}
-            run = sessions.make_pass(session, [small, text, branch, words, x], feeds)
+            run = sessions.describe_run(session, [small, text, branch, words, x], feeds)
             tensors = snapshot.list_tensors(run)
             fetched = session.run(tensors, feeds)
             values = list(snapshot.iterate_values(run, tensors, fetched))

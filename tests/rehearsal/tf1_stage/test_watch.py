@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 from viaduct.comparison.readers import read
 
 MINIMIZE = "train = optimizer.minimize(loss, tf.train.get_or_create_global_step())"
@@ -45,7 +45,7 @@ finally:
 def test_a_loop_of_the_scripts_own_is_ended_and_its_numbers_are_exact(tmp_path: Path) -> None:
     script = tmp_path / "plain.py"
     script.write_text(PLAIN)
-    answer = rehearsed("original", script, steps=3)
+    answer = rehearse_script("original", script, steps=3)
     assert answer.stopped
     assert answer.code == 0
     assert answer.said() == {"ran": 3}, "its finally block has run"
@@ -131,7 +131,7 @@ with tf.Session() as sess:
 def test_gradients_behind_branches_and_loops_are_kept(tmp_path: Path) -> None:
     script = tmp_path / "branches.py"
     script.write_text(BRANCHES)
-    answer = rehearsed("original", script, steps=3)
+    answer = rehearse_script("original", script, steps=3)
     assert answer.code == 0, answer.talk
     assert all(loss is not None for loss in answer.losses)
     assert np.allclose(answer.gradients["w"], np.arange(8.0).reshape(4, 2).sum(0) / 8)
@@ -141,7 +141,7 @@ def test_gradients_behind_branches_and_loops_are_kept(tmp_path: Path) -> None:
 def test_estimators_go_on_behind_their_training(tmp_path: Path) -> None:
     script = tmp_path / "styles.py"
     script.write_text(STYLES)
-    answer = rehearsed("original", script, steps=4, arguments=[str(tmp_path / "model")])
+    answer = rehearse_script("original", script, steps=4, arguments=[str(tmp_path / "model")])
     assert answer.code == 0, answer.talk[-3000:]
     assert answer.said() == {"trained": 4, "evaluated": True, "predicted": 16, "there": True}
     assert answer.stopped, "a second training has no steps left"
@@ -152,7 +152,7 @@ def test_estimators_go_on_behind_their_training(tmp_path: Path) -> None:
 def test_fit_ends_with_a_whole_epoch_and_its_validation(tmp_path: Path) -> None:
     script = tmp_path / "fit.py"
     script.write_text(KERAS)
-    answer = rehearsed("original", script, steps=3)
+    answer = rehearse_script("original", script, steps=3)
     assert answer.code == 0, answer.talk[-3000:]
     assert not answer.stopped
     assert answer.said() == {"shown": [["loss", "val_loss"]], "after": [4, 1]}
@@ -217,7 +217,7 @@ def test_an_npu_estimator_loops_dumps_and_profiles_as_its_config_says(tmp_path: 
     script.write_text(NPU)
     for name in ("dump", "prof"):
         (tmp_path / name).mkdir()
-    answer = rehearsed("npu", script, arguments=[str(tmp_path)])
+    answer = rehearse_script("npu", script, arguments=[str(tmp_path)])
     assert answer.code == 0, answer.talk[-3000:]
     said = answer.said()
     assert said["loops"] == [2, 4], "the host sees every second step"
@@ -303,7 +303,7 @@ def test_an_estimator_under_a_strategy_is_followed_step_by_step(tmp_path: Path, 
     script = tmp_path / "train.py"
     made = "STRATEGY = tf.distribute.MirroredStrategy()\n"
     script.write_text(STRATEGY_HEAD.replace("UPDATE", update) + made + f"train_with({strategy})\n")
-    answer = rehearsed("original", script, steps=3)
+    answer = rehearse_script("original", script, steps=3)
     assert answer.code == 0, answer.talk[-3000:]
     data, w = np.arange(8.0).reshape(4, 2), np.ones(2)
     for step in range(3):
@@ -339,7 +339,7 @@ with strategy.scope():
             session.run(total)
 """
     )
-    answer = rehearsed("original", script, steps=2)
+    answer = rehearse_script("original", script, steps=2)
     assert answer.code == 0, answer.talk[-3000:]
     assert answer.losses[0] == pytest.approx(69.0), "the loss of weights of one"
     assert len(answer.losses) == 2
@@ -348,7 +348,7 @@ with strategy.scope():
 def test_counters_of_metrics_are_no_weights(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(STRATEGY_HEAD.replace("UPDATE", MINIMIZE) + "train_with()\n")
-    answer = rehearsed("original", script, steps=2)
+    answer = rehearse_script("original", script, steps=2)
     assert set(answer.variables) == {"w", "mean", "global_step"}, "mean/total and mean/count count batches"
 
 
@@ -368,5 +368,5 @@ def test_a_broadcast_among_one_rank_is_no_step(tmp_path: Path) -> None:
         "    session.run(hvd.broadcast_global_variables(0))\n"
         "    for _ in range(10 * size()):\n        session.run(train)\n"
     )
-    answer = rehearsed("original", script, steps=2)
+    answer = rehearse_script("original", script, steps=2)
     assert answer.losses == [pytest.approx(1.0), pytest.approx(0.64)], answer.talk[-2000:]

@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from command import started
+from command import start_command
 from viaduct.rehearsal import limits
 
 
 def on(stage: str, **environment: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The test's body, in a process with the device `npu` or `mlu`, or `cuda` as for a script that was not migrated."""
 
-    def staged(test: Callable[..., None]) -> Callable[..., None]:
+    def run_on_stage(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
-            with started(perform, stage, test.__module__, test.__name__, fixtures, environment) as command:
+            with start_command(perform, stage, test.__module__, test.__name__, fixtures, environment) as command:
                 out, talk = command.communicate()
             assert command.returncode == 0, out + talk
 
         return run
 
-    return staged
+    return run_on_stage
 
 
 def perform(stage: str, module: str, test: str, fixtures: dict[str, Any], environment: dict[str, str]) -> None:
@@ -50,6 +50,6 @@ def perform(stage: str, module: str, test: str, fixtures: dict[str, Any], enviro
         raise SystemExit(1) from None
 
 
-def refused(name: str) -> pytest.RaisesExc[limits.CardRefuses]:
+def expect_refusal(name: str) -> pytest.RaisesExc[limits.CardRefuses]:
     """Expect that the card refuses what the block does, by this limit."""
     return pytest.raises(limits.CardRefuses, match=rf"\[{name}\]")

@@ -14,7 +14,7 @@ from rehearsal.torch_stage.networks import batches, network, same
 from rehearsal.torch_stage.staged import on
 
 
-def loaded(buffer: io.BytesIO, **options: object) -> torch.device:
+def load_device(buffer: io.BytesIO, **options: object) -> torch.device:
     buffer.seek(0)
     return torch.load(buffer, **options)["weight"].device
 
@@ -24,13 +24,13 @@ def test_tensors_come_back_to_where_the_file_or_the_caller_says() -> None:
     buffer = io.BytesIO()
     torch.save({"weight": torch.arange(3.0, device="npu:1")}, buffer)
     torch.npu.set_device(4)
-    assert loaded(buffer) == torch.device("npu:1")
-    assert loaded(buffer, map_location="cpu") == torch.device("cpu")
-    assert loaded(buffer, map_location="npu:2", weights_only=False) == torch.device("npu:2")
-    assert loaded(buffer, map_location=torch.device("npu")) == torch.device("npu:4")
-    assert loaded(buffer, map_location={"npu:1": "npu:0"}) == torch.device("npu:0")
-    assert loaded(buffer, map_location=lambda storage, place: storage.npu(3)) == torch.device("npu:3")
-    assert loaded(buffer, map_location=lambda storage, place: storage) == torch.device("cpu")
+    assert load_device(buffer) == torch.device("npu:1")
+    assert load_device(buffer, map_location="cpu") == torch.device("cpu")
+    assert load_device(buffer, map_location="npu:2", weights_only=False) == torch.device("npu:2")
+    assert load_device(buffer, map_location=torch.device("npu")) == torch.device("npu:4")
+    assert load_device(buffer, map_location={"npu:1": "npu:0"}) == torch.device("npu:0")
+    assert load_device(buffer, map_location=lambda storage, place: storage.npu(3)) == torch.device("npu:3")
+    assert load_device(buffer, map_location=lambda storage, place: storage) == torch.device("cpu")
 
 
 @on("mlu")
@@ -39,7 +39,7 @@ def test_a_file_for_more_cards_than_there_are_is_refused() -> None:
     torch.save({"weight": torch.ones(1, device="mlu:7")}, buffer)
     buffer = io.BytesIO(buffer.getvalue().replace(b"mlu:7", b"mlu:9"))
     with pytest.raises(RuntimeError):
-        loaded(buffer, weights_only=True)
+        load_device(buffer, weights_only=True)
 
 
 @on("npu")

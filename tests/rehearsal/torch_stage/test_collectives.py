@@ -11,18 +11,18 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional
 
-from command import started
+from command import start_command
 from rehearsal.torch_stage.networks import batches, network, same
 
 BACKENDS = {"npu": "hccl", "mlu": "cncl", "cuda": "nccl", "cpu": "gloo"}
 
 
 def ranks(stage: str, work: str, folder: Path, backend: str = "") -> list[dict[str, Any]]:
-    """What `work` answers on each of two ranks."""
+    """Return the results of `work` on two ranks."""
     backend = backend or BACKENDS[stage]
     with (
-        started(rank, stage, work, folder, 0, backend) as first,
-        started(rank, stage, work, folder, 1, backend) as second,
+        start_command(rank, stage, work, folder, 0, backend) as first,
+        start_command(rank, stage, work, folder, 1, backend) as second,
     ):
         outputs = [command.communicate() for command in (first, second)]
         assert first.returncode == second.returncode == 0, outputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rehearsal.torch_stage.staged import on, refused
+from rehearsal.torch_stage.staged import expect_refusal, on
 from viaduct.rehearsal import limits
 
 
@@ -24,16 +24,16 @@ def test_nothing_is_said_of_a_script_that_keeps_to_the_limits() -> None:
 @on("npu")
 def test_float64_on_the_card_is_refused_however_it_comes_there() -> None:
     x = torch.ones(2, device="npu")
-    with refused("float64"):
+    with expect_refusal("float64"):
         torch.ones(2, dtype=torch.float64, device="npu")
-    with refused("float64"):
+    with expect_refusal("float64"):
         x.double()
-    with refused("float64"):
+    with expect_refusal("float64"):
         torch.ones(2, dtype=torch.float64).npu()
-    with refused("float64"):
+    with expect_refusal("float64"):
         torch.nn.Linear(2, 2).double().npu()
     for wide in (lambda: torch.zeros(2, dtype=torch.complex128, device="npu"), lambda: x.to(torch.complex128)):
-        with refused("float64"):
+        with expect_refusal("float64"):
             wide()
     line = limits.hits[0].place
     assert line is not None

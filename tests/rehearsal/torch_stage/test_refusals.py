@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rehearsal.torch_stage.networks import make_perceptron
-from rehearsal.torch_stage.staged import on, refused
+from rehearsal.torch_stage.staged import expect_refusal, on
 from viaduct.rehearsal import limits
 
 
@@ -33,7 +33,7 @@ def test_what_is_left_of_cuda_is_refused(tmp_path: Path) -> None:
         lambda: torch.cuda.synchronize(),
         lambda: torch.cuda.Stream(),
     ):
-        with refused("cuda-left"):
+        with expect_refusal("cuda-left"):
             call()
     for mixed in (
         lambda: torch.autocast("cuda"),
@@ -41,12 +41,12 @@ def test_what_is_left_of_cuda_is_refused(tmp_path: Path) -> None:
         lambda: torch.amp.GradScaler(),
         lambda: torch.amp.GradScaler("cuda"),
     ):
-        with refused("cuda-left"):
+        with expect_refusal("cuda-left"):
             mixed()
-    with refused("nccl-left"):
+    with expect_refusal("nccl-left"):
         torch.distributed.init_process_group("nccl", rank=0, world_size=1, init_method=f"file://{tmp_path}/group")
     path = cuda_file(tmp_path / "cuda.pt")
-    with refused("map-location"):
+    with expect_refusal("map-location"):
         torch.load(path)
     assert torch.load(path, map_location="npu")["weight"].device.type == "npu"
 
@@ -60,9 +60,9 @@ def test_mixed_precision_of_cuda_is_told_with_its_line_only_where_it_would_be_on
         GradScaler(enabled=False)
         with torch.autocast("cuda", enabled=False), torch.autocast("npu"):
             assert limits.hits == []
-        with refused("cuda-left"):
+        with expect_refusal("cuda-left"):
             autocast()
-        with refused("cuda-left"):
+        with expect_refusal("cuda-left"):
             GradScaler()
     locations = [hit.place for hit in limits.hits]
     assert [location.text for location in locations if location] == ["autocast()", "GradScaler()"]
@@ -96,13 +96,13 @@ def test_a_default_device_reaches_every_factory() -> None:
 @on("npu")
 def test_an_npu_refuses_data_parallel_capability_and_foreign_compilers() -> None:
     model = torch.nn.Linear(2, 2).npu()
-    with refused("data-parallel"):
+    with expect_refusal("data-parallel"):
         torch.nn.DataParallel(model)
     assert torch.npu.get_device_capability() is None  # no more than a warning: a script may be prepared for it
     assert [(hit.name, hit.mode) for hit in limits.hits][-1] == ("capability", "warn")
-    with refused("capability"):
+    with expect_refusal("capability"):
         print(torch.npu.get_device_properties(0).major)
-    with refused("compile"):
+    with expect_refusal("compile"):
         torch.compile(model)
     assert torch.npu.get_device_properties(0).total_memory > 1 << 30
     compiled = torch.compile(model, backend="npu")
@@ -124,7 +124,7 @@ def test_with_the_limits_off_a_script_goes_on() -> None:
 
 @on("npu", ASCEND_RT_VISIBLE_DEVICES="1,0")
 def test_a_list_of_cards_that_does_not_ascend_is_refused() -> None:
-    with refused("visible-devices"):
+    with expect_refusal("visible-devices"):
         torch.npu.device_count()
 
 

@@ -43,7 +43,7 @@ def make_request(settings: dict[str, str], pruner: str = "hyperband", metric: st
     return SearchRequest(load("shapes_taster"), *names, 1, None, None)  # type: ignore[arg-type]
 
 
-def failed(number: int, reason: str, state: State = "failed") -> TrialResult:
+def make_failed_trial(number: int, reason: str, state: State = "failed") -> TrialResult:
     return TrialResult(f"trial-{number:03d}", number, {"optimizer.lr": 0.1}, state, None, reason=reason)
 
 
@@ -75,28 +75,40 @@ def test_the_cadence_of_evaluations_is_no_part_of_what_is_searched() -> None:
 
 def test_the_reason_of_trials_that_all_fail_is_said_once() -> None:
     with pytest.raises(ViaductError) as refused:
-        refuse_failure([failed(0, "no data"), failed(1, "no data"), failed(2, "no data")], "failing")
+        refuse_failure(
+            [make_failed_trial(0, "no data"), make_failed_trial(1, "no data"), make_failed_trial(2, "no data")],
+            "failing",
+        )
     assert str(refused.value).count("no data") == 1
     assert "The others were not tried" in str(refused.value)
     with pytest.raises(ViaductError) as refused:
-        refuse_failure([failed(0, "a"), failed(1, "b"), failed(2, "a")], "done")
+        refuse_failure([make_failed_trial(0, "a"), make_failed_trial(1, "b"), make_failed_trial(2, "a")], "done")
     assert [str(refused.value).count(f"\n  {reason} (") for reason in "ab"] == [1, 1]
 
 
 def test_trials_that_are_still_unfinished_do_not_hide_a_failure() -> None:
     with pytest.raises(ViaductError, match="the first 3 trials failed"):
-        refuse_failure([failed(n, "no data") for n in range(3)] + [failed(3, "", "unfinished")], "failing")
+        refuse_failure(
+            [make_failed_trial(n, "no data") for n in range(3)] + [make_failed_trial(3, "", "unfinished")], "failing"
+        )
 
 
 def test_an_interrupted_search_and_one_with_a_good_trial_are_no_failure() -> None:
-    refuse_failure([failed(0, "a")], "interrupted")
-    refuse_failure([failed(0, "a"), TrialResult("trial-001", 1, {}, "finished", 0.5)], "done")
+    refuse_failure([make_failed_trial(0, "a")], "interrupted")
+    refuse_failure([make_failed_trial(0, "a"), TrialResult("trial-001", 1, {}, "finished", 0.5)], "done")
     refuse_failure([], "done")
 
 
 def test_reasons_that_differ_only_in_numbers_are_said_once() -> None:
     with pytest.raises(ViaductError) as refused:
-        refuse_failure([failed(0, "size 0.5 is odd"), failed(1, "size 7 is odd"), failed(2, "other")], "done")
+        refuse_failure(
+            [
+                make_failed_trial(0, "size 0.5 is odd"),
+                make_failed_trial(1, "size 7 is odd"),
+                make_failed_trial(2, "other"),
+            ],
+            "done",
+        )
     assert str(refused.value).count("is odd") == 1
     assert "size 0.5 is odd" in str(refused.value)
 

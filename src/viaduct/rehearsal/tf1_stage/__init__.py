@@ -3,13 +3,13 @@
 An adapter is a vendor's package that brings TensorFlow 1 to its card, such as Ascend's npu_bridge. TensorFlow 2.15 is
 viaduct's `tf` extra.
 
-    install("npu")        npu_bridge and hccl can be imported; what the NPU refuses is reported (`limits.py`)
+    install("npu")        npu_bridge and hccl can be imported; limits of the NPU are reported (`limits.py`)
     install("mlu")        /mlu:0 and config.mlu_options are accepted, as in Cambricon's TensorFlow; Horovod uses gloo
     install("original")   GPU devices are the CPU, and Horovod uses gloo
 
-`install` must come before the script imports TensorFlow, and cannot be undone: a rehearsal has a process of its own.
-`watch.py` counts and bounds the script's steps and records what they compute. `finish` reports NPU sessions that are
-still open when the script is at its end. Importing this package needs no TensorFlow.
+`install` must be called before the script imports TensorFlow, and cannot be undone. `watch.py` counts and bounds the
+script's steps and records their results. `finish` reports NPU sessions that are still open at the script's end.
+Importing this package needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ def need_tensorflow() -> None:
 
 
 def install(on: On, *, seed: int | None = None) -> None:
-    """Prepare this process to run TensorFlow 1 scripts. With a seed, runs draw the same random numbers each time.
+    """Prepare this process to run TensorFlow 1 scripts; with a seed, all runs draw the same random numbers.
 
-    A random operator's own seed then depends on `seed` and on the scope in which the operator is created
-    (`seeding.py`), not on how many operators were created before it: a migrated script creates others.
+    The seed of a random operator depends on `seed` and the operator's scope (`seeding.py`).
     """
     if on not in ("npu", "mlu", "original"):
         raise BadValue(f"the stage is 'npu', 'mlu' or 'original', not {on!r}.")
     if state.on:
         if state.on != on:
-            raise BadValue(f"this process rehearses {state.on!r} already; {on!r} needs a process of its own.")
+            raise BadValue(f"this process rehearses {state.on!r} already; {on!r} needs another process.")
         return
     need_tensorflow()
     os.environ.pop("TF_CONFIG", None)
@@ -56,7 +55,7 @@ def install(on: On, *, seed: int | None = None) -> None:
 
     legacy.install()
     alias.install()
-    # First on the path, because a real adapter that is installed would look for its device.
+    # The first entry, because an installed adapter would search for its device.
     sys.path.insert(0, str(Path(__file__).parent / STAND_IN_FOLDERS[on]))
     devices.install(on)
     seeding.install(seed)
@@ -67,7 +66,7 @@ def install(on: On, *, seed: int | None = None) -> None:
 
 
 def finish() -> None:
-    """Report sessions that the script has not closed at its own end; one that was stopped had no chance to."""
+    """Report NPU sessions that a complete script has not closed."""
     if state.on == "npu":
         from viaduct.rehearsal.tf1_stage import sessions
 

@@ -1,8 +1,8 @@
-"""Makes `import tensorflow` give TensorFlow 1: the module tensorflow.compat.v1 under that name.
+"""Makes `import tensorflow` import TensorFlow 1, the module tensorflow.compat.v1.
 
-Internals (`tensorflow.python…`) are still found in the real package. `tensorflow.keras` is compat.v1's, since newer
-optimizers of Keras do not work in graphs. `tensorflow.contrib` is the folder `contrib` here, and `tensorflow.examples`
-is in `parts`.
+Internals (`tensorflow.python…`) are still the real package's. `tensorflow.keras` is compat.v1's, since newer optimizers
+of Keras do not work in graphs. `tensorflow.contrib` is the folder `contrib` here, and `tensorflow.examples` is in
+`parts`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ def install() -> None:
 
 
 def load_lazy_modules(v1: Any) -> None:
-    """Load Keras and the Estimators, which TensorFlow loads at their first use, so that they can be renamed.
+    """Load Keras and the Estimators so that they can be renamed; TensorFlow loads them at their first use.
 
-    keras_lib, which turns a Keras model into an Estimator, needs names of TensorFlow 2. It is imported first, while
-    `tensorflow` still means that.
+    keras_lib needs names of TensorFlow 2, so it is imported before `tensorflow` is replaced.
     """
     import tensorflow_estimator.python.estimator.keras_lib  # noqa: F401
 
@@ -57,19 +56,19 @@ def name_submodules(v1: Any) -> None:
     parts = {"keras": v1.keras, "estimator": v1.estimator}
     for root in ("tensorflow", "tensorflow.compat.v1", _V1):
         for name, module in parts.items():
-            enter_alias(module.__name__, f"{root}.{name}")
-    enter_alias(_V1, "tensorflow", but=("compat", "keras", "estimator"))
+            add_alias(module.__name__, f"{root}.{name}")
+    add_alias(_V1, "tensorflow", excluded=("compat", "keras", "estimator"))
 
 
-def enter_alias(old: str, new: str, but: tuple[str, ...] = ()) -> None:
-    """Enter a module and its submodules in sys.modules under a new name too, without submodules that begin with `but`.
+def add_alias(old: str, new: str, excluded: tuple[str, ...] = ()) -> None:
+    """Add a module and its submodules to sys.modules under a new name, without submodules that begin with `excluded`.
 
-    The module compat.v1 itself is not entered: `install` has done that.
+    The module compat.v1 itself is added by `install`.
     """
     for name, module in list(sys.modules.items()):
         suffix = name.removeprefix(old)
-        inside = name == old or (name.startswith(old + ".") and not suffix[1:].startswith(but))
-        if inside and (suffix or old != _V1):
+        is_included = name == old or (name.startswith(old + ".") and not suffix[1:].startswith(excluded))
+        if is_included and (suffix or old != _V1):
             sys.modules[new + suffix] = module
 
 
@@ -88,12 +87,12 @@ def add_contrib(v1: Any) -> None:
 
 
 class MissingContrib:
-    """Last finder of sys.meta_path: explains that a module of tf.contrib is missing, and names those that exist."""
+    """Last finder of sys.meta_path, which raises an error with a list of the existing modules of tf.contrib."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Raise ModuleNotFoundError for a module below tf.contrib; leave others alone."""
+        """Raise ModuleNotFoundError for a module below tf.contrib."""
         if not name.startswith("tensorflow.contrib."):
             return None
         available = ", ".join(sorted(file.stem for file in CONTRIB.iterdir() if not file.stem.startswith("_")))

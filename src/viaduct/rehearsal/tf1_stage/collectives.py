@@ -1,10 +1,10 @@
-"""Collectives between local ranks, as operators of a TensorFlow graph; gloo does the work.
+"""Collectives between local ranks, as operators of a TensorFlow graph, on gloo.
 
 A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective has
-a process group of its own, under a key that is the same on every rank: its kind and its number among those of its
-graph. A collective that waits holds one of TensorFlow's threads; sessions get enough of them
+its own process group. The group's key is the same on every rank: the collective's kind, and its number within the
+graph. A waiting collective holds one of TensorFlow's threads; sessions have enough of them
 (`sessions.THREADS_OF_RANKS`). The gradients of an optimizer are exchanged in one collective. Before an exchange the
-ranks compare dtypes and shapes, so that ranks whose graphs differ raise an error and do not hang.
+ranks compare dtypes and shapes, so that ranks with different graphs raise an error instead of hanging.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from viaduct.rehearsal.tf1_stage import state
 WORLD = NPU.world_group
 REDUCTIONS = ("max", "min", "prod", "sum")
 REDUCED_DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int64", "uint8", "int8")  # by gloo
-groups: dict[str, list[int]] = {}  # by the name of a group that the script made: its world ranks
+groups: dict[str, list[int]] = {}  # world ranks of each group that the script made, by its name
 _process_groups: dict[str, Any] = {}  # by the key of their collective
 _lock = threading.RLock()
 _store: Any = None  # torch's key-value store for the rendezvous; None until `rendezvous_store`
@@ -36,11 +36,11 @@ _store: Any = None  # torch's key-value store for the rendezvous; None until `re
 _numbers: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
 
 
-# ---- who takes part
+# ---- groups
 
 
 def members(group: str) -> list[int]:
-    """Return the world ranks of a group; raise ValueError for a group that was not made."""
+    """Return the world ranks of a group; raise ValueError for an unknown group."""
     if group == WORLD:
         return list(range(state.size()))
     if group not in groups:
@@ -53,10 +53,9 @@ def time_limit() -> datetime.timedelta:
 
 
 def rendezvous_store() -> Any:
-    """Return the store in which ranks find one another: MASTER_ADDR and MASTER_PORT, or the launcher's.
+    """Return the store for the ranks' rendezvous, at MASTER_ADDR and MASTER_PORT or the launcher's.
 
-    First called while a graph is built, so that the script's own thread imports torch and waits, not one of
-    TensorFlow's.
+    The first call comes while a graph is built, so that the script's own thread imports torch and waits.
     """
     global _store
     with _lock:
@@ -70,8 +69,8 @@ def rendezvous_store() -> Any:
 def process_group(key: str, ranks: list[int]) -> Any:
     """Return the process group of one collective.
 
-    Making it waits for the other ranks, so the lock is not held meanwhile, and the group gets its own connection to the
-    store: with a common one all groups would wait.
+    The constructor waits for the other ranks. Other groups go on: the lock is released, and each group has its own
+    connection to the store.
     """
     with _lock:
         if key in _process_groups:
@@ -92,9 +91,9 @@ def has_exchanged() -> bool:
 def check_agreement(
     key: str, group: Any, ranks: list[int], arrays: Sequence[np.ndarray[Any, Any]], same_shape: bool
 ) -> None:
-    """Raise ValueError unless all ranks have the same number of arrays, of the same dtypes and shapes.
+    """Raise ValueError unless all ranks have the same number of arrays with the same dtypes and shapes.
 
-    Without `same_shape` the first dimensions may differ. The ranks compare checksums, and on a mismatch descriptions.
+    Without `same_shape` the first dimensions may differ. The ranks exchange checksums, and on a mismatch descriptions.
     """
     import torch
 
@@ -122,11 +121,11 @@ def gather_texts(group: Any, mine: str, count: int) -> list[str]:
     return [bytes(text.numpy()[: int(size)]).decode() for text, size in zip(texts, sizes, strict=True)]
 
 
-# ---- the exchanges, on arrays
+# ---- exchanges of arrays
 
 
 def bytes_of(array: np.ndarray[Any, Any]) -> Any:
-    """Return an array's bytes as a flat tensor, copied: torch and gloo do not have all dtypes of TensorFlow."""
+    """Return a copy of an array's bytes as a flat tensor: torch and gloo do not have all dtypes of TensorFlow."""
     import torch
 
     check_bytes(array.dtype)
@@ -134,13 +133,13 @@ def bytes_of(array: np.ndarray[Any, Any]) -> Any:
 
 
 def array_of(data: Any, dtype: Any, shape: Sequence[int]) -> np.ndarray[Any, Any]:
-    """Return the array whose bytes a tensor of torch holds."""
+    """Return a tensor's bytes as an array."""
     array: np.ndarray[Any, Any] = data.numpy().view(dtype).reshape(tuple(shape))
     return array
 
 
 def check_bytes(dtype: Any) -> None:
-    """Raise TypeError for the dtypes of strings: object for arrays, bytes for a scalar."""
+    """Raise TypeError for dtypes of strings."""
     if np.dtype(dtype).kind in "OSU":
         raise TypeError("a tensor of strings cannot be exchanged between ranks; exchange numbers")
 
@@ -148,7 +147,7 @@ def check_bytes(dtype: Any) -> None:
 def reduced_dtype(dtype: Any) -> Any:
     """Return the dtype in which arrays are reduced: half precision in float32, int16 in int32.
 
-    Raise TypeError for a dtype that gloo does not reduce, and for bool, which HCCL and Horovod do not.
+    Raise TypeError for other dtypes that gloo, HCCL or Horovod do not reduce.
     """
     dtype = np.dtype(dtype)
     if dtype.name in REDUCED_DTYPES:
@@ -169,9 +168,9 @@ def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: 
     dtypes = [reduced_dtype(array.dtype) for array in arrays]
     group = process_group(key, ranks)
     check_agreement(key, group, ranks, arrays, True)
-    how = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT, "sum": dist.ReduceOp.SUM}
+    ops = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT, "sum": dist.ReduceOp.SUM}
     options = dist.AllreduceOptions()
-    options.reduceOp = dist.ReduceOp(how[reduction])
+    options.reduceOp = dist.ReduceOp(ops[reduction])
     results = []
     for array, dtype in zip(arrays, dtypes, strict=True):
         tensor = torch.from_numpy(np.array(array, dtype, copy=True, order="C", ndmin=1))
@@ -199,7 +198,7 @@ def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: in
 
 
 def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any, Any]]:
-    """Return the array of each rank, in order; first dimensions may differ. Raise ValueError for a scalar."""
+    """Return the arrays of the ranks in order; first dimensions may differ. Raise ValueError for a scalar."""
     array = np.asarray(array)
     check_bytes(array.dtype)
     if not array.shape:
@@ -210,8 +209,7 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
 
     rows = [torch.zeros(1, dtype=torch.int64) for _ in ranks]
     group.allgather([rows], [torch.tensor([len(array)])]).wait()
-    most = max(int(count) for count in rows)
-    padded = np.zeros((most, *array.shape[1:]), array.dtype)
+    padded = np.zeros((max(int(count) for count in rows), *array.shape[1:]), array.dtype)
     padded[: len(array)] = array
     mine = bytes_of(padded)
     parts = [torch.empty_like(mine) for _ in ranks]
@@ -220,9 +218,9 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
     return [part[: int(count)] for part, count in zip(arrays, rows, strict=True)]
 
 
-def send_array(key: str, array: Any, to: int) -> None:
-    pair = sorted([state.rank(), to])
-    process_group(key, pair).send([bytes_of(np.asarray(array))], pair.index(to), 0).wait()
+def send_array(key: str, array: Any, target: int) -> None:
+    pair = sorted([state.rank(), target])
+    process_group(key, pair).send([bytes_of(np.asarray(array))], pair.index(target), 0).wait()
 
 
 def receive_array(key: str, source: int, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
@@ -235,11 +233,11 @@ def receive_array(key: str, source: int, shape: Sequence[int], dtype: Any) -> np
 _gradient_numbers = itertools.count(1)  # of registered gradient functions
 
 
-# ---- the exchanges, in a graph
+# ---- exchanges in a graph
 
 
 def key_of(kind: str, group: str) -> str:
-    """Return a key for a new collective of the default graph, which is the same on every rank."""
+    """Return the key of a new collective in the default graph; it is the same on every rank."""
     import tensorflow.compat.v1 as tf
 
     if len(members(group)) > 1:
@@ -255,9 +253,9 @@ def call_in_graph(
     function: Callable[[list[Any]], Sequence[Any]],
     gradient: Callable[..., Any] | None = None,
 ) -> list[Any]:
-    """Return the outputs of an operator that calls a Python function with its inputs' arrays.
+    """Return the outputs of an operator that calls a Python function with arrays.
 
-    The outputs have the inputs' dtypes and no static shapes. `kind` is the operator's name.
+    The outputs have the dtypes of `tensors` and no static shapes. `kind` is the operator's name.
     """
     import tensorflow.compat.v1 as tf
 
@@ -288,7 +286,7 @@ def allreduce(
 ) -> list[Any]:
     """Reduce several tensors in one exchange.
 
-    The gradient is the sum of the ranks' gradients, also of max, min and prod, or what `gradient_reduction` says.
+    Gradients are reduced over the ranks by `gradient_reduction`, for every `reduction`.
     """
     ranks = members(group)
     if len(ranks) == 1 or not tensors:
@@ -309,7 +307,7 @@ def broadcast(
     kind: str = "HcomBroadcast",
     gradient: Callable[..., Any] | None = None,
 ) -> list[Any]:
-    """Broadcast tensors in a graph. Without `gradient` no gradient flows through them."""
+    """Broadcast tensors in a graph. Without `gradient` they have no gradient."""
     ranks = members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
@@ -321,7 +319,7 @@ def broadcast(
 def allgather(
     tensor: Any, group: str = WORLD, kind: str = "HcomAllGather", gradient: Callable[..., Any] | None = None
 ) -> Any:
-    """Concatenate a tensor of all ranks in a graph. Without `gradient` the gradient is for ranks of equal sizes."""
+    """Concatenate a tensor of all ranks in a graph. The default gradient needs equal sizes on all ranks."""
     ranks = members(group)
     if len(ranks) == 1:
         return tensor
@@ -342,15 +340,15 @@ def allgather(
 
 
 def reduce_scatter(tensor: Any, reduction: str, group: str = WORLD, kind: str = "HcomReduceScatter") -> Any:
-    """Reduce a tensor over the ranks, and return this rank's part of the first dimension."""
+    """Reduce a tensor over the ranks, and return this rank's part along the first dimension."""
     ranks = members(group)
     if len(ranks) == 1:
         return tensor
-    key, mine = key_of(kind, group), ranks.index(state.rank())
+    key, own_index = key_of(kind, group), ranks.index(state.rank())
 
     def reduce_and_split(arrays: list[Any]) -> list[Any]:
         (total,) = reduce_arrays(key, ranks, arrays, reduction)
-        return [np.split(total, len(ranks))[mine]]
+        return [np.split(total, len(ranks))[own_index]]
 
     def gradient(op: Any, incoming: Any) -> Any:
         return allgather(incoming, group, kind + "Grad")

@@ -1,4 +1,4 @@
-"""Data parallel training, for what the NPU's adapter and Horovod have in common: averaged gradients, equal weights."""
+"""Data parallel training for the NPU's adapter and for Horovod: averaged gradients, broadcast variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from viaduct.rehearsal.tf1_stage import collectives, state
 
 
 def average_gradients(gradients: list[Any], kind: str = "HcomAllReduce") -> list[Any]:
-    """Return gradients averaged over the ranks. None stays None; IndexedSlices hold the rows of all ranks.
+    """Return gradients averaged over the ranks. None stays None; IndexedSlices get the rows of all ranks.
 
     `kind` is the name of the operators in the graph.
     """
@@ -32,7 +32,7 @@ def sparse_mean(gradient: Any) -> Any:
 
 
 class WrappingOptimizer(tf.train.Optimizer):  # type: ignore[misc]
-    """Optimizer around another one: methods that a subclass does not override are the inner one's."""
+    """Optimizer around an inner optimizer, whose methods are called unless a subclass overrides them."""
 
     def __init__(self, optimizer: Any, name: str) -> None:
         self._optimizer = optimizer

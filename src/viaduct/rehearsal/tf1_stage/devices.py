@@ -30,7 +30,7 @@ def install(on: On) -> None:
     for name in ("MirroredStrategy", "OneDeviceStrategy"):
         wrap_strategy(getattr(tf.distribute, name), on)
     if on == "mlu":
-        # A field of Cambricon's build only; an alias of gpu_options, which the CPU does not read either.
+        # A field of Cambricon's TensorFlow; here an alias of gpu_options, which the CPU does not read.
         ConfigProto.mlu_options = property(lambda config: config.gpu_options)
     if on == "npu":
         for name in ("enable_eager_execution", "enable_v2_behavior"):
@@ -53,12 +53,12 @@ def map_device(device: Any, on: On) -> Any:
 
 
 def wrap_graph_device(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
-    """Wrap tf.device, so that devices of the card become the CPU."""
+    """Wrap tf.device so that devices of the card become the CPU."""
 
     @functools.wraps(plain)
     def device(self: Any, device_name_or_function: Any) -> Any:
         requested = device_name_or_function
-        if callable(requested) and not hasattr(requested, "to_string"):  # a function, and no DeviceSpec
+        if callable(requested) and not hasattr(requested, "to_string"):  # a DeviceSpec has to_string
             return plain(self, lambda op: map_device(requested(op), on))
         return plain(self, map_device(requested, on))
 
@@ -66,7 +66,7 @@ def wrap_graph_device(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
 
 
 def wrap_first_argument(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
-    """Wrap a function whose first argument is a device, so that it gets the mapped one."""
+    """Wrap a function whose first argument is a device, so that it gets the mapped device."""
 
     @functools.wraps(plain)
     def resolve(device: Any, *args: Any, **kwargs: Any) -> Any:
@@ -76,14 +76,13 @@ def wrap_first_argument(plain: Callable[..., Any], on: On) -> Callable[..., Any]
 
 
 def wrap_strategy(kind: Any, on: On) -> None:
-    """Wrap a strategy's constructor, so that its devices, however many, become one CPU: it has one replica."""
+    """Wrap a strategy's constructor so that it has one replica, on the CPU."""
     plain = kind.__init__
 
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         values = [*args, *kwargs.values()]
-        # The devices are the first argument that is no CrossDeviceOps, recognised by `reduce`. Mapping the names
-        # reports GPUs.
+        # The devices are the first argument other than CrossDeviceOps, which have `reduce`. `map_device` reports GPUs.
         devices = next((value for value in values if value is not None and not hasattr(value, "reduce")), None)
         names = [map_device(name, on) for name in ([devices] if isinstance(devices, str) else devices or [])]
         if kind.__name__.startswith("OneDevice"):
@@ -95,7 +94,7 @@ def wrap_strategy(kind: Any, on: On) -> None:
 
 
 def wrap_eager(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function that switches eager mode on, so that its call is reported."""
+    """Wrap a function that switches eager mode on, to report its call."""
 
     @functools.wraps(plain)
     def enable(*args: Any, **kwargs: Any) -> Any:

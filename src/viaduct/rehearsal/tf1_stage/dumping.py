@@ -1,10 +1,10 @@
-"""Dumps of training steps that the session option enable_dump requests, in the layout of the NPU's converted dump.
+"""Dumps of training steps, requested by the session option enable_dump, in the layout of the NPU's converted dump.
 
     {dump_path}/{time}/{device}/{model}/{model id}/{step}/{type}.{operator}.{task}.{stream}.{time}.output.0.npy
 
-The raw files of the device can be read by CANN only, so none are written. Steps count from 0 as dump_step does;
-without dump_step every step is dumped. With dump_data "stats" the tensors' statistics are written to statistic.csv
-instead. dump_layer names the operators to dump, dump_mode their inputs, outputs or both.
+Steps count from 0 as in dump_step; without dump_step every step is dumped. With dump_data "stats" the tensors'
+statistics are written to statistic.csv instead. dump_layer names the operators to dump, dump_mode selects their inputs,
+outputs or both.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Dumps(sessions.Observer):
         self.started: dict[int, str] = {}  # the time of each session's first dump, by the id of its record
 
     def select_tensors(self, run: GraphRun) -> list[Any]:
-        """Return all tensors of a step that is dumped."""
-        is_dumped = run.training and is_dump_requested(run.opened, run.opened.steps)
+        """Return all tensors of a step if it is dumped."""
+        is_dumped = run.training and is_dump_requested(run.session_record, run.session_record.steps)
         tensors = snapshot.list_tensors(run) if is_dumped else []
         run.notes[id(self)] = tensors
         return tensors
@@ -41,15 +41,15 @@ class Dumps(sessions.Observer):
         tensors = run.notes[id(self)]
         if not tensors:
             return
-        step = run.opened.steps - 1  # `sessions.record_run` has counted this step already
-        started = self.started.setdefault(id(run.opened), time.strftime("%Y%m%d%H%M%S"))
+        step = run.session_record.steps - 1  # `sessions.record_run` has counted this step already
+        started = self.started.setdefault(id(run.session_record), time.strftime("%Y%m%d%H%M%S"))
         write_step(run, list(snapshot.iterate_values(run, tensors, values)), step_folder(run, started, step))
 
 
-def is_dump_requested(opened: SessionRecord, step: int) -> bool:
+def is_dump_requested(record: SessionRecord, step: int) -> bool:
     """Return True if the session's options ask for a dump of this step."""
-    values = opened.npu_options.values
-    if not (opened.npu_options.npu and values.get("enable_dump")):
+    values = record.npu_options.values
+    if not (record.npu_options.npu and values.get("enable_dump")):
         return False
     listed = values.get("dump_step")  # such as 0|3|5-9
     ranges = [entry.partition("-") for entry in str(listed).split("|")] if listed else []
@@ -58,13 +58,13 @@ def is_dump_requested(opened: SessionRecord, step: int) -> bool:
 
 def step_folder(run: GraphRun, started: str, step: int) -> Path:
     device = os.environ.get(NPU.device_choice) or os.environ.get("DEVICE_ID") or "0"
-    return Path(run.opened.npu_options.values["dump_path"]) / started / device / "ge_default" / "1" / str(step)
+    return Path(run.session_record.npu_options.values["dump_path"]) / started / device / "ge_default" / "1" / str(step)
 
 
 def write_step(run: GraphRun, values: list[Value], folder: Path) -> None:
-    """Write the values of a step as CANN does: one .npy file for each, or their statistics alone."""
+    """Write the values of a step, each in an .npy file, or only their statistics."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = run.opened.npu_options.values
+    options = run.session_record.npu_options.values
     layers = set(str(options.get("dump_layer") or "").split())
     tasks = {op: task for task, op in enumerate(dict.fromkeys(value.op for value in values), 1)}
     arrays = {(value.op, value.index): value.array for value in values}
@@ -82,9 +82,9 @@ def write_step(run: GraphRun, values: list[Value], folder: Path) -> None:
 
 
 def select_arrays(value: Value, stem: str, arrays: dict[Any, Any], mode: str) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    """Return (name, array) of an output, of its operator's inputs, or of both, as dump_mode says.
+    """Return (name, array) of an output, of its operator's inputs, or of both, as `mode` says.
 
-    Inputs come with the operator's output 0, so that they are written once.
+    An operator's inputs are returned for its output 0 only, so that they are written once.
     """
     rows: list[tuple[str, np.ndarray[Any, Any]]] = []
     if mode in ("input", "all") and value.index == 0:

@@ -1,12 +1,12 @@
-"""Bounds on evaluation loops: at most as many batches as training steps are allowed (the limit).
+"""Bounds on evaluation loops: the number of batches is limited to the number of allowed training steps (the limit).
 
-- Keras: evaluate, and the validation of fit, take that many batches; so does predict where it is given a dataset, a
-  Sequence or a number of steps. Arrays are predicted completely: a script expects one row of output for each row.
-- A loop of the script that reads a dataset until its end and catches that (`except tf.errors.OutOfRangeError`), gets
-  that error after that many batches.
-- Any other loop of the script cannot be left from outside. Where no training can follow it (the last step is taken, or
-  no step was taken and the graph has no gradients) the script is stopped after MIN_EVALUATION_BATCHES batches, or after
-  the limit if that is larger, so that a short evaluation at the end of a script is complete.
+- Keras: evaluate, and the validation of fit, take `limit` batches; so does predict for a dataset, a Sequence or a
+  number of steps. Arrays are predicted completely: a script expects one row of output for each row.
+- A loop of the script that reads a dataset until its end, and catches this (`except tf.errors.OutOfRangeError`), gets
+  this error after `limit` batches.
+- Any other loop of the script cannot be left from outside. If no training can follow it (the last step is taken, or no
+  step was taken and the graph has no gradients), the script is stopped after MIN_EVALUATION_BATCHES batches, or after
+  `limit` if that is larger, so that a short evaluation at the end of a script is complete.
 - Loops of monitored sessions, and so of Estimators, are bounded in `watch.py`.
 """
 
@@ -29,16 +29,16 @@ from viaduct.scripts.notebook_runs import parse_source
 if TYPE_CHECKING:
     from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
 
-MIN_EVALUATION_BATCHES = 100  # of a loop that has to be stopped, even if the limit is smaller
+MIN_EVALUATION_BATCHES = 100  # before a loop is stopped, even if the limit is smaller
 RESETS_COUNT = ("MakeIterator", "InitializeTableV2")  # operators with which the script begins another loop
-END_OF_DATA = ("OutOfRangeError", "OpError")  # the error with which a dataset ends, and its base class
+END_OF_DATA = ("OutOfRangeError", "OpError")  # the error at the end of a dataset, and its base class
 Line = tuple[str, int]  # file and line number
 
 
 class PlainLoops(sessions.Observer):
     """Counts runs without training that read data or are fed, for each session and each stack of the script's lines.
 
-    The counts begin anew with a training step or with an operator of RESETS_COUNT.
+    A training step, or an operator of RESETS_COUNT, resets the counts.
     """
 
     def __init__(self, watched: ScriptWatch) -> None:
@@ -56,7 +56,7 @@ class PlainLoops(sessions.Observer):
         """Count a run of one loop, and end the loop at its limit."""
         frames = (frame for frame in limits.iterate_frames() if limits.is_users_file(frame.f_code.co_filename))
         stack = tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
-        loop = (id(run.opened), stack)  # the id stays unique: sessions.opened_sessions keeps every record
+        loop = (id(run.session_record), stack)  # ids are unique, since sessions.session_records keeps every record
         self.counted[loop] += 1
         if self.counted[loop] > limit and run.reach.reads_data and any(map(is_guarded, stack)):
             import tensorflow.compat.v1 as tf
@@ -65,7 +65,9 @@ class PlainLoops(sessions.Observer):
             message = f"End of sequence: a rehearsal's loop ends after {limit} batches"
             raise tf.errors.OutOfRangeError(None, None, message)
         has_training = self.watched.steps or gradients.recorded_gradients(run.graph)
-        if self.counted[loop] > max(limit, MIN_EVALUATION_BATCHES) and (self.watched.full or not has_training):
+        if self.counted[loop] > max(limit, MIN_EVALUATION_BATCHES) and (
+            self.watched.is_limit_reached or not has_training
+        ):
             self.watched.stop()
 
 
@@ -83,7 +85,7 @@ def find_guarded_lines(file: str) -> list[tuple[int, int]]:
 
 
 def catches_end_of_data(handler: ast.ExceptHandler) -> bool:
-    """Return True if an except clause names the error with which a dataset ends; a bare or general one does not."""
+    """Return True if an except clause names the error at the end of a dataset; `except:` and `Exception` do not."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(kind is not None and ast.unparse(kind).rpartition(".")[2] in END_OF_DATA for kind in kinds)
 
@@ -92,7 +94,7 @@ def catches_end_of_data(handler: ast.ExceptHandler) -> bool:
 
 
 def bound_keras(watched: ScriptWatch) -> None:
-    """Wrap Keras' two loops under every name in their modules: one is for arrays and datasets, one for generators."""
+    """Wrap Keras' two loops, for arrays and datasets and for generators, under every name in their modules."""
     from keras.src.engine import training_arrays_v1, training_generator_v1
 
     for module, cap in ((training_arrays_v1, cap_arrays), (training_generator_v1, cap_generator)):
@@ -108,9 +110,9 @@ def bound_keras(watched: ScriptWatch) -> None:
 def bound_iteration(
     plain: Callable[..., Any], watched: ScriptWatch, cap: Callable[[dict[str, Any], int], None]
 ) -> Callable[..., Any]:
-    """Wrap a loop of Keras, so that evaluation and prediction take at most the watched limit of batches.
+    """Wrap a loop of Keras so that evaluation and prediction take at most `watched.limit` batches.
 
-    `cap` bounds the input where the script gives no number of steps.
+    `cap` bounds the input if the script gives no number of steps.
     """
     signature = inspect.signature(plain)
 

@@ -2,10 +2,9 @@
 
     OUT/step_000000/{operator, / and . as _}.{output}.{time in microseconds}.npy
 
-The script is not changed: no session is wrapped by hand, nothing is pasted into a debugger. Tensors that cannot be
-fetched (`snapshot.py`) are left out. All files of a step have the same time. Where the names of two operators become
-the same file name, the second gets an earlier time; readers take the file with the latest. Names that are too long for
-a file system are written under a number, with `mapping.csv` beside them.
+The script is not changed. Tensors that cannot be fetched (`snapshot.py`) are left out. All files of a step have the
+same time. If the names of two operators become the same file name, the second has an earlier time; readers take the
+file with the latest time. A file with too long a name is written under a number, which `mapping.csv` maps to the name.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_NAME_LENGTH = 255  # of a file, on common file systems
 
 
 def dump_script(golden: Golden, script: Script) -> Ended:
-    """Run a script on the CPU, where GPU devices are the CPU too, dump its steps, and return how it ended."""
+    """Run a script on the CPU, dump its steps, and return its end; GPU devices are the CPU too."""
     tf1_stage.install("original")
     from viaduct.rehearsal.tf1_stage import sessions
 
@@ -41,46 +40,46 @@ def dump_script(golden: Golden, script: Script) -> Ended:
 
 @dataclass
 class Golden:
-    """Reference dump: the steps and operators to dump, and what was written so far."""
+    """Reference dump: its settings and its progress."""
 
     folder: Path
-    chosen: Callable[[int], bool]  # returns True for a step that is to be dumped
+    is_dumped: Callable[[int], bool]  # returns True for a step to dump
     last: int  # the last step to dump; the script is stopped at the step after it
     run_on: bool = False  # do not stop the script after `last`
     only: tuple[str, ...] = ()  # shell patterns of operators' names; empty: all operators
-    taken: int = 0  # training steps so far
+    steps_taken: int = 0  # training steps so far
     written: dict[int, int] = field(default_factory=dict)  # number of tensors by step
-    met: set[str] = field(default_factory=set)  # with `only`, the names of all operators that were tested
-    left_out: int = 0  # tensors inside or behind loops and branches, of the last dumped step
+    operators: set[str] = field(default_factory=set)  # with `only`, the names of all operators in the dumped steps
+    omitted: int = 0  # tensors inside or behind loops and branches in the last dumped step
 
     def write(self, step: int, values: list[tuple[str, int, np.ndarray[Any, Any]]], time: int) -> None:
-        """Write a step into a hidden folder and rename it: a step's folder exists complete or not at all."""
+        """Write a step into a hidden folder and rename it, so that a step's folder is always complete."""
         partial = self.folder / f".step_{step:06d}.part"
         partial.mkdir(parents=True)
-        taken: dict[str, str] = {}  # by a file's name: the full name, which may be too long for a file
+        full_names: dict[str, str] = {}  # by file name: the full name, which may be too long for a file
         for op, index, array in values:
-            name = file_name(op, index, time, taken)
+            name = make_file_name(op, index, time, full_names)
             np.save(partial / name, array, allow_pickle=False)
-        if long := [(name.removesuffix(".npy"), full) for name, full in taken.items() if name != full]:
+        if numbered := [(name.removesuffix(".npy"), full) for name, full in full_names.items() if name != full]:
             with (partial / "mapping.csv").open("w", newline="", encoding="utf-8") as file:
-                csv.writer(file).writerows(long)
+                csv.writer(file).writerows(numbered)
         partial.rename(self.folder / f"step_{step:06d}")
         self.written[step] = len(values)
 
-    def wants(self, op: str) -> bool:
-        """Return True if an operator is dumped; with `only`, note its name."""
+    def is_selected(self, op: str) -> bool:
+        """Return True if an operator is dumped; with `only`, remember its name."""
         if self.only:
-            self.met.add(op)
+            self.operators.add(op)
         return not self.only or any(fnmatch.fnmatchcase(op, pattern) for pattern in self.only)
 
 
-def file_name(op: str, index: int, time: int, taken: dict[str, str]) -> str:
-    """Return a file name for an operator's output, and add it to `taken`; an earlier time makes it unique."""
+def make_file_name(op: str, index: int, time: int, full_names: dict[str, str]) -> str:
+    """Return a unique file name for an operator's output, and add it to `full_names`."""
     stem = f"{re.sub(r'[/.]', '_', op)}.{index}"
-    while (full := f"{stem}.{time}.npy") in taken.values():
+    while (full := f"{stem}.{time}.npy") in full_names.values():
         time -= 1
-    name = full if len(full) < MAX_NAME_LENGTH else f"{len(taken)}.npy"
-    taken[name] = full
+    name = full if len(full) < MAX_NAME_LENGTH else f"{len(full_names)}.npy"
+    full_names[name] = full
     return name
 
 
@@ -90,25 +89,26 @@ def make_observer(golden: Golden) -> Any:
 
     class Dumping(sessions.Observer):
         def before_run(self, run: sessions.GraphRun) -> None:
-            if run.training and golden.taken > golden.last and not golden.run_on:
+            if run.training and golden.steps_taken > golden.last and not golden.run_on:
                 raise StopScript
 
         def select_tensors(self, run: sessions.GraphRun) -> list[Any]:
             tensors: list[Any] = []
             run.notes[id(self)] = tensors
-            if run.training and golden.chosen(golden.taken):
+            if run.training and golden.is_dumped(golden.steps_taken):
                 tensors += snapshot.list_tensors(run)
                 dead = reach.find_perhaps_dead(run.reach.ops)
                 outputs = [tensor for op in run.reach.ops for tensor in op.outputs]
-                golden.left_out = sum(tensor.op in dead or reach.is_in_branch(tensor) for tensor in outputs)
+                golden.omitted = sum(tensor.op in dead or reach.is_in_branch(tensor) for tensor in outputs)
             return tensors
 
         def receive_values(self, run: sessions.GraphRun, values: list[Any]) -> None:
             if not run.training:
                 return
             if tensors := run.notes[id(self)]:
-                found = [v for v in snapshot.iterate_values(run, tensors, values) if golden.wants(v.op.name)]
-                golden.write(golden.taken, [(v.op.name, v.index, v.array) for v in found], snapshot.microseconds())
-            golden.taken += 1
+                dumped = [v for v in snapshot.iterate_values(run, tensors, values) if golden.is_selected(v.op.name)]
+                arrays = [(value.op.name, value.index, value.array) for value in dumped]
+                golden.write(golden.steps_taken, arrays, snapshot.microseconds())
+            golden.steps_taken += 1
 
     return Dumping()

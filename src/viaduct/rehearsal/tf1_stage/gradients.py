@@ -1,11 +1,11 @@
-"""Records, while a script builds its graph, the losses and the gradients of trainable variables.
+"""Records the losses and the gradients of trainable variables while a script builds its graph.
 
-Two kinds of record are made of each graph. Every call of tf.gradients, by an optimizer or by the script, records a loss
-and the gradients that were computed. Every call of apply_gradients records the gradients that the optimizer was given.
+A graph has two kinds of records. Every call of tf.gradients, by an optimizer or by the script, records a loss and its
+gradients. Every call of apply_gradients records the gradients that the optimizer applies.
 
-Optimizers nest: a loss scale around an average over ranks around Adam, and each calls the methods of the next. Of
-nested calls the outermost counts: its compute_gradients gets the loss before it is scaled, and its apply_gradients
-gets gradients that are unscaled and averaged.
+Optimizers nest: a loss scale around an average over ranks around Adam, and each calls the methods of the next. The
+outermost call counts: its compute_gradients gets the unscaled loss, and its apply_gradients gets gradients that are
+unscaled and averaged.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from viaduct.rehearsal.tf1_stage.variables import plain_variable, trainable_name
 
 @dataclass
 class Gradients:
-    """Gradients by variable: computed from one loss, or given to an optimizer to apply."""
+    """Gradients by variable, computed from one loss or applied by an optimizer."""
 
     loss: Any  # a Tensor; None if `applied`
     pairs: list[tuple[str, Any]] = field(default_factory=list)  # variable's name; gradient, a Tensor or IndexedSlices
-    applied: bool = False  # given to an optimizer's apply_gradients
+    applied: bool = False  # passed to an optimizer's apply_gradients
 
     def any_made_by(self, ops: Collection[Any]) -> bool:
         """Return True if at least one gradient is an output of these operators."""
         return any(dense_tensor(gradient).op in ops for _, gradient in self.pairs)
 
     def all_made_by(self, ops: Collection[Any]) -> bool:
-        """Return True if every gradient is an output of these operators, and there is at least one."""
+        """Return True if there are gradients, and all are outputs of these operators."""
         return bool(self.pairs) and all(dense_tensor(gradient).op in ops for _, gradient in self.pairs)
 
 
 _by_graph: weakref.WeakKeyDictionary[Any, list[Gradients]] = weakref.WeakKeyDictionary()
-_losses: list[Any] = []  # of the compute_gradients calls that are running, the outermost first
-_apply_depth = 0  # apply_gradients calls that are running; only the outermost is recorded
+_losses: list[Any] = []  # of the running compute_gradients calls, the outermost first
+_apply_depth = 0  # number of running apply_gradients calls; only the outermost is recorded
+# Called with the targets of tf.gradients and their gradients; its result replaces the gradients. Set by `joining.py`.
 combine: Callable[[list[Any], list[Any]], list[Any]] | None = None
-"""Replaces the result of tf.gradients, given the targets and their gradients. `joining.py` averages over ranks here."""
 
 
 def recorded_gradients(graph: Any) -> list[Gradients]:
@@ -49,7 +49,7 @@ def recorded_gradients(graph: Any) -> list[Gradients]:
 
 
 def dense_tensor(gradient: Any) -> Any:
-    """Return the tensor that holds a gradient's numbers: the gradient itself, or the values of IndexedSlices."""
+    """Return a gradient, or the values of IndexedSlices."""
     return getattr(gradient, "values", gradient)
 
 
@@ -79,7 +79,7 @@ def init_subclass(optimizer: Any, **kwargs: Any) -> None:
 
 
 def wrap_optimizer(optimizer: Any) -> None:
-    """Wrap those of the two gradient methods that an optimizer class defines itself."""
+    """Wrap the gradient methods that an optimizer class defines itself."""
     methods = vars(optimizer)
     if "compute_gradients" in methods:
         optimizer.compute_gradients = wrap_compute_gradients(methods["compute_gradients"])
@@ -88,7 +88,7 @@ def wrap_optimizer(optimizer: Any) -> None:
 
 
 def wrap_compute_gradients(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap compute_gradients, so that `wrap_gradients_helper` finds its loss while it runs."""
+    """Wrap compute_gradients so that `wrap_gradients_helper` finds its loss while it runs."""
 
     @functools.wraps(plain)
     def compute_gradients(self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +102,7 @@ def wrap_compute_gradients(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap_apply_gradients(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap apply_gradients, so that the outermost call records its gradients."""
+    """Wrap apply_gradients so that the outermost call records its gradients."""
 
     @functools.wraps(plain)
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
@@ -120,7 +120,7 @@ def wrap_apply_gradients(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap_gradients_helper(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the function behind tf.gradients, so that its results are combined and recorded."""
+    """Wrap the function behind tf.gradients so that its results are combined and recorded."""
 
     @functools.wraps(plain)
     def helper(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -135,10 +135,10 @@ def wrap_gradients_helper(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def record_gradients(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
-    """Record (target, gradient) pairs of a loss; None as the loss means that an optimizer applies them.
+    """Record (target, gradient) pairs of a loss; the loss is None if an optimizer applies the gradients.
 
-    Targets that are no trainable variables are left out. Of several losses, whose gradients tf.gradients adds up, only
-    the first is recorded. Gradients of a loss that is a function are not recorded.
+    Targets other than trainable variables are left out. Of several losses only the first is recorded, though
+    tf.gradients adds up the gradients of all. Gradients of a loss that is a function are not recorded.
     """
     while isinstance(loss, (list, tuple)) and loss:
         loss = loss[0]
@@ -153,7 +153,7 @@ def record_gradients(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
 
 
 def variable_name(target: Any) -> str:
-    """Return the name of the variable that a target is, or reads; of a sparse tensor, the name of its values."""
+    """Return the name of the variable that a target is or reads; for a sparse tensor, the name of its values."""
     target = plain_variable(target)
     target = getattr(target, "values", target)
     return str(target.op.name).removesuffix("/read").removesuffix("/Read/ReadVariableOp")

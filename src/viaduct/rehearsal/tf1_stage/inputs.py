@@ -1,7 +1,7 @@
-"""Checks of the shapes and dtypes that a training graph is compiled for on the NPU, and of the session's use of it.
+"""Checks of the shapes and dtypes of training graphs, which the NPU compiles once.
 
-The NPU compiles a training graph once. Reported are batches whose last one may be smaller, unknown dimensions of a
-dataset, feeds that change their shape, operators in float64, and sessions that train without the NPU.
+These limits are reported: batches whose last one may be smaller, unknown dimensions of a dataset, feeds that change
+their shape, operators in float64, and sessions that train without the NPU.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from viaduct.rehearsal.tf1_stage.reach import Reach
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 
-# Types of operators that pass values on or get them from the host; every other operator computes.
-CARRIES_VALUES = re.compile(
+# Types of operators that copy values or get them from the host; all other operators compute.
+COPIES_VALUES = re.compile(
     r"Cast|Const|Identity(N)?|Placeholder\w*|(OneShot)?Iterator\w*|QueueDequeue\w*|Reshape|Squeeze|ExpandDims|Pack|Shape"
     r"|StopGradient|ReadVariableOp|Assert|PyFunc\w*|EagerPyFunc|NoOp|\w*Summary\w*"
 )
@@ -43,8 +43,7 @@ def install(on: On) -> None:
     # DatasetV1's methods call DatasetV2's; `wrap_batch` checks the outermost call only.
     for kind in (dataset_ops.DatasetV1, dataset_ops.DatasetV2):
         for name in ("batch", "padded_batch"):
-            if name in vars(kind):
-                setattr(kind, name, wrap_batch(vars(kind)[name], name))
+            setattr(kind, name, wrap_batch(vars(kind)[name], name))
     tf.data.experimental.map_and_batch = wrap_batch(tf.data.experimental.map_and_batch, "map_and_batch")
     sessions.observers.append(TrainingGraphs())
     sessions.observers.append(dumping.Dumps())
@@ -54,7 +53,7 @@ _in_batch = False  # a wrapped function is running
 
 
 def wrap_batch(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap a method or function that makes batches, so that a call without drop_remainder=True is reported."""
+    """Wrap a function that makes batches, to report a call without drop_remainder=True."""
     signature = inspect.signature(plain)
 
     @functools.wraps(plain)
@@ -84,39 +83,39 @@ class TrainingGraphs(sessions.Observer):
 
     def __init__(self) -> None:
         self.checked: weakref.WeakSet[Reach] = weakref.WeakSet()
-        # By graph, then by tensor name: the shape that was fed first.
+        # By graph, then by tensor name: the shape of the first feed.
         self.fed: weakref.WeakKeyDictionary[Any, dict[str, tuple[int, ...]]] = weakref.WeakKeyDictionary()
 
     def before_run(self, run: GraphRun) -> None:
         if not run.training:
             return
-        if not run.opened.npu_options.npu:
+        if not run.session_record.npu_options.npu:
             limits.report_violation(
                 "npu-optimizer",
                 "This session trains, and its config has no NpuOptimizer.",
                 "All of it runs on the host's CPU; the NPU stays idle.",
                 "Add the custom optimizer NpuOptimizer to config.graph_options.rewrite_options, or use "
                 "npu_config_proto().",
-                at=run.opened.location,
+                at=run.session_record.location,
             )
             return
         if run.reach not in self.checked:
             self.checked.add(run.reach)
             check_shapes(run)
             check_types(run)
-        if not run.opened.npu_options.values.get("dynamic_input"):
+        if not run.session_record.npu_options.values.get("dynamic_input"):
             self.check_feeds(run)
 
     def check_feeds(self, run: GraphRun) -> None:
-        """Report a tensor that is fed another shape than the first time."""
+        """Report a tensor whose feed has another shape than the first one."""
         fed = self.fed.setdefault(run.graph, {})
         for name, value in run.feeds.items():
             shape = shape_of(value)
-            before = fed.setdefault(name, shape) if shape is not None else None
-            if before != shape:
+            first = fed.setdefault(name, shape) if shape is not None else None
+            if first != shape:
                 limits.report_violation(
                     "static-shapes",
-                    f"{name} is fed {shape}, and was fed {before} before.",
+                    f"{name} is fed {shape}, and was fed {first} before.",
                     "The graph was compiled for the first shape: it is compiled again for each other shape, or fails.",
                     "Feed the same shape in every step: leave the last, smaller batch out.",
                 )
@@ -150,12 +149,12 @@ def check_shapes(run: GraphRun) -> None:
 
 
 def check_types(run: GraphRun) -> None:
-    """Report the operator in float64 or complex128 that was created first: the others follow from it.
+    """Report the first created operator in float64 or complex128; the others follow from it.
 
-    Matrix and convolution operators and trainable variables are refused. The AI CPU has kernels for some of the other
-    operators, so that these are a warning.
+    Matrix and convolution operators and trainable variables are refused. Other operators are a warning, since the AI
+    CPU has kernels for some of them.
     """
-    wide = [op for op in run.reach.ops if wide_type(op) and not CARRIES_VALUES.fullmatch(op.type)]
+    wide = [op for op in run.reach.ops if wide_type(op) and not COPIES_VALUES.fullmatch(op.type)]
     wide.sort(key=lambda op: op._id)
     trained = {variable.op for variable in find_variables(run.graph, "trainable_variables")}
     refused = [op for op in wide if op.type in MATRIX_OPERATORS or op in trained]
@@ -172,7 +171,7 @@ def check_types(run: GraphRun) -> None:
 
 
 def wide_type(op: Any) -> str:
-    """Return "float64" or "complex128" if an output, or a resource variable's value, has that dtype; else ""."""
+    """Return "float64" or "complex128" if an output or a resource variable has this dtype, else ""."""
     names = [tensor.dtype.base_dtype.name for tensor in op.outputs]
     if op.type == "VarHandleOp":
         names.append(op.get_attr("dtype").name)
@@ -180,7 +179,7 @@ def wide_type(op: Any) -> str:
 
 
 def users_line_of(op: Any) -> tuple[str, int] | None:
-    """Return file and line of the script's innermost frame that created an operator; None if there is none."""
+    """Return file and number of the script's line that created an operator; None if there is none."""
     for frame in reversed(list(op.traceback or [])):
         if limits.is_users_file(frame.filename):
             return frame.filename, frame.lineno

@@ -1,8 +1,7 @@
-"""Inspection of a graph, to explain why two runs differ; and the perturbation of its weights.
+"""Inspection of a graph to explain why two runs differ, and the perturbation of its weights.
 
-Each operator of the graph that trains is a fact (up to OPERATORS): its type, its constants and attributes, the line
-that created it. The operators inside TensorFlow functions (a dataset's map function is one) are facts too, without a
-line.
+Each operator of the training graph, up to MAX_OPERATORS, becomes a fact: its type, its constants and attributes, and
+the line that created it. Operators inside TensorFlow functions (such as a dataset's map function) have no line.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from viaduct.rehearsal.tf1_stage.inputs import users_line_of
 from viaduct.rehearsal.tf1_stage.reach import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import assign_value, find_variables, read_tensor
 
-MAX_OPERATORS = 50_000  # of a graph that are recorded
-MAX_EVALUATIONS = 10_000  # runs without training that are recorded
-MAX_ELEMENTS = 16  # of a constant that is recorded as numbers; a checksum stands for a larger one
-MAX_TEXT = 200  # characters of an attribute that is recorded as text; a checksum stands for a longer one
+MAX_OPERATORS = 50_000  # recorded operators of a graph
+MAX_EVALUATIONS = 10_000  # recorded runs without training
+MAX_ELEMENTS = 16  # of a constant that is recorded as numbers; larger constants are recorded as a checksum
+MAX_TEXT = 200  # characters of an attribute that is recorded as text; longer ones are recorded as a checksum
 # Attributes that follow from others, or are names that TensorFlow generates.
 OMITTED = {"container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func"}
 
@@ -69,16 +68,16 @@ def numbers_in(result: Any) -> Iterator[Any]:
 
 
 class Perturbation(sessions.Observer):
-    """Perturbs every trainable variable by about one unit in the last place, before the first training step."""
+    """Perturbs every trainable variable by about one unit in the last place before the first training step."""
 
     def __init__(self) -> None:
-        self.done = False
+        self.is_done = False
 
     def before_run(self, run: sessions.GraphRun) -> None:
-        if not run.training or self.done:
+        if not run.training or self.is_done:
             return
-        self.done = True
-        session = run.opened.session
+        self.is_done = True
+        session = run.session_record.session
         with sessions.internal_run():
             for variable in find_variables(run.graph, "trainable_variables"):
                 value = np.asarray(session.run(read_tensor(variable)))
@@ -91,7 +90,7 @@ def list_operators(graph: Any) -> Iterator[Fact]:
 
 
 def list_function_nodes(graph: Any) -> Iterator[Fact]:
-    """Yield the nodes inside functions, numbered by order: TensorFlow's names of functions are not the same twice."""
+    """Yield the nodes inside functions, which are numbered: TensorFlow's names of functions differ between runs."""
     try:
         library = graph.as_graph_def().library
     except ValueError:  # more than a protocol buffer holds
@@ -102,13 +101,13 @@ def list_function_nodes(graph: Any) -> Iterator[Fact]:
 
 
 def describe_node(node: Any) -> dict[str, Any]:
-    """Return the type of a node, and its attributes but for those of LEFT_OUT and private ones."""
-    kept = {name: value for name, value in node.attr.items() if name not in OMITTED and not name.startswith("_")}
-    return {"type": node.op, **{name: describe_attribute(value) for name, value in sorted(kept.items())}}
+    """Return the type of a node and its attributes, without private ones and those of OMITTED."""
+    public = {name: value for name, value in node.attr.items() if name not in OMITTED and not name.startswith("_")}
+    return {"type": node.op, **{name: describe_attribute(value) for name, value in sorted(public.items())}}
 
 
 def describe_attribute(value: Any) -> Any:
-    """Return an attribute as text, a numeric constant as numbers; for a long one its checksum."""
+    """Return an attribute as text and a numeric constant as numbers; long ones as a checksum."""
     from tensorflow.python.framework import tensor_util
 
     if value.WhichOneof("value") != "tensor":

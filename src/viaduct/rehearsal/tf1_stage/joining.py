@@ -1,8 +1,8 @@
 """Makes ranks of a TensorFlow script that was written for one device train together, by data parallelism.
 
 Every rank begins with rank 0's variables, and gradients of trainable variables are averaged over the ranks as soon as
-they are computed. A script that was migrated for several ranks is compared with this: without it, each rank of the
-original would train alone.
+they are computed. A script that was migrated for several ranks is compared with such a run of the original, whose ranks
+would otherwise train alone.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ def install() -> None:
 
 
 def average_weights_gradients(targets: list[Any], computed: list[Any]) -> list[Any]:
-    """Return gradients averaged over the ranks if all targets are trainable variables; otherwise return them unchanged.
+    """Return gradients averaged over the ranks if all targets are trainable variables; otherwise unchanged.
 
-    So a gradient with respect to something else (a penalty on the input), and those computed in the same call, stay
-    each rank's own.
+    Unchanged are for example the gradients w.r.t. an input for a gradient penalty.
     """
     present = [gradient for gradient in computed if gradient is not None]
     if not present:
@@ -43,13 +42,13 @@ class Broadcast(sessions.Observer):
     """Broadcasts rank 0's variables before the first run of each session that uses weights."""
 
     def __init__(self) -> None:
-        self.sessions: list[sessions.SessionRecord] = []  # whose variables have been broadcast
+        self.sessions: list[sessions.SessionRecord] = []  # with broadcast variables
 
     def before_run(self, run: sessions.GraphRun) -> None:
-        if any(opened is run.opened for opened in self.sessions) or not uses_weights(run.graph, run.reach):
+        if any(record is run.session_record for record in self.sessions) or not uses_weights(run.graph, run.reach):
             return
-        self.sessions.append(run.opened)
-        session, variables = run.opened.session, find_variables(run.graph, "variables")
+        self.sessions.append(run.session_record)
+        session, variables = run.session_record.session, find_variables(run.graph, "variables")
         ranks = list(range(state.size()))
         with sessions.internal_run():
             values = [np.asarray(session.run(read_tensor(variable))) for variable in variables]

@@ -1,4 +1,4 @@
-"""Names and arguments of older packages that scripts still use: NumPy's aliases, absl's enum_values as text."""
+"""Names and arguments of older packages that scripts still use: NumPy's type aliases, absl's enum_values as text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ ALIASES: dict[str, type] = {"bool": bool, "int": int, "float": float, "object": 
 
 
 def install() -> None:
-    """Add NumPy's former aliases where they are missing, and let absl flags take `enum_values="a|b"` as a and b.
+    """Add NumPy's former type aliases, and let absl's enum flags take text as before absl 1.4.
 
-    Any other text stands for its letters, as it did until absl 1.4, which refuses text.
+    `enum_values="a|b"` stands for a and b, any other text for its letters.
     """
     for name, kind in ALIASES.items():
         if name not in np.__dict__:

@@ -1,7 +1,7 @@
-"""iterations_per_loop: operators of which one run takes N steps on the device before it returns to the host.
+"""iterations_per_loop: operators that take N steps on the device in one run.
 
-`util.set_iteration_per_loop` and the iterations hook declare such operators here; `sessions.run_observed` executes a
-run that reaches one N times.
+`util.set_iteration_per_loop` and NPUEstimator declare these operators here; `sessions.run_observed` executes a run with
+such an operator N times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _loops: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDictiona
 
 
 def declare_loop(graph: Any, op: Any) -> None:
-    """Declare that a training run that executes `op` is a loop, of one step until `set_all`."""
+    """Declare that a training run that executes `op` is a loop, of one step until `set_loop_counts`."""
     _loops.setdefault(graph, {})[op.name] = 1
 
 
@@ -28,7 +28,7 @@ def set_loop_counts(graph: Any, times: int) -> None:
 
 
 def count_steps(run: GraphRun) -> int:
-    """Return how many steps a run is: 1 unless it trains and reaches a declared operator."""
+    """Return the number of steps of a run: 1 unless it trains and executes a declared operator."""
     declared = _loops.get(run.graph)
     if not declared or not run.training:
         return 1

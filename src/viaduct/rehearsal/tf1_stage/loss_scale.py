@@ -1,8 +1,8 @@
-"""Loss scaling as tf.contrib.mixed_precision had it: a manager holds the scale, an optimizer uses it.
+"""Loss scaling of tf.contrib.mixed_precision: a manager holds the scale, an optimizer uses it.
 
-The loss is multiplied by the scale before gradients are computed, and the gradients are divided by it. Unless the
-manager turns the overflow check off, a step whose gradients are not finite is skipped, and the manager may change the
-scale after every step.
+The loss is multiplied by the scale before gradients are computed, and the gradients are divided by the scale. Unless
+the manager turns the overflow check off, a step with infinite or NaN gradients is skipped, and the manager may change
+the scale after every step.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FixedLossScaleManager(LossScaleManager):
 
 
 class ExponentialUpdateLossScaleManager(LossScaleManager):
-    """Scale that grows after a number of finite steps and shrinks after overflows; never below 1, never infinite."""
+    """Scale that grows after a number of finite steps and shrinks after overflows, but stays finite and at least 1."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class LossScaleOptimizer(WrappingOptimizer):
     ) -> Any:
         """Apply gradients if all are finite, else skip the step; then update the scale.
 
-        Without an overflow check the gradients are applied as they are, and the scale is not updated.
+        Without an overflow check the gradients are always applied, and the scale is not updated.
         """
         pairs = list(grads_and_vars)
         if not self._loss_scale_manager.get_enable_overflow_check():

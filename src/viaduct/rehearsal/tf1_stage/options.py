@@ -1,7 +1,7 @@
 """Checks the NPU's session options, which a script sets in the parameter_map of the custom optimizer NpuOptimizer.
 
-TensorFlow itself reads none of them: on a CPU a misspelled key, a flag in the wrong field or a rewrite that the device
-does not support has no effect. Here each is reported, at the line that opened the session.
+TensorFlow itself reads none of these options. So a misspelled key, a flag in the wrong field or a rewrite that the
+device does not support has no effect on a CPU. They are reported at the line that opened the session.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from viaduct.rehearsal.tf1_stage import state
 Location = tuple[str, int] | None
 NPU_OPTIMIZER = "NpuOptimizer"
 
-# By key of parameter_map: the field of its AttrValue (a protocol buffer) that holds the value: s bytes, b bool, i int.
+# By key of parameter_map: the field of its AttrValue (a protocol buffer) with the value: s (bytes), b (bool), i (int).
 OPTION_FIELDS: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -84,21 +84,20 @@ FIELD_NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """The NPU's options of a session; empty if the session is not the NPU's."""
+    """The NPU's options of a session; empty for a session without the NPU."""
 
     npu: bool = False
     values: dict[str, Any] = field(default_factory=dict)
 
 
-IN_THE_CALLERS_THREAD = -1  # value of inter_op_parallelism_threads: the thread that calls run executes all operators
+CALLERS_THREAD = -1  # inter_op_parallelism_threads with which the thread that calls run executes all operators
 
 
 def prepare_config(config: Any, threads: int) -> Any:
-    """Return the config that TensorFlow gets; the script's own is not changed.
+    """Return a copy of a session's config for TensorFlow, with at least `threads` threads.
 
-    Several ranks need threads for collectives that wait. One rank computes its operators one by one, so that scripts
-    in which a read of a variable and a write to it have no order, such as a learning rate that reads the global step
-    while it is counted up, do the same in every run.
+    Several ranks need threads for collectives that wait. One rank (`threads` is 0) computes its operators one by one:
+    if a script leaves the order of a read and a write of a variable open, the order is the same in every run.
     """
     from tensorflow.core.protobuf.config_pb2 import ConfigProto
 
@@ -108,30 +107,31 @@ def prepare_config(config: Any, threads: int) -> Any:
     if threads:
         copy.inter_op_parallelism_threads = max(threads, copy.inter_op_parallelism_threads)
     else:
-        copy.inter_op_parallelism_threads = IN_THE_CALLERS_THREAD
+        copy.inter_op_parallelism_threads = CALLERS_THREAD
     return copy
 
 
 def read_options(config: Any, at: Location) -> SessionOptions:
-    """Return the NPU's options of a config, checked."""
+    """Return the NPU's options of a config after checking them."""
     if config is None or state.on != "npu":
         return SessionOptions()
     rewrites = config.graph_options.rewrite_options
-    own = [entry for entry in rewrites.custom_optimizers if entry.name == NPU_OPTIMIZER]
-    if not own:
+    optimizers = [entry for entry in rewrites.custom_optimizers if entry.name == NPU_OPTIMIZER]
+    if not optimizers:
         return SessionOptions()
     check_rewrites(config, rewrites, at)
     check_visible_devices(at)
-    values = {key: value_of(value) for key, value in own[0].parameter_map.items()}
-    check_map(own[0].parameter_map, values, at)
+    parameter_map = optimizers[0].parameter_map
+    values = {key: read_value(entry) for key, entry in parameter_map.items()}
+    check_map(parameter_map, values, at)
     return SessionOptions(bool(values.get("use_off_line", True)), values)
 
 
-def value_of(value: Any) -> Any:
-    """Return the value of an option of parameter_map, text as str."""
-    field_name = value.WhichOneof("value")
-    option = getattr(value, field_name) if field_name else None
-    return option.decode() if isinstance(option, bytes) else option
+def read_value(entry: Any) -> Any:
+    """Return the value of an entry of parameter_map; bytes become str."""
+    field_name = entry.WhichOneof("value")
+    value = getattr(entry, field_name) if field_name else None
+    return value.decode() if isinstance(value, bytes) else value
 
 
 # ---- rewrites
@@ -148,7 +148,7 @@ def check_rewrites(config: Any, rewrites: Any, at: Location) -> None:
             "Set config.graph_options.rewrite_options.remapping = RewriterConfig.OFF.",
             at=at,
         )
-    for setting, change in find_forbidden(config, rewrites):
+    for setting, change in list_unsupported(config, rewrites):
         limits.report_violation(
             "rewrite-options",
             f"The session's config sets {setting}.",
@@ -158,24 +158,22 @@ def check_rewrites(config: Any, rewrites: Any, at: Location) -> None:
         )
 
 
-def find_forbidden(config: Any, rewrites: Any) -> list[tuple[str, str]]:
-    """Return (setting, what to write instead) for each setting that the NPU does not support."""
-    found = []
+def list_unsupported(config: Any, rewrites: Any) -> Iterator[tuple[str, str]]:
+    """Yield each setting that the NPU does not support, with the change to make."""
     if config.graph_options.optimizer_options.global_jit_level > 0:
-        found.append(("global_jit_level: XLA is on", "Leave it out, or set it to tf.OptimizerOptions.OFF."))
+        yield "global_jit_level: XLA is on", "Leave it out, or set it to tf.OptimizerOptions.OFF."
     if rewrites.disable_model_pruning:
-        found.append(("disable_model_pruning", "Remove that line."))
+        yield "disable_model_pruning", "Remove that line."
     if rewrites.auto_mixed_precision == rewrites.ON:
-        found.append(("auto_mixed_precision = ON", "Remove it; precision_mode is the NPU's way."))
-    needed = ("function_optimization", "constant_folding", "shape_optimization", "arithmetic_optimization")
-    for name in (*needed, "loop_optimization", "dependency_optimization", "layout_optimizer"):
+        yield "auto_mixed_precision = ON", "Remove it; precision_mode is the NPU's way."
+    required = ("function_optimization", "constant_folding", "shape_optimization", "arithmetic_optimization")
+    for name in (*required, "loop_optimization", "dependency_optimization", "layout_optimizer"):
         if getattr(rewrites, name) == rewrites.OFF:
-            found.append((f"{name} = OFF", "Leave it at its default, ON."))
-    return found
+            yield f"{name} = OFF", "Leave it at its default, ON."
 
 
 def check_visible_devices(at: Location) -> None:
-    """Report a list of visible devices that leaves none."""
+    """Report a list of visible devices that the NPU does not take."""
     text = os.environ.get(NPU.visible)
     if text is None:
         return
@@ -192,7 +190,7 @@ def check_visible_devices(at: Location) -> None:
 
 
 def is_ascending(numbers: list[int]) -> bool:
-    """Return True if the numbers ascend strictly."""
+    """Return True for strictly ascending numbers."""
     return all(first < second for first, second in itertools.pairwise(numbers))
 
 
@@ -200,7 +198,7 @@ def is_ascending(numbers: list[int]) -> bool:
 
 
 def check_map(entries: Any, values: dict[str, Any], at: Location) -> None:
-    """Report options of parameter_map that are unknown, of the wrong type, or clash."""
+    """Report options of parameter_map that are unknown, have the wrong type, or contradict each other."""
     for key, entry in entries.items():
         if problem := find_fault(key, entry.WhichOneof("value"), values[key]):
             report_option(*problem, at)
@@ -217,22 +215,22 @@ def report_option(what: str, change: str, at: Location) -> None:
 
 
 def find_fault(key: str, kind: str | None, value: Any) -> tuple[str, str] | None:
-    """Return what is wrong with one entry, and what to write; None if it is right."""
+    """Return the fault of one entry and the change to make; None if the entry is valid."""
     if key not in OPTION_FIELDS and not key.startswith("experimental_"):
         closest = UnknownName("key", key, OPTION_FIELDS).hints[0]
         return f"NpuOptimizer has no option {key!r}.", closest if closest.startswith("Closest") else "Remove it."
-    wanted = OPTION_FIELDS.get(key, "s")
-    if kind != wanted:
+    required = OPTION_FIELDS.get(key, "s")
+    if kind != required:
         actual = FIELD_NAMES.get(kind or "", "nothing" if kind is None else f"the field .{kind}")
-        return f"{key} is given as {actual}.", f"It is {FIELD_NAMES[wanted]}: parameter_map[{key!r}].{wanted} = …"
+        return f"{key} is given as {actual}.", f"It is {FIELD_NAMES[required]}: parameter_map[{key!r}].{required} = …"
     choices = OPTION_CHOICES.get(key)
     if choices and value not in choices:
         return f"{key} is {value!r}.", f"It is one of: {', '.join(map(str, choices))}."
     return None
 
 
-# A rule takes the options by key; it returns what is wrong and what to write instead, or None. Its name says what must
-# be true.
+# A rule has the name of a requirement. It takes the options by key, and returns the fault and the change to make, or
+# None if the requirement is met.
 Rule = Callable[[dict[str, Any]], tuple[str, str] | None]
 
 

@@ -2,10 +2,10 @@
 
     {"fp_point": "conv2d/Conv2D", "bp_point": "gradients/conv2d/Conv2D_grad/Conv2DBackpropFilter"}
 
-They are found in the graph of the first training step. The forward pass begins at the first operator, in the order in
-which the graph was built, that the loss needs and that takes both the batch and a trainable variable: the first layer.
-The backward pass ends at the operator that computes the gradient at the end of the longest chain of operators. Names
-are TensorFlow's; the device's compiler may fuse an operator with its neighbours under a longer name.
+They are found in the graph of the first training step. The forward pass begins at the first layer: the first operator,
+in the order of creation, that the loss needs and that depends on both the batch and a trainable variable. The backward
+pass ends at the gradient with the longest chain of operators. Names are TensorFlow's; the device's compiler may fuse an
+operator with its neighbours under a longer name.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.rehearsal.tf1_stage.variables import trainable_names
 
 PROFILING_POINTS_FILE = "profiling_points.json"
-PASSES_INPUT_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "Reshape", "ExpandDims", "Squeeze")
-"""Types of operators that compute nothing, but pass their first input on: a compiler removes them."""
+# Types of operators that only pass their first input on; a compiler removes them.
+PASS_THROUGH_TYPES = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "Reshape", "ExpandDims", "Squeeze")
 
 
 class PointFinder(sessions.Observer):
-    """Finds the points in the first training run that has any."""
+    """Finds the points in the first training run that has gradients."""
 
     def __init__(self) -> None:
         self.points: dict[str, str] = {}
@@ -44,10 +44,7 @@ class PointFinder(sessions.Observer):
 
 
 def find_points(run: GraphRun) -> dict[str, str]:
-    """Return fp_point and bp_point of a training step, each where it can be found.
-
-    Of several losses the one with the most gradients counts.
-    """
+    """Return fp_point and bp_point of a training step, as far as found, for the loss with the most gradients."""
     records = [record for record in gradients.recorded_gradients(run.graph) if record.loss is not None]
     records = [record for record in records if record.any_made_by(run.reach.ops)]
     if not records:
@@ -59,7 +56,7 @@ def find_points(run: GraphRun) -> dict[str, str]:
 
 
 def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
-    """Return the first operator that takes both the batch and a trainable variable; None where there is none."""
+    """Return the first operator that depends on both the batch and a trainable variable; None if there is none."""
     weights = trainable_names(run.graph)
     of_batch: set[Any] = set()
     of_weights: set[Any] = set()
@@ -70,33 +67,33 @@ def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
             of_batch.add(op)
         if op.name in weights or any(source in of_weights for source in sources):
             of_weights.add(op)
-        if op in of_batch and op in of_weights and op.type not in PASSES_INPUT_ON:
+        if op in of_batch and op in of_weights and op.type not in PASS_THROUGH_TYPES:
             return op
     return None
 
 
 def find_last_gradient(run: GraphRun, record: gradients.Gradients, forward: Collection[Any]) -> Any:
-    """Return the operator that computes the deepest gradient of a trainable variable; None where there is none."""
-    ops = [skip_passing(gradients.dense_tensor(gradient).op) for _, gradient in record.pairs]
+    """Return the operator that computes the deepest gradient of a trainable variable; None if there is none."""
+    ops = [find_source(gradients.dense_tensor(gradient).op) for _, gradient in record.pairs]
     backward = [op for op in ops if op in run.reach.ops and op not in forward]
     depth = measure_depth(run.reach.ops)
     return max(backward, key=lambda op: (depth[op], op._id), default=None)
 
 
-def skip_passing(op: Any) -> Any:
-    """Return the operator whose value this one passes on."""
-    while op.type in PASSES_INPUT_ON:
+def find_source(op: Any) -> Any:
+    """Return the operator whose value a chain of pass-through operators ends with."""
+    while op.type in PASS_THROUGH_TYPES:
         op = op.inputs[0].op
     return op
 
 
 def measure_depth(ops: Collection[Any]) -> dict[Any, int]:
-    """Return for each operator the length of the longest chain that ends with it, itself included.
+    """Return the length of the longest chain that ends with each operator, including the operator.
 
     The edge by which a loop returns to its start does not count.
     """
     depth: dict[Any, int] = {}
     for op in sorted(ops, key=lambda op: op._id):
-        before = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
-        depth[op] = 1 + max((depth.get(other, 0) for other in before), default=0)
+        sources = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+        depth[op] = 1 + max((depth.get(source, 0) for source in sources), default=0)
     return depth

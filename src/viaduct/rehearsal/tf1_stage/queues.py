@@ -1,9 +1,8 @@
-"""Makes the order in which shuffling queues return their elements reproducible.
+"""Makes the order of elements from shuffling queues reproducible.
 
-A shuffling queue draws from the elements that its threads have put in so far, and no seed decides how many these are.
-Here its capacity is one more than min_after_dequeue, so that each draw is from the same number of elements, and one
-thread runs an enqueue operator that several threads would run. `tf.train.shuffle_batch` and
-`tf.estimator.inputs.numpy_input_fn` use such queues.
+A shuffling queue draws from its present elements, and their number depends on its threads. Here its capacity is one
+more than min_after_dequeue, so that each draw is from the same number of elements, and each enqueue operator is run by
+one thread. `tf.train.shuffle_batch` and `tf.estimator.inputs.numpy_input_fn` use such queues.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ def install() -> None:
 
 
 class FixedRandom(random.Random):
-    """Replaces the `random` module in numpy_input_fn, which seeds it from the clock where the script gives no seed."""
+    """Replaces the `random` module in numpy_input_fn, which seeds it from the clock if the script gives no seed."""
 
     def seed(self, a: Any = None, version: int = 2) -> None:
         super().seed(0 if a is None else a, version)
 
 
 def wrap_queue_init(plain: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the constructor of a shuffling queue, so that it has room for one element more than it must keep."""
+    """Wrap the constructor of a shuffling queue so that its capacity is min_after_dequeue + 1."""
 
     @functools.wraps(plain)
     def init(self: Any, capacity: int, min_after_dequeue: int, *args: Any, **kwargs: Any) -> None:
@@ -45,9 +44,9 @@ def wrap_queue_init(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def wrap_runner_init(plain: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the constructor of a queue runner, so that it has one thread for each different operator.
+    """Wrap the constructor of a queue runner so that it has one thread for each different operator.
 
-    A runner starts a thread for each operator that it is given, and is given the same one several times.
+    A runner starts a thread for each operator in its list, which may hold the same operator several times.
     """
 
     @functools.wraps(plain)

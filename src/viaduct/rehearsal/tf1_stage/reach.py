@@ -1,8 +1,8 @@
-"""Reach of a session's run: the operators it executes, and whether it trains.
+"""Reach of a session's run: the operators that the run executes.
 
-A run executes what its fetches depend on, up to tensors that are fed. It trains if one of its operators applies an
-optimizer's update, or writes the global step, or writes a trainable variable while the run also computes a recorded
-gradient. Initialisers, restoring and broadcasts write variables too, and do not train.
+A run executes the dependencies of its fetches, up to tensors that are fed. A run trains if one of its operators applies
+an optimizer's update, or writes the global step, or writes a trainable variable while the run also computes a recorded
+gradient. Initialisers, restoring and broadcasts write variables too, but do not train.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ class Reach:
 
     ops: frozenset[Any]
     training: bool  # the run trains
-    reads_data: bool  # from a dataset, queue or reader
+    reads_data: bool  # the run reads from a dataset, queue or reader
     fed: frozenset[str]  # names of the fed tensors
 
 
-# By graph, then by (fetched operators, fed tensors): the graph's version when the reach was found, and the reach.
+# By graph, then by (fetched operators, fed tensors): the graph's version at that time, and the reach.
 _cache: weakref.WeakKeyDictionary[Any, dict[Any, tuple[int, Reach]]] = weakref.WeakKeyDictionary()
 
 
 def find_reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
-    """Return what a run executes; it is computed again when the graph has grown, which may add control inputs."""
+    """Return the cached reach of a run; it is found again when the graph has grown, which may add control inputs."""
     cache = _cache.setdefault(graph, {})
     key = frozenset(op.name for op in ops), frozenset(fed)
     cached = cache.get(key)
     if cached is None or cached[0] != graph.version:
         executed = dependencies(ops, frozenset(fed))
         reads = any(READS_DATA.fullmatch(op.type) for op in executed)
-        found = Reach(frozenset(executed), is_training_step(graph, executed), reads, frozenset(fed))
-        cache[key] = cached = graph.version, found
+        reach = Reach(frozenset(executed), is_training_step(graph, executed), reads, frozenset(fed))
+        cache[key] = cached = graph.version, reach
     return cached[1]
 
 
 def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
-    """Return these operators and all that they need, up to tensors that are fed."""
+    """Return these operators and their dependencies, up to tensors that are fed."""
     seen: set[Any] = set()
     waiting = list(ops)
     while waiting:
@@ -63,7 +63,7 @@ def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
 
 
 def is_training_step(graph: Any, ops: set[Any]) -> bool:
-    """Return True if running these operators is a training step, as the module's docstring defines it."""
+    """Return True if these operators are a training step (see the module's docstring)."""
     if any(APPLIES_UPDATE.match(op.type) for op in ops):
         return True
     writes = [op for op in ops if WRITES_VARIABLE.fullmatch(op.type) and not is_setup(graph, op)]
@@ -80,8 +80,8 @@ def is_training_step(graph: Any, ops: set[Any]) -> bool:
 def is_setup(graph: Any, op: Any) -> bool:
     """Return True for a write that does not train.
 
-    These are an initialiser, and a write of a value from a checkpoint, from Python (a broadcast among several ranks) or
-    from the variable itself.
+    Such a write is an initialiser, or writes a value from a checkpoint, from Python (a broadcast among several ranks)
+    or from the variable itself.
     """
     if op.type.startswith("Assign") and op.name in initialiser_names(graph):
         return True
@@ -102,42 +102,42 @@ def initialiser_names(graph: Any) -> set[str]:
 
 
 def is_fetchable(tensor: Any) -> bool:
-    """Return True if a tensor can be fetched: no handle or string, and not inside a branch or loop."""
+    """Return False for a handle or string, and for a tensor inside a branch or loop; these cannot be fetched."""
     if not tensor.graph.is_fetchable(tensor) or tensor.dtype.base_dtype.name in ("resource", "variant", "string"):
         return False
     return not is_in_branch(tensor)
 
 
 def find_perhaps_dead(ops: Collection[Any]) -> set[Any]:
-    """Return operators that may have no value in a run: those between a Switch and the Merge that joins its branches.
+    """Return operators between a Switch and its Merge, which may have no value in a run.
 
-    This finds operators outside of the branch's own context, such as its gradients. Those inside may be older than the
-    Switch; `is_in_branch` finds them.
+    These include operators outside of the branch's own context, such as gradients. For operators inside it use
+    `is_in_branch`: they may be older than the Switch.
     """
     dead: set[Any] = set()
     for op in sorted(ops, key=lambda op: op._id):
         if op.type in ("Switch", "RefSwitch"):
             dead.add(op)
         elif op.type in ("Exit", "RefExit"):  # a loop has a result whenever it is entered
-            if entry_of(op) in dead:
+            if find_enter(op) in dead:
                 dead.add(op)
         elif op.type not in ("Merge", "RefMerge"):
-            before = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
-            if any(other in dead for other in before):
+            sources = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+            if any(source in dead for source in sources):
                 dead.add(op)
     return dead
 
 
-def entry_of(exit_op: Any) -> Any:
+def find_enter(exit_op: Any) -> Any:
     """Return the Enter operator of the loop that an Exit operator leaves."""
     op = exit_op
-    for _ in range(3):  # Exit takes its value from a Switch, that from a Merge, that from the Enter
+    for _ in range(3):  # back from Exit through Switch and Merge to Enter
         op = op.inputs[0].op
     return op
 
 
 def uses_weights(graph: Any, executed: Reach) -> bool:
-    """Return True if a run trains, or executes a trainable variable's operator without setting any up."""
+    """Return True if a run trains or reads trainable variables, and False if it sets variables up."""
     names = trainable_names(graph)
     if not any(op.name in names for op in executed.ops):
         return False
@@ -147,5 +147,5 @@ def uses_weights(graph: Any, executed: Reach) -> bool:
 
 
 def is_in_branch(tensor: Any) -> bool:
-    """Return True inside a tf.cond or tf.while_loop, where a tensor may have no value, or many."""
+    """Return True for a tensor inside a tf.cond or tf.while_loop, which may have no value or many."""
     return tensor.op._get_control_flow_context() is not None

@@ -1,8 +1,8 @@
-"""Seeds of random operators that do not depend on how many operators a graph has.
+"""Seeds of random operators that do not depend on the number of operators in a graph.
 
-TensorFlow 1 takes the seed of a random operator from the number of operators created before it. A migrated script,
-which creates a few others, would start from other weights. Here the seed is made of the graph's seed, of the scope in
-which the operator is created, and of the number of random operators that the scope has already.
+TensorFlow 1 takes the seed of a random operator from the number of operators created before it. A migrated script
+creates a few more operators, and would start from other weights. Here the seed depends on the graph's seed, the
+operator's scope, and the number of random operators that the scope has already.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def install(seed: int | None) -> None:
 
 
 def wrap_graph_init(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
-    """Wrap Graph's constructor, so that a graph without a seed gets this one."""
+    """Wrap Graph's constructor so that a graph without a seed gets this one."""
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         plain(self, *args, **kwargs)
@@ -52,7 +52,7 @@ def wrap_graph_init(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
 
 
 def wrap_get_seed(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
-    """Wrap get_seed, so that an operator of a graph without a seed of its own gets one by its scope."""
+    """Wrap get_seed so that an operator without a seed gets one by its scope."""
 
     def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
         from tensorflow.python.eager import context

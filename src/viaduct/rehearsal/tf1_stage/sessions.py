@@ -1,9 +1,9 @@
-"""Session observers: the one place where viaduct stands between a script and TensorFlow's sessions.
+"""Session observers: all hooks between a script and TensorFlow's sessions.
 
 All runs of a graph come through this module: Session.run, which MonitoredSession and Estimator call too, the callables
-of make_callable, and those that Keras makes. A `GraphRun` describes one run that the script requests. Before it,
-observers name tensors to fetch beside the script's own fetches; after it, they receive the values. A run that is a loop
-on the device (`loops.py`) is executed that many times, and observed each time.
+of make_callable, and those that Keras makes. A `GraphRun` describes one run that the script requests. Before the run,
+observers name tensors to fetch beside the script's own fetches; after it, they receive the values. A run of N steps on
+the device (`loops.py`) is executed and observed N times.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ THREADS_OF_RANKS = 64  # of a session with several ranks, where a collective tha
 
 @dataclass
 class SessionRecord:
-    """Record of a session: where it was opened, with which options, what it has run."""
+    """Record of one session."""
 
     session: Any  # None when it is closed
-    location: tuple[str, int] | None  # file and line of the script
+    location: tuple[str, int] | None  # the script's file and line that opened the session
     npu_options: options.SessionOptions
     steps: int = 0  # runs that trained
     closed: bool = False
-    held_by_keras: bool = False  # given to Keras, which closes it itself
-    computes: bool = False  # it ran more than the start and end of communication: on an NPU it holds a device graph
+    closed_by_keras: bool = False  # given to Keras, which closes it
+    has_device_graph: bool = False  # ran more than the start and end of communication
 
 
 @dataclass(frozen=True)
 class GraphRun:
     """One run of a graph."""
 
-    opened: SessionRecord
+    session_record: SessionRecord
     graph: Any
-    reach: Reach  # the operators that the run executes, and whether it trains
-    feeds: dict[str, Any] = field(default_factory=dict)  # values by tensor name; None for the parts of a composite one
+    reach: Reach  # the operators that the run executes
+    feeds: dict[str, Any] = field(default_factory=dict)  # by tensor name; None for parts of a composite tensor
     by_keras: bool = False  # run by one of Keras' own loops
-    # By an observer's id: what it stores in `select_tensors` for `receive_values`. It is not stored in the observer,
-    # because several threads may run graphs at a time.
+    # By an observer's id: its values of `select_tensors` for `receive_values`. The observer itself cannot store them,
+    # because several threads may run graphs at the same time.
     notes: dict[int, Any] = field(default_factory=dict)
 
     @property
@@ -55,7 +55,7 @@ class GraphRun:
 
 
 class Observer:
-    """Observes runs; subclass it and override the methods you need."""
+    """Base class of observers of runs."""
 
     def before_run(self, run: GraphRun) -> None:
         """Called before anything is executed; an exception ends the run."""
@@ -70,7 +70,7 @@ class Observer:
     def receive_result(self, run: GraphRun, result: Any) -> None:
         """Receive what the run returns to the script."""
 
-    def before_close(self, opened: SessionRecord) -> None:
+    def before_close(self, record: SessionRecord) -> None:
         """Called before a session is closed."""
 
 
@@ -78,13 +78,13 @@ CLOSING_FUNCTIONS = {"close", "close_session", "shutdown_resource", "closing"}  
 COMMUNICATION = ("NPUInit", "NPUShutdown")  # prefixes of operators that start and end communication (npu_ops.py)
 exit_functions: list[Any] = []  # functions that the script registered with atexit
 observers: list[Observer] = []
-opened_sessions: list[SessionRecord] = []
-_internal = threading.local()  # `.active`: a run of this thread is viaduct's
+session_records: list[SessionRecord] = []
+_internal = threading.local()  # `.active`: runs of this thread are viaduct's
 
 
 @contextmanager
 def internal_run() -> Iterator[None]:
-    """Mark runs inside the block as viaduct's, not the script's."""
+    """Mark runs inside the block as viaduct's."""
     before, _internal.active = getattr(_internal, "active", False), True
     try:
         yield
@@ -108,7 +108,7 @@ def install() -> None:
 
 
 def wrap_set_session() -> None:
-    """Wrap tf.keras.backend.set_session: a session that is given to Keras is Keras' to close."""
+    """Wrap tf.keras.backend.set_session: Keras closes the session that it is given."""
     import tensorflow.compat.v1 as tf
 
     backend: Any = tf.keras.backend
@@ -116,14 +116,14 @@ def wrap_set_session() -> None:
 
     @functools.wraps(plain)
     def set_session(session: Any) -> None:
-        session._viaduct.held_by_keras = True
+        session._viaduct.closed_by_keras = True
         plain(session)
 
     backend.set_session = set_session
 
 
 def record_exit_functions() -> None:
-    """Record the functions that the script registers with atexit: a session may be closed there."""
+    """Record the functions that the script registers with atexit; they may close a session."""
     plain: Any = atexit.register
 
     @functools.wraps(plain)
@@ -136,12 +136,9 @@ def record_exit_functions() -> None:
 
 
 def is_closed_at_exit(session: Any) -> bool:
-    """Return True if a function given to `atexit` may close a session.
-
-    That is a method of the session, or a function whose code names one of CLOSING_FUNCTIONS.
-    """
+    """Return True if a method of the session, or a function that calls one of CLOSING_FUNCTIONS, runs at exit."""
     for function in exit_functions:
-        function = getattr(function, "func", function)  # of functools.partial
+        function = getattr(function, "func", function)  # unwrap functools.partial
         if getattr(function, "__self__", None) is session:
             return True
         code = getattr(function, "__code__", None)
@@ -151,47 +148,46 @@ def is_closed_at_exit(session: Any) -> bool:
 
 
 def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Session's constructor, so that each session has a record."""
+    """Wrap Session's constructor so that each session has a record."""
 
     @functools.wraps(plain)
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        location = limits.find_users_line()
-        at = (location.file, location.line) if location else None
+        line = limits.find_users_line()
+        location = (line.file, line.line) if line else None
         config = options.prepare_config(config, THREADS_OF_RANKS if state.size() > 1 else 0)
-        npu_options = options.read_options(config, at)
+        npu_options = options.read_options(config, location)
         plain(self, target, graph, config)
-        self._viaduct = SessionRecord(self, at, npu_options)
-        opened_sessions.append(self._viaduct)
+        self._viaduct = SessionRecord(self, location, npu_options)
+        session_records.append(self._viaduct)
 
     return init
 
 
 def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Session.run, so that observers see what the script runs."""
+    """Wrap Session.run so that observers see the script's runs."""
     from viaduct.rehearsal.tf1_stage import tracing
 
     @functools.wraps(plain)
     def run(self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         if getattr(_internal, "active", False):
             return plain(self, fetches, feed_dict, options, run_metadata)
-        run_pass = make_pass(self, fetches, feed_dict)
+        graph_run = describe_run(self, fetches, feed_dict)
 
-        def run_once(extra: list[Any]) -> tuple[Any, list[Any]]:
-
+        def execute(extra: list[Any]) -> tuple[Any, list[Any]]:
             def call(run_options: Any, metadata: Any) -> Any:
                 return plain(self, (fetches, extra), feed_dict, run_options, metadata)
 
             with internal_run():
-                result: tuple[Any, list[Any]] = tracing.run_traced(run_pass, call, options, run_metadata)
+                result: tuple[Any, list[Any]] = tracing.run_traced(graph_run, call, options, run_metadata)
             return result
 
-        return run_observed(run_pass, run_once)
+        return run_observed(graph_run, execute)
 
     return run
 
 
-def make_pass(session: Any, fetches: Any, feed_dict: Any) -> GraphRun:
-    """Describe what a run would execute; TensorFlow itself resolves the fetches."""
+def describe_run(session: Any, fetches: Any, feed_dict: Any) -> GraphRun:
+    """Return the description of a run; TensorFlow resolves the fetches."""
     from tensorflow.python.client.session import _FetchHandler
     from tensorflow.python.util import nest
 
@@ -206,34 +202,31 @@ def make_pass(session: Any, fetches: Any, feed_dict: Any) -> GraphRun:
         return GraphRun(session._viaduct, graph, find_reach(graph, ops, feeds), feeds)
 
 
-def run_observed(run_pass: GraphRun, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
-    """Run a pass between its observers, as many times as a loop on the device would; return the last result.
+def run_observed(run: GraphRun, execute: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
+    """Execute a run with its observers, N times if it is a loop of N steps; return the last result.
 
-    `once` takes the observers' tensors and returns the script's result and the values of these tensors.
+    `execute` takes the observers' tensors and returns the script's result and the values of these tensors.
     """
     result: Any = None
-    for _ in range(loops.count_steps(run_pass)):
+    for _ in range(loops.count_steps(run)):
         with blame_viaduct():
             for observer in observers:
-                observer.before_run(run_pass)
-            selected = [(observer, observer.select_tensors(run_pass)) for observer in observers]
-        result, values = once([tensor for _, tensors in selected for tensor in tensors])
+                observer.before_run(run)
+            selected = [(observer, observer.select_tensors(run)) for observer in observers]
+        result, values = execute([tensor for _, tensors in selected for tensor in tensors])
         with blame_viaduct():
-            record_run(run_pass)
+            record_run(run)
             remaining = iter(values)
             for observer, tensors in selected:
-                observer.receive_values(run_pass, [next(remaining) for _ in tensors])
+                observer.receive_values(run, [next(remaining) for _ in tensors])
             for observer in observers:
-                observer.receive_result(run_pass, result)
+                observer.receive_result(run, result)
     return result
 
 
 @contextmanager
 def blame_viaduct() -> Iterator[None]:
-    """Turn an exception in viaduct's own code around a run into StandInFails, so that the script is not blamed for it.
-
-    Limits of the card and TensorFlow's own errors pass as they are.
-    """
+    """Turn an exception in viaduct's own code into StandInFails; limits of the card and TensorFlow's errors pass."""
     from tensorflow.python.framework.errors_impl import OpError
 
     try:
@@ -244,36 +237,36 @@ def blame_viaduct() -> Iterator[None]:
         raise limits.StandInFails(f"{type(error).__name__}: {error}") from error
 
 
-def record_run(run_pass: GraphRun) -> None:
-    """Update the session's `SessionRecord` after a run, and note that an NPU session started communication."""
-    opened = run_pass.opened
-    names = (op.name.rpartition("/")[2] for op in run_pass.reach.ops)
+def record_run(run: GraphRun) -> None:
+    """Update the session's record after a run, and the state of communication."""
+    record = run.session_record
+    names = (op.name.rpartition("/")[2] for op in run.reach.ops)
     computes = not all(name.startswith(COMMUNICATION) for name in names)
-    opened.computes = opened.computes or computes
-    opened.steps += run_pass.training
-    if computes and opened.npu_options.npu:
+    record.has_device_graph = record.has_device_graph or computes
+    record.steps += run.training
+    if computes and record.npu_options.npu:
         state.set_communication(True)  # an NPU session starts communication with its first run
 
 
 def wrap_close(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a session's close, so that observers are told before the first call."""
+    """Wrap a session's close so that observers are called first."""
 
     @functools.wraps(plain)
     def close(self: Any) -> None:
-        opened = getattr(self, "_viaduct", None)
-        if opened is not None and not opened.closed:
+        record = getattr(self, "_viaduct", None)
+        if record is not None and not record.closed:
             for observer in observers:
-                observer.before_close(opened)
-            opened.closed, opened.session = True, None
+                observer.before_close(record)
+            record.closed, record.session = True, None
         plain(self)
 
     return close
 
 
 def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Callable[..., Any]:
-    """Replace BaseSession.make_callable: the callable goes through run, where observers see it.
+    """Replace BaseSession.make_callable by one whose callable uses Session.run.
 
-    `accept_options` is ignored: the callable always takes options and run_metadata, by keyword.
+    `accept_options` is ignored: the callable always takes the keyword arguments options and run_metadata.
     """
     keys = list(feed_list or [])
 
@@ -287,15 +280,13 @@ def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options
 
 def wrap_make_callable(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the method with which Keras makes its callables."""
-
     return functools.wraps(plain)(lambda session, callable_options: KerasCallable(plain, session, callable_options))
 
 
 class KerasCallable:
     """Callable through which Keras runs its graphs.
 
-    Its fetches are fixed when it is made. Where observers select tensors, a second callable that fetches them too is
-    made and kept.
+    The fetches of TensorFlow's callable are fixed. If observers select tensors, another callable fetches them too.
     """
 
     def __init__(self, plain: Callable[..., Any], session: Any, callable_options: Any) -> None:
@@ -308,17 +299,17 @@ class KerasCallable:
         ops = [getattr(element, "op", element) for element in ops]
         feeds = dict(zip(self.options.feed, args, strict=False))
         with blame_viaduct():
-            run_pass = GraphRun(self.session._viaduct, graph, find_reach(graph, ops, feeds), feeds, by_keras=True)
+            run = GraphRun(self.session._viaduct, graph, find_reach(graph, ops, feeds), feeds, by_keras=True)
 
-        def run_once(extra: list[Any]) -> tuple[Any, list[Any]]:
+        def execute(extra: list[Any]) -> tuple[Any, list[Any]]:
             fetched = self.callable_with(tuple(tensor.name for tensor in extra))(*args, **kwargs)
             own_count = len(self.options.fetch)
             return fetched[:own_count], list(fetched[own_count:])
 
-        return run_observed(run_pass, run_once)
+        return run_observed(run, execute)
 
     def callable_with(self, names: tuple[str, ...]) -> Any:
-        """Return a callable that fetches the named tensors too, made once for each tuple of names."""
+        """Return a cached callable that also fetches the named tensors."""
         if names not in self.callables:
             copy = type(self.options)()
             copy.CopyFrom(self.options)
@@ -332,14 +323,15 @@ class KerasCallable:
 
 def report_open_sessions() -> None:
     """Report NPU sessions that computed something and were not closed."""
-    for opened in opened_sessions:
-        is_open = opened.computes and opened.npu_options.npu and not opened.closed and not opened.held_by_keras
-        if is_open and not is_closed_at_exit(opened.session):
+    for record in session_records:
+        is_closed = record.closed or record.closed_by_keras
+        is_checked = record.has_device_graph and record.npu_options.npu
+        if is_checked and not is_closed and not is_closed_at_exit(record.session):
             limits.report_violation(
                 "session-not-closed",
                 "This session is never closed.",
                 "The device graph is released in close(): without it the NPU's memory stays taken.",
                 "Call close() on it when the work is done, or open it with `with`.",
-                at=opened.location,
+                at=record.location,
                 fatal=False,
             )

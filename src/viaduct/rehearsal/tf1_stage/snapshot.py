@@ -1,4 +1,4 @@
-"""The tensors of one run of a graph with their operators, for dumps."""
+"""The tensors of one run of a graph, for dumps."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ class Value:
 def list_tensors(run: GraphRun) -> list[Any]:
     """Return the tensors of a run that can be fetched, in the order in which their operators were created.
 
-    Left out are fed tensors, whose values are known, handles, strings, tensors inside a loop or branch, and tensors
-    that a branch may leave without a value.
+    Fed tensors, handles, strings, tensors inside a loop or branch, and tensors that may have no value are left out.
     """
     ops = sorted(run.reach.ops - find_perhaps_dead(run.reach.ops), key=lambda op: op._id)
     return [tensor for op in ops for tensor in op.outputs if tensor.name not in run.feeds and is_fetchable(tensor)]
@@ -49,7 +48,7 @@ def iterate_values(run: GraphRun, tensors: list[Any], arrays: list[Any]) -> Iter
 
 
 def as_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array in a dtype that NumPy can save: bfloat16 becomes float32."""
+    """Return an array in a dtype that NumPy can save; bfloat16 becomes float32."""
     return array if array.dtype.kind in "biufc" else array.astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""State that the stand-in packages share: the kind of card, this process's rank, whether communication has started.
+"""State that the stand-in packages share: the kind of card, this process's rank, the state of communication.
 
 Importing this module needs no TensorFlow.
 """
@@ -14,9 +14,9 @@ _has_communication = False
 
 
 def set_default_ranks() -> None:
-    """Set RANK_SIZE and RANK_ID, and DEVICE_ID on the NPU, where they are missing.
+    """Set missing RANK_SIZE and RANK_ID, and on the NPU DEVICE_ID, by torch's WORLD_SIZE, RANK and LOCAL_RANK.
 
-    They are taken from torch's variables (WORLD_SIZE, RANK, LOCAL_RANK); without these there is one rank.
+    Without torch's variables there is one rank.
     """
     defaults = {"RANK_SIZE": os.environ.get("WORLD_SIZE", "1"), "RANK_ID": os.environ.get("RANK", "0")}
     for name, value in defaults.items():
@@ -45,10 +45,11 @@ def has_communication() -> bool:
     return _has_communication
 
 
-def set_communication(up: bool) -> None:
-    """Note that communication has started, or has ended.
+def set_communication(is_up: bool) -> None:
+    """Set the state of communication.
 
-    It starts with an NPU session's first run or initialize_system, and ends with shutdown_system or an Estimator's run.
+    Communication starts with an NPU session's first run or initialize_system, and ends with shutdown_system or an
+    Estimator's run.
     """
     global _has_communication
-    _has_communication = up
+    _has_communication = is_up

@@ -1,11 +1,11 @@
-"""Traces of training steps that the session option profiling_mode requests: timelines, and a table of phases.
+"""Traces of training steps, requested by the session option profiling_mode: timelines, and a table of phases.
 
     {output}/PROF_{rank}_{time}/
       timeline/step_{n}.json        every operator, for chrome://tracing or Perfetto; the first steps only
       summary/step_trace.csv        FP start, BP end and iteration end of every step, in microseconds
 
-The times are those of the rehearsal on the CPU and say nothing about the NPU's speed. The trace shows that the options
-are valid and that fp_point and bp_point are in the graph. Steps that Keras runs itself (fit) are not traced.
+The times are the CPU's and say nothing about the NPU's speed. The trace shows that the options are valid and that
+fp_point and bp_point are in the graph. Steps that Keras runs itself (fit) are not traced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEP_TRACE_COLUMNS = (
     *("Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)"),
     *("FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"),
 )
-_tracers: dict[int, Tracer | None] = {}  # by the id of the session's record; None: its options are invalid
+_tracers: dict[int, Tracer | None] = {}  # by the id of the session's record; None if its options are invalid
 
 
 class Tracer:
@@ -59,19 +59,19 @@ class Tracer:
             self.write_row(self.measure_phases(spans, number))
 
     def measure_phases(self, spans: dict[str, Any], number: int) -> list[Any]:
-        """Return the row of a step, and note its end.
+        """Return the row of a step, and store the step's end.
 
-        FP starts with fp_point, or with the first operator. BP ends with bp_point, or with the last operator whose name
-        holds "gradients", or with the last of all.
+        FP starts with fp_point or the first operator. BP ends with bp_point, the last operator with "gradients" in its
+        name, or the last operator.
         """
         first = spans[self.fp_point] if self.fp_point in spans else min(spans.values(), key=start_time)
         backward = [span for name, span in spans.items() if "gradients" in name] or list(spans.values())
         last = spans[self.bp_point] if self.bp_point in spans else max(backward, key=end_time)
         start, middle, end = start_time(first), end_time(last), max(map(end_time, spans.values()))
-        before = self.ends[-1] if self.ends else None  # the end of the step before
+        previous_end = self.ends[-1] if self.ends else None
         self.ends.append(end)
-        duration = end - (start if before is None else before)
-        data_bound = "N/A" if before is None else start - before  # microseconds between the steps
+        duration = end - (start if previous_end is None else previous_end)
+        data_bound = "N/A" if previous_end is None else start - previous_end
         # As in STEP_TRACE_COLUMNS; the last value is the model's id.
         phases = [start, middle, end, duration, middle - start, end - middle, data_bound]
         return [state.local_rank(), number + 1, *phases, 1]
@@ -82,15 +82,18 @@ def start_time(span: Any) -> float:
 
 
 def end_time(span: Any) -> float:
-    """Return when a span ended, in microseconds."""
     return float(span.all_start_micros + max(span.all_end_rel_micros, 0))
 
 
 def find_tracer(run: GraphRun) -> Tracer | None:
-    """Return the tracer of a training run's session, made at its first step; None where none is requested."""
-    if not (run.training and run.opened.npu_options.npu and run.opened.npu_options.values.get("profiling_mode")):
+    """Return the tracer of a training run's session, made at its first step; None if none is requested."""
+    if not (
+        run.training
+        and run.session_record.npu_options.npu
+        and run.session_record.npu_options.values.get("profiling_mode")
+    ):
         return None
-    key = id(run.opened)
+    key = id(run.session_record)
     if key not in _tracers:
         options = read_profiling_options(run)
         _tracers[key] = Tracer(options) if options else None
@@ -98,8 +101,8 @@ def find_tracer(run: GraphRun) -> Tracer | None:
 
 
 def read_profiling_options(run: GraphRun) -> dict[str, Any] | None:
-    """Return the session's profiling_options; report what is invalid, and return None where the limit is no error."""
-    text = run.opened.npu_options.values.get("profiling_options") or ""
+    """Return the session's profiling_options; report invalid ones, and return None."""
+    text = run.session_record.npu_options.values.get("profiling_options") or ""
     try:
         options = json.loads(text)
     except ValueError:
@@ -123,12 +126,14 @@ def read_profiling_options(run: GraphRun) -> dict[str, Any] | None:
 def report_invalid_options(run: GraphRun, what: str, change: str) -> dict[str, Any] | None:
     """Report invalid profiling_options and return None."""
     card = "Profiling does not start, or gives no training trace."
-    limits.report_violation("parameter-map", f"In this session's config {what}.", card, change, at=run.opened.location)
+    limits.report_violation(
+        "parameter-map", f"In this session's config {what}.", card, change, at=run.session_record.location
+    )
     return None
 
 
 def run_traced(run: GraphRun, call: Callable[[Any, Any], Any], options: Any, metadata: Any) -> Any:
-    """Run with tracing where the session requests it; `call` takes run options and metadata."""
+    """Run with tracing if the session requests it; `call` takes run options and metadata."""
     tracer = find_tracer(run)
     if tracer is None:
         return call(options, metadata)

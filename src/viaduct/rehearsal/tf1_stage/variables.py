@@ -1,7 +1,7 @@
-"""Finds, reads and assigns a graph's variables; of a distributed variable its first copy.
+"""Finds, reads and assigns a graph's variables.
 
-Under a distribution strategy a collection holds distributed variables, whose properties may add operators to the graph
-even where it is finalized. A rehearsal has one replica, so the first copy is the variable.
+Under a distribution strategy a collection holds distributed variables, whose properties may add operators to a
+finalized graph. A rehearsal has one replica, so the first copy of a distributed variable is used.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 def find_variables(graph: Any, *collections: str) -> list[Any]:
     """Return the variables of some collections of a graph, each once."""
-    found = [plain_variable(variable) for name in collections for variable in graph.get_collection(name)]
-    return list({id(variable): variable for variable in found}.values())
+    variables = [plain_variable(variable) for name in collections for variable in graph.get_collection(name)]
+    return list({id(variable): variable for variable in variables}.values())
 
 
 def plain_variable(variable: Any) -> Any:
-    """Return the first copy of a distributed variable, and any other variable unchanged."""
+    """Return the first copy of a distributed variable; other variables are returned unchanged."""
     copies = getattr(variable, "values", None)
     return copies[0] if isinstance(copies, tuple) and copies else variable
 
@@ -27,11 +27,12 @@ def trainable_names(graph: Any) -> set[str]:
 
 
 def read_tensor(variable: Any) -> Any:
-    """Return the tensor that reads a resource variable; a reference variable is its own."""
+    """Return the tensor that reads a resource variable; a reference variable is returned unchanged."""
     return variable._graph_element if hasattr(variable, "_graph_element") else variable
 
 
 def assign_value(session: Any, variable: Any, value: Any) -> None:
     """Set a variable by its initializer, without adding operators to the graph."""
-    assign = getattr(variable.initializer, "op", variable.initializer)  # it is a tensor after init_from_checkpoint
+    # After init_from_checkpoint the initializer is a tensor.
+    assign = getattr(variable.initializer, "op", variable.initializer)
     session.run(assign, {assign.inputs[1]: value})

@@ -5,10 +5,10 @@
     watched.finish()                    # reads the weights of a session that is still open
     watched.losses, watched.first_gradients, watched.last_variables
 
-A step is a run of a graph that trains (`reach.py`). After the last step, loops that ask whether to stop (`should_stop`,
-Estimator.train, Keras fit) end by themselves, and the script continues after them. A loop that does not ask is ended
-at its next step with StopScript. Evaluations and predictions are bounded by the same number of batches
-(`evaluations.py` says which). Variables and gradients are called by the names of variables in the graph.
+A step is a run of a graph that trains (`reach.py`). After the last step, loops that check for a stop (`should_stop`,
+Estimator.train, Keras fit) end, and the script continues after them. Other loops are ended at their next step with
+StopScript. Evaluations and predictions are bounded by the same number of batches (`evaluations.py`). Variables and
+gradients have the names of variables in the graph.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from viaduct.scripts.runner import StopScript
 
 @dataclass
 class ScriptWatch(sessions.Observer):
-    """Observations of a script. `losses` has one value per step: the mean of the loss; None where none is known."""
+    """Observations of a script."""
 
     limit: int | None = None  # training steps, and batches of an evaluation; None: no limit
-    by_line: bool = False  # a step ends when `take_step` is called, not with each run that trains
-    losses: list[float | None] = field(default_factory=list)
-    times: list[tuple[float, float]] = field(default_factory=list)  # of each step's end: monotonic(), process_time()
+    by_line: bool = False  # a step ends when `take_step` is called, instead of with each run that trains
+    losses: list[float | None] = field(default_factory=list)  # the mean loss of each step; None if unknown
+    times: list[tuple[float, float]] = field(default_factory=list)  # end of each step: monotonic(), process_time()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     stopped: bool = False  # StopScript was raised
-    stop_requested_at: float | None = None  # when it was first raised: time.monotonic()
+    stop_requested_at: float | None = None  # time.monotonic() when it was first raised
     _unsaved: SessionRecord | None = None  # the session of the last step, until its variables are read
-    # The loss of the present step, where it is known before the step's end: it was computed in a run before the step
-    # (`compute_loss_before_step`), or by a run that a line does not yet end.
+    # The loss of the present step if it is known before the step's end: from a run before the step
+    # (`compute_loss_before_step`), or with `by_line` from a run within the step.
     _loss: float | None = None
 
     @property
@@ -50,14 +50,14 @@ class ScriptWatch(sessions.Observer):
         return len(self.losses)
 
     @property
-    def full(self) -> bool:
-        """Return True if as many steps are taken as are allowed."""
+    def is_limit_reached(self) -> bool:
+        """Return True if `limit` steps were taken."""
         return self.limit is not None and self.steps >= self.limit
 
     # ---- before and after each run
 
     def before_run(self, run: GraphRun) -> None:
-        if run.training and self.full and not self.by_line:
+        if run.training and self.is_limit_reached and not self.by_line:
             self.stop()
 
     def stop(self) -> None:
@@ -67,8 +67,8 @@ class ScriptWatch(sessions.Observer):
         raise StopScript
 
     def select_tensors(self, run: GraphRun) -> list[Any]:
-        """Return the loss, and in the first step the gradients, that can be fetched without changing the run."""
-        # For each tensor: ("loss", ""), or the kind that split_gradient gives and the variable's name.
+        """Return the tensors of the loss, and in the first step of the gradients, without a side effect on the run."""
+        # For each tensor: ("loss", ""), or its kind from split_gradient and the variable's name.
         labels: list[tuple[str, str]] = []
         run.notes[id(self)] = labels
         if not self.is_part_of_step(run):
@@ -88,14 +88,14 @@ class ScriptWatch(sessions.Observer):
         return tensors
 
     def is_part_of_step(self, run: GraphRun) -> bool:
-        """Return True for a run that trains, or, where a line ends a step, one that computes gradients."""
+        """Return True for a run that trains, and with `by_line` for a run that computes gradients."""
         return run.training or (
             self.by_line and any(record.any_made_by(run.reach.ops) for record in recorded_gradients(run.graph))
         )
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
-        if self.by_line and not run.opened.closed:
-            self._unsaved = run.opened
+        if self.by_line and not run.session_record.closed:
+            self._unsaved = run.session_record
         if not self.is_part_of_step(run):
             return
         loss = self._loss
@@ -109,51 +109,51 @@ class ScriptWatch(sessions.Observer):
         if self.by_line:
             self._loss = loss
             return
-        self._end_step(run.opened, loss)
+        self._end_step(run.session_record, loss)
 
     def take_step(self) -> None:
-        """End a step: the line that the user named has been executed."""
-        if self.full:
+        """End a step at the line that the user named."""
+        if self.is_limit_reached:
             self.stop()
         loss, self._loss = self._loss, None
         if self._unsaved is None:
             self._record_step(loss)
         else:
             self._end_step(self._unsaved, loss)
-        if self.full:
+        if self.is_limit_reached:
             self.stop()
 
     def _record_step(self, loss: float | None) -> None:
         self.losses.append(loss)
         self.times.append((time.monotonic(), time.process_time()))
 
-    def _end_step(self, opened: SessionRecord, loss: float | None) -> None:
+    def _end_step(self, record: SessionRecord, loss: float | None) -> None:
         self._record_step(loss)
-        self._unsaved = opened
-        if self.full:
-            self.save_variables(opened)
+        self._unsaved = record
+        if self.is_limit_reached:
+            self.save_variables(record)
 
     # ---- weights
 
-    def before_close(self, opened: SessionRecord) -> None:
-        if opened is self._unsaved:
-            self.save_variables(opened)
+    def before_close(self, record: SessionRecord) -> None:
+        if record is self._unsaved:
+            self.save_variables(record)
 
     def finish(self) -> None:
-        """Read the variables of the last step's session if that is still open; call it when the script is over."""
+        """Read the variables of the last step's session if it is still open; called when the script is over."""
         if self._unsaved is not None and not self._unsaved.closed:
             self.save_variables(self._unsaved)
 
-    def save_variables(self, opened: SessionRecord) -> None:
+    def save_variables(self, record: SessionRecord) -> None:
         """Read the session's variables into `last_variables`."""
-        graph, session = opened.session.graph, opened.session
+        graph, session = record.session.graph, record.session
         with sessions.internal_run():
             self.last_variables = read_variables(graph, session)
         self._unsaved = None
 
 
 def choose_loss(run: GraphRun) -> Any:
-    """Return the loss with the most gradients, of those that this run computes and that can be fetched; else None."""
+    """Return the loss with the most gradients in this run that can be fetched; None if there is none."""
     candidates = [
         record
         for record in recorded_gradients(run.graph)
@@ -166,17 +166,17 @@ def choose_loss(run: GraphRun) -> Any:
 
 
 def has_side_effects(op: Any) -> bool:
-    """Return True if an operator has state (reads data, draws random numbers) or waits to be fed."""
+    """Return True if an operator has state (reads data, draws random numbers) or must be fed."""
     return bool(op.op_def.is_stateful) or op.type.startswith("Placeholder")
 
 
 def extra_dependencies(run: GraphRun, loss: Any) -> set[Any]:
-    """Return operators that a loss needs and the run does not execute: gradients do not need the loss itself."""
+    """Return operators that a loss needs and the run does not execute, since gradients do not need the loss."""
     return dependencies([loss.op], run.reach.fed) - run.reach.ops
 
 
 def reads_variables(ops: set[Any]) -> bool:
-    """Return True if operators read the memory of a reference variable, which the update may already have changed."""
+    """Return True if operators read the memory of a reference variable, which the update may change first."""
     sources = [tensor for op in ops for tensor in op.inputs]
     sources += [tensor for source in sources if source.op.type == "Identity" for tensor in source.op.inputs]
     return any(tensor.dtype._is_ref_dtype for tensor in sources)
@@ -185,20 +185,20 @@ def reads_variables(ops: set[Any]) -> bool:
 def compute_loss_before_step(run: GraphRun, loss: Any) -> float | None:
     """Compute the loss in a separate run before the step.
 
-    Return None where that run would read data or draw random numbers, or where a sparse tensor is fed.
+    Return None if this run would read data or draw random numbers, or if a sparse tensor is fed.
     """
-    needed = dependencies([loss.op], run.reach.fed)
-    has_state = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in needed)
+    ops = dependencies([loss.op], run.reach.fed)
+    has_state = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in ops)
     if has_state or any(value is None for value in run.feeds.values()):  # None: part of a sparse tensor
         return None
     with sessions.internal_run():
-        return float(np.mean(run.opened.session.run(loss, feed_dict=run.feeds)))
+        return float(np.mean(run.session_record.session.run(loss, feed_dict=run.feeds)))
 
 
 def find_gradients(run: GraphRun) -> list[tuple[str, Any]]:
     """Return the gradients that optimizers apply in this run; without an optimizer, the largest set of tf.gradients.
 
-    Only records whose gradients the run computes completely are considered.
+    Records with gradients that the run does not compute are ignored.
     """
     alive = run.reach.ops - find_perhaps_dead(run.reach.ops)
     records = [record for record in recorded_gradients(run.graph) if record.all_made_by(run.reach.ops)]
@@ -209,13 +209,13 @@ def find_gradients(run: GraphRun) -> list[tuple[str, Any]]:
 
 
 def readable_pairs(record: Gradients, alive: frozenset[Any]) -> list[tuple[str, Any]]:
-    """Return the gradients that surely have a value; a gradient that only a branch computes may have none."""
+    """Return the gradients that surely have a value; a gradient from a branch may have none."""
     tensors = [(name, gradient, dense_tensor(gradient)) for name, gradient in record.pairs]
     return [(name, gradient) for name, gradient, tensor in tensors if tensor.op in alive and is_fetchable(tensor)]
 
 
 def split_gradient(gradient: Any) -> list[tuple[str, Any]]:
-    """Return the tensors of a gradient: "dense", or of IndexedSlices "values", "indices" and, if known, "shape"."""
+    """Return the tensors of a gradient: "dense", or for IndexedSlices "values", "indices" and, if known, "shape"."""
     if not hasattr(gradient, "indices"):
         return [("dense", gradient)]
     parts = [("values", gradient.values), ("indices", gradient.indices)]
@@ -225,7 +225,7 @@ def split_gradient(gradient: Any) -> list[tuple[str, Any]]:
 def densify_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
     """Return a gradient as one array, from the values of `split_gradient`.
 
-    Rows that a sparse gradient names more than once add up. Without a shape the array ends at the last row named.
+    Equal indices of a sparse gradient add up. Without a shape the array ends at the last index.
     """
     if "dense" in parts:
         return np.asarray(parts["dense"])
@@ -237,15 +237,15 @@ def densify_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 
 def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the value of every global variable that is initialised, through tensors that the graph has already."""
+    """Return the value of every initialised global variable, without adding tensors to the graph."""
     tensors: dict[str, Any] = {}
-    for variable in find_variables(graph, "variables"):  # the global ones; local ones count batches and samples
+    for variable in find_variables(graph, "variables"):
         tensor = find_read_tensor(variable)
         if tensor is not None:
             tensors.setdefault(variable.op.name, tensor)
     try:
         return {name: np.array(value) for name, value in session.run(tensors).items()}
-    except Exception:  # one of them was never initialised
+    except Exception:  # a variable was never initialised
         values = {name: try_run(session, tensor) for name, tensor in tensors.items()}
         return {name: np.array(value) for name, value in values.items() if value is not None}
 
@@ -264,11 +264,11 @@ def try_run(session: Any, tensor: Any) -> Any:
         return None
 
 
-# ---- ending loops that ask whether to stop
+# ---- ending loops that check for a stop
 
 
 def start_watching(steps: int | None = None) -> ScriptWatch:
-    """Install a ScriptWatch and return it; `steps` bounds training, and evaluations and predictions with it."""
+    """Install a ScriptWatch and return it; `steps` bounds training, evaluations and predictions."""
     watched = ScriptWatch(steps)
     sessions.observers += [watched, evaluations.PlainLoops(watched)]
     bound_monitored_sessions(watched)
@@ -278,7 +278,7 @@ def start_watching(steps: int | None = None) -> ScriptWatch:
 
 
 def bound_monitored_sessions(watched: ScriptWatch) -> None:
-    """Bound the loops over monitored sessions: the script's, and those of Estimator.train, evaluate and predict."""
+    """Bound the loops over monitored sessions: the script's and the Estimators'."""
     from tensorflow.python.training import monitored_session
 
     kind: Any = monitored_session._MonitoredSession
@@ -290,7 +290,7 @@ def bound_monitored_sessions(watched: ScriptWatch) -> None:
 
     @functools.wraps(plain_run)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if watched.full and self.should_stop():  # the loop goes on although it is asked to stop
+        if watched.is_limit_reached and self.should_stop():  # the loop ignores the request to stop
             watched.stop()
         return plain_run(self, *args, **kwargs)
 
@@ -301,7 +301,7 @@ def bounding_hook(watched: ScriptWatch) -> Any:
     from tensorflow.python.training.session_run_hook import SessionRunHook
 
     class Bound(SessionRunHook):  # type: ignore[misc]
-        """Asks the loop to end: after the last training step, or after `limit` batches of a loop without training."""
+        """Requests a stop after the last training step, or after `limit` batches of a loop without training."""
 
         def begin(self) -> None:
             self.batches, self.before = 0, watched.steps
@@ -310,16 +310,16 @@ def bounding_hook(watched: ScriptWatch) -> Any:
             self.batches += 1
             trained = watched.steps > self.before
             at_limit = watched.limit is not None and self.batches >= watched.limit
-            if (trained and watched.full) or (not trained and at_limit):
+            if (trained and watched.is_limit_reached) or (not trained and at_limit):
                 run_context.request_stop()
 
     return Bound()
 
 
 def bound_keras(watched: ScriptWatch) -> None:
-    """Bound Keras fit and fit_generator, which look at stop_training after each batch and each epoch.
+    """Bound Keras fit and fit_generator by stop_training, which they check after each batch and each epoch.
 
-    Keras skips the validation of an epoch that stop_training has ended, so the flag is cleared before it and set again
+    With stop_training set Keras skips the validation of an epoch, so it is cleared before the validation and set again
     after it.
     """
     import keras.src.callbacks as callbacks
@@ -328,7 +328,7 @@ def bound_keras(watched: ScriptWatch) -> None:
 
     class Bound(callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.model.stop_training = self.model.stop_training or watched.full
+            self.model.stop_training = self.model.stop_training or watched.is_limit_reached
 
         on_epoch_end = on_train_batch_end
 
@@ -341,8 +341,8 @@ def bound_keras(watched: ScriptWatch) -> None:
 
     @functools.wraps(plain_logs)
     def make_logs(self: Any, model: Any, logs: Any, outputs: Any, mode: Any, prefix: str = "") -> Any:
-        is_epoch = mode == "train" and "batch" not in logs and not prefix  # its logs are made before it is validated
-        if watched.full and is_epoch:
+        is_epoch = mode == "train" and "batch" not in logs and not prefix  # the call just before the validation
+        if watched.is_limit_reached and is_epoch:
             self.model.stop_training = False
         return plain_logs(self, model, logs, outputs, mode, prefix)
 

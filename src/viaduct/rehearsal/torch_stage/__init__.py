@@ -1,7 +1,7 @@
-"""A device named npu or mlu in this process, whose memory and arithmetic are the CPU's.
+"""A device named npu or mlu in this process, with the CPU's memory and arithmetic.
 
-`install` gives PyTorch the device, the modules of the vendor's plug-in and the limits of the card. The device's name
-cannot be changed later: a rehearsal on the other kind of card needs another process.
+`install` gives PyTorch the device, the modules of the vendor's plug-in and the limits of the card. A process can have
+only one such device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards
 
 
 def install(name: str, cards: int = 8) -> None:
-    """Make the device `npu` or `mlu` in this process, with that many cards."""
+    """Make the device `npu` or `mlu` in this process."""
     if name not in ("npu", "mlu"):
         raise BadValue(f"a rehearsal is on npu or mlu, not on {name!r}.", "viaduct rehearse SCRIPT --on npu")
     if not _prepare(name, cards):
@@ -36,7 +36,7 @@ def install(name: str, cards: int = 8) -> None:
 
 
 def install_cuda_as_cpu(cards: int = 8) -> None:
-    """Let a script for CUDA run on the CPU, its device called cuda as it expects."""
+    """Make a device for a CUDA script that the script knows as cuda."""
     from viaduct.rehearsal.torch_stage import original
 
     if _prepare(original.NAME, cards):
@@ -45,7 +45,7 @@ def install_cuda_as_cpu(cards: int = 8) -> None:
 
 
 def _prepare(name: str, count: int) -> bool:
-    """Set the process's cards up; return False if that is done already, raise BadValue where it is impossible."""
+    """Set up the process's cards; return False if they are set up already, raise BadValue if that is impossible."""
     if cards.name == name:
         return False
     if cards.name:
@@ -60,7 +60,7 @@ def _prepare(name: str, count: int) -> bool:
 
 
 def _register(name: str, device_module: Any, memory: int) -> None:
-    """Give PyTorch the device: its name, its module, its kernels; `memory` is the bytes of each card."""
+    """Register the device with PyTorch: its name, its module, its kernels. `memory` is the bytes of each card."""
     from viaduct.rehearsal.torch_stage import accelerator, casting, generators, kernels, pinning
 
     cards.memory = memory

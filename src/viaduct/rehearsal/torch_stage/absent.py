@@ -1,7 +1,7 @@
-"""Operators that PyTorch expects of an accelerator and that have no CPU kernel, computed by their formulas.
+"""Operators of accelerators that have no CPU kernel, computed by their formulas.
 
-These are the five of SyncBatchNorm, the fused cells of LSTM and GRU, and matrix products with a wider result dtype.
-Those of SyncBatchNorm compute in float32, as CUDA's fused kernels do, and return normalised values and input gradients
+They are the five operators of SyncBatchNorm, the fused cells of LSTM and GRU, and matrix products with a wider result
+dtype. SyncBatchNorm's compute in float32, as CUDA's fused kernels do, and return normalised values and input gradients
 in the input's dtype. The cells compute in the dtype of their inputs.
 """
 
@@ -15,12 +15,12 @@ Tensor = torch.Tensor
 
 
 def _per_channel(vector: Tensor, like: Tensor) -> Tensor:
-    """Return a vector of one value a channel, shaped to broadcast against a batch."""
+    """Return a vector with one value per channel, shaped to broadcast against a batch."""
     return vector.reshape(1, -1, *[1] * (like.dim() - 2))
 
 
 def _reduced_dims(x: Tensor) -> list[int]:
-    """Return all dimensions but that of the channels."""
+    """Return all dimensions except the channels'."""
     return [dim for dim in range(x.dim()) if dim != 1]
 
 
@@ -39,7 +39,7 @@ def batch_norm_gather_stats_with_counts(
     eps: float,
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and inverse standard deviation over all ranks from those of each, and update the running ones."""
+    """Return mean and inverse standard deviation over all ranks, and update the running statistics."""
     total = counts.sum()
     weight = (counts / total).reshape(-1, 1)  # of each rank
     total_mean = (mean * weight).sum(0)
@@ -89,7 +89,7 @@ def batch_norm_backward_elemt(
     sum_dy_xmu: Tensor,
     count: Tensor,
 ) -> Tensor:
-    """Return the gradient of the input, from the sums of `batch_norm_backward_reduce` over all ranks."""
+    """Return the gradient w.r.t. the input, from the sums of `batch_norm_backward_reduce` over all ranks."""
     total = count.sum()
     centred = input.float() - _per_channel(mean, input)
     grad = grad_out.float() - _per_channel(sum_dy / total, input)
@@ -105,7 +105,7 @@ def _add_biases(inputs: Tensor, hidden: Tensor, input_bias: Any, hidden_bias: An
 
 
 def lstm_cell(inputs: Tensor, hidden: Tensor, cx: Tensor, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    """Return the new hidden and cell state, and the gates, from inputs and hidden state times their weights."""
+    """Return the new hidden and cell states and the gates; `inputs` and `hidden` are products with weights."""
     from_inputs, from_hidden = _add_biases(inputs, hidden, input_bias, hidden_bias)
     i, f, g, o = (from_inputs + from_hidden).chunk(4, 1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
@@ -126,7 +126,7 @@ def lstm_cell_backward(grad_hy: Any, grad_cy: Any, cx: Tensor, cy: Tensor, works
 
 
 def gru_cell(inputs: Tensor, hidden: Tensor, hx: Tensor, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    """Return the new hidden state and the workspace of the backward pass, as `lstm_cell` does."""
+    """Return the new hidden state and the workspace of the backward pass."""
     a, b = _add_biases(inputs, hidden, input_bias, hidden_bias)
     (ar, az, an), (br, bz, bn) = a.chunk(3, 1), b.chunk(3, 1)
     r, z = (ar + br).sigmoid(), (az + bz).sigmoid()
@@ -145,7 +145,7 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
 
 
 def make_wide_product(operator: Any) -> Any:
-    """Wrap a matrix product; its last positional argument becomes the dtype in which it computes and returns."""
+    """Wrap a matrix product; its last positional argument is the dtype of its computation and result."""
 
     def multiply(*args: Any, out: Tensor | None = None, **scales: Any) -> Tensor:
         *tensors, dtype = args

@@ -1,6 +1,6 @@
 """`torch.accelerator` and backward passes for several cards.
 
-PyTorch's C++ knows only one card of a device that Python registers; so the functions that take a card's number are
+PyTorch's C++ code knows only one card of a device that Python registers, so the functions that take a card's number are
 replaced.
 """
 
@@ -16,7 +16,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 def register() -> None:
-    """Tell PyTorch's C++ that the device exists. Releases before 2.13 have no torch._C._acc."""
+    """Register the device with PyTorch's C++ code; needs torch._C._acc of torch 2.13."""
     acc: Any = torch._C._acc
     answers = dict.fromkeys(("is_available", "is_built", "has_primary_context"), lambda self, *index: True)
     kind = torch._C._autograd.DeviceType.PrivateUse1
@@ -45,7 +45,7 @@ def install() -> None:
 
 
 def _run_backward_in_callers_thread() -> None:
-    """Run backward passes in the caller's thread, on all cards: autograd has a thread for one card only."""
+    """Run backward passes on all cards in the caller's thread, since autograd has a thread for one card only."""
     run: Any = torch.autograd.graph._engine_run_backward
 
     @functools.wraps(run)

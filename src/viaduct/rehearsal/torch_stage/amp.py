@@ -1,4 +1,4 @@
-"""`torch.npu.amp`, `torch.mlu.amp`: autocast and GradScaler with the device filled in, as torch.cuda.amp has them."""
+"""`torch.npu.amp`, `torch.mlu.amp`: autocast and GradScaler of the card, counterparts of torch.cuda.amp's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class autocast(torch.amp.autocast_mode.autocast):
 
 
 class GradScaler(torch.amp.GradScaler):
-    """torch.amp.GradScaler of the card. `dynamic=False` keeps the scale as it is, an argument that torch_npu has."""
+    """torch.amp.GradScaler of the card, with torch_npu's argument `dynamic`; False keeps the scale constant."""
 
     def __init__(
         self,

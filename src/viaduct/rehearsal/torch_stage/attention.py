@@ -1,4 +1,4 @@
-"""scaled_dot_product_attention by the CPU's flash kernel, forward and backward, where the CPU would choose it."""
+"""scaled_dot_product_attention by the CPU's kernels, forward and backward."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLASH = 1  # SDPBackend.FLASH_ATTENTION
 def _choose_kernel(*args: Any, **options: Any) -> int:
     """Return the number of the kernel that the CPU chooses.
 
-    Where a script allows only fused kernels that CUDA alone has, the CPU's own fused kernel is allowed.
+    If a script allows only fused kernels of CUDA, the CPU's fused kernel is allowed too.
     """
     cuda: Any = torch.backends.cuda
     fused = cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
@@ -39,10 +39,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Compute attention by the kernel that the CPU would choose.
-
-    Without this, PyTorch would compose it from other operators on a device that is not its own.
-    """
+    """Compute attention by the CPU's choice of kernel; PyTorch would compose it from other operators on the card."""
     tensors = [to_cpu(tensor) for tensor in (query, key, value, attn_mask)]
     options = {"scale": scale, "enable_gqa": enable_gqa}
     if _choose_kernel(*tensors, dropout_p, is_causal, **options) == _FLASH and not enable_gqa:
@@ -66,12 +63,12 @@ def forward(
     *,
     scale: float | None = None,
 ) -> Any:
-    """Compute the fused operator by the CPU's flash kernel; its result has the fields of CUDA's."""
+    """Compute the fused operator by the CPU's flash kernel; the result has the fields of CUDA's."""
     index = card_of(query)
     q, k, v, mask = map(to_cpu, (query, key, value, attn_bias))
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu.default
     output, logsumexp = kernel(q, k, v, dropout_p, is_causal, attn_mask=mask, scale=scale)
-    # The CPU's kernel has none of CUDA's cumulative lengths, random state and debug mask.
+    # The CPU's kernel returns no cumulative lengths, random state and debug mask, as CUDA's does.
     cum_seq_q, cum_seq_k, *others = [
         put_on_card(torch.empty(0, dtype=torch.int64, device="cpu"), index) for _ in range(5)
     ]
@@ -97,7 +94,7 @@ def backward(
     *philox: Any,
     scale: float | None = None,
 ) -> Any:
-    """Compute the fused operator's gradients; that of the mask is None."""
+    """Compute the fused operator's gradients; the mask's is None."""
     index = card_of(query)
     mask = to_cpu(attn_bias)
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default

@@ -1,8 +1,8 @@
-"""State of the process's cards: name, number, the current one, and allocated bytes.
+"""State of the process's cards: their name and number, the current card, and allocated bytes.
 
 A tensor of the stand-in is an ordinary tensor with the CPU's memory and another device. The device is set through
 DLPack, PyTorch's interface for memory of other libraries: a capsule holds the address of the bytes and their device,
-and the device field is changed between export and import. This takes 1.5 µs a tensor, without a copy and without C++.
+and the device is changed between export and import. This takes 1.5 µs a tensor, without a copy and without C++.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import torch
 
 _EXTENSION = 12  # DLPack's kDLExtDev, which PyTorch reads as the out-of-tree device, PrivateUse1
 _HOST = 1  # kDLCPU
-_DEVICE_FIELD = 8  # offset in DLTensor of the device, behind the data pointer: two int32, kind and index
+_DEVICE_FIELD = 8  # offset of the device in DLTensor, after the data pointer: two int32, kind and index
 _address_of = ctypes.pythonapi.PyCapsule_GetPointer
 _address_of.restype = ctypes.c_void_p
 _address_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _int64_at = ctypes.c_int64.from_address  # the number at an address, which can be assigned to
 _export: Any = torch._C._to_dlpack
 _import: Any = torch._C._from_dlpack
-# Returns the card that a tensor is on, -1 for the host. `tensor.device` may not be used: original.py replaces it.
+# Returns a tensor's card, -1 for the host. `tensor.device` may not be used, since original.py replaces it.
 card_of: Any = torch._C.TensorBase.get_device
 
 
@@ -54,14 +54,14 @@ class MemoryMeter:
 
 @dataclass
 class Cards:
-    """The cards of this process. `name` is the device's name in PyTorch, empty until the stage is installed."""
+    """The cards of this process."""
 
-    name: str = ""  # npu, mlu, or gpu for the original script
+    name: str = ""  # the device's name in PyTorch: npu, mlu, or gpu for the original script; "" until installed
     count: int = 0
     meters: list[MemoryMeter] = field(default_factory=list)
     local: threading.local = field(default_factory=threading.local)  # each thread's current card and streams
-    names: set[str] = field(default_factory=set)  # device types that mean a card: `name`; cuda too with mapping.py
-    memory: int = 64 << 30  # of each card: a 910B's, an MLU590's is 80
+    names: set[str] = field(default_factory=set)  # device types that mean a card: `name`, with mapping.py also cuda
+    memory: int = 64 << 30  # bytes of each card; a 910B has 64 GiB, an MLU590 80 GiB
 
     @property
     def public_name(self) -> str:
@@ -70,16 +70,16 @@ class Cards:
 
     @property
     def current(self) -> int:
-        """Return the current card of this thread, as with CUDA; a new thread begins with the first."""
+        """Return the current card of this thread; as with CUDA, a new thread begins with the first."""
         return int(getattr(self.local, "index", 0))
 
     def select(self, index: int) -> None:
-        """Make a card the current one of this thread; raise RuntimeError if there is no such card."""
+        """Make a card the current one of this thread; raise RuntimeError if it does not exist."""
         self.check(index)
         self.local.index = index
 
     def check(self, index: int) -> None:
-        """Raise RuntimeError if there is no card of this number."""
+        """Raise RuntimeError if card `index` does not exist."""
         if not 0 <= index < self.count:
             raise RuntimeError(
                 f"Invalid device ID: {index}. The rehearsal has {self.count} {self.public_name} device(s)."
@@ -89,7 +89,7 @@ class Cards:
 cards = Cards()
 _lock = threading.RLock()  # reentrant: garbage collection may call `_release` while this thread holds it
 _living: dict[weakref.ref[Any], tuple[int, int]] = {}  # by storage: its card and its bytes
-# A forked process holds its parent's tensors; freeing them there releases no memory of a card.
+# When a forked process frees its parent's tensors, no card's memory is released.
 os.register_at_fork(after_in_child=_living.clear)
 
 
@@ -100,22 +100,22 @@ def view_on_cpu(tensor: torch.Tensor) -> torch.Tensor:
     if not _int64_at(address).value and tensor._is_zerotensor():
         return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")  # a zero tensor has no memory
     _int64_at(address + _DEVICE_FIELD).value = _HOST
-    below: torch.Tensor = _import(capsule)
+    cpu_tensor: torch.Tensor = _import(capsule)
     # DLPack does not carry the conjugate and negative bits, with which PyTorch marks lazy views.
     if tensor.dtype.is_complex and tensor.is_conj():
-        below = below.conj()
+        cpu_tensor = cpu_tensor.conj()
     if tensor.is_neg():
-        below = torch._neg_view(below)
-    return below
+        cpu_tensor = torch._neg_view(cpu_tensor)
+    return cpu_tensor
 
 
 def to_cpu(value: Any) -> Any:
-    """Return a CPU tensor over the memory of a card's tensor, and anything else unchanged."""
+    """Return a CPU tensor over the memory of a card's tensor, and other values unchanged."""
     return view_on_cpu(value) if isinstance(value, torch.Tensor) and card_of(value) >= 0 else value
 
 
 def put_on_card(tensor: torch.Tensor, index: int) -> torch.Tensor:
-    """Return a tensor of card `index` with the memory of a new CPU tensor, which is counted there until it is freed."""
+    """Return a tensor of card `index` over the memory of a new CPU tensor, counted as allocated until it is freed."""
     capsule = _export(tensor)
     _int64_at(_address_of(capsule, b"dltensor") + _DEVICE_FIELD).value = _EXTENSION | index << 32
     on_card: torch.Tensor = _import(capsule)
@@ -136,9 +136,9 @@ def _release(reference: weakref.ref[Any]) -> None:
 
 
 def index_of(device: Any) -> int:
-    """Return the card that a device names: `npu:1`, or 1; the current one for `npu`, a negative number and None.
+    """Return the number of a card from `npu:1` or 1; the current card for `npu`, a negative number and None.
 
-    Raise ValueError for another device.
+    Raise ValueError for other devices.
     """
     if device is None:
         return cards.current

@@ -1,9 +1,9 @@
-"""Autocast on the card, with the operator lists of CUDA's autocast, which both vendors' plug-ins follow.
+"""Autocast on the card, with the operator lists of CUDA's autocast, which both vendors' plug-ins use.
 
-For a device that is not its own, PyTorch has the switch of autocast and leaves the casting to the plug-in. Operators of
-LOWER_PRECISION run in the lower precision, of FLOAT32 in float32, of FLOAT32_RESULT with a float32 result, of WIDEST in
-float32 if one input has it; all others run in the dtypes of their inputs. A parameter is cast once in each autocast
-region, so that gradients of a weight that is used twice add up as they do on CUDA.
+PyTorch leaves the casting on a plug-in's device to the plug-in. Operators of LOWER_PRECISION run in the lower
+precision, of FLOAT32 in float32, of FLOAT32_RESULT with a float32 result, of WIDEST in float32 if one input is float32;
+all others run in the dtypes of their inputs. A parameter is cast once in each autocast region, so that the gradients of
+a weight that is used twice add up as on CUDA.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WIDEST = (
 )
 # fmt: on
 
-# By the id of a parameter: the parameter, and its cast copy.
+# By the id of a parameter: the parameter and its cast copy.
 _cache: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
 
 
@@ -66,7 +66,7 @@ def _is_castable(value: Any) -> bool:
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
-    """Return an argument cast to a dtype, for a parameter the cached copy; unchanged if autocast does not cast it."""
+    """Return an argument cast to a dtype, with a cache for parameters; unchanged if autocast does not cast it."""
     if not _is_castable(value) or value.dtype is dtype:
         return value
     if not _is_cacheable(value, dtype):
@@ -101,10 +101,10 @@ def _cast_all(args: Any, kwargs: Any, dtype: torch.dtype) -> tuple[tuple[Any, ..
     return tuple(map(cast, args)), {name: cast(value) for name, value in kwargs.items()}
 
 
-# Makers of autocast's kernels: each returns a function that calls the operator with other arguments.
+# Functions that make autocast's kernels, which call the operator with other arguments.
 
 
-def _cast_arguments_to(operator: Any, dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
+def _make_casting_kernel(operator: Any, dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = _cast_all(args, kwargs, dtype())
         return operator(*args, **kwargs)
@@ -112,7 +112,7 @@ def _cast_arguments_to(operator: Any, dtype: Callable[[], torch.dtype]) -> Calla
     return kernel
 
 
-def _with_float32_result(operator: Any) -> Callable[..., Any]:
+def _make_float32_result_kernel(operator: Any) -> Callable[..., Any]:
     """Return a kernel whose result is float32 unless the caller names a dtype."""
     position = [argument.name for argument in operator._schema.arguments].index("dtype")
 
@@ -125,8 +125,8 @@ def _with_float32_result(operator: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _norm_in_float32(operator: Any, typed: Any) -> Callable[..., Any]:
-    """Return the kernel of a norm; `typed` is its overload that takes the dtype of the result."""
+def _make_norm_kernel(operator: Any, typed: Any) -> Callable[..., Any]:
+    """Return the kernel of a norm; `typed` is its overload with a dtype for the result."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return typed(*args, **kwargs, dtype=torch.float32) if _is_castable(args[0]) else operator(*args, **kwargs)
@@ -134,8 +134,8 @@ def _norm_in_float32(operator: Any, typed: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _to_widest(operator: Any) -> Callable[..., Any]:
-    """Return a kernel that computes in float32 if one input has it."""
+def _make_widest_kernel(operator: Any) -> Callable[..., Any]:
+    """Return a kernel that computes in float32 if one input is float32."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         tensors = [v for value in args for v in (value if isinstance(value, list | tuple) else [value])]
@@ -157,14 +157,14 @@ def register() -> None:
     """Register autocast's kernels under the device's dispatch key."""
     library("_").fallback(torch.library.fallthrough_kernel, _KEY)
     kernels = {
-        name: _cast_arguments_to(overload(name), lambda: torch.get_autocast_dtype(cards.name))
+        name: _make_casting_kernel(overload(name), lambda: torch.get_autocast_dtype(cards.name))
         for name in LOWER_PRECISION
     }
-    kernels |= {name: _cast_arguments_to(overload(name), lambda: torch.float32) for name in FLOAT32}
-    kernels |= {name: _with_float32_result(overload(name)) for name in FLOAT32_RESULT}
-    kernels |= {name: _to_widest(overload(name)) for name in WIDEST}
-    kernels["norm.Scalar"] = _norm_in_float32(_aten.norm.Scalar, _aten.norm.ScalarOpt_dtype)
-    kernels["norm.ScalarOpt_dim"] = _norm_in_float32(_aten.norm.ScalarOpt_dim, _aten.norm.ScalarOpt_dim_dtype)
+    kernels |= {name: _make_casting_kernel(overload(name), lambda: torch.float32) for name in FLOAT32}
+    kernels |= {name: _make_float32_result_kernel(overload(name)) for name in FLOAT32_RESULT}
+    kernels |= {name: _make_widest_kernel(overload(name)) for name in WIDEST}
+    kernels["norm.Scalar"] = _make_norm_kernel(_aten.norm.Scalar, _aten.norm.ScalarOpt_dtype)
+    kernels["norm.ScalarOpt_dim"] = _make_norm_kernel(_aten.norm.ScalarOpt_dim, _aten.norm.ScalarOpt_dim_dtype)
     kernels["binary_cross_entropy"] = _refuse_autocast
     aten = library("aten")
     for name, kernel in kernels.items():
@@ -179,7 +179,7 @@ def register() -> None:
 
 
 def _without_autocast(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a kernel, so that operators called within it are not cast again."""
+    """Wrap a kernel so that operators called within it are not cast again."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_EXCLUDED):

@@ -1,4 +1,4 @@
-"""torch.save and torch.load of a card's storages, which are loaded onto the card again."""
+"""torch.save and torch.load of a card's storages."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from viaduct.rehearsal.torch_stage import control
 from viaduct.rehearsal.torch_stage.cards import cards
 from viaduct.rehearsal.torch_stage.tensors import storage_on
 
-_BEFORE_ALL = 5  # priority; PyTorch's own begin at 10
+_PRIORITY = 5  # before PyTorch's own functions, whose priorities begin at 10
 
 
-def install(written: str = "") -> None:
-    """Register how storages are tagged and restored; `written` is the device's name in files, by default its own."""
-    device_name = written or cards.name
+def install(device_name: str = "") -> None:
+    """Register functions that tag and restore storages; `device_name` is used in files, by default the card's name."""
+    device_name = device_name or cards.name
 
     def tag(storage: Any) -> str | None:
         device = storage.device
         return f"{device_name}:{device.index}" if device.type in (cards.name, device_name) else None
 
     restore = functools.partial(_restore_storage, device_name=device_name)
-    torch.serialization.register_package(_BEFORE_ALL, tag, restore)
+    torch.serialization.register_package(_PRIORITY, tag, restore)
 
 
 def _restore_storage(storage: Any, location: str, device_name: str) -> Any:
-    """Return a loaded storage on the card that its file names; None for another device's."""
+    """Return a loaded storage on its card; None for another device's."""
     name, _, number = location.partition(":")
     if name != device_name:
         return None

@@ -1,7 +1,7 @@
-"""Collectives of `hccl` and `cncl`: gloo, which ships with PyTorch, on the CPU memory of the card's tensors.
+"""Collectives of `hccl` and `cncl`, by gloo on the CPU memory of the card's tensors.
 
-`init_process_group("hccl")` makes a group of this kind, and DistributedDataParallel and torch.distributed use it. A
-host's tensor is refused, as the card's library refuses it, unless the backend was given for both (`cpu:gloo,npu:hccl`).
+`init_process_group("hccl")` makes a group of this kind for DistributedDataParallel and torch.distributed. As with the
+card's library, a host's tensor is refused, unless the backend is for both devices (`cpu:gloo,npu:hccl`).
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import card_of, cards, view_on_cpu
 
 BACKEND_OF_CARD = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
-_RECORDER = "TORCH_FR_BUFFER_SIZE"  # of torch's flight recorder; 0 turns it off
-_served: tuple[str, ...] = ()  # device types of the group that is being created: the card's, the host's, or both
-_translates_nccl = False  # a request for nccl gets the card's own backend, and is not reported
+_RECORDER = "TORCH_FR_BUFFER_SIZE"  # variable of torch's flight recorder; 0 turns it off
+_served_types: tuple[str, ...] = ()  # device types of the group that is being created: the card's, the host's, or both
+_translates_nccl = False  # a request for nccl gets the card's backend without a report
 _Work = Any
 c10d: Any = torch._C._distributed_c10d
 _ProcessGroup: Any = dist.ProcessGroup
 
 
 class CardGroup(_ProcessGroup):  # type: ignore[misc]
-    """A process group whose tensors are on the card, and on the host if its backend says so (`cpu:gloo,npu:hccl`)."""
+    """A process group for tensors on the card, and with a backend for both (`cpu:gloo,npu:hccl`) on the host too."""
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: Any, served: tuple[str, ...]) -> None:
+    def __init__(self, store: Any, rank: int, size: int, timeout: Any, served_types: tuple[str, ...]) -> None:
         super().__init__(rank, size)
         self._inner = c10d.ProcessGroupGloo(store, rank, size, timeout)
-        self._served = served
+        self._served_types = served_types
 
     def getBackendName(self) -> str:
-        """Return the name of the card's backend, not gloo's."""
+        """Return the name of the card's backend."""
         return BACKEND_OF_CARD[cards.name]
 
     @property
     def _device_types(self) -> Any:
-        return [torch.device(name) for name in self._served]
+        return [torch.device(name) for name in self._served_types]
 
     @property
     def pg_name(self) -> str:
-        """Name under which torch.distributed registered the group."""
+        """Return the name under which torch.distributed registered the group."""
         return dist.distributed_c10d._world.pg_names[self]
 
     @property
@@ -56,10 +56,10 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self.pg_name
 
     def _lower(self, value: Any) -> Any:
-        """Return CPU tensors over the card's, for gloo; refuse tensors of devices that the group does not serve."""
+        """Return CPU tensors over the card's for gloo; refuse tensors of devices that the group does not serve."""
         if isinstance(value, torch.Tensor):
             is_on_card = card_of(value) >= 0
-            if (cards.name if is_on_card else "cpu") not in self._served:
+            if (cards.name if is_on_card else "cpu") not in self._served_types:
                 raise RuntimeError(f"No backend type associated with device type {value.device.type}")
             return view_on_cpu(value) if is_on_card else value
         if isinstance(value, list | tuple):
@@ -67,12 +67,12 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return value
 
     def _run(self, name: str, result: Any, *args: Any) -> Any:
-        """Run gloo's collective `name`; the returned work has `result`, the card's tensors, as its value."""
+        """Run gloo's collective `name`; return its work with the value `result`, tensors of the card."""
         return _replace_result(getattr(self._inner, name)(*self._lower(args)), result)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
-        """Reduce over the ranks; a mean is a sum that is divided afterwards."""
-        if not hasattr(opts, "reduceOp"):  # nothing, or a bare ReduceOp, which torch's own groups take too
+        """Reduce over the ranks."""
+        if not hasattr(opts, "reduceOp"):  # None, or a ReduceOp as for torch's own groups
             opts, op = c10d.AllreduceOptions(), opts
             opts.reduceOp = dist.ReduceOp.SUM if op is None else op
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
@@ -82,7 +82,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._reduce_to_mean("allreduce", tensors, tensors, opts)
 
     def _reduce_to_mean(self, name: str, outputs: Any, *args: Any) -> Any:
-        """Run gloo's sum `name` with `args` and divide it by the number of ranks, in `outputs`."""
+        """Run gloo's sum `name` with `args`, and divide `outputs` by the number of ranks."""
         getattr(self._inner, name)(*self._lower(args)).wait()
         for tensor in _leaves(outputs):
             self._lower(tensor).div_(self.size())
@@ -90,11 +90,11 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         """Reduce several tensors, one after the other."""
-        plain = c10d.AllreduceOptions()
+        options = c10d.AllreduceOptions()
         if opts is not None:
-            plain.reduceOp = opts.reduceOp
+            options.reduceOp = opts.reduceOp
         for tensor in tensors:
-            self.allreduce([tensor], plain).wait()
+            self.allreduce([tensor], options).wait()
         return _completed_work(tensors)
 
     def broadcast(self, tensors: Any, opts: Any = None, **kwargs: Any) -> Any:
@@ -106,7 +106,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("broadcast", tensors, tensors, opts)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
-        """Reduce to the root rank; a mean is a sum that is divided afterwards."""
+        """Reduce to the root rank."""
         if opts.reduceOp != dist.ReduceOp.AVG:
             return self._run("reduce", tensors, tensors, opts)
         opts.reduceOp = dist.ReduceOp.SUM
@@ -119,13 +119,13 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("allgather", output, output, inputs, opts or c10d.AllgatherOptions())
 
     def _allgather_base(self, output: Any, inputs: Any, opts: Any = None) -> Any:
-        # gloo takes contiguous tensors only; the parts of a contiguous output are, and share its memory.
+        # gloo takes contiguous tensors only. The parts of a contiguous output are contiguous and share its memory.
         chunks = [list(output.reshape(self.size(), *inputs.shape).unbind(0))]
         self._inner.allgather(self._lower(chunks), self._lower([inputs]), c10d.AllgatherOptions()).wait()
         return _completed_work([output])
 
     def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        """Gather several tensors, each into one, one after the other."""
+        """Gather several tensors, each into one output, one after the other."""
         for output, part in zip(outputs, inputs, strict=True):
             self._allgather_base(output, part).wait()
         return _completed_work(outputs)
@@ -139,20 +139,15 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Reduce every part over the ranks, and keep this rank's part; gloo has no reduce_scatter of lists."""
         op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+        options = c10d.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp.SUM if op == dist.ReduceOp.AVG else op
         for output, parts in zip(outputs, inputs, strict=True):
-            below = [self._lower(part).clone() for part in parts]
-            self._reduce(below, op)
-            self._lower(output).copy_(below[self.rank()])
+            reduced = [self._lower(part).clone() for part in parts]
+            for part in reduced:
+                self._inner.allreduce([part], options).wait()
+            own_part = reduced[self.rank()]
+            self._lower(output).copy_(own_part.div_(self.size()) if op == dist.ReduceOp.AVG else own_part)
         return _completed_work(outputs)
-
-    def _reduce(self, below: list[torch.Tensor], op: Any) -> None:
-        """Reduce CPU tensors in place; a mean is a sum that is divided."""
-        plain = c10d.AllreduceOptions()
-        plain.reduceOp = dist.ReduceOp.SUM if op == dist.ReduceOp.AVG else op
-        for part in below:
-            self._inner.allreduce([part], plain).wait()
-            if op == dist.ReduceOp.AVG:
-                part.div_(self.size())
 
     def _reduce_scatter_base(self, output: Any, inputs: Any, opts: Any = None) -> Any:
         parts = inputs.reshape(self.size(), *output.shape).unbind(0)
@@ -170,12 +165,12 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("alltoall_base", [output], output, inputs, output_sizes, input_sizes, options)
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        """Exchange lists of tensors: every rank scatters in turn, since gloo has no exchange of lists."""
+        """Exchange lists of tensors; every rank scatters in turn, since gloo has no alltoall of lists."""
         for root in range(self.size()):
             options = c10d.ScatterOptions()
             options.rootRank = root
-            mine = [self._lower(list(inputs))] if root == self.rank() else []
-            self._inner.scatter([self._lower(outputs[root])], mine, options).wait()
+            scattered = [self._lower(list(inputs))] if root == self.rank() else []
+            self._inner.scatter([self._lower(outputs[root])], scattered, options).wait()
         return _completed_work(outputs)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
@@ -184,7 +179,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
             self.allgather([[row[index] for row in outputs]], [part]).wait()
         return _completed_work(outputs)
 
-    # torch.distributed calls these names from 2.13 on; C++ and older code use those above.
+    # torch.distributed calls these names since 2.13; C++ and older code use the names above.
     all_gather_single = _allgather_base
     all_gather_single_coalesced = allgather_into_tensor_coalesced
     reduce_scatter_single = _reduce_scatter_base
@@ -201,7 +196,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._inner.recv(self._lower(tensors), srcRank, tag)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
-        """Receive tensors from whichever rank sends first."""
+        """Receive tensors from any rank."""
         return self._inner.recv_anysource(self._lower(tensors), tag)
 
 
@@ -220,7 +215,7 @@ def _completed_work(result: Any) -> _Work:
 
 
 def _replace_result(work: Any, result: Any) -> _Work:
-    """Return gloo's work with the card's tensors as its value, from which DistributedDataParallel takes gradients."""
+    """Return gloo's work with another value: the card's tensors, for DistributedDataParallel."""
 
     def replace(future: Any) -> Any:
         future.value()  # raises the error of a collective that failed
@@ -230,16 +225,16 @@ def _replace_result(work: Any, result: Any) -> _Work:
 
 
 def create_process_group(store: Any, rank: int, size: int, timeout: Any) -> CardGroup:
-    """Return a process group of the card, as torch.distributed asks a backend for."""
-    return CardGroup(store, rank, size, timeout, _served)
+    """Return a process group of the card; torch.distributed calls this."""
+    return CardGroup(store, rank, size, timeout, _served_types)
 
 
 def translate_nccl() -> None:
-    """Take nccl for the card's backend, as the vendors' patches do."""
+    """Replace nccl by the card's backend, as the vendors' patches do."""
     global _translates_nccl
     _translates_nccl = True
     dist.is_nccl_available = dist.distributed_c10d.is_nccl_available = lambda: True
-    torch.cuda.nccl.version = lambda: (2, 21, 5)  # asked for when a collective fails
+    torch.cuda.nccl.version = lambda: (2, 21, 5)  # torch calls it when a collective fails
 
 
 def install() -> None:
@@ -253,7 +248,7 @@ def install() -> None:
 
 
 def install_as_nccl() -> None:
-    """Register the backend for a script that was not migrated; it reports itself as nccl."""
+    """Register the backend for the original script, under the name nccl."""
     dist.Backend.register_backend("gpucl", create_process_group, devices=[cards.name])
     translate_nccl()
     plain_get_backend = dist.distributed_c10d.get_backend
@@ -274,12 +269,12 @@ def _wrap_group_makers() -> None:
         wrapper = _wrap_group_maker(getattr(c10d_python, name))
         for module in (dist, c10d_python):
             setattr(module, name, wrapper)
-    # Every group is made by this function, with its own backend or that of the default group.
-    c10d_python._new_process_group_helper = _note_served_devices(c10d_python._new_process_group_helper)
+    # This function makes every group, with the group's own backend or the default group's.
+    c10d_python._new_process_group_helper = _store_served_types(c10d_python._new_process_group_helper)
 
 
 def _wrap_group_maker(function: Any) -> Any:
-    """Wrap a function that makes a process group: nccl becomes the card's backend."""
+    """Wrap a function that makes a process group to replace nccl by the card's backend."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -290,23 +285,23 @@ def _wrap_group_maker(function: Any) -> Any:
     return call
 
 
-def _note_served_devices(function: Any) -> Any:
-    """Wrap torch's function that makes a group: note the device types of its backend for `create`."""
+def _store_served_types(function: Any) -> Any:
+    """Wrap torch's function that makes a group to store the device types of its backend for `create_process_group`."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        global _served
-        _served = _served_devices(signature.bind(*args, **kwargs).arguments["backend"])
+        global _served_types
+        _served_types = _find_served_types(signature.bind(*args, **kwargs).arguments["backend"])
         return function(*args, **kwargs)
 
     return call
 
 
-def _served_devices(backend: Any) -> tuple[str, ...]:
-    """Return which of the host and the card a backend serves, as torch reads it; the card's library serves no host."""
+def _find_served_types(backend: Any) -> tuple[str, ...]:
+    """Return the device types that a backend serves; the card's library does not serve the host."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of it itself
+        warnings.simplefilter("ignore")  # torch's function gives the same warning
         devices = dist.distributed_c10d.BackendConfig(dist.Backend(backend)).get_device_backend_map()
     card_backend = BACKEND_OF_CARD[cards.name]
     serves_host = devices.get("cpu", card_backend) != card_backend
@@ -332,7 +327,7 @@ def _replace_nccl(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call with the card's backend in place of nccl.
 
-    nccl is reported as a limit, unless a vendor's patch or the original script translates it.
+    nccl is reported as a limit, unless `translate_nccl` was called.
     """
     backend = BACKEND_OF_CARD[cards.name]
     position = 0 if function == "init_process_group" else 2
@@ -347,7 +342,7 @@ def _replace_nccl(
             f"NCCL is not there: the {cards.name.upper()} has {backend.upper()}; the process group is not made.",
             f"Write '{translated}' for '{requested}'.",
         )
-    args = tuple(translated if i == position else value for i, value in enumerate(args))
+    args = tuple(translated if index == position else value for index, value in enumerate(args))
     return args, ({**kwargs, "backend": translated} if "backend" in kwargs else kwargs)
 
 

@@ -1,4 +1,4 @@
-"""Parts of `torch_npu.contrib` that classifiers use: label smoothing, drop path, prefetching."""
+"""Parts of `torch_npu.contrib` for image classifiers: label smoothing, drop path, prefetching."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LabelSmoothingCrossEntropy(torch.nn.Module):
 
 
 class NpuDropPath(torch.nn.Module):
-    """Drops the residual branch of random samples, and scales the others up."""
+    """Drops the residual branch of random samples and scales the others up."""
 
     def __init__(self, drop_prob: float | None = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Functions that torch.npu and torch.mlu share with torch.cuda: the cards, the current one, autocast's state."""
+"""Functions that torch.npu and torch.mlu share with torch.cuda: choice of a card, its properties, autocast's state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ init = _lazy_init
 
 
 def _is_in_bad_fork() -> bool:
-    return False  # the memory is the host's: a forked process goes on with it
+    return False  # a forked process can use the device, since its memory is the host's
 
 
 def device_count() -> int:
@@ -92,12 +92,12 @@ class device:
         self.prev_idx = cards.current
         cards.select(self.idx)
 
-    def __exit__(self, *what: Any) -> None:
+    def __exit__(self, *error: Any) -> None:
         cards.select(self.prev_idx)
 
 
 class device_of(device):
-    """Makes the card of a tensor current; that of a host's tensor changes nothing."""
+    """Context in which a tensor's card is the current one; a host's tensor changes nothing."""
 
     def __init__(self, obj: Any) -> None:
         super().__init__(card_of(obj) if card_of(obj) >= 0 else None)

@@ -1,4 +1,4 @@
-"""Registrations with PyTorch's dispatcher, which last as long as their library object: here, as long as the process."""
+"""Registrations with PyTorch's dispatcher for the whole process."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-_libraries: list[Any] = []
+_libraries: list[Any] = []  # kept, because a registration ends with its library object
 _Library: Any = torch.library.Library
 
 
 def library(namespace: str) -> Any:
-    """Return a library that adds kernels to `namespace`; the namespace `_` takes fallbacks for all operators."""
+    """Return a library that adds kernels to `namespace`; the namespace `_` is for fallbacks of all operators."""
     _libraries.append(_Library(namespace, "IMPL"))
     return _libraries[-1]
 

@@ -1,7 +1,4 @@
-"""Reports float64 and complex128 tensors on the card, which is a limit of it.
-
-Temporary ones of PyTorch's own code are not reported.
-"""
+"""Reports float64 and complex128 tensors on the card, except for temporary ones of PyTorch's own code."""
 
 from __future__ import annotations
 
@@ -16,18 +13,18 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 WIDE_DTYPES = {torch.float64: "float64", torch.complex128: "complex128"}
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-# GradScaler inverts its scale in float64, which both plug-ins support; printing a tensor and checking a trace compute
-# in float64 too.
+# GradScaler inverts its scale in float64, which both plug-ins support. Printing a tensor and checking a trace compute
+# in float64, too.
 _EXEMPT = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "jit"))
 
 
-def report_wide_tensor(what: str) -> None:
-    """Report the limit; `what` says what was done, a sentence without its full stop."""
+def report_wide_tensor(action: str) -> None:
+    """Report the limit; `action` is a sentence without its full stop."""
     if limits.find_mode("float64") == "off" or _is_pytorchs_own():
         return
     limits.report_violation(
         "float64",
-        f"{what}.",
+        f"{action}.",
         f"Most operators of the {cards.name.upper()} have no float64: they fail, or go to the host and are slow.",
         "Use torch.float32: `.float()`, `dtype=torch.float32`, or an array of float32 before it goes to the device; "
         "complex64 for complex128.",
@@ -35,7 +32,7 @@ def report_wide_tensor(what: str) -> None:
 
 
 def _is_pytorchs_own() -> bool:
-    """Return True if one of the exempt files of PyTorch is on the stack, with only PyTorch and this stage below it."""
+    """Return True if the caller is one of the exempt files of PyTorch, directly or through PyTorch and this stage."""
     frame: FrameType | None = sys._getframe(2)  # the caller of `report_wide_tensor`
     while frame is not None:
         file = frame.f_code.co_filename

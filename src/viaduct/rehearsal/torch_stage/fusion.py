@@ -1,4 +1,4 @@
-"""torch_npu.npu_fusion_attention, which transformers and Megatron call on an NPU, by its formula."""
+"""torch_npu.npu_fusion_attention by its formula; transformers and Megatron call it on an NPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def npu_fusion_attention(
     gen_mask_parallel: bool = True,
     sync: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the attention's output, then empty tensors and zeros for what the kernel keeps for its backward pass."""
+    """Return the attention's output, and empty tensors and zeros in place of the kernel's state for its backward."""
     if sparse_mode not in (0, 1, _TOP_LEFT, _DOWN_RIGHT) or prefix is not None:
         unsupported = f"sparse_mode {sparse_mode}" if prefix is None else "prefix"
         raise NotImplementedError(
@@ -51,7 +51,7 @@ def npu_fusion_attention(
 
 
 def _spans(ends: Any) -> list[slice]:
-    """Return the slices of sequences that lie one behind the other, given their ends."""
+    """Return the slices of concatenated sequences, given their ends."""
     ends = [int(end) for end in ends]
     return [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -69,7 +69,7 @@ def _attend(
     dropout: float,
     mode: int,
 ) -> torch.Tensor:
-    """Return the attention of a batch in a layout. As in torch_npu, `mask` is True where nothing is attended."""
+    """Return the attention of a batch in a layout. As in torch_npu, `mask` is True at positions to ignore."""
     width = query.shape[-1] if layout in ("BNSD", "BSND") else query.shape[-1] // heads
     q, k, v = (_split_heads(tensor, layout, width) for tensor in (query, key, value))
     if mode in (_TOP_LEFT, _DOWN_RIGHT):

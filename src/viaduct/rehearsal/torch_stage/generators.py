@@ -1,6 +1,6 @@
-"""Random numbers: the card draws from the host's generator, so that a rehearsal draws what a run on the CPU draws.
+"""Random numbers: the card draws from the host's generator, as a run on the CPU does.
 
-A generator made for the card (`torch.Generator(device="npu")`) is a separate host generator with the card as `device`.
+A generator for the card (`torch.Generator(device="npu")`) is a separate host generator with the card as `device`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 
 _Plain: Any = torch._C.Generator
-# Addresses of the C++ generators made for cards. Python objects cannot be compared: an operator gets a new one.
+# Addresses of the C++ generators made for cards; operators get new Python objects for them.
 _of_cards: set[int] = set()
 
 
@@ -46,7 +46,7 @@ class Generator(_Plain, metaclass=_AnyGenerator):  # type: ignore[misc]
 
 
 def check_generator(generator: Any) -> Any:
-    """Return the generator that an operator of the card is given; raise RuntimeError if it was made for the host."""
+    """Return a generator that is passed to an operator of the card; raise RuntimeError if it was made for the host."""
     default: Any = torch.default_generator
     if generator._cdata not in _of_cards and generator._cdata != default._cdata:
         raise RuntimeError(f"Expected a '{cards.public_name}' device type for generator but found 'cpu'")

@@ -1,4 +1,4 @@
-"""Device graphs: making one raises NotImplementedError, and make_graphed_callables returns its callables."""
+"""Device graphs: captures raise NotImplementedError, and make_graphed_callables returns its callables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 class Graph:
-    """NPUGraph, MLUGraph or CUDAGraph, which cannot be made in a rehearsal."""
+    """NPUGraph, MLUGraph or CUDAGraph, which are not available in a rehearsal."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
@@ -20,7 +20,7 @@ class Graph:
 def make_graphed_callables(
     callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool: Any = None
 ) -> Any:
-    """Return the callables unchanged: they compute what their captured form computes."""
+    """Return the callables unchanged."""
     return callables
 
 
@@ -29,7 +29,7 @@ def graph_pool_handle() -> tuple[int, int]:
 
 
 class graph:
-    """The context that captures a graph, which cannot be made in a rehearsal."""
+    """The context that captures a graph, which is not available in a rehearsal."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         Graph()

@@ -1,10 +1,10 @@
-"""Operators on a card's tensors: the CPU's kernels on the same memory, so that the numbers are the CPU's bit for bit.
+"""Operators on a card's tensors: the CPU's kernels on the same memory, with bit-identical results.
 
-A card is a stand-in device, known to PyTorch as PrivateUse1; a tensor on it is CPU memory with another device label.
-One fallback serves every operator that PyTorch does not compose from others. It makes CPU tensors over the memory of
-the arguments, runs the CPU's kernel, and labels new tensors of the result with the card. The few operators that
-allocate memory, share it or move it between devices have kernels of their own. Operators that PyTorch composes
-differently on a device that is not its own (a convolution, dropout) are computed the way the CPU computes them.
+A card is a stand-in device, known to PyTorch as PrivateUse1; its tensors are CPU memory with another device label. One
+fallback serves every operator that PyTorch does not compose from others. It makes CPU tensors over the memory of the
+arguments, runs the CPU's kernel, and labels new tensors of the result with the card. The few operators that allocate
+memory, share it or move it between devices have their own kernels. Operators that PyTorch composes differently on
+devices of plug-ins (a convolution, dropout) are computed as on the CPU.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _CPU = torch.device("cpu")
 _ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _aten = torch.ops.aten
 
-# How the names of operators begin that may take index tensors of the host.
+# Prefixes of operators that may take index tensors of the host, and of those that may take tensors of two devices.
 _INDEXES = ("aten::index.", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
-_COPIES = ("aten::copy", "aten::_foreach_copy")  # may take tensors of two devices
+_COPIES = ("aten::copy", "aten::_foreach_copy")
 _TENSOR, _LISTS, _DEVICE, _GENERATOR = torch.Tensor, (list, tuple), torch.device, torch._C.Generator
 
 
@@ -40,8 +40,7 @@ class _Schema:
         self.is_index = f"{schema.name}.".startswith(_INDEXES)
         self.may_mix_devices = self.is_index or schema.name.startswith(_COPIES)
         self.is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-        # Parameters for results, such as `out`.
-        self.out_names = frozenset(a.name for a in schema.arguments if a.is_out)
+        self.out_names = frozenset(a.name for a in schema.arguments if a.is_out)  # parameters such as `out`
         # By position: True if the parameter is a tensor.
         self.takes_tensor = tuple(isinstance(a.type, torch.TensorType) for a in schema.arguments)
 
@@ -69,33 +68,33 @@ def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     call = _Call(operator, schema)
     if schema.is_index and card_of(args[0]) < 0:  # a host's tensor, indexed by a card's
         raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
-    below, options = call.lower_arguments(args, kwargs)
+    cpu_args, options = call.lower_arguments(args, kwargs)
     try:
-        result = operator(*below, **options)
+        result = operator(*cpu_args, **options)
     except NotImplementedError as error:
         raise NotImplementedError(f"{operator} has no kernel for the CPU, which a rehearsal computes on.") from error
     except RuntimeError:
         if not schema.has_number_as_tensor(args):
             raise
-        # Where PyTorch turned a number into a tensor, the number arrives here again; the overload for numbers takes it.
-        result = operator.overloadpacket(*below, **options)
-    return call.raise_result(result)
+        # PyTorch had turned a number into a tensor, but passes the number here; the overload for numbers takes it.
+        result = operator.overloadpacket(*cpu_args, **options)
+    return call.lift_result(result)
 
 
 def fallback_sparse(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run any operator with sparse tensors of a card among its arguments with the CPU's kernel."""
+    """Run any operator on a card's sparse tensors with the CPU's kernel."""
     call = _SparseCall(operator, _schema_of(operator))
-    below, options = call.lower_arguments(args, kwargs)
+    cpu_args, options = call.lower_arguments(args, kwargs)
     try:
-        return call.raise_result(operator(*below, **options))
+        return call.lift_result(operator(*cpu_args, **options))
     except NotImplementedError as error:
         raise NotImplementedError(f"{operator} has no kernel for sparse tensors on the CPU.") from error
 
 
 class _Call:
-    """One call of the fallback: which card it is on, and which CPU tensor stands for which of the card's.
+    """One call of the fallback: its card, and the CPU tensors of the card's tensors.
 
-    `lower…` turns arguments of the card into arguments for the CPU, `raise…` the CPU's results into the card's.
+    `lower…` turns arguments of the card into arguments for the CPU, `lift…` turns the CPU's results into the card's.
     """
 
     __slots__ = ("addresses", "adopted", "has_host_tensor", "index", "lowered", "operator", "schema")
@@ -107,14 +106,14 @@ class _Call:
         self.has_host_tensor = False
         # By the id of a CPU tensor: the card's tensor, and the CPU tensor.
         self.lowered: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        # Pairs of an empty `out` tensor and the CPU tensor that the kernel fills in its place.
+        # Pairs of an empty `out` tensor and the CPU tensor that the kernel fills instead.
         self.adopted: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.addresses: set[int] | None = None  # of the inputs' memory; None until `input_addresses` is called
 
     def lower_arguments(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with the card's tensors replaced by CPU tensors over their memory."""
-        below = [self.lower(value) for value in args]
-        return below, {name: self.lower(value, name in self.schema.out_names) for name, value in kwargs.items()}
+        cpu_args = [self.lower(value) for value in args]
+        return cpu_args, {name: self.lower(value, name in self.schema.out_names) for name, value in kwargs.items()}
 
     def lower(self, value: Any, is_out: bool = False) -> Any:
         """Return one argument for the CPU's kernel."""
@@ -129,18 +128,18 @@ class _Call:
         return value
 
     def lower_tensor(self, tensor: torch.Tensor, is_out: bool) -> torch.Tensor:
-        """Return a CPU tensor over a card's tensor, and a host's tensor unchanged; refuse a mix of devices."""
+        """Return a CPU tensor over a card's tensor, or a host's tensor unchanged; refuse a mix of devices."""
         index = card_of(tensor)
         if index >= 0:
             self.set_card(index)
-            below = view_on_cpu(tensor)
+            cpu_tensor = view_on_cpu(tensor)
             if is_out and not tensor.numel():
-                # The kernel grows an empty `out`. Memory that came through DLPack, as a card's, cannot grow: a CPU
-                # tensor takes its place, and `raise_result` gives its memory to `out`.
-                below = torch.empty_like(below)
-                self.adopted.append((tensor, below))
-            self.lowered[id(below)] = (tensor, below)
-            return below
+                # The kernel grows an empty `out`, which a card's memory cannot, since it came through DLPack. The
+                # kernel fills a new CPU tensor instead, and `lift_result` gives its memory to `out`.
+                cpu_tensor = torch.empty_like(cpu_tensor)
+                self.adopted.append((tensor, cpu_tensor))
+            self.lowered[id(cpu_tensor)] = (tensor, cpu_tensor)
+            return cpu_tensor
         if tensor.dim() and not self.schema.may_mix_devices:
             self.has_host_tensor = True
             if self.index >= 0:
@@ -148,7 +147,7 @@ class _Call:
         return tensor
 
     def set_card(self, index: int) -> None:
-        """Note the card of an argument; raise RuntimeError if another argument is on another device."""
+        """Store the card of an argument; raise RuntimeError if another argument is on another device."""
         if self.index < 0:
             self.index = index
             if self.has_host_tensor:
@@ -157,26 +156,26 @@ class _Call:
             _refuse_mixing(self.index, f"{cards.public_name}:{index}")
 
     def lower_device(self, device: torch.device) -> torch.device:
-        """Return the CPU for a card, which is noted; another device unchanged."""
+        """Store a card and return the CPU; return another device unchanged."""
         if device.type == cards.name:
             self.set_card(index_of(device))
             return _CPU
         return device
 
-    def raise_result(self, result: Any) -> Any:
+    def lift_result(self, result: Any) -> Any:
         """Return a result with its tensors on the card."""
-        for tensor, below in self.adopted:
-            adopt_memory(tensor, below)
+        for tensor, cpu_tensor in self.adopted:
+            adopt_memory(tensor, cpu_tensor)
         if isinstance(result, _TENSOR):
-            return self.raise_tensor(result)
+            return self.lift_tensor(result)
         if isinstance(result, tuple):
-            return tuple(self.raise_result(part) for part in result)
+            return tuple(self.lift_result(part) for part in result)
         if isinstance(result, list):
-            return [self.raise_result(part) for part in result]
+            return [self.lift_result(part) for part in result]
         return result
 
-    def raise_tensor(self, result: torch.Tensor) -> torch.Tensor:
-        """Return a tensor that the CPU's kernel returned as one of the card; for an argument, that argument."""
+    def lift_tensor(self, result: torch.Tensor) -> torch.Tensor:
+        """Return a result of the CPU's kernel as a tensor of the card; an argument is returned as that argument."""
         known = self.lowered.get(id(result))
         if known is not None:
             return known[0]
@@ -190,17 +189,17 @@ class _Call:
         except RuntimeError:
             if result.layout is torch.strided:
                 raise
-            return sparse.raise_sparse(result, index)
+            return sparse.lift_sparse(result, index)
         if not address and result._is_zerotensor():
-            result = torch.zeros(result.shape, dtype=result.dtype, device=_CPU)  # PyTorch's zeros without memory
+            result = torch.zeros(result.shape, dtype=result.dtype, device=_CPU)  # a zero tensor has no memory
         if address in self.input_addresses():
-            result = result.clone()  # the memory of an input in another tensor: `put_on_card` would count it twice
+            result = result.clone()  # `put_on_card` would count an input's memory twice
         return put_on_card(result, index)
 
     def input_addresses(self) -> set[int]:
         if self.addresses is None:
-            dense = [below for _, below in self.lowered.values() if below.layout is torch.strided]
-            self.addresses = {below.data_ptr() for below in dense} - {0}
+            tensors = [cpu_tensor for _, cpu_tensor in self.lowered.values()]
+            self.addresses = {tensor.data_ptr() for tensor in tensors if tensor.layout is torch.strided} - {0}
         return self.addresses
 
 
@@ -213,16 +212,16 @@ class _SparseCall(_Call):
         if tensor.layout is torch.strided or card_of(tensor) < 0:
             return super().lower_tensor(tensor, is_out)
         self.set_card(card_of(tensor))
-        below = sparse.lower_sparse(tensor)
-        self.lowered[id(below)] = (tensor, below)
-        return below
+        cpu_tensor = sparse.lower_sparse(tensor)
+        self.lowered[id(cpu_tensor)] = (tensor, cpu_tensor)
+        return cpu_tensor
 
-    def raise_tensor(self, result: torch.Tensor) -> torch.Tensor:
+    def lift_tensor(self, result: torch.Tensor) -> torch.Tensor:
         known = self.lowered.get(id(result))
         if known is not None and result.layout is not torch.strided:
             # The CPU tensor was changed in place: its contents become those of the card's tensor.
-            known[0].data = sparse.raise_sparse(result, card_of(known[0]))
-        return super().raise_tensor(result)
+            known[0].data = sparse.lift_sparse(result, card_of(known[0]))
+        return super().lift_tensor(result)
 
 
 def _refuse_mixing(index: int, other: str) -> None:
@@ -232,10 +231,10 @@ def _refuse_mixing(index: int, other: str) -> None:
     )
 
 
-def adopt_memory(tensor: torch.Tensor, below: torch.Tensor) -> None:
+def adopt_memory(tensor: torch.Tensor, cpu_tensor: torch.Tensor) -> None:
     """Give a card's tensor the memory and the shape of a CPU tensor."""
-    fresh = put_on_card(below, card_of(tensor))
-    _set_storage(tensor, fresh.untyped_storage(), 0, below.size(), below.stride())
+    storage = put_on_card(cpu_tensor, card_of(tensor)).untyped_storage()
+    _set_storage(tensor, storage, 0, cpu_tensor.size(), cpu_tensor.stride())
 
 
 def _set_storage(self: Any, source: Any, offset: Any, size: Any, stride: Any = ()) -> Any:
@@ -266,7 +265,7 @@ def _empty_strided(
 
 
 def _check_device(device: Any, dtype: torch.dtype | None) -> int:
-    """Return the card of a new tensor; refuse one that is not there, and report a dtype of 64-bit floats."""
+    """Return the card of a new tensor; refuse a card that does not exist, and report a dtype of 64-bit floats."""
     index = index_of(device)
     cards.check(index)
     if (dtype := dtype or torch.get_default_dtype()) in doubles.WIDE_DTYPES:
@@ -291,14 +290,14 @@ def _copy_from_and_resize(self: torch.Tensor, dst: torch.Tensor) -> torch.Tensor
 
 
 def _resize(self: torch.Tensor, size: Any, memory_format: Any = None) -> torch.Tensor:
-    """Resize a tensor in place, into new memory where its own is too small."""
+    """Resize a tensor in place, into new memory if its own is too small."""
     if memory_format is None and self.shape == torch.Size(size):
         return self
     allocated = self.untyped_storage().nbytes() // self.element_size() - self.storage_offset()
-    needed = math.prod(size)
-    if needed > allocated:
+    elements = math.prod(size)
+    if elements > allocated:
         old = view_on_cpu(_aten.as_strided.default(self, [self.numel()], [1], self.storage_offset()))
-        larger = torch.empty(needed, dtype=self.dtype, device=_CPU)
+        larger = torch.empty(elements, dtype=self.dtype, device=_CPU)
         larger[: old.numel()].copy_(old)
         adopt_memory(self, larger)
     strides = _aten.empty.memory_format(size, dtype=self.dtype, device="meta", memory_format=memory_format).stride()
@@ -320,7 +319,7 @@ def _set_nothing(self: torch.Tensor) -> torch.Tensor:
 
 
 def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    """Compute dropout as the CPU does; for another device PyTorch calls a fused kernel with another random mask."""
+    """Compute dropout as on the CPU; for other devices PyTorch calls a fused kernel with another random mask."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or not input.numel():
@@ -332,12 +331,12 @@ def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 
 def _fallback_kernel(name: str, fallback: Kernel = fallback) -> Kernel:
     """Return the fallback for one operator, which PyTorch would otherwise compose from others on the card."""
-    # The operator is looked up at the first call: there are hundreds, half a millisecond each.
+    # Each of the hundreds of operators is looked up at its first call, since that takes half a millisecond.
     return lambda *args, **kwargs: fallback(overload(name), *args, **kwargs)
 
 
 def _redispatch_kernel(operator: Any, keys: Any = _ON_CPU) -> Kernel:
-    """Return the CPU's kernel, called with the card's tensors: for operators that use sizes and strides only."""
+    """Return the CPU's kernel for use on the card's tensors by operators that use sizes and strides only."""
     return lambda *args, **kwargs: operator.redispatch(keys, *args, **kwargs)
 
 
@@ -403,7 +402,7 @@ def _register_layouts() -> None:
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, cpu_key))
         for name in torch._C._dispatch_get_registrations_for_dispatch_key(cpu_key):
             short = name.removeprefix("aten::")
-            if short in sparse.STRUCTURE_OPERATORS:  # reads or joins parts of a sparse tensor, without computing
+            if short in sparse.STRUCTURE_OPERATORS:
                 aten.impl(short, _redispatch_kernel(overload(short), keys), key)
             elif name != short and _composite_keys(name):
                 aten.impl(short, _fallback_kernel(short, fallback_sparse), key)
@@ -439,7 +438,7 @@ def _composite_keys(name: str) -> list[str]:
 
 
 def _computes(name: str) -> bool:
-    """Return True if an operator computes new tensors from tensors, on the device where they are."""
+    """Return True if an operator computes new tensors from tensors on the same device."""
     packet, _, variant = name.partition(".")
     schema: Any = torch._C._get_schema(packet, variant)
     if packet.removeprefix("aten::") in _KEPT_COMPOSED or any(

@@ -1,4 +1,4 @@
-"""`torch.npu.FloatTensor` and the like: constructors from before torch.device, which isinstance takes as types too."""
+"""`torch.npu.FloatTensor` and the like: constructors older than torch.device, which are also types for isinstance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DTYPE_OF_PREFIX = {
 
 
 class TensorType(type):
-    """Metaclass of tensor types: calling one makes a tensor, and its instances are the card's tensors of its dtype."""
+    """Metaclass of tensor types: a call makes a tensor, and the card's tensors of its dtype are its instances."""
 
     dtype: torch.dtype
 
@@ -38,7 +38,7 @@ class TensorType(type):
 
 
 class StorageType(type):
-    """Metaclass of storage types, which are called with a number of elements or with a list of values."""
+    """Metaclass of storage types, which are called with a number of elements or a list of values."""
 
     dtype: torch.dtype
 

@@ -1,8 +1,8 @@
-"""Maps cuda to the card: for the vendors' run-time patches, and for an original CUDA script on the stand-in.
+"""Maps cuda to the card, for the vendors' run-time patches and for an original CUDA script on the stand-in.
 
-A TorchFunctionMode replaces CUDA devices among the arguments of calls into torch. torch.cuda's functions become the
-card's own, `.cuda()` becomes `.npu()`, nccl the card's backend. Device strings that a script compares itself stay what
-they are, as with the vendors' patches.
+A TorchFunctionMode replaces CUDA devices in the arguments of calls into torch. torch.cuda's functions become the
+card's, `.cuda()` becomes `.npu()`, and nccl becomes the card's backend. Device strings in the script's own comparisons
+are not changed, as with the vendors' patches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CUDA = re.compile(r"cuda(?::(\d+))?")
 
 
 def map_to_card(device: Any) -> Any:
-    """Return the card that a CUDA device stands for, and anything else unchanged."""
+    """Return the card for a CUDA device, and other values unchanged."""
     if isinstance(device, str):
         match = _CUDA.fullmatch(device)
         if match is None:
@@ -41,11 +41,11 @@ def map_to_card(device: Any) -> Any:
 
 
 class CudaMeansCard(TorchFunctionMode):
-    """Replaces CUDA devices in the arguments of calls into torch, but for torch.device itself."""
+    """Replaces CUDA devices in the arguments of calls into torch, except for torch.device."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.device:
-            return func(*args, **(kwargs or {}))  # stays cuda: the script may compare it
+            return func(*args, **(kwargs or {}))  # still cuda, since the script may compare it
         if kwargs:
             if "device" in kwargs:
                 device = kwargs["device"]
@@ -62,7 +62,7 @@ class CudaMeansCard(TorchFunctionMode):
 
 
 def map_cuda() -> None:
-    """Map cuda to the card, in this thread and in those that it starts."""
+    """Map cuda to the card in this thread and the threads that it starts."""
     cards.names.add("cuda")
     mode: Any = CudaMeansCard()
     mode.__enter__()
@@ -82,7 +82,7 @@ def map_cuda() -> None:
 
 
 def _make_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make a tensor on the card that PyTorch's own functions, which bypass the mode, request on CUDA."""
+    """Run an operator on the card for PyTorch's own functions, which request CUDA and bypass the mode."""
     args = tuple(map_to_card(value) if isinstance(value, torch.device) else value for value in args)
     return operator(*args, **{name: map_to_card(value) for name, value in kwargs.items()})
 
@@ -107,13 +107,13 @@ def _map_methods() -> None:
 
 
 def _map_default_device() -> None:
-    """Give set_default_device the card: torch enters its mode beneath all others, where CudaMeansCard does not act."""
+    """Map the device of set_default_device; torch's mode for it is below CudaMeansCard."""
     from torch.utils._device import DeviceContext as context
 
-    begin = context.__init__
+    plain_init = context.__init__
 
     def init(self: Any, device: Any) -> None:
-        begin(self, map_to_card(device))
+        plain_init(self, map_to_card(device))
 
     context.__init__ = init  # type: ignore[method-assign]
 
@@ -133,16 +133,17 @@ def replace_torch_cuda(names: dict[str, Any]) -> None:
 
 
 def _map_autocast() -> None:
-    """Make autocast('cuda') and GradScaler('cuda') the card's."""
+    """Map the device of autocast('cuda') and GradScaler('cuda') to the card."""
+    # Classes with the name of their first parameter.
     classes: Any = ((torch.amp.autocast_mode.autocast, "device_type"), (torch.amp.GradScaler, "device"))
-    for cls, parameter in classes:  # the name of the first parameter
+    for cls, parameter in classes:
         cls.__init__ = _wrap_device_parameter(cls.__init__, parameter)
     for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
         setattr(torch, name, _wrap_arguments(getattr(torch, name)))
 
 
 def _wrap_device_parameter(function: Any, parameter: str) -> Any:
-    """Wrap a constructor whose first parameter is a device's name; GradScaler's is the card where it is left out."""
+    """Wrap a constructor whose first parameter is a device's name; without it, GradScaler gets the card."""
 
     @functools.wraps(function)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -167,35 +168,32 @@ def _map_name(device: Any) -> Any:
 
 def _map_load() -> None:
     """Replace CUDA by the card in the map_location of torch.load and torch.jit.load."""
-    load = torch.load
+    for module in (torch, torch.jit):
+        module.load = _wrap_load(module.load)  # type: ignore[attr-defined]
 
-    @functools.wraps(load)
-    def load_mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return load(f, _map_location(map_location), *args, **kwargs)
 
-    load_script: Any = torch.jit.load
+def _wrap_load(plain: Any) -> Any:
+    @functools.wraps(plain)
+    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return plain(f, _map_location(map_location), *args, **kwargs)
 
-    @functools.wraps(load_script)
-    def mapped_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return load_script(f, _map_location(map_location), *args, **kwargs)
-
-    torch.load, torch.jit.load = load_mapped, mapped_script
+    return load
 
 
 def _map_fake_tensors() -> None:
-    """Replace CUDA by the card in traced tensors (export, FlexAttention), for which PyTorch would abort the process."""
+    """Replace CUDA by the card in traced tensors (export, FlexAttention); PyTorch would abort the process."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    make: Any = FakeTensor.__new__
+    plain_new: Any = FakeTensor.__new__
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        return make(cls, *map(map_to_card, args), **{name: map_to_card(value) for name, value in kwargs.items()})
+        return plain_new(cls, *map(map_to_card, args), **{name: map_to_card(value) for name, value in kwargs.items()})
 
     FakeTensor.__new__ = staticmethod(new)  # type: ignore[method-assign]
 
 
 def _map_location(location: Any) -> Any:
-    """Return a map_location, or the location of a storage, with CUDA devices replaced; strings stay strings."""
+    """Return a map_location or a storage's location with CUDA devices replaced; strings stay strings."""
     if isinstance(location, dict):
         return {key: _map_location(value) for key, value in location.items()}
     device = map_to_card(location)
@@ -222,11 +220,11 @@ class _PatchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         replace_torch_cuda(vars(device))
         collectives.translate_nccl()
         map_cuda()
-        # Priority 4: before checkpoints.py's (5) and PyTorch's own (from 10 on).
+        # Priority 4 comes before that of checkpoints.py (5) and PyTorch's own (from 10 on).
         torch.serialization.register_package(4, lambda storage: None, _restore_cuda_storage)
 
 
 def _restore_cuda_storage(storage: Any, location: str) -> Any:
-    """Return a storage that was saved on CUDA, restored on the card; None for other locations."""
+    """Restore a storage that was saved on CUDA on the card; return None for other locations."""
     restored: Any = torch.serialization.default_restore_location
     return restored(storage, _map_location(location)) if location.startswith("cuda") else None

@@ -25,7 +25,7 @@ def memory_allocated(device: Any = None) -> int:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """Return the most bytes that were alive at once."""
+    """Return the peak of `memory_allocated`."""
     return _meter(device).peak
 
 
@@ -52,16 +52,16 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Return the counters in the layout of torch.cuda."""
     meter = _meter(device)
     keys, alive = ("current", "peak", "allocated", "freed"), meter.allocations - meter.releases
-    # The peak of the number of allocations is not measured: it is given as the current number.
+    # The peak of the number of allocations is not measured; the current number stands for it.
     count = dict(zip(keys, (alive, alive, meter.allocations, meter.releases), strict=True))
     size = dict(zip(keys, (meter.alive, meter.peak, meter.bytes_allocated, meter.bytes_released), strict=True))
-    nothing = dict.fromkeys(size, 0)
+    zeros = dict.fromkeys(size, 0)
     stats: dict[str, Any] = {"num_alloc_retries": 0, "num_ooms": 0, "max_split_size": -1}
-    for kind, row in {"allocation": count, "segment": count, "active": count, "inactive_split": nothing}.items():
-        stats[kind] = {pool: row if pool == "all" else nothing for pool in _POOLS}
+    for kind, row in {"allocation": count, "segment": count, "active": count, "inactive_split": zeros}.items():
+        stats[kind] = {pool: row if pool == "all" else zeros for pool in _POOLS}
     for kind, row in {"allocated_bytes": size, "reserved_bytes": size, "active_bytes": size}.items():
-        stats[kind] = {pool: row if pool == "all" else nothing for pool in _POOLS}
-    stats["inactive_split_bytes"] = dict.fromkeys(_POOLS, nothing)
+        stats[kind] = {pool: row if pool == "all" else zeros for pool in _POOLS}
+    stats["inactive_split_bytes"] = dict.fromkeys(_POOLS, zeros)
     return stats
 
 

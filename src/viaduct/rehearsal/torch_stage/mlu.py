@@ -1,4 +1,4 @@
-"""Names that torch_mlu has beyond those it shares with torch.cuda."""
+"""Names of torch_mlu that torch.cuda does not have."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 
 
 class cnpx:
-    """Marks in a profile, as torch.cuda.nvtx."""
+    """Marks in a profile: torch.mlu.cnpx."""
 
     _ranges = 0
 
@@ -70,7 +70,7 @@ class cnpx:
 
 
 class cncl:
-    """torch.mlu.cncl, as torch.cuda.nccl."""
+    """Version and availability of the collective library: torch.mlu.cncl."""
 
     @staticmethod
     def version() -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""What torch_npu has beyond torch.cuda's functions: settings, profiler marks, properties, operators, optimizers."""
+"""Names of torch_npu that torch.cuda does not have: settings, profiler marks, properties, operators, optimizers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = NPU.name
 PACKAGE = NPU.module
 CARD_NAME = "Ascend910B1"
 MEMORY = 64 << 30
-_options: dict[str, Any] = {}  # what scripts set; nothing but their getters reads it
+_options: dict[str, Any] = {}  # options that scripts set; only their getters read them
 _blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, by address
 
 
@@ -49,7 +49,7 @@ def get_device_name(device_name: Any = None) -> str:
 
 
 def get_device_properties(device_name: Any = None) -> _Properties:
-    """Return properties as torch_npu has them: without major and minor."""
+    """Return the properties of a card, which has no major and minor."""
     index_of(device_name)
     return _Properties()
 
@@ -66,19 +66,19 @@ def get_device_capability(device: Any = None) -> None:
 
 
 def set_option(option: dict[str, Any]) -> None:
-    """Store options of the card; anything but a dict is refused as by torch_npu."""
+    """Store options of the card; raise TypeError for other values than a dict."""
     if not isinstance(option, dict):
         raise TypeError("npu option must be a dict.")
     _options.update(option)
 
 
 def set_compile_mode(jit_compile: bool = False) -> None:
-    """Store the choice between compiling operators and using those that are built in."""
+    """Store the choice between compiled and built-in operators."""
     _options["jitCompile"] = "enable" if jit_compile else "disable"
 
 
 def is_jit_compile_false() -> bool:
-    """Return True if the operators that are built in are used."""
+    """Return True if built-in operators are used."""
     return bool(_options.get("jitCompile", "disable") == "disable")
 
 
@@ -127,7 +127,7 @@ def set_op_timeout_ms(timeout: int) -> None:
 
 
 def init_dump() -> None:
-    """Note that a dump was begun; nothing is written."""
+    """Store that a dump was begun; nothing is written."""
     _options["dump"] = True
 
 
@@ -142,7 +142,7 @@ def finalize_dump() -> None:
 
 def get_npu_overflow_flag() -> bool:
     """Return False: the CPU has no overflow flag."""
-    return False  # infinities are kept, as a 910B keeps them: the loss scaler finds them in the gradients
+    return False  # as on a 910B the gradients contain infinities, which the loss scaler finds
 
 
 def clear_npu_overflow_flag() -> None:
@@ -172,7 +172,7 @@ def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Free what caching_allocator_alloc returned."""
+    """Free memory of caching_allocator_alloc."""
     _blocks.pop(mem_ptr, None)
 
 
@@ -192,7 +192,7 @@ class mstx:
 
     @staticmethod
     def mark(message: str, stream: Any = None, domain: str = "default") -> None:
-        """Do nothing: there is no profiler of the card to mark for."""
+        """Do nothing: there is no profiler of the card."""
 
     range_push = mark
 
@@ -218,7 +218,7 @@ class mstx:
 
 
 def _settings() -> dict[str, Any]:
-    """Return torch.npu.config, .matmul and .conv, whose attributes scripts set without effect."""
+    """Return torch.npu.config, .matmul and .conv; their attributes have no effect."""
     return {
         "config": types.SimpleNamespace(allow_internal_format=True),
         "matmul": types.SimpleNamespace(allow_hf32=False, cube_math_type=CubeMathType.KEEP_DTYPE),
@@ -227,13 +227,13 @@ def _settings() -> dict[str, Any]:
 
 
 def npu_format_cast(self: torch.Tensor, acl_format: int) -> torch.Tensor:
-    """Return the tensor as it is: the CPU has no formats of its own."""
+    """Return the tensor unchanged: the CPU has no memory formats of the NPU."""
     return self
 
 
 def get_npu_format(self: torch.Tensor) -> int:
     """Return 2, the number of the plain format ND."""
-    return 2  # ND
+    return 2
 
 
 def npu_dtype_cast(input: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -265,7 +265,7 @@ _OPERATORS = (
 
 
 def _device_names() -> dict[str, Any]:
-    """Return the names of torch.npu that torch.cuda has not."""
+    """Return the names of torch.npu that torch.cuda does not have."""
     names = {name: value for name, value in surface.defined_names(__name__).items() if value not in _OPERATORS}
     return {**names, **_settings(), "npu_config": types.SimpleNamespace(**_settings())}
 
@@ -287,6 +287,6 @@ def build() -> types.ModuleType:
 
 
 def _optimizers() -> dict[str, Any]:
-    """Return NpuFusedSGD and the other fused optimizers, here subclasses of torch.optim's without changes."""
+    """Return NpuFusedSGD and the other fused optimizers, here unchanged subclasses of torch.optim's."""
     bases = ("SGD", "Adam", "AdamW", "Adadelta", "RMSprop")
     return {f"NpuFused{base}": type(f"NpuFused{base}", (getattr(torch.optim, base),), {}) for base in bases}

@@ -1,8 +1,8 @@
-"""Runs an unchanged CUDA script on the CPU: the side that a migrated script is compared with.
+"""Runs an unchanged CUDA script on the CPU, for the comparison with the migrated script.
 
-PyTorch does not let a stand-in be registered as cuda, so its device is called `gpu`. CUDA devices in the arguments of
-calls are replaced by it, and `tensor.device` says cuda. So a copy to the device is a copy, tensors of two devices do
-not mix, and a branch on `device.type == "cuda"` is taken as on a GPU.
+PyTorch does not let a stand-in be registered as cuda, so its device is called `gpu`. It replaces CUDA devices in the
+arguments of calls, and `tensor.device` returns cuda. So copies to the device, operators on tensors of two devices, and
+branches on `device.type == "cuda"` behave as on a GPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEMORY = 80 << 30
 
 
 class _Properties(Properties):
-    """Result of get_device_properties: compute capability 8.0, which has bf16 and no newer kernels."""
+    """Result of get_device_properties, with compute capability 8.0."""
 
     name = CARD_NAME
     major = 8
@@ -52,7 +52,7 @@ def get_arch_list() -> list[str]:
 
 
 class nvtx:
-    """Marks in a profile, as torch.cuda.nvtx; they have no effect."""
+    """torch.cuda.nvtx, without effect."""
 
     @staticmethod
     def mark(msg: str) -> None:
@@ -83,7 +83,7 @@ def install() -> None:
     tensors.install()
     streams.Stream.cuda_stream = property(streams._handle)  # type: ignore[attr-defined]
     mapping.replace_torch_cuda(vars(getattr(torch, NAME)))
-    checkpoints.install(written="cuda")
+    checkpoints.install("cuda")
     if torch.distributed.is_available():
         collectives.install_as_nccl()
     _report_cuda()
@@ -94,7 +94,7 @@ def install() -> None:
 
 
 def _report_cuda() -> None:
-    """Let `tensor.device` and `tensor.type()` name cuda for tensors of the card."""
+    """Let `tensor.device` and `tensor.type()` return cuda for tensors of the card."""
     plain_type, plain_device = torch.Tensor.type, torch._C.TensorBase.device.__get__
 
     def device(self: torch.Tensor) -> torch.device:

@@ -1,4 +1,4 @@
-"""Pinned memory: an ordinary copy whose `is_pinned` is True, as the DataLoader and scripts expect."""
+"""Pinned memory: an ordinary copy whose `is_pinned` is True."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  
 
 
 def _pin(self: torch.Tensor, device: Any = None) -> torch.Tensor:
-    """Return a copy that counts as pinned while its memory is alive."""
+    """Return a copy that is pinned while its memory is alive."""
     if card_of(self) >= 0:
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
     copy = torch.empty_like(self, device="cpu").copy_(self)
@@ -35,7 +35,7 @@ def _is_pinned(self: torch.Tensor, device: Any = None) -> bool:
 
 
 def _wrap_factory(function: Any) -> Any:
-    """Wrap a factory so that it makes an ordinary tensor and pins it; PyTorch would ask a plug-in's C++ allocator."""
+    """Wrap a factory so that it makes an ordinary tensor and pins it; PyTorch would call a plug-in's C++ allocator."""
 
     @functools.wraps(function)
     def create(*args: Any, **kwargs: Any) -> Any:
@@ -49,7 +49,7 @@ def _wrap_factory(function: Any) -> Any:
 
 def install() -> None:
     """Let factories take pin_memory=True."""
-    _device_constructors()  # PyTorch caches its list of factories here: it must hold the unwrapped ones
+    _device_constructors()  # PyTorch caches its list of factories here, which must be unwrapped
     for name in FACTORIES:
         replace_function(name, _wrap_factory)
     for name in METHODS:
@@ -57,7 +57,7 @@ def install() -> None:
 
 
 def register() -> None:
-    """Register kernels that pin a copy, and that tell it from other memory."""
+    """Register the kernels of pin_memory and is_pinned."""
     aten = library("aten")
     for key in ("CPU", "PrivateUse1"):
         aten.impl("_pin_memory", _pin, key)

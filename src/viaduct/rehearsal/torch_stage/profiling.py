@@ -9,7 +9,7 @@ import torch
 
 
 class ProfilerLevel(enum.Enum):
-    """Amount of data that is collected of the card."""
+    """Amount of data about the card."""
 
     Level_none = "Level_none"
     Level0 = "Level0"
@@ -18,7 +18,7 @@ class ProfilerLevel(enum.Enum):
 
 
 class AiCMetrics(enum.Enum):
-    """Counters of the cores to read."""
+    """Hardware counters of the cores."""
 
     PipeUtilization = "PipeUtilization"
     ArithmeticUtilization = "ArithmeticUtilization"
@@ -39,7 +39,7 @@ class ExportType(enum.Enum):
 
 
 class _ExperimentalConfig:
-    """Options for the card's side, kept and not used: there is no card."""
+    """Options for the card, stored without effect."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class _ExperimentalConfig:
         op_attr: bool = False,
         gc_detect_threshold: Any = None,
         export_type: Any = None,
-        **more: Any,
+        **kwargs: Any,
     ) -> None:
         self.options = {name: value for name, value in locals().items() if name != "self"}
 
 
 class profile(torch.profiler.profile):
-    """torch.profiler.profile of the host; what asks for the card is left out."""
+    """torch.profiler.profile of the host; arguments about the card are ignored."""
 
     def __init__(
         self,
@@ -110,8 +110,8 @@ def supported_activities() -> set[Any]:
 
 def module_contents(device: str) -> dict[str, Any]:
     """Return the contents of the vendor's profiler module, for the card's name in torch."""
-    own = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
+    classes = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
     supported = (supported_activities, supported_profiler_level, supported_ai_core_metrics, supported_export_type)
-    kept = {member.__name__: member for member in (*own, *supported)}
-    borrowed = {name: getattr(torch.profiler, name) for name in ("ProfilerActivity", "ProfilerAction", "schedule")}
-    return {**kept, **borrowed, "record_function": torch.profiler.record_function}
+    names = ("ProfilerActivity", "ProfilerAction", "schedule", "record_function")
+    from_torch = {name: getattr(torch.profiler, name) for name in names}
+    return {**{member.__name__: member for member in (*classes, *supported)}, **from_torch}

@@ -1,4 +1,4 @@
-"""Functions of PyTorch that the card does not support: each call is a limit, reported with the line that made it."""
+"""Functions of PyTorch that the card does not support; each call is reported as a limit."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import wrappers
 from viaduct.rehearsal.torch_stage.cards import cards
 
-# Backends of torch.compile that generate no code for a processor, and so work on any device.
+# Backends of torch.compile that generate no code, and so work on any device.
 _PORTABLE_BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
 
 
 def install() -> None:
-    """Wrap what the card does not support, so that its use is reported."""
+    """Wrap unsupported functions so that their use is reported."""
     torch.nn.DataParallel.__init__ = _report_data_parallel(wrappers.init_data_parallel)  # type: ignore[method-assign]
     torch.nn.DataParallel.forward = wrappers.forward_data_parallel  # type: ignore[method-assign]
     torch.serialization._validate_device = _report_cuda_checkpoint(torch.serialization._validate_device)
@@ -30,7 +30,7 @@ def install() -> None:
 
 
 def _report_data_parallel(function: Any) -> Any:
-    """Wrap the constructor of DataParallel, to report its use."""
+    """Wrap the constructor of DataParallel to report its use."""
 
     @functools.wraps(function)
     def init(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
@@ -46,7 +46,7 @@ def _report_data_parallel(function: Any) -> Any:
 
 
 def _report_cuda_checkpoint(function: Any) -> Any:
-    """Wrap the check of a device that torch.load makes, to report a storage of CUDA."""
+    """Wrap torch.load's check of a device to report a storage of CUDA."""
 
     @functools.wraps(function)
     def validate(location: Any, backend_name: str) -> Any:
@@ -74,7 +74,7 @@ def _check_backend(backend: Any) -> None:
 
 
 def _report_cuda_precision(name: str, function: Any) -> Any:
-    """Wrap the constructor of autocast or GradScaler, to report those for CUDA: without CUDA they have no effect."""
+    """Wrap the constructor of autocast or GradScaler to report those for CUDA, which have no effect without CUDA."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -95,13 +95,12 @@ def _report_cuda_precision(name: str, function: Any) -> Any:
 
 
 def _refuse_cuda(name: str, value: Any) -> Any:
-    """Wrap a function or class of torch.cuda that fails without CUDA, so that its use is reported first."""
+    """Wrap a function or class of torch.cuda, which fails without CUDA, so that its use is reported first."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        what = "CUDA is requested" if name == "_lazy_init" else f"torch.cuda.{name} is called"
         limits.report_violation(
             "cuda-left",
-            f"{what}.",
+            "CUDA is requested." if name == "_lazy_init" else f"torch.cuda.{name} is called.",
             "The machine has no CUDA: PyTorch raises an error here.",
             f"Write torch.{cards.name}, .{cards.name}() and '{cards.name}' for torch.cuda, .cuda() and 'cuda'.",
         )

@@ -1,4 +1,4 @@
-"""The random functions of torch.npu and torch.mlu. The card's generator is the host's (generators.py says why)."""
+"""The random functions of torch.npu and torch.mlu. The card's generator is the host's (see generators.py)."""
 
 from __future__ import annotations
 

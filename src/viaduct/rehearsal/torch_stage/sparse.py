@@ -1,8 +1,8 @@
-"""Sparse tensors on a card (COO, CSR, CSC, BSR, BSC): their parts are tensors of the card, their kernels the CPU's.
+"""Sparse tensors on a card (COO, CSR, CSC, BSR, BSC), with the CPU's kernels.
 
-PyTorch has separate dispatch keys for them. For operators that only read or join the parts (indices and values), the
-CPU's kernels run on the card's tensors: they do not look at the device. Every other operator goes through the fallback
-of `kernels.py`, on sparse CPU tensors over the same memory.
+PyTorch has separate dispatch keys for sparse tensors. Operators that only read or join the parts (indices and values)
+run the CPU's kernels on the card's tensors, since these kernels do not check the device. All other operators use the
+fallback of `kernels.py`, on sparse CPU tensors over the same memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.rehearsal.torch_stage.cards import card_of, cards, put_on_card, vie
 _aten = torch.ops.aten
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
-# By dispatch key of a card's sparse tensors: that of the CPU's.
+# Dispatch key of the CPU's sparse tensors by the key of a card's.
 CPU_KEYS = {"SparsePrivateUse1": "SparseCPU", "SparseCsrPrivateUse1": "SparseCsrCPU"}
 # Operators that read or join the parts of a sparse tensor and compute nothing.
 STRUCTURE_OPERATORS = (
@@ -24,7 +24,7 @@ STRUCTURE_OPERATORS = (
     "values", "_nnz", "_dimI", "_dimV", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "crow_indices",
     "col_indices", "ccol_indices", "row_indices", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_",
 )  # fmt: skip
-# Operators on nested tensors, whose offsets PyTorch reads in C++ from a memory that it believes to be the card's.
+# Operators on nested tensors, which do not work on a card: PyTorch reads their offsets in C++.
 NESTED_OPERATORS = ("_nested_tensor_from_mask", "_nested_tensor_from_tensor_list", "_nested_from_padded")
 QUANTIZED_OPERATORS = ("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic")
 
@@ -34,8 +34,8 @@ def lower_sparse(tensor: torch.Tensor) -> torch.Tensor:
     return _join([view_on_cpu(part) for part in _split(tensor)], tensor)
 
 
-def raise_sparse(tensor: torch.Tensor, index: int) -> torch.Tensor:
-    """Return a fresh sparse CPU tensor as a sparse tensor of card `index`."""
+def lift_sparse(tensor: torch.Tensor, index: int) -> torch.Tensor:
+    """Return a new sparse CPU tensor as a sparse tensor of card `index`."""
     if tensor.layout is not torch.sparse_coo and tensor.layout not in _COMPRESSED:
         raise NotImplementedError(f"A rehearsal has no tensors with the layout {tensor.layout} on a card.")
     return _join([put_on_card(part, index) for part in _split(tensor)], tensor)
@@ -51,7 +51,7 @@ def _split(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def _join(parts: list[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
-    """Return a sparse tensor of these parts, on their device, with layout, dtype and shape of another."""
+    """Return a sparse tensor of these parts on their device, with layout, dtype and shape of `like`."""
     device = torch.device(cards.name, card_of(parts[-1])) if card_of(parts[-1]) >= 0 else torch.device("cpu")
     options = {"dtype": like.dtype, "layout": like.layout, "device": device}
     if like.layout is torch.sparse_coo:

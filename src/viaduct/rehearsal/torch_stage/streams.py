@@ -1,4 +1,4 @@
-"""Streams and events of a card. The CPU does the work before a call returns, so waiting does nothing."""
+"""Streams and events of a card. Work is done when its call returns, so waiting does nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from viaduct.rehearsal.torch_stage.cards import cards, index_of
 
 
 class Stream(torch.Stream):
-    """A stream of one card; work that is put into it has happened when the call returns."""
+    """A stream of one card."""
 
     _count = 0  # streams made so far
-    _index: int  # of the card
-    _number: int  # of the stream; 0 is the default stream
+    _index: int  # the card's
+    _number: int  # the stream's; 0 is the default stream
     _priority: int
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
@@ -73,8 +73,8 @@ class Stream(torch.Stream):
         self._context.__enter__()
         return self
 
-    def __exit__(self, *what: Any) -> None:
-        self._context.__exit__(*what)
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and (self._index, self._number) == (other._index, other._number)
@@ -87,27 +87,27 @@ class Stream(torch.Stream):
 
 
 def _handle(stream: Any) -> int:
-    """Return the stream's number, the value of its property npu_stream, mlu_stream or cuda_stream."""
+    """Return a stream's number; getter of the property npu_stream, mlu_stream or cuda_stream."""
     return int(stream._number)
 
 
 class ExternalStream(Stream):
-    """A stream that another library made, by its handle."""
+    """A stream of another library, by its handle."""
 
     def __new__(cls, stream_ptr: int, device: Any = None, **kwargs: Any) -> Any:
         return super().__new__(cls, device, number=int(stream_ptr))
 
 
 class Event(torch.Event):
-    """A point in a stream, which is a point in time."""
+    """A point in a stream, here a point in time."""
 
-    _timed: bool
-    _at: int | None
+    _has_timing: bool
+    _recorded_ns: int | None  # time of the record; None before it
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
         event = super().__new__(cls, device=torch.device(cards.name, 0))
-        event._timed = enable_timing
-        event._at = None
+        event._has_timing = enable_timing
+        event._recorded_ns = None
         return event
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -118,7 +118,7 @@ class Event(torch.Event):
         return torch.device(cards.public_name, cards.current)
 
     def record(self, stream: Any = None) -> None:
-        self._at = time.perf_counter_ns()
+        self._recorded_ns = time.perf_counter_ns()
 
     def wait(self, stream: Any = None) -> None:
         """Do nothing: work is done when its call returns."""
@@ -139,18 +139,20 @@ class Event(torch.Event):
         return float(end_event._time() - self._time()) / 1e6
 
     def _time(self) -> int:
-        if not self._timed:
+        if not self._has_timing:
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
-        if self._at is None:
+        if self._recorded_ns is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        return int(self._at)
+        return int(self._recorded_ns)
 
     def __repr__(self) -> str:
-        return f"<torch.{cards.public_name}.Event {'uninitialized' if self._at is None else self._at}>"
+        return (
+            f"<torch.{cards.public_name}.Event {'uninitialized' if self._recorded_ns is None else self._recorded_ns}>"
+        )
 
 
 class StreamContext:
-    """Makes a stream, and its card, current."""
+    """Context in which a stream and its card are the current ones."""
 
     def __init__(self, stream_ctx: Any) -> None:
         self.stream = stream_ctx
@@ -158,16 +160,16 @@ class StreamContext:
     def __enter__(self) -> None:
         if self.stream is None:
             return
-        self._card = cards.current
+        self._previous_card = cards.current
         cards.select(self.stream.device_index)
-        self._before = current_stream()
+        self._previous_stream = current_stream()
         set_stream(self.stream)
 
     def __exit__(self, exec_type: Any, exec_value: Any, traceback: Any) -> None:
         if self.stream is None:
             return
-        set_stream(self._before)
-        cards.select(self._card)
+        set_stream(self._previous_stream)
+        cards.select(self._previous_card)
 
 
 def stream(stream: Any) -> StreamContext:
@@ -177,13 +179,13 @@ def stream(stream: Any) -> StreamContext:
 def set_stream(stream: Any) -> None:
     """Make a stream and its card the current ones."""
     if stream is not None:
-        _currents()[stream.device_index] = stream
+        _current_streams()[stream.device_index] = stream
         cards.select(stream.device_index)
 
 
 def current_stream(device: Any = None) -> Any:
     index = index_of(device)
-    return _currents().get(index) or default_stream(index)
+    return _current_streams().get(index) or default_stream(index)
 
 
 def default_stream(device: Any = None) -> Any:
@@ -191,7 +193,7 @@ def default_stream(device: Any = None) -> Any:
     return Stream(torch.device(cards.name, index_of(device)), number=0)
 
 
-def _currents() -> dict[int, Any]:
+def _current_streams() -> dict[int, Any]:
     if not hasattr(cards.local, "streams"):
         cards.local.streams = {}
     return cards.local.streams  # type: ignore[no-any-return]

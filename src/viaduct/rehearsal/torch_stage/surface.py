@@ -1,4 +1,4 @@
-"""Makes the modules `torch.npu` and `torch.mlu` and their submodules, from this folder's files."""
+"""Makes the modules `torch.npu` and `torch.mlu` and their submodules from this folder's files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Properties:
 
 
 def make_module(name: str, contents: dict[str, Any], package: bool = False) -> types.ModuleType:
-    """Make a module of that name, enter it in sys.modules and in its parent, and return it."""
+    """Make a module of this name, add it to sys.modules and to its parent, and return it."""
     stand_in = types.ModuleType(name, f"A stand-in for {name}, made by viaduct rehearse.")
     stand_in.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=package)
     if package:
@@ -45,7 +45,7 @@ def make_module(name: str, contents: dict[str, Any], package: bool = False) -> t
 
 
 def shared_names() -> dict[str, Any]:
-    """Return the public names of the shared modules, and further names that scripts and PyTorch look for."""
+    """Return the public names of the shared modules, and further names that scripts and PyTorch use."""
     names: dict[str, Any] = {}
     for module in _SHARED:
         names |= defined_names(module.__name__)
@@ -58,9 +58,10 @@ def shared_names() -> dict[str, Any]:
 
 
 def defined_names(module_name: str) -> dict[str, Any]:
-    """Return the public functions and classes that a module defines itself, but for `build`."""
-    own = [(name, value) for name, value in vars(sys.modules[module_name]).items() if not name.startswith("_")]
-    return {name: value for name, value in own if getattr(value, "__module__", None) == module_name and name != "build"}
+    """Return the public functions and classes that a module defines itself, without `build`."""
+    public = {name: value for name, value in vars(sys.modules[module_name]).items() if not name.startswith("_")}
+    public.pop("build", None)
+    return {name: value for name, value in public.items() if getattr(value, "__module__", None) == module_name}
 
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
@@ -75,7 +76,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
 
 def make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
-    """Make the module that becomes torch.npu or torch.mlu; the use of a name that only torch.cuda has is reported."""
+    """Make the module that becomes torch.npu or torch.mlu; it reports the use of names that only torch.cuda has."""
     stand_in = make_module(name, contents, package=True)
 
     def refuse_missing(attribute: str) -> Any:
@@ -94,7 +95,7 @@ def make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
 
 
 def _uses_name(frame: types.FrameType) -> bool:
-    """Return True if a line of the script uses the name, and does not merely test for it."""
+    """Return True for a line of the script that uses a name, except for a test with hasattr or getattr."""
     if not limits.is_users_file(frame.f_code.co_filename):
         return False
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)

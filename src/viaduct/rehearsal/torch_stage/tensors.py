@@ -1,4 +1,4 @@
-"""Functions of torch and methods of tensors, modules and storages that a vendor's plug-in changes."""
+"""Wrappers of torch's functions, and of methods of tensors, modules and storages, that a vendor's plug-in replaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TENSOR_TYPE = re.compile(r"torch\.(\w+)\.(\w+)Tensor")
 
 def install() -> None:
     """Wrap the functions and methods that take a device or a tensor type."""
-    _device_constructors()  # PyTorch caches its list of factories here: it must hold the unwrapped ones
+    _device_constructors()  # PyTorch caches its list of factories here, which must be unwrapped
     torch.Tensor.to = _wrap_device(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
     torch.Tensor.new_tensor = _wrap_device(torch.Tensor.new_tensor)  # type: ignore[method-assign]
     for name in ("tensor", "as_tensor", "asarray"):
@@ -30,7 +30,7 @@ def install() -> None:
 
 
 def _wrap_device(function: Any, numbers: bool = False) -> Any:
-    """Wrap a function so that `npu` means the current card, not the first; with `numbers` a number is a card too."""
+    """Wrap a function so that `npu` without a number means the current card; with `numbers` a number means a card."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -44,7 +44,7 @@ def _wrap_device(function: Any, numbers: bool = False) -> Any:
 
 
 def _resolve_device(device: Any, numbers: bool) -> Any:
-    """Return a device of the card with its number; anything else unchanged."""
+    """Return a card's device with its number, and other values unchanged."""
     if isinstance(device, str) and device == cards.name:
         return torch.device(device, cards.current)
     if isinstance(device, torch.device) and device.type == cards.name and device.index is None:
@@ -55,32 +55,36 @@ def _resolve_device(device: Any, numbers: bool) -> Any:
 
 
 def _wrap_type(function: Any) -> Any:
-    """Wrap Tensor.type, so that it takes the device's tensor types."""
+    """Wrap Tensor.type so that it takes the device's tensor types."""
 
     @functools.wraps(function)
     def type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         if isinstance(dtype, TensorType):
             return self.to(cards.name, dtype.dtype, non_blocking)
-        named = _TENSOR_TYPE.fullmatch(dtype) if isinstance(dtype, str) else None
-        if named and named[1] in (cards.name, cards.public_name) and named[2] in DTYPE_OF_PREFIX:
-            return self.to(cards.name, DTYPE_OF_PREFIX[named[2]], non_blocking)
+        match = _TENSOR_TYPE.fullmatch(dtype) if isinstance(dtype, str) else None
+        if match and match[1] in (cards.name, cards.public_name) and match[2] in DTYPE_OF_PREFIX:
+            return self.to(cards.name, DTYPE_OF_PREFIX[match[2]], non_blocking)
         return function(self, dtype, non_blocking, **kwargs) if dtype is not None else function(self)
 
     return type
 
 
 def _wrap_default_type(function: Any) -> Any:
-    """Wrap torch.set_default_tensor_type, so that it takes the device's tensor types."""
+    """Wrap torch.set_default_tensor_type so that it takes the device's tensor types."""
 
     @functools.wraps(function)
     def set_default_tensor_type(t: Any) -> None:
-        named = _TENSOR_TYPE.fullmatch(t) if isinstance(t, str) else None
-        if isinstance(t, TensorType) or (named and named[1] in (cards.name, cards.public_name)):
-            torch.set_default_dtype(t.dtype if isinstance(t, TensorType) else DTYPE_OF_PREFIX[t.split(".")[-1][:-6]])
-            torch.set_default_device(cards.name)
+        match = _TENSOR_TYPE.fullmatch(t) if isinstance(t, str) else None
+        if isinstance(t, TensorType):
+            dtype = t.dtype
+        elif match and match[1] in (cards.name, cards.public_name):
+            dtype = DTYPE_OF_PREFIX[match[2]]
+        else:
+            torch.set_default_device(None)
+            function(t)
             return
-        torch.set_default_device(None)
-        function(t)
+        torch.set_default_dtype(dtype)
+        torch.set_default_device(cards.name)
 
     return set_default_tensor_type
 
@@ -114,5 +118,5 @@ def _typed_storage_to(self: Any, device: Any = None, non_blocking: bool = False)
 
 
 def storage_on(storage: Any, index: int) -> Any:
-    """Return a card's storage over the memory of a host's."""
+    """Return a card's storage over the memory of a host's storage."""
     return put_on_card(torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage), index).untyped_storage()

@@ -1,4 +1,4 @@
-"""Number of cards that a process sees: all of the rehearsal's, or those that its environment lists."""
+"""Number of visible cards of a process: all of the rehearsal's, or those listed in its environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VARIABLES = {"npu": NPU.hiding, "mlu": MLU.hiding[:2]}
 
 
 def count_visible_cards() -> int:
-    """Return the number of cards that this process sees."""
+    """Return the number of visible cards of this process."""
     for variable in _VARIABLES.get(cards.name, ()):
         listed = os.environ.get(variable)
         if listed is not None:
@@ -22,7 +22,7 @@ def count_visible_cards() -> int:
 
 
 def _count_listed(variable: str, listed: str) -> int:
-    """Return the number of cards in a variable's list; report a list that an NPU does not take."""
+    """Return the number of cards in a variable's list; report a list that is invalid on an NPU."""
     if not listed:
         return 0
     numbers = [int(part) for part in re.findall(r"\d+", listed)]

@@ -1,8 +1,7 @@
 """torch.compile and torch.nn.DataParallel in a rehearsal.
 
-torch.compile traces and generates nothing, because a backend would run the same arithmetic. It wraps a module all the
-same, because that changes the names of its parameters. DataParallel, whatever its device_ids, moves the inputs to one
-card and calls the module.
+torch.compile traces and generates nothing. It still wraps a module, because this changes the names of its parameters.
+DataParallel moves the inputs to one card and calls the module, whatever its device_ids.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 def wrap_compile(check: Callable[[Any], None]) -> None:
-    """Replace torch.compile; `check` is called with the backend that a script asks for."""
+    """Replace torch.compile; `check` is called with the requested backend."""
 
     @functools.wraps(torch.compile)
     def compile(model: Any = None, *, backend: Any = "inductor", **options: Any) -> Any:
@@ -30,7 +29,7 @@ def wrap_compile(check: Callable[[Any], None]) -> None:
     def compile_in_place(self: torch.nn.Module, *, backend: Any = "inductor", **options: Any) -> None:
         check(backend)
 
-    # The rehearsal registers such hooks itself. Nothing is traced, so the warning does not apply.
+    # The rehearsal registers such hooks, but nothing is traced.
     warnings.filterwarnings("ignore", r"Using `torch.compile\(module\)` when there are global hooks")
     torch.compile = compile
     torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign]
@@ -45,7 +44,7 @@ def _wrap_model(model: Any) -> Any:
 
 
 def init_data_parallel(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
-    """Constructor of DataParallel: moves the module to the current card, whatever device_ids are."""
+    """Move the module to the current card, whatever device_ids are; constructor of DataParallel."""
     torch.nn.Module.__init__(self)
     self.dim, self.device_ids, self.output_device = dim, [cards.current], cards.current
     self.module = getattr(module, cards.name)(cards.current)
@@ -56,7 +55,7 @@ def forward_data_parallel(self: Any, *inputs: Any, **kwargs: Any) -> Any:
 
 
 def _move_to_card(value: Any) -> Any:
-    """Return a value with its tensors on the current card, also those in containers."""
+    """Return a value with its tensors, also in containers, on the current card."""
     if isinstance(value, torch.Tensor):
         return getattr(value, cards.name)(cards.current)
     if isinstance(value, dict):

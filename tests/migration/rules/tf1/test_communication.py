@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from migration.checking import check_noop, migrated
+from migration.checking import check_noop, migrate_source
 
 RULE = "lifecycle_init"
 
@@ -27,14 +27,14 @@ def test_a_script_that_has_nothing_to_do_with_ranks_is_left_alone() -> None:
 
 def test_the_vendors_helpers_and_the_plugin() -> None:
     text = RANKS + "def main():\n    get_rank_size()\nmain()\n"
-    after = migrated(text, RULE, distributed=True, style="wrapper").after.decode()
+    after = migrate_source(text, RULE, distributed=True, style="wrapper").after.decode()
     assert "    npu_sess, npu_shutdown = init_resource()\n    get_rank_size()\n" in after
     assert "    shutdown_resource(npu_sess, npu_shutdown)\n    close_session(npu_sess)\n" in after
-    after = migrated(text, RULE, distributed=True, resources="plugin").after.decode()
+    after = migrate_source(text, RULE, distributed=True, resources="plugin").after.decode()
     assert "    npu_plugin.npu_resource_init()\n    get_rank_size()\n    npu_plugin.npu_resource_shutdown()\n" in after
 
 
 def test_the_session_that_starts_is_not_reported_again() -> None:
-    once = migrated(RANKS + "def main():\n    get_rank_size()\nmain()\n", distributed=True).after.decode()
-    again = migrated(dedent(once), distributed=True)
+    once = migrate_source(RANKS + "def main():\n    get_rank_size()\nmain()\n", distributed=True).after.decode()
+    again = migrate_source(dedent(once), distributed=True)
     assert not [finding for finding in again.findings if finding.status != "advice"]

@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 RULE = "session_config"
 
@@ -20,7 +20,7 @@ REWRITER = (
 WRAPPER = "from npu_bridge.npu_init import npu_config_proto\n"
 
 
-def filled(config: str = "config", custom: str = "custom_op", by: str = "") -> str:
+def fill_config(config: str = "config", custom: str = "custom_op", by: str = "") -> str:
     lines = (
         f"{custom} = {config}.graph_options.rewrite_options.custom_optimizers.add()\n"
         f'{custom}.name = "NpuOptimizer"\n'
@@ -30,7 +30,7 @@ def filled(config: str = "config", custom: str = "custom_op", by: str = "") -> s
     return indent(lines, by)
 
 
-NEW = "config = tf.ConfigProto()\n" + filled()
+NEW = "config = tf.ConfigProto()\n" + fill_config()
 
 
 def test_the_module_rewriter_config_pb2_is_used_where_it_is_imported() -> None:
@@ -42,7 +42,7 @@ def test_the_module_rewriter_config_pb2_is_used_where_it_is_imported() -> None:
 
 def test_names_in_use_are_not_taken() -> None:
     before = "import tensorflow as tf\nconfig, custom_op = read()\ns = tf.Session()\n"
-    new = "npu_config = tf.ConfigProto()\n" + filled("npu_config", "npu_custom_op")
+    new = "npu_config = tf.ConfigProto()\n" + fill_config("npu_config", "npu_custom_op")
     after = f"import tensorflow as tf\n{REWRITER}config, custom_op = read()\n{new}s = tf.Session(config=npu_config)\n"
     check_rewrite(RULE, before, after)
 
@@ -63,7 +63,7 @@ def test_a_variable_is_filled_once_behind_its_settings() -> None:
         {REWRITER.strip().replace(chr(10), chr(10) + " " * 8)}
         conf = tf.ConfigProto(allow_soft_placement=True)
         conf.gpu_options.allow_growth = True  # grow
-{indent(filled("conf"), "        ").rstrip()}
+{indent(fill_config("conf"), "        ").rstrip()}
         def a():
             return tf.Session(config=conf)
         for i in range(3):
@@ -82,7 +82,7 @@ def test_an_attribute_is_filled_where_it_is_assigned() -> None:
             def open(self):
                 self.sess = tf.Session(config=self.config)
         """
-    result = migrated(dedent(before), RULE).after.decode()
+    result = migrate_source(dedent(before), RULE).after.decode()
     assert "self.config = tf.ConfigProto()\n        custom_op = self.config.graph_options" in result
     assert result.count("NpuOptimizer") == 1
 
@@ -93,7 +93,9 @@ def test_a_config_that_needs_the_statement_it_stands_in_is_wrapped() -> None:
         with open(p) as f, tf.Session(config=tf.ConfigProto(device_count=read(f))) as s:
             s.run(a)
         """
-    assert "npu_config_proto(config_proto=tf.ConfigProto(device_count=read(f)))" in str(migrated(dedent(before), RULE))
+    assert "npu_config_proto(config_proto=tf.ConfigProto(device_count=read(f)))" in str(
+        migrate_source(dedent(before), RULE)
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 RULE = "dataset_drop_remainder"
@@ -82,7 +82,7 @@ def test_what_is_no_dataset_is_left_alone(source: str) -> None:
     ],
 )
 def test_the_last_batch_is_dropped(before: str, after: str) -> None:
-    assert migrated(f"{HEAD}d = {before}\n", RULE).after.decode() == f"{HEAD}d = {after}\n"
+    assert migrate_source(f"{HEAD}d = {before}\n", RULE).after.decode() == f"{HEAD}d = {after}\n"
 
 
 def test_a_dataset_is_followed_through_names_branches_and_parameters() -> None:
@@ -110,13 +110,13 @@ class Input:
         return self.ds.batch(4)
 """
     )
-    assert migrated(source, RULE).after.decode().count("batch(4, drop_remainder=True)") == 3
+    assert migrate_source(source, RULE).after.decode().count("batch(4, drop_remainder=True)") == 3
 
 
 def test_a_dataset_from_another_file_is_known() -> None:
     other = HEAD + "def source(files):\n    return tf.data.TFRecordDataset(files)\n"
     main = HEAD + "from reading import source\nd = source(f).batch(4)\n"
-    assert "drop_remainder=True" in migrated(main, RULE, others={"reading.py": other}).after.decode()
+    assert "drop_remainder=True" in migrate_source(main, RULE, others={"reading.py": other}).after.decode()
 
 
 def test_a_likely_dataset_is_left_to_a_person() -> None:
@@ -125,14 +125,14 @@ def test_a_likely_dataset_is_left_to_a_person() -> None:
 
 def test_a_value_from_outside_is_set_here_and_its_callers_are_named() -> None:
     source = HEAD + "def pipe(files, drop):\n    return tf.data.TFRecordDataset(files).batch(4, drop_remainder=drop)\n"
-    assert "has no effect" in said(migrated(source, RULE), "advice")
+    assert "has no effect" in said(migrate_source(source, RULE), "advice")
     caller = "import tensorflow as tf\nfrom script import pipe\npipe(f, False)\npipe(f, drop=True)\n"
-    assert "main.py:3, main.py:4" in said(migrated(source, RULE, others={"main.py": caller}), "advice")
+    assert "main.py:3, main.py:4" in said(migrate_source(source, RULE, others={"main.py": caller}), "advice")
 
 
 def test_images_lost_in_evaluation_are_mentioned() -> None:
     source = HEAD + "def eval_input_fn():\n    return tf.data.TFRecordDataset(f).batch(4)\n"
-    assert "lost" in said(migrated(source, RULE), "advice")
+    assert "lost" in said(migrate_source(source, RULE), "advice")
 
 
 def test_the_batches_of_other_libraries_are_left_alone() -> None:
@@ -155,12 +155,12 @@ def test_what_other_datasets_have_too_proves_nothing(method: str) -> None:
     ],
 )
 def test_what_only_a_tensorflow_dataset_has_proves_it(use: str) -> None:
-    result = migrated(f"{HEAD}def f(source):\n    return source.{use}.batch(3)\n", RULE)
+    result = migrate_source(f"{HEAD}def f(source):\n    return source.{use}.batch(3)\n", RULE)
     assert ".batch(3, drop_remainder=True)" in result.after.decode()
 
 
 def test_an_annotated_parameter_is_a_dataset() -> None:
-    result = migrated(f"{HEAD}def f(x: tf.data.Dataset):\n    return x.batch(3)\n", RULE)
+    result = migrate_source(f"{HEAD}def f(x: tf.data.Dataset):\n    return x.batch(3)\n", RULE)
     assert ".batch(3, drop_remainder=True)" in result.after.decode()
 
 
@@ -172,9 +172,9 @@ def test_a_folder_of_the_project_is_not_the_library_of_its_name() -> None:
 
 def test_a_prediction_s_last_batch_is_padded_when_asked_and_evaluation_s_is_not() -> None:
     source = HEAD + "def {}_input_fn(n):\n    ds = tf.data.TFRecordDataset(f)\n    return ds.batch(n)\n"
-    text = migrated(source.format("predict"), RULE, pad_predict=True).after.decode()
+    text = migrate_source(source.format("predict"), RULE, pad_predict=True).after.decode()
     assert "return ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)" in text
-    text = migrated(source.format("eval"), RULE, pad_predict=True).after.decode()
+    text = migrate_source(source.format("eval"), RULE, pad_predict=True).after.decode()
     assert "return ds.batch(n, drop_remainder=True)" in text
 
 
@@ -207,27 +207,27 @@ def test_data_that_goes_to_predict_is_padded_whatever_its_function_is_called(
 ) -> None:
     source = HEAD + "def builder(n, p):\n    def input_fn(params):\n        d = tf.data.TFRecordDataset(f)\n"
     source += f"        return {batched}\n    return input_fn\n{run}"
-    assert padded in migrated(source, RULE, pad_predict=True).after.decode()
-    assert "are lost" in said(migrated(source, RULE), "manual")
+    assert padded in migrate_source(source, RULE, pad_predict=True).after.decode()
+    assert "are lost" in said(migrate_source(source, RULE), "manual")
 
 
 def test_data_that_training_shares_with_predict_is_left_to_a_person() -> None:
     source = HEAD + "def make(n):\n    return tf.data.TFRecordDataset(f).batch(n)\n"
     others = {"run.py": HEAD + "from script import make\ne.train(input_fn=make)\ne.predict(input_fn=make)\n"}
-    result = migrated(source, RULE, others=others, pad_predict=True)
+    result = migrate_source(source, RULE, others=others, pad_predict=True)
     assert "return tf.data.TFRecordDataset(f).batch(n, drop_remainder=True)\n" in result.after.decode()
     assert "as well as prediction" in said(result, "manual")
 
 
 def test_a_prediction_that_cannot_be_padded_is_left_to_a_person() -> None:
     source = HEAD + "def predict_fn():\n    return tf.data.TFRecordDataset(f).batch(size())\n"
-    assert "cannot be padded" in said(migrated(source, RULE, pad_predict=True), "manual")
+    assert "cannot be padded" in said(migrate_source(source, RULE, pad_predict=True), "manual")
 
 
 def test_a_dataset_that_an_attribute_holds_drops_the_last_batch_however_often_it_is_assigned() -> None:
     before = HEAD + "class Reader:\n    def __init__(self, files):\n        self.ds = tf.data.TFRecordDataset(files)\n"
     before += "        self.ds = self.ds.map(f)\n" * 16 + "        self.ds = self.ds.batch(8)\n"
-    assert migrated(before, RULE).after.decode() == before.replace("batch(8)", "batch(8, drop_remainder=True)")
+    assert migrate_source(before, RULE).after.decode() == before.replace("batch(8)", "batch(8, drop_remainder=True)")
 
 
 @pytest.mark.parametrize(
@@ -250,15 +250,17 @@ def test_a_dataset_that_an_attribute_holds_drops_the_last_batch_however_often_it
     ],
 )
 def test_data_that_predict_gets_is_never_cut_without_a_word(body: str) -> None:
-    result = migrated(PREDICTION + body, "dataset_drop_remainder")
+    result = migrate_source(PREDICTION + body, "dataset_drop_remainder")
     assert b"drop_remainder=True" in result.after
     assert [finding.status for finding in result.findings if "predict() gets this data" in finding.message] == [
         "manual"
     ]
-    padded = migrated(PREDICTION + body, "dataset_drop_remainder", pad_predict=True)
+    padded = migrate_source(PREDICTION + body, "dataset_drop_remainder", pad_predict=True)
     assert b".repeat().take(" in padded.after
 
 
 def test_data_of_training_alone_needs_no_padding() -> None:
-    result = migrated(PREDICTION + MAKE + "est.train(examples)\nmodel.predict(others)\n", "dataset_drop_remainder")
+    result = migrate_source(
+        PREDICTION + MAKE + "est.train(examples)\nmodel.predict(others)\n", "dataset_drop_remainder"
+    )
     assert not [finding for finding in result.findings if "predict()" in finding.message]

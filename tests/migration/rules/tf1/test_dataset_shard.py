@@ -4,11 +4,11 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(dedent(source), rule, **options).after.decode()
+    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
 HEAD = "import tensorflow as tf\n"
@@ -44,7 +44,7 @@ def test_a_shard_by_an_input_context_goes_by_rank() -> None:
         "                            input_context.input_pipeline_id)\n"
         "  return dataset\n"
     )
-    result = migrated(before, "dataset_shard", distributed=True)
+    result = migrate_source(before, "dataset_shard", distributed=True)
     assert (
         "dataset.shard(get_rank_size(),  # how many\n                            get_rank_id())"
         in result.after.decode()
@@ -94,7 +94,7 @@ def test_a_shard_is_reached_without_a_strategy(before: str, later: str, rank: st
 def test_a_condition_that_asks_for_more_is_left_to_a_person(condition: str) -> None:
     source = HEAD + "def input_fn(ctx=None):\n    ds = tf.data.TFRecordDataset(f)\n    " + condition + "    return ds\n"
     source = source.replace("SHARD", "ds.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)")
-    result = migrated(source, "dataset_shard", distributed=True)
+    result = migrate_source(source, "dataset_shard", distributed=True)
     assert any(
         finding.status == "manual" and "make sure that the shard is reached" in finding.message
         for finding in result.findings

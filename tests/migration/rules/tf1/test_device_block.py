@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
 
 def body(source: str, rule: str, **options: object) -> str:
-    return migrated(HEAD + source, rule, **options).after.decode().partition(HEAD)[2]
+    return migrate_source(HEAD + source, rule, **options).after.decode().partition(HEAD)[2]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_loop_over_literal_devices_is_followed() -> None:
 @pytest.mark.parametrize("outer", ["tf.device('/cpu:0')", "tf.Graph().as_default(), tf.device('/cpu:0')"])
 def test_a_gpu_block_within_a_cpu_block_is_left_to_a_person_too(outer: str) -> None:
     source = f"{HEAD}with {outer}:\n    o = 1\n    with tf.device('/gpu:0'):\n        x = 1\n"
-    result = migrated(source, "device_block")
+    result = migrate_source(source, "device_block")
     assert "gpu" not in result.after.decode()
     found = [finding for finding in result.findings if finding.status == "manual"]
     assert [finding.risk for finding in found] == ["high"]
@@ -114,4 +114,4 @@ def test_the_block_may_name_the_cpu_instead() -> None:
 
 def test_towers_are_left_to_a_person() -> None:
     source = HEAD + "for i in range(num_gpus):\n    with tf.device('/gpu:%d' % i):\n        x = 1\n"
-    assert any("tower" in finding.message for finding in migrated(source, "device_block").findings)
+    assert any("tower" in finding.message for finding in migrate_source(source, "device_block").findings)

@@ -4,13 +4,13 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(dedent(source), rule, **options).after.decode()
+    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
 MODEL = (
@@ -160,7 +160,7 @@ def test_a_function_that_trains_broadcasts_whatever_it_is_called(name: str, fetc
         f"{OTHERWISE_NAMED}def {name}(self, model, net, loss, train_op):\n    with tf.Session() as s:\n"
         f"        s.run(tf.global_variables_initializer())\n        s.run({fetch})\n"
     )
-    assert "s.run(bcast_op)" in migrated(text, "distribute_broadcast", distributed=True).after.decode()
+    assert "s.run(bcast_op)" in migrate_source(text, "distribute_broadcast", distributed=True).after.decode()
 
 
 @pytest.mark.parametrize("fetch", ["accuracy", "[loss, train_accuracy]", "self.trainable", "self.train_writer.summary"])
@@ -169,7 +169,7 @@ def test_a_function_that_evaluates_does_not_broadcast(fetch: str) -> None:
         f"{OTHERWISE_NAMED}def evaluate(self, loss, accuracy, train_accuracy):\n    with tf.Session() as s:\n"
         f"        s.run(tf.global_variables_initializer())\n        s.run({fetch})\n"
     )
-    assert "bcast_op" not in migrated(text, "distribute_broadcast", distributed=True).after.decode()
+    assert "bcast_op" not in migrate_source(text, "distribute_broadcast", distributed=True).after.decode()
 
 
 @pytest.mark.parametrize(

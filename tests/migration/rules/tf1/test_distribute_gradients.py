@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 NPU = "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
 
@@ -34,7 +34,7 @@ def test_gradients_by_something_else_than_what_is_updated_are_left_to_a_person()
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(dedent(source), rule, **options).after.decode()
+    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
 BERT = """\

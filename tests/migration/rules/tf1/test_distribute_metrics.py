@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(dedent(source), rule, **options).after.decode()
+    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
 def test_metrics_in_another_form_go_through_a_comprehension() -> None:

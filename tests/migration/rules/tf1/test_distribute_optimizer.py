@@ -4,17 +4,17 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 NPU = "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(dedent(source), rule, **options).after.decode()
+    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
-def wrapped(source: str, **options: object) -> str:
+def wrap_optimizer(source: str, **options: object) -> str:
     return after(HEAD + dedent(source), "distribute_optimizer", distributed=True, **options)
 
 
@@ -39,7 +39,7 @@ OPTIMIZER = "distribute_optimizer"
 )
 def test_what_does_not_train_and_what_is_wrapped_stay(source: str) -> None:
     if source.startswith("class Optimizer"):
-        result = migrated(HEAD + source, "distribute_optimizer", distributed=True)
+        result = migrate_source(HEAD + source, "distribute_optimizer", distributed=True)
         assert not result.changed
     else:
         check_noop("distribute_optimizer", HEAD + source, distributed=True)
@@ -100,7 +100,7 @@ def test_it_is_wrapped_behind_its_construction() -> None:
     ],
 )
 def test_every_way_to_train(before: str, later: str) -> None:
-    assert wrapped(before) == HEAD + NPU + later
+    assert wrap_optimizer(before) == HEAD + NPU + later
 
 
 def test_one_line_behind_a_choice() -> None:
@@ -115,7 +115,7 @@ def test_one_line_behind_a_choice() -> None:
         "  return opt.minimize(l)\n"
     )
     later = before.replace("  return opt", "  opt = NPUDistributedOptimizer(opt)\n  return opt")
-    assert wrapped(before) == HEAD + NPU + later
+    assert wrap_optimizer(before) == HEAD + NPU + later
 
 
 def test_a_choice_without_an_else_wraps_each_where_it_is_made() -> None:
@@ -126,7 +126,7 @@ def test_a_choice_without_an_else_wraps_each_where_it_is_made() -> None:
         "opt = tf.train.AdamOptimizer(1)\nopt = NPUDistributedOptimizer(opt)\nif sgd:\n"
         "    opt = tf.train.GradientDescentOptimizer(1)\n    opt = NPUDistributedOptimizer(opt)\nopt.minimize(l)\n"
     )
-    assert wrapped(before) == HEAD + NPU + later
+    assert wrap_optimizer(before) == HEAD + NPU + later
 
 
 def test_a_use_within_a_branch_wraps_before_it() -> None:
@@ -134,7 +134,7 @@ def test_a_use_within_a_branch_wraps_before_it() -> None:
         "if a:\n    o = tf.train.AdamOptimizer(1)\n    t = o.minimize(l)\nelse:\n"
         "    o = tf.train.FtrlOptimizer(1)\n    t = o.minimize(l)\n"
     )
-    text = wrapped(before)
+    text = wrap_optimizer(before)
     assert text.count("    o = NPUDistributedOptimizer(o)\n    t = o.minimize(l)\n") == 2
 
 
@@ -154,12 +154,12 @@ def test_where_it_goes_must_be_seen(use: str) -> None:
 
 
 def test_wrapper_style_and_the_loss_scale() -> None:
-    text = wrapped("o = tf.train.AdamOptimizer(1)\no.minimize(l)\n", style="wrapper")
+    text = wrap_optimizer("o = tf.train.AdamOptimizer(1)\no.minimize(l)\n", style="wrapper")
     assert "o = npu_distributed_optimizer_wrapper(o)\n" in text
     source = (
         "from npu_bridge.npu_init import *\no = NPULossScaleOptimizer(tf.train.AdamOptimizer(1), m)\no.minimize(l)\n"
     )
-    text = wrapped(source)
+    text = wrap_optimizer(source)
     assert (
         "o = NPULossScaleOptimizer(NPUDistributedOptimizer(tf.train.AdamOptimizer(1)), m, is_distributed=True)" in text
     )
@@ -198,7 +198,7 @@ def test_an_optimizer_that_optimize_loss_makes_is_left_to_a_person(optimizer: st
     ],
 )
 def test_what_is_wrapped_is_not_left_to_a_person(source: str) -> None:
-    result = migrated(HEAD + source, OPTIMIZER, distributed=True)
+    result = migrate_source(HEAD + source, OPTIMIZER, distributed=True)
     assert "NPUDistributedOptimizer(" in result.after.decode()
     assert not [finding for finding in result.findings if finding.status == "manual"]
 

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
@@ -55,7 +55,7 @@ def test_a_strategy_of_which_more_is_asked_is_left_to_a_person(use: str) -> None
 
 def test_a_call_with_a_comment_is_left_for_that_reason() -> None:
     source = HEAD + "s = tf.distribute.MirroredStrategy(  # all cards\n)\nrun(s)\n"
-    check_says("distribute_strategy", source, "manual", "the call holds a comment")
+    check_says("distribute_strategy", source, "manual", "the call has a comment")
 
 
 @pytest.mark.parametrize("distributed", [False, True])
@@ -72,7 +72,7 @@ def test_a_helper_that_chooses_is_only_reported(distributed: bool) -> None:
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(dedent(source), rule, **options).after.decode()
+    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
 def test_in_a_distributed_run_it_becomes_the_accelerators() -> None:

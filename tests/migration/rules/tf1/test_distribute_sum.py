@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 from viaduct.errors import BadValue
 from viaduct.migration.checks import check_options
 from viaduct.migration.options import Options
@@ -23,7 +23,7 @@ SUM = '[(g if g is None else hccl_ops.allreduce(g, "sum"), v) for g, v in {}]'
 
 def migrate_all(source: str, **options: object) -> tuple[str, list[str]]:
     """The text after all rules, and what still averages."""
-    result = migrated(source, distributed=True, **options)
+    result = migrate_source(source, distributed=True, **options)
     averages = [finding.message for finding in result.findings if "averages gradients" in finding.message]
     return result.after.decode(), averages
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
 
 def body(source: str, rule: str, **options: object) -> str:
-    return migrated(HEAD + source, rule, **options).after.decode().partition(HEAD)[2]
+    return migrate_source(HEAD + source, rule, **options).after.decode().partition(HEAD)[2]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
 
 def test_a_positional_config_of_a_ready_made_estimator_is_replaced_in_place() -> None:
     source = HEAD + "m = tf.estimator.LinearEstimator(head, columns, None, opt, old)\n"
-    text = migrated(source, "estimator_canned").after.decode()
+    text = migrate_source(source, "estimator_canned").after.decode()
     assert "LinearEstimator(head, columns, None, opt, npu_run_config_init(run_config=old))" in text
 
 
@@ -17,7 +17,7 @@ def test_a_run_config_for_ready_made_estimators_stays_one() -> None:
         "model = tf.estimator.DNNClassifier([64], columns, config=config)\n"
         "other = tf.estimator.LinearRegressor(columns, config=tf.estimator.RunConfig('y'))\n"
     )
-    text = migrated(source).after.decode()
+    text = migrate_source(source).after.decode()
     assert "config = tf.estimator.RunConfig(model_dir='x')" in text
     assert "columns, config=npu_run_config_init(run_config=config))" in text
     assert "config=npu_run_config_init(run_config=tf.estimator.RunConfig('y')))" in text
@@ -29,7 +29,7 @@ def test_one_that_goes_to_both_kinds_is_left_to_a_person_at_the_ready_made_one()
         HEAD + "config = tf.estimator.RunConfig(model_dir='x')\nfirst = tf.estimator.Estimator(f, config=config)\n"
         "model = tf.estimator.DNNClassifier([64], columns, config=config)\n"
     )
-    result = migrated(source)
+    result = migrate_source(source)
     assert "config = NPURunConfig(model_dir='x')" in result.after.decode()
     assert [
         finding.line for finding in result.findings if finding.status == "manual" and "of its own" in finding.message

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 CONFIG = "from npu_bridge.estimator.npu.npu_config import NPURunConfig\n"
@@ -34,23 +34,23 @@ def test_a_config_is_added_where_there_is_none() -> None:
         + ESTIMATOR
         + "e = NPUEstimator(fn, model_dir=FLAGS.dir, config=NPURunConfig(model_dir=FLAGS.dir))\n",
     )
-    text = migrated(HEAD + "e = tf.estimator.Estimator(fn, None, None)\n", "estimator_class").after.decode()
+    text = migrate_source(HEAD + "e = tf.estimator.Estimator(fn, None, None)\n", "estimator_class").after.decode()
     assert "NPUEstimator(fn, None, NPURunConfig())" in text
 
 
 def test_a_config_from_elsewhere_is_followed_through_the_project() -> None:
     source = HEAD + "from setup import make_config\ne = tf.estimator.Estimator(fn, config=make_config())\n"
     other = HEAD + CONFIG + "def make_config():\n    return NPURunConfig(model_dir='a')\n"
-    assert not said(migrated(source, "estimator_class", others={"setup.py": other}), "manual")
-    assert said(migrated(source, "estimator_class"), "manual")
+    assert not said(migrate_source(source, "estimator_class", others={"setup.py": other}), "manual")
+    assert said(migrate_source(source, "estimator_class"), "manual")
 
 
 def test_directories_that_differ_are_reported() -> None:
     source = (
         HEAD + CONFIG + "c = NPURunConfig(model_dir='a')\ne = tf.estimator.Estimator(fn, model_dir={!r}, config=c)\n"
     )
-    assert said(migrated(source.format("b"), "estimator_class"), "manual")
-    assert not said(migrated(source.format("a"), "estimator_class"), "manual")
+    assert said(migrate_source(source.format("b"), "estimator_class"), "manual")
+    assert not said(migrate_source(source.format("a"), "estimator_class"), "manual")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_all_estimator_rules_together_leave_a_whole_script() -> None:
     source = (
         HEAD + "c = tf.estimator.RunConfig('out', save_checkpoints_steps=9)\ne = tf.estimator.Estimator(fn, config=c)\n"
     )
-    text = migrated(source).after.decode()
+    text = migrate_source(source).after.decode()
     assert text == (
         HEAD
         + CONFIG
@@ -90,5 +90,5 @@ def test_all_estimator_rules_together_leave_a_whole_script() -> None:
     [("f, config=c, **sizes", "passed by **"), ("f, config=given, train_batch_size=1", "not shown")],
 )
 def test_arguments_of_a_tpu_estimator_that_are_not_seen_are_unresolved(arguments: str, word: str) -> None:
-    result = migrated(HEAD + f"def g(given, sizes):\n    return tf.contrib.tpu.TPUEstimator({arguments})\n")
+    result = migrate_source(HEAD + f"def g(given, sizes):\n    return tf.contrib.tpu.TPUEstimator({arguments})\n")
     assert any(word in finding.message for finding in result.findings if finding.status == "unresolved")

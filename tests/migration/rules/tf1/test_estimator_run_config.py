@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 CONFIG = "from npu_bridge.estimator.npu.npu_config import NPURunConfig\n"
@@ -37,7 +37,7 @@ def test_other_run_configs_are_left_alone(source: str) -> None:
     ],
 )
 def test_every_spelling_is_the_same_class(head: str, name: str) -> None:
-    text = migrated(f"{head}c = {name}(model_dir='a')\n", "estimator_run_config").after.decode()
+    text = migrate_source(f"{head}c = {name}(model_dir='a')\n", "estimator_run_config").after.decode()
     assert text.endswith("c = NPURunConfig(model_dir='a')\n"), text
 
 
@@ -77,7 +77,7 @@ c = NPURunConfig(
 
 
 def test_the_variable_that_is_no_longer_used_and_the_call_that_is_no_longer_made_are_named() -> None:
-    result = migrated(
+    result = migrate_source(
         HEAD + "c = tf.estimator.RunConfig(train_distribute=strategy, device_fn=make())\n", "estimator_run_config"
     )
     text = " ".join(said(result, "changed"))
@@ -87,16 +87,16 @@ def test_the_variable_that_is_no_longer_used_and_the_call_that_is_no_longer_made
 
 def test_defaults_that_differ_are_mentioned_or_written_out() -> None:
     source = HEAD + "c = tf.estimator.RunConfig('out')\n"
-    assert len(said(migrated(source, "estimator_run_config"), "advice")) == 2
-    text = migrated(source, "estimator_run_config", keep_defaults=True).after.decode()
+    assert len(said(migrate_source(source, "estimator_run_config"), "advice")) == 2
+    text = migrate_source(source, "estimator_run_config", keep_defaults=True).after.decode()
     assert "NPURunConfig(model_dir='out', save_summary_steps=100, save_checkpoints_secs=600)" in text
     quiet = HEAD + "c = tf.estimator.RunConfig(save_summary_steps=1, save_checkpoints_steps=5)\n"
-    assert not said(migrated(quiet, "estimator_run_config"), "advice")
+    assert not said(migrate_source(quiet, "estimator_run_config"), "advice")
 
 
 def test_unpacked_arguments_are_left_to_a_person() -> None:
     check_says("estimator_run_config", HEAD + "c = tf.estimator.RunConfig(*a)\n", "manual", "unpacked")
-    result = migrated(HEAD + "c = tf.estimator.RunConfig(**kw)\n", "estimator_run_config")
+    result = migrate_source(HEAD + "c = tf.estimator.RunConfig(**kw)\n", "estimator_run_config")
     assert "NPURunConfig(**kw)" in result.after.decode()
     assert said(result, "manual")
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\n"
 CONFIG = "from npu_bridge.estimator.npu.npu_config import NPURunConfig\n"
@@ -8,17 +8,17 @@ CONFIG = "from npu_bridge.estimator.npu.npu_config import NPURunConfig\n"
 
 def test_options_are_added_once_and_do_not_replace_what_is_there() -> None:
     source = HEAD + CONFIG + "c = NPURunConfig(precision_mode='force_fp32')\n"
-    text = migrated(source, "estimator_run_options", loop=10, precision="allow_mix_precision").after.decode()
+    text = migrate_source(source, "estimator_run_options", loop=10, precision="allow_mix_precision").after.decode()
     assert "NPURunConfig(precision_mode='force_fp32', iterations_per_loop=10)" in text
 
 
 def test_newer_precision_words_use_the_newer_keyword() -> None:
-    text = migrated(HEAD + CONFIG + "c = NPURunConfig()\n", "estimator_run_options", precision="mixed_float16")
+    text = migrate_source(HEAD + CONFIG + "c = NPURunConfig()\n", "estimator_run_options", precision="mixed_float16")
     assert 'NPURunConfig(precision_mode_v2="mixed_float16")' in text.after.decode()
 
 
 def test_profiling_and_dump_configurations_are_imported() -> None:
-    result = migrated(
+    result = migrate_source(
         HEAD + CONFIG + "c = NPURunConfig()\n", "estimator_run_options", profile="/p", dump="/d", dump_step="0|5"
     )
     text = result.after.decode()
@@ -28,7 +28,7 @@ def test_profiling_and_dump_configurations_are_imported() -> None:
 
 
 def test_fusion_switches_are_named_unless_the_script_names_its_own() -> None:
-    text = migrated(HEAD + CONFIG + "c = NPURunConfig()\n", "estimator_run_options", fusion_switch="/etc/off.cfg")
+    text = migrate_source(HEAD + CONFIG + "c = NPURunConfig()\n", "estimator_run_options", fusion_switch="/etc/off.cfg")
     assert "c = NPURunConfig(fusion_switch_file='/etc/off.cfg')\n" in text.after.decode()
     own = HEAD + CONFIG + "c = NPURunConfig(fusion_switch_file='mine.cfg')\n"
-    assert migrated(own, "estimator_run_options", fusion_switch="/etc/off.cfg").after.decode() == own
+    assert migrate_source(own, "estimator_run_options", fusion_switch="/etc/off.cfg").after.decode() == own

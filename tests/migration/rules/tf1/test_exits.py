@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 RULE = "session_close"
 
@@ -16,7 +16,7 @@ HEAD = "import tensorflow as tf\n"
 def test_nothing_is_put_behind_what_leaves_the_program(leave: str) -> None:
     head = "import sys\nfrom absl import app\nimport tensorflow as tf\n"
     body = f"sess = tf.Session()\nsess.run(a)\nif __name__ == '__main__':\n    {leave}\n"
-    after = migrated(head + body, RULE).after.decode()
+    after = migrate_source(head + body, RULE).after.decode()
     assert after.endswith(f"sess.run(a)\nif __name__ == '__main__':\n    {leave}\n")
     assert "atexit.register(sess.close)" in after
 
@@ -68,7 +68,7 @@ def test_a_returned_value_is_computed_first() -> None:
 @pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__":\n    '])
 def test_nothing_is_closed_behind_what_ends_the_process(imported: str, last: str, guard: str) -> None:
     body = f"sess = tf.Session()\nATEXITsess.run(a)\n{guard}{last}\n"
-    after = migrated(HEAD + imported + body.replace("ATEXIT", ""), RULE).after.decode()
+    after = migrate_source(HEAD + imported + body.replace("ATEXIT", ""), RULE).after.decode()
     assert after.endswith(body.replace("ATEXIT", "atexit.register(sess.close)\n"))
 
 
@@ -87,11 +87,11 @@ def test_nothing_is_closed_behind_what_ends_the_process(imported: str, last: str
 )
 def test_a_session_is_closed_before_a_function_ends_the_process(before: str, later: str) -> None:
     head = "import sys\n" + HEAD + "def main():\n    sess = tf.Session()\n    sess.run(b)\n    "
-    assert migrated(head + before + "\n", RULE).after.decode() == head + later + "\n"
+    assert migrate_source(head + before + "\n", RULE).after.decode() == head + later + "\n"
 
 
 def test_a_function_that_starts_the_tests_leaves_the_close_to_the_end_of_the_process() -> None:
     source = HEAD + "def main():\n    sess = tf.Session()\n    sess.run(b)\n    tf.test.main()\n"
-    after = migrated(source, RULE).after.decode()
+    after = migrate_source(source, RULE).after.decode()
     assert "    sess = tf.Session()\n    atexit.register(sess.close)\n" in after
     assert after.endswith("    tf.test.main()\n")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 GELU = [
@@ -15,7 +15,7 @@ GELU = [
 @pytest.mark.parametrize("line", GELU)
 def test_gelu_is_known_by_its_formula(line: str) -> None:
     source = f"import math\nimport numpy as np\n{HEAD}\n\ndef activation(x):\n    {line}\n"
-    text = migrated(source, "gelu").after.decode()
+    text = migrate_source(source, "gelu").after.decode()
     assert "def activation(x):\n    return npu_unary_ops.gelu(x)\n" in text
 
 

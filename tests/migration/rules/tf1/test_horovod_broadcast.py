@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
 KERAS = "import tensorflow as tf\nimport horovod.tensorflow.keras as hvd\n"
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(source, rule, **options).after.decode()
+    return migrate_source(source, rule, **options).after.decode()
 
 
 def test_the_hook_of_a_session_is_replaced() -> None:

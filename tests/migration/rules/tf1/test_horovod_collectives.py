@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_says, migrate_source
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(source, rule, **options).after.decode()
+    return migrate_source(source, rule, **options).after.decode()
 
 
 @pytest.mark.parametrize(

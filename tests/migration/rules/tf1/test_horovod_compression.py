@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(source, rule, **options).after.decode()
+    return migrate_source(source, rule, **options).after.decode()
 
 
 def test_a_compression_that_nobody_reads_goes_and_one_that_is_read_stays() -> None:
@@ -19,6 +19,6 @@ def test_a_compression_that_nobody_reads_goes_and_one_that_is_read_stays() -> No
         "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
         "opt = NPUDistributedOptimizer(opt)\n"
     )
-    result = migrated(HEAD + choice + "print(c)\n", distributed=True)
+    result = migrate_source(HEAD + choice + "print(c)\n", distributed=True)
     assert result.after.decode() == HEAD + choice + "print(c)\n"
     assert any("Compression" in finding.message and finding.status == "manual" for finding in result.findings)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_rewrite, check_says, migrated
+from migration.checking import check_rewrite, check_says, migrate_source
 
 GUARDED = "import tensorflow as tf\ntry:\n    import horovod.tensorflow as hvd\nexcept ImportError:\n    hvd = None\n"
-THERE = "import tensorflow as tf\nhvd = True  # hccl does Horovod's part, and is always there\n"
+THERE = "import tensorflow as tf\nhvd = True  # hccl replaces Horovod, and is always installed\n"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_import_that_another_file_takes_becomes_true_there(taken: str) -> Non
     source = GUARDED + "x = 1\n"
     others = {"other.py": "import tensorflow as tf\n" + taken}
     check_rewrite("horovod_import", source, THERE + "x = 1\n", others=others)
-    there = migrated(others["other.py"], path="other.py", others={"script.py": source}, distributed=True)
+    there = migrate_source(others["other.py"], path="other.py", others={"script.py": source}, distributed=True)
     assert ".init()" not in there.after.decode()
 
 
@@ -116,5 +116,5 @@ def test_a_flag_that_says_whether_it_is_there_stays_true(before: str, later: str
     ],
 )
 def test_what_is_asked_for_is_true_wherever_it_was_imported(before: str, later: str) -> None:
-    why = "  # hccl does Horovod's part, and is always there"
+    why = "  # hccl replaces Horovod, and is always installed"
     check_rewrite("horovod_import", before + "if hvd: go()\n", later.format(why) + "if hvd: go()\n")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
 
@@ -15,5 +15,5 @@ def test_a_block_that_would_be_empty_keeps_a_pass() -> None:
 
 
 def test_a_script_for_several_devices_says_so_when_it_is_migrated_for_one() -> None:
-    result = migrated(HEAD + "hvd.init()\nx = 1\n", "horovod_lifecycle")
+    result = migrate_source(HEAD + "hvd.init()\nx = 1\n", "horovod_lifecycle")
     assert any(finding.status == "manual" and "--distributed" in finding.message for finding in result.findings)

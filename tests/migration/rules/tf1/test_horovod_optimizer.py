@@ -2,19 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_says, migrate_source
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
 KERAS = "import tensorflow as tf\nimport horovod.tensorflow.keras as hvd\n"
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(source, rule, **options).after.decode()
+    return migrate_source(source, rule, **options).after.decode()
 
 
 def test_other_arguments_are_dropped_and_listed() -> None:
     before = HEAD + "opt = hvd.DistributedOptimizer(\n    opt,  # inner\n    name='d',\n    sparse_as_dense=True)\n"
-    result = migrated(before, "horovod_optimizer")
+    result = migrate_source(before, "horovod_optimizer")
     assert "opt = NPUDistributedOptimizer(\n    opt,  # inner\n    )\n" in result.after.decode()
     assert "sparse" not in result.after.decode()
     assert any("dropped: name='d', sparse_as_dense=True" in finding.message for finding in result.findings)
@@ -22,12 +22,12 @@ def test_other_arguments_are_dropped_and_listed() -> None:
 
 @pytest.mark.parametrize("argument", ["op=hvd.Adasum", "op=hvd.Sum", "backward_passes_per_step=4"])
 def test_arguments_that_change_the_result_are_named(argument: str) -> None:
-    result = migrated(HEAD + f"opt = hvd.DistributedOptimizer(opt, {argument})\n", "horovod_optimizer")
+    result = migrate_source(HEAD + f"opt = hvd.DistributedOptimizer(opt, {argument})\n", "horovod_optimizer")
     assert any(finding.status == "manual" and "has no counterpart" in finding.message for finding in result.findings)
 
 
 def test_an_average_is_what_happens_anyway() -> None:
-    result = migrated(HEAD + "opt = hvd.DistributedOptimizer(opt, op=hvd.Average)\n", "horovod_optimizer")
+    result = migrate_source(HEAD + "opt = hvd.DistributedOptimizer(opt, op=hvd.Average)\n", "horovod_optimizer")
     assert {finding.status for finding in result.findings} == {"changed"}
 
 

@@ -6,13 +6,13 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(dedent(source), rule, **options).after.decode()
+    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
 MODEL = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 RULE = "keras_session"
 
@@ -12,15 +12,15 @@ HEAD = "import tensorflow as tf\n"
 
 def test_a_subclass_of_model_counts() -> None:
     body = "class Net(tf.keras.Model):\n    pass\nnet = Net()\nnet.fit(x, y)\n"
-    assert "set_session" in migrated(HEAD + body, RULE).after.decode()
+    assert "set_session" in migrate_source(HEAD + body, RULE).after.decode()
 
 
 def test_standalone_keras_and_no_tensorflow() -> None:
     body = "from keras.models import Sequential\nfrom keras import backend as K\nm = Sequential()\nm.fit(x, y)\n"
-    after = migrated(body, RULE).after.decode()
+    after = migrate_source(body, RULE).after.decode()
     assert "import tensorflow as tf\n" in after
     assert "\nK.set_session(npu_keras_sess)\nm = Sequential()\n" in after
-    plain = migrated(body.replace("from keras import backend as K\n", ""), RULE).after.decode()
+    plain = migrate_source(body.replace("from keras import backend as K\n", ""), RULE).after.decode()
     assert "from keras.backend import set_session\n" in plain
     assert "\nset_session(npu_keras_sess)\n" in plain
 
@@ -48,5 +48,5 @@ if __name__ == "__main__":
 
 
 def test_a_model_that_a_method_builds_is_one() -> None:
-    text = migrated(BUILT_BY_METHOD, "keras_session").after.decode()
+    text = migrate_source(BUILT_BY_METHOD, "keras_session").after.decode()
     assert text.index("set_session(npu_keras_sess)") < text.index("net = Net()")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 RULE = "keras_distributed_optimizer"
 HEAD = "import tensorflow as tf\nmodel = tf.keras.Sequential()\n"
@@ -24,7 +24,7 @@ def test_other_compiles_and_wrapped_optimizers_are_left_alone(body: str) -> None
 
 
 def test_one_device_needs_no_wrapper() -> None:
-    assert IMPORT.encode() not in migrated(HEAD + "model.compile('sgd')\nmodel.fit(x)\n").after
+    assert IMPORT.encode() not in migrate_source(HEAD + "model.compile('sgd')\nmodel.fit(x)\n").after
 
 
 def test_unknown_receivers_are_for_a_person() -> None:

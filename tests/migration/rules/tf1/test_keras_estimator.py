@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 RULE = "keras_estimator"
 HEAD = "import tensorflow as tf\n"
@@ -26,12 +26,12 @@ def test_positions_behind_the_fourth_are_named() -> None:
 
 
 def test_a_config_of_unknown_kind_is_for_a_person() -> None:
-    result = migrated(HEAD + "def f(c):\n    return tf.keras.estimator.model_to_estimator(m, config=c)\n", RULE)
+    result = migrate_source(HEAD + "def f(c):\n    return tf.keras.estimator.model_to_estimator(m, config=c)\n", RULE)
     assert any(finding.status == "manual" and "NPURunConfig" in finding.message for finding in result.findings)
 
 
 def test_after_the_run_config_rule_all_is_well() -> None:
     text = HEAD + "c = tf.estimator.RunConfig('d')\ne = tf.keras.estimator.model_to_estimator(m, config=c)\n"
-    result = migrated(text)
+    result = migrate_source(text)
     assert "e = keras_to_npu.model_to_npu_estimator(m, config=c)\n" in result.after.decode()
     assert not [finding for finding in result.findings if finding.status == "manual"]

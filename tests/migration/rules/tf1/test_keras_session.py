@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 RULE = "keras_session"
 HEAD = "import tensorflow as tf\n"
@@ -44,7 +44,7 @@ def test_the_entry_script_gets_the_session_of_all() -> None:
     library = HEAD + "def train(x):\n    model = tf.keras.Sequential()\n    model.fit(x)\n"
     script = "import library\nimport tensorflow as tf\nif __name__ == '__main__':\n    library.train(3)\n"
     others = {"library.py": library}
-    after = migrated(script, RULE, path="script.py", others=others, entry="script.py").after.decode()
+    after = migrate_source(script, RULE, path="script.py", others=others, entry="script.py").after.decode()
     assert (
         "    tf.keras.backend.set_session(npu_keras_sess)\n    library.train(3)\n    npu_keras_sess.close()\n" in after
     )
@@ -62,7 +62,7 @@ def test_at_module_level_if_a_layer_is_made_there_and_closed_in_main() -> None:
         if __name__ == '__main__':
             app.run(main)
         """
-    after = migrated(dedent(body), RULE).after.decode()
+    after = migrate_source(dedent(body), RULE).after.decode()
     assert after.index("set_session(npu_keras_sess)") < after.index("base = ")
     assert "    result = base.evaluate(x, y)\n    npu_keras_sess.close()\n    return result\n" in after
     assert after.endswith("    app.run(main)\n")
@@ -79,45 +79,45 @@ def test_in_main_behind_its_docstring_if_all_is_made_in_functions() -> None:
           model.fit(x, y)
         main()
         """
-    after = migrated(dedent(body), RULE).after.decode()
+    after = migrate_source(dedent(body), RULE).after.decode()
     assert "  '''Train it.'''\n  config = tf.ConfigProto()\n  custom_op = " in after
     assert "  model.fit(x, y)\n  npu_keras_sess.close()\nmain()\n" in after
 
 
 def test_a_loop_at_module_level_is_not_entered() -> None:
     body = "for n in range(3):\n    model = tf.keras.Sequential()\n    model.fit(x, y)\n"
-    after = migrated(HEAD + body, RULE).after.decode()
+    after = migrate_source(HEAD + body, RULE).after.decode()
     assert after.count("NpuOptimizer") == 1
     assert after.endswith(f"set_session(npu_keras_sess)\n{body}npu_keras_sess.close()\n")
 
 
 def test_a_module_that_leaves_early_without_a_main_closes_at_exit() -> None:
     body = "import sys\nmodel = tf.keras.Sequential()\nmodel.fit(x, y)\nsys.exit(0)\n"
-    after = migrated(HEAD + body, RULE).after.decode()
+    after = migrate_source(HEAD + body, RULE).after.decode()
     assert "atexit.register(lambda: npu_keras_sess.close())" in after
     assert after.endswith("sys.exit(0)\n")
 
 
 def test_wrapper_style() -> None:
-    after = migrated(HEAD + MODEL + "model.fit(x, y)\n", RULE, style="wrapper").after.decode()
+    after = migrate_source(HEAD + MODEL + "model.fit(x, y)\n", RULE, style="wrapper").after.decode()
     assert "\nnpu_keras_sess = set_keras_session_npu_config()\nmodel = " in after
     assert after.endswith("model.fit(x, y)\nclose_session(npu_keras_sess)\n")
 
 
 def test_the_session_rules_find_nothing_more_to_do() -> None:
-    result = migrated(HEAD + MODEL + "model.fit(x, y)\n")
+    result = migrate_source(HEAD + MODEL + "model.fit(x, y)\n")
     assert {finding.rule for finding in result.findings if finding.status != "advice"} == {"tf1.keras_session"}
 
 
 def test_a_session_taken_from_keras_needs_one_too() -> None:
     body = "from tensorflow.keras import backend as K\nsess = K.get_session()\nsess.run(a)\n"
-    after = migrated(HEAD + body, RULE).after.decode()
+    after = migrate_source(HEAD + body, RULE).after.decode()
     assert after.index("K.set_session(npu_keras_sess)") < after.index("sess = K.get_session()")
 
 
 def test_the_compatible_tensorflow_is_preferred() -> None:
     head = "import tensorflow as tf2\nimport tensorflow.compat.v1 as tf\n"
-    after = migrated(head + MODEL + "model.fit(x, y)\n", RULE).after.decode()
+    after = migrate_source(head + MODEL + "model.fit(x, y)\n", RULE).after.decode()
     assert "\nconfig = tf.ConfigProto()\n" in after
 
 
@@ -126,14 +126,14 @@ SCRIPT = "import tensorflow as tf\nfrom models import build\nm = build(3)\nm.com
 
 
 def test_a_model_of_another_file_gets_its_session_before_it_is_made() -> None:
-    text = migrated(SCRIPT, "keras_session", others={"models.py": MODELS}).after.decode()
+    text = migrate_source(SCRIPT, "keras_session", others={"models.py": MODELS}).after.decode()
     assert text.index("tf.keras.backend.set_session(npu_keras_sess)") < text.index("m = build(3)")
 
 
 @pytest.mark.parametrize("style", ["explicit", "wrapper"])
 def test_the_session_is_set_in_the_keras_that_the_other_file_uses(style: str) -> None:
     models = "from keras.models import Sequential\ndef build(n):\n    return Sequential([n])\n"
-    text = migrated(SCRIPT, "keras_session", others={"models.py": models}, style=style).after.decode()
+    text = migrate_source(SCRIPT, "keras_session", others={"models.py": models}, style=style).after.decode()
     assert "from keras.backend import set_session" in text
     assert text.index("\nset_session(npu_keras_sess)") < text.index("m = build(3)")
 

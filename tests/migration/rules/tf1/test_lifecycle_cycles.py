@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrated
+from migration.checking import check_noop, migrate_source
 
 RULE = "lifecycle_cycles"
 HEAD = "import tensorflow as tf\nfrom hccl.manage.api import get_rank_id\n"
@@ -44,7 +44,7 @@ def f():
             break
     return result
 """
-    after = migrated(HEAD + body, RULE, distributed=True).after.decode()
+    after = migrate_source(HEAD + body, RULE, distributed=True).after.decode()
     assert f"            est.train(input_fn)  # round\n{AGAIN.format(' ' * 12)}" in after
     assert f"{AGAIN.format(' ' * 8)}        init_sess.run(npu_init)\n        if result > 3:\n" in after
     assert f"            break\n{AGAIN.format('    ')}    init_sess.close()\n    return result\n" in after
@@ -53,13 +53,13 @@ def f():
 
 def test_in_a_row_only_between() -> None:
     body = f"def f():\n{ESTIMATOR}    est.train(a, steps=get_rank_id())\n    print(est.evaluate(a))\n"
-    after = migrated(HEAD + body, RULE, distributed=True).after.decode()
+    after = migrate_source(HEAD + body, RULE, distributed=True).after.decode()
     assert after.count("init_sess.run(npu_init)") == 1
 
 
 def test_inside_an_expression_it_is_for_a_person() -> None:
     body = f"def f():\n{ESTIMATOR}    while est.evaluate(a)['x'] < get_rank_id():\n        pass\n"
-    result = migrated(HEAD + body, RULE, distributed=True)
+    result = migrate_source(HEAD + body, RULE, distributed=True)
     assert any(finding.status == "manual" and "again" in finding.message for finding in result.findings)
 
 
@@ -68,16 +68,16 @@ def test_main_in_one_file_and_the_loop_in_another() -> None:
     main = (
         HEAD + "import loop\ndef main(_):\n    loop.run(get_rank_id())\nif __name__ == '__main__':\n    tf.app.run()\n"
     )
-    there = migrated(loop, path="loop.py", others={"main.py": main}, distributed=True).after.decode()
+    there = migrate_source(loop, path="loop.py", others={"main.py": main}, distributed=True).after.decode()
     assert "def init_npu():" in there
     assert "        init_sess.run(npu_init)\n" in there
-    here = migrated(main, path="main.py", others={"loop.py": loop}, distributed=True).after.decode()
+    here = migrate_source(main, path="main.py", others={"loop.py": loop}, distributed=True).after.decode()
     assert "    init_sess.run(npu_init)\n    loop.run(get_rank_id())\n    init_sess.close()\n" in here
 
 
 def test_the_plugin_and_the_vendors_helper() -> None:
     body = f"def f():\n{ESTIMATOR}    for i in range(get_rank_id()):\n        est.train(g)\n"
-    plugin = migrated(HEAD + body, RULE, distributed=True, resources="plugin").after.decode()
+    plugin = migrate_source(HEAD + body, RULE, distributed=True, resources="plugin").after.decode()
     assert plugin.endswith("        npu_plugin.npu_resource_shutdown()\n        npu_plugin.npu_resource_init()\n")
-    helper = migrated(HEAD + body, RULE, distributed=True, style="wrapper").after.decode()
+    helper = migrate_source(HEAD + body, RULE, distributed=True, style="wrapper").after.decode()
     assert helper.endswith("        est.train(g)\n        npu_sess, npu_shutdown = init_resource()\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrated
+from migration.checking import check_noop, migrate_source
 
 RULE = "lifecycle_init"
 RANKS = "import tensorflow as tf\nfrom hccl.manage.api import get_rank_size\n"
@@ -43,12 +43,12 @@ def test_nothing_to_start(body: str) -> None:
 
 def test_not_for_one_device_and_not_with_ranks_from_the_environment() -> None:
     for options in ({}, {"distributed": True, "rank": "env"}):
-        after = migrated(RANKS + "print(get_rank_size())\n", **options).after.decode()  # type: ignore[arg-type]
+        after = migrate_source(RANKS + "print(get_rank_size())\n", **options).after.decode()  # type: ignore[arg-type]
         assert "initialize_system" not in after
 
 
 def test_the_file_with_main_starts_for_the_file_with_the_data() -> None:
-    after = migrated(MAIN, RULE, path="main.py", others={"data.py": DATA}, distributed=True).after.decode()
+    after = migrate_source(MAIN, RULE, path="main.py", others={"data.py": DATA}, distributed=True).after.decode()
     start = (
         "  init_sess, npu_init = init_npu()\n  npu_shutdown = npu_ops.shutdown_system()\n  init_sess.run(npu_init)\n"
     )
@@ -60,7 +60,7 @@ def test_the_file_with_main_starts_for_the_file_with_the_data() -> None:
 def test_relative_and_package_imports_are_followed() -> None:
     main = MAIN.replace("from data import", "from official.vision import data\nfrom official.vision.data import")
     others = {"data.py": DATA, "unused.py": "import tensorflow\n"}
-    assert b"init_npu" in migrated(main, RULE, path="main.py", others=others, distributed=True).after
+    assert b"init_npu" in migrate_source(main, RULE, path="main.py", others=others, distributed=True).after
     package = {"net/data.py": DATA}
     relative = MAIN.replace("from data", "from .data")
-    assert b"init_npu" in migrated(relative, RULE, path="net/main.py", others=package, distributed=True).after
+    assert b"init_npu" in migrate_source(relative, RULE, path="net/main.py", others=package, distributed=True).after

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
@@ -23,5 +23,5 @@ HEAD = "import tensorflow as tf\n"
     ],
 )
 def test_managers_are_renamed_with_their_arguments(before: str, after: str) -> None:
-    text = migrated(HEAD + f"s = tf.train.experimental.{before}\n", "loss_scale_managers").after.decode()
+    text = migrate_source(HEAD + f"s = tf.train.experimental.{before}\n", "loss_scale_managers").after.decode()
     assert text.endswith(f"s = {after}\n"), text

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
 
 def test_a_scale_that_is_no_manager_is_left_to_a_person() -> None:
     source = HEAD + "o = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, loss_scale=8)\n"
-    result = migrated(source, "loss_scale_optimizer")
+    result = migrate_source(source, "loss_scale_optimizer")
     assert "NPULossScaleOptimizer(opt, loss_scale_manager=8)" in result.after.decode()
     assert any(finding.status == "manual" for finding in result.findings)
 
 
 def test_the_optimizer_is_told_of_a_distributed_run() -> None:
     source = HEAD + "o = tf.contrib.mixed_precision.LossScaleOptimizer(opt, tf.train.experimental.FixedLossScale(8))\n"
-    text = migrated(source, distributed=True).after.decode()
+    text = migrate_source(source, distributed=True).after.decode()
     assert "NPULossScaleOptimizer(opt, FixedLossScaleManager(8), is_distributed=True)" in text

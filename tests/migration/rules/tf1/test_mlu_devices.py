@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
@@ -70,7 +70,7 @@ def test_what_is_no_device_stays(rule: str, source: str) -> None:
 
 def test_horovod_stays_but_for_its_device() -> None:
     source = HEAD + "import horovod.tensorflow as hvd\nhvd.init()\nh = hvd.allreduce(x, device_dense='/gpu:0')\n"
-    assert migrated(source, to="mlu").after.decode() == source.replace("/gpu:0", "/mlu:0")
+    assert migrate_source(source, to="mlu").after.decode() == source.replace("/gpu:0", "/mlu:0")
 
 
 def test_nothing_of_the_other_accelerator_is_written() -> None:
@@ -79,6 +79,6 @@ def test_nothing_of_the_other_accelerator_is_written() -> None:
         "    opt.minimize(l)\n    with tf.Session(config=tf.ConfigProto()) as sess:\n        sess.run(ds)\n"
         "e = tf.estimator.Estimator(f, config=tf.estimator.RunConfig('out'))\ntf.app.run()\n"
     )
-    result = migrated(source, to="mlu", distributed=True)
+    result = migrate_source(source, to="mlu", distributed=True)
     assert result.after.decode() == source
     assert not result.findings

@@ -6,16 +6,16 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
 
 def after(source: str, rule: str = "", **options: object) -> str:
-    return migrated(dedent(source), rule, **options).after.decode()
+    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
-def wrapped(source: str, **options: object) -> str:
+def wrap_optimizer(source: str, **options: object) -> str:
     return after(HEAD + dedent(source), "distribute_optimizer", distributed=True, **options)
 
 
@@ -23,7 +23,9 @@ OPTIMIZER = "distribute_optimizer"
 
 
 def test_of_an_optimizer_within_another_the_inner_one_is_wrapped() -> None:
-    text = wrapped("o = tf.train.AdamOptimizer(1)\no = tf.contrib.opt.MovingAverageOptimizer(o)\no.minimize(l)\n")
+    text = wrap_optimizer(
+        "o = tf.train.AdamOptimizer(1)\no = tf.contrib.opt.MovingAverageOptimizer(o)\no.minimize(l)\n"
+    )
     assert "o = tf.train.AdamOptimizer(1)\no = NPUDistributedOptimizer(o)\no = tf.contrib.opt.Moving" in text
     assert text.count("NPUDistributedOptimizer(") == 1
 

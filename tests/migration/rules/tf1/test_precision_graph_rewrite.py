@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 REWRITE = "tf.train.experimental.enable_mixed_precision_graph_rewrite"
@@ -16,17 +16,17 @@ def test_the_rewrite_disappears_where_it_only_wraps_the_optimizer() -> None:
 
 def test_elsewhere_the_optimizer_itself_stays() -> None:
     source = HEAD + f"step = {REWRITE}(opt).minimize(loss)\nother = {REWRITE}(make(1))\n"
-    text = migrated(source, "precision_graph_rewrite").after.decode()
+    text = migrate_source(source, "precision_graph_rewrite").after.decode()
     assert text == HEAD + "step = opt.minimize(loss)\nother = make(1)\n"
 
 
 def test_a_loss_scale_that_went_with_it_is_left_to_a_person() -> None:
-    result = migrated(HEAD + f"opt = {REWRITE}(opt, loss_scale='dynamic')\nx = 1\n", "precision_graph_rewrite")
+    result = migrate_source(HEAD + f"opt = {REWRITE}(opt, loss_scale='dynamic')\nx = 1\n", "precision_graph_rewrite")
     assert any(finding.status == "manual" and "'dynamic'" in finding.message for finding in result.findings)
 
 
 def test_the_loss_scale_that_it_has_by_default_is_left_to_a_person_too() -> None:
-    result = migrated(HEAD + f"opt = {REWRITE}(opt)\nx = 1\n", "precision_graph_rewrite")
+    result = migrate_source(HEAD + f"opt = {REWRITE}(opt)\nx = 1\n", "precision_graph_rewrite")
     assert any(finding.status == "manual" and "(dynamic)" in finding.message for finding in result.findings)
 
 

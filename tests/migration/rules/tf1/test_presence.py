@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
 
 
 def test_a_bare_use_keeps_the_import() -> None:
     source = HEAD + "if hvd is not None:\n    run(hvd)\n"
-    result = migrated(source, distributed=True)
+    result = migrate_source(source, distributed=True)
     assert result.after.decode() == source
     assert any("itself is passed on" in finding.message for finding in result.findings)
 
@@ -24,4 +24,4 @@ GUARDED = "import tensorflow as tf\ntry:\n    import horovod.tensorflow as hvd\n
 )
 def test_a_stand_in_of_the_script_is_not_taken_for_horovod(fallback: str) -> None:
     source = GUARDED.replace("hvd = None", fallback) + "if hvd is not None:\n    hvd.init()\n"
-    assert migrated(source, distributed=True).after.decode() == source
+    assert migrate_source(source, distributed=True).after.decode() == source

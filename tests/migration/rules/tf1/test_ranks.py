@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
 
 
 def test_a_module_that_others_import_asks_the_environment_and_starts_nothing() -> None:
     others = {"train.py": "import tensorflow as tf\nfrom script import RANK\ndef main():\n    print(RANK)\nmain()\n"}
-    result = migrated(HEAD + "hvd.init()\nRANK = hvd.rank()\n", others=others, distributed=True)
+    result = migrate_source(HEAD + "hvd.init()\nRANK = hvd.rank()\n", others=others, distributed=True)
     assert result.after.decode().endswith('RANK = int(os.getenv("RANK_ID", "0"))\n')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 CONVERTED = "import tensorflow as tf\nfrom npu_bridge.npu_init import npu_run_config_init\n"
 
@@ -22,7 +22,7 @@ CONVERTED = "import tensorflow as tf\nfrom npu_bridge.npu_init import npu_run_co
 )
 def test_what_the_vendors_converter_wrote_stays_with_its_run_config(text: str) -> None:
     """TPUEstimator refuses a config of another class than its own."""
-    result = migrated(CONVERTED + text)
+    result = migrate_source(CONVERTED + text)
     assert not result.changed, result.after.decode()
     assert {location.state for location in result.places} == {"right"}
 
@@ -30,4 +30,4 @@ def test_what_the_vendors_converter_wrote_stays_with_its_run_config(text: str) -
 def test_a_run_config_that_npu_estimator_gets_is_converted_all_the_same() -> None:
     head = CONVERTED + "from npu_bridge.estimator.npu.npu_estimator import NPUEstimator\n"
     text = "NPUEstimator(f, config=npu_run_config_init(run_config=tf.estimator.RunConfig(model_dir='x')))\n"
-    assert "npu_run_config_init(run_config=NPURunConfig(model_dir='x'))" in migrated(head + text).after.decode()
+    assert "npu_run_config_init(run_config=NPURunConfig(model_dir='x'))" in migrate_source(head + text).after.decode()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 LIST = "tf.config.list_physical_devices('GPU')"
@@ -36,4 +36,4 @@ def test_a_question_is_put_to_the_build(use: str, listed: str) -> None:
 
 def test_nothing_is_changed_without_the_preset() -> None:
     source = HEAD + f"f = 'a' if {LIST} else 'b'\n"
-    assert migrated(source).after.decode() == source
+    assert migrate_source(source).after.decode() == source

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
@@ -22,7 +22,7 @@ def test_other_loggers_are_left_alone(source: str) -> None:
 
 def test_nothing_is_changed_without_the_preset() -> None:
     source = HEAD + "from absl import logging\nlogging.info('a')\n"
-    assert "compat.v1.logging" not in migrated(source).after.decode()
+    assert "compat.v1.logging" not in migrate_source(source).after.decode()
 
 
 @pytest.mark.parametrize(

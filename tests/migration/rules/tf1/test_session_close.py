@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 RULE = "session_close"
 HEAD = "import tensorflow as tf\n"
@@ -37,7 +37,7 @@ def test_what_is_closed_already_is_left_alone(body: str) -> None:
 
 def test_a_plain_session_is_closed_at_the_end_of_the_module() -> None:
     body = "sess = tf.Session()\nfor i in range(3):\n    sess.run(a)  # go\n# done"
-    assert migrated(HEAD + body, RULE).after.decode() == HEAD + body.replace("# go\n", "# go\nsess.close()\n")
+    assert migrate_source(HEAD + body, RULE).after.decode() == HEAD + body.replace("# go\n", "# go\nsess.close()\n")
 
 
 def test_without_a_last_newline() -> None:
@@ -52,7 +52,7 @@ def test_functions_that_use_it_keep_it_open_till_the_program_ends() -> None:
 
 def test_an_imported_atexit_is_used() -> None:
     head = "import atexit as at\nimport tensorflow as tf\n"
-    after = migrated(head + "sess = tf.Session()\ndef f():\n    return sess.run(a)\n", RULE).after.decode()
+    after = migrate_source(head + "sess = tf.Session()\ndef f():\n    return sess.run(a)\n", RULE).after.decode()
     assert after.startswith(head + "sess = tf.Session()\nat.register(sess.close)\n")
 
 
@@ -75,7 +75,7 @@ def test_in_the_finally_that_is_there() -> None:
         {}"""
     before = body.format("", "")
     after = body.format("        sess.close()\n        ", "        sess.close()\n")
-    assert migrated(_dedent(before), RULE).after.decode() == _dedent(after)
+    assert migrate_source(_dedent(before), RULE).after.decode() == _dedent(after)
 
 
 def test_a_trivial_return_behind_the_finally_gets_nothing() -> None:
@@ -96,8 +96,8 @@ def test_a_session_of_a_loop_is_closed_in_each_round() -> None:
 def test_a_with_block_around_is_no_end_if_the_session_lives_on() -> None:
     body = "def f():\n    with tf.Graph().as_default():\n        s = tf.Session()\n{}    {}\n{}"
     inside = HEAD + body.format("", "pass", "")
-    assert "        s = tf.Session()\n        s.close()\n" in migrated(inside, RULE).after.decode()
-    behind = migrated(HEAD + body.format("", "s.run(a)", ""), RULE).after.decode()
+    assert "        s = tf.Session()\n        s.close()\n" in migrate_source(inside, RULE).after.decode()
+    behind = migrate_source(HEAD + body.format("", "s.run(a)", ""), RULE).after.decode()
     assert behind.endswith("    s.run(a)\n    s.close()\n")
 
 
@@ -121,7 +121,7 @@ def test_together_with_the_config() -> None:
                 sess = tf.Session(config=tf.ConfigProto(allow_soft_placement=True))
                 sess.run(step)
         """
-    after = migrated(_dedent(before)).after.decode()
+    after = migrate_source(_dedent(before)).after.decode()
     assert "    sess = tf.Session(config=config)\n    sess.run(step)\n    sess.close()\n" in after
     assert "NpuOptimizer" in after
 
@@ -132,14 +132,19 @@ def _dedent(text: str) -> str:
 
 def test_a_module_that_others_import_closes_at_exit() -> None:
     others = {"main.py": "import tensorflow as tf\nfrom model import sess\nsess.run(a)\n"}
-    after = migrated(HEAD + "sess = tf.Session()\nsess.run(a)\n", RULE, path="model.py", others=others).after.decode()
+    after = migrate_source(
+        HEAD + "sess = tf.Session()\nsess.run(a)\n", RULE, path="model.py", others=others
+    ).after.decode()
     assert "atexit.register(sess.close)" in after
     assert "\nsess.close()" not in after
 
 
 def test_each_of_several_sessions_of_one_name_is_closed_at_exit() -> None:
     body = "sess = tf.Session()\ndef f():\n    sess.run(a)\nf()\nsess = tf.Session()\nf()\n"
-    assert migrated(HEAD + body, RULE).after.decode().count("sess = tf.Session()\natexit.register(sess.close)\n") == 2
+    assert (
+        migrate_source(HEAD + body, RULE).after.decode().count("sess = tf.Session()\natexit.register(sess.close)\n")
+        == 2
+    )
 
 
 class CountedSession:
@@ -209,7 +214,7 @@ class Scope:
 
 
 def run_program(text: str, n: int) -> tuple[Any, list[int], list[CountedSession]]:
-    """What f gives for n, what it has written, which sessions it opened."""
+    """Return f(n), the program's output and the sessions it opened."""
     CountedSession.opened = []
     names: dict[str, Any] = {"tf": SimpleNamespace(Session=CountedSession)}
     exec(text.partition("\n")[2], names)
@@ -224,7 +229,7 @@ def test_random_functions_close_what_they_open_and_do_the_same(seed: int) -> Non
     changed = 0
     for _ in range(25):
         text = draw_program(rng)
-        result = migrated(text, "session_close")
+        result = migrate_source(text, "session_close")
         if any(finding.status == "manual" for finding in result.findings):
             assert result.after.decode() == text
             continue

@@ -7,7 +7,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 RULE = "session_config"
 REWRITER = (
@@ -17,7 +17,7 @@ REWRITER = (
 WRAPPER = "from npu_bridge.npu_init import npu_config_proto\n"
 
 
-def filled(config: str = "config", custom: str = "custom_op", by: str = "") -> str:
+def fill_config(config: str = "config", custom: str = "custom_op", by: str = "") -> str:
     lines = (
         f"{custom} = {config}.graph_options.rewrite_options.custom_optimizers.add()\n"
         f'{custom}.name = "NpuOptimizer"\n'
@@ -27,7 +27,7 @@ def filled(config: str = "config", custom: str = "custom_op", by: str = "") -> s
     return indent(lines, by)
 
 
-NEW = "config = tf.ConfigProto()\n" + filled()
+NEW = "config = tf.ConfigProto()\n" + fill_config()
 
 
 # ---- what must not change
@@ -49,9 +49,9 @@ def test_arguments_that_are_not_seen_are_for_a_person(call: str) -> None:
 
 
 def test_sessions_made_elsewhere_are_for_a_person() -> None:
-    check_says(RULE, "import tensorflow as tf\nclass Mine(tf.Session):\n    pass\n", "manual", "elsewhere")
+    check_says(RULE, "import tensorflow as tf\nclass Mine(tf.Session):\n    pass\n", "manual", "other code creates")
     text = "import functools\nimport tensorflow as tf\nmake = functools.partial(tf.Session, '')\n"
-    check_says(RULE, text, "manual", "elsewhere")
+    check_says(RULE, text, "manual", "other code creates")
 
 
 def test_an_unknown_receiver_is_for_a_person() -> None:
@@ -101,7 +101,7 @@ def test_a_session_imported_by_name() -> None:
 
 def test_one_import_of_npu_bridge_is_enough() -> None:
     head = "import npu_bridge\nimport tensorflow as tf\n"
-    after = migrated(f"{head}s = tf.Session()\n", RULE).after.decode()
+    after = migrate_source(f"{head}s = tf.Session()\n", RULE).after.decode()
     assert "npu_ops" not in after
 
 
@@ -116,7 +116,7 @@ def test_each_function_has_names_of_its_own_and_one_config() -> None:
         def test():
             return run(tf.Session())
         """
-    result = migrated(dedent(before), RULE).after.decode()
+    result = migrate_source(dedent(before), RULE).after.decode()
     assert result.count("with tf.Session(config=npu_config) as sess:") == 2
     assert result.count("tf.ConfigProto()") == 2
     assert "    return run(tf.Session(config=config))" in result
@@ -138,7 +138,7 @@ def test_with_items_comments_and_layout_stay() -> None:
         def main(_):
           # open it
           config = tf.ConfigProto()
-{indent(filled(by="  "), "        ").rstrip()}
+{indent(fill_config(by="  "), "        ").rstrip()}
           with tf.Graph().as_default() as g, tf.Session(
               graph=g,  # ours
               config=config,
@@ -150,7 +150,7 @@ def test_with_items_comments_and_layout_stay() -> None:
 
 def test_tabs_and_line_ends_are_kept() -> None:
     before = "import tensorflow as tf\r\ndef f():\r\n\tif x:\r\n\t\ts = tf.Session()\r\n\t\ts.run(a)"
-    result = migrated(before, RULE).after
+    result = migrate_source(before, RULE).after
     assert b"\r\n\t\tconfig = tf.ConfigProto()\r\n\t\tcustom_op = " in result
     assert result.count(b"\n") == result.count(b"\r\n")
     assert result.endswith(b"\t\ts.run(a)")
@@ -170,7 +170,7 @@ def test_a_monitored_session_gets_a_creator() -> None:
 
 def test_a_positional_config_is_edited_in_place() -> None:
     before = "import tensorflow as tf\ns = tf.Session('', None, tf.ConfigProto(log_device_placement=True))\n"
-    made = "config = tf.ConfigProto(log_device_placement=True)\n" + filled()
+    made = "config = tf.ConfigProto(log_device_placement=True)\n" + fill_config()
     check_rewrite(RULE, before, f"import tensorflow as tf\n{REWRITER}{made}s = tf.Session('', None, config)\n")
     check_rewrite(
         RULE,
@@ -188,7 +188,7 @@ def test_both_branches_are_filled() -> None:
             config = tf.ConfigProto()
         sess = tf.Session(config=config)
         """
-    result = migrated(dedent(before), RULE).after.decode()
+    result = migrate_source(dedent(before), RULE).after.decode()
     assert result.count("    custom_op.name") + result.count("    npu_custom_op.name") == 2
 
 
@@ -215,7 +215,7 @@ def test_a_session_handed_to_keras_is_not_made_twice() -> None:
         from tensorflow.keras import backend as K
         {REWRITER.strip().replace(chr(10), chr(10) + " " * 8)}
         config = tf.ConfigProto(allow_soft_placement=True)
-{indent(filled(), "        ").rstrip()}
+{indent(fill_config(), "        ").rstrip()}
         K.set_session(tf.Session(config=config))
         """
     check_rewrite(RULE, before, after)
@@ -233,14 +233,14 @@ def test_modern_syntax() -> None:
                     if (sess := tf.Session()):
                         return sess
         """
-    result = migrated(dedent(before), RULE).after.decode()
+    result = migrate_source(dedent(before), RULE).after.decode()
     assert result.count("tf.Session(config=") == 2
     ast.parse(result)
 
 
 def test_a_helper_and_statements_in_one_file() -> None:
     before = "import tensorflow as tf\nmake = lambda: tf.Session()\nwith tf.Session() as sess:\n    sess.run(a)\n"
-    after = migrated(before, RULE).after.decode()
+    after = migrate_source(before, RULE).after.decode()
     assert "lambda: tf.Session(config=npu_config_proto())" in after
     assert "with tf.Session(config=config) as sess:" in after
 
@@ -254,18 +254,18 @@ def test_a_helper_and_statements_in_one_file() -> None:
     ],
 )
 def test_a_session_that_was_kept_off_the_gpu_stays_on_the_host(source: str) -> None:
-    check_says("session_config", "import tensorflow as tf\n" + source, "manual", "left on the host")
+    check_says("session_config", "import tensorflow as tf\n" + source, "manual", "stays on the host")
 
 
 def test_one_gpu_is_no_reason_to_stay_on_the_host() -> None:
     source = "import tensorflow as tf\nsess = tf.Session(config=tf.ConfigProto(device_count={'GPU': 1}))\n"
-    assert "NpuOptimizer" in migrated(source, "session_config").after.decode()
+    assert "NpuOptimizer" in migrate_source(source, "session_config").after.decode()
 
 
 @pytest.mark.parametrize("star", ["", "from numpy import *\n", "from tensorflow.contrib.slim import *\n"])
 def test_a_session_by_a_star_import_is_configured(star: str) -> None:
     source = f"from tensorflow import *\n{star}with Session() as sess:\n    sess.run(x)\n"
-    assert "with Session(config=config) as sess:" in migrated(source, "session_config").after.decode()
+    assert "with Session(config=config) as sess:" in migrate_source(source, "session_config").after.decode()
 
 
 def test_a_session_that_may_be_another_module_s_is_left_to_a_person() -> None:
@@ -276,12 +276,12 @@ def test_a_session_that_may_be_another_module_s_is_left_to_a_person() -> None:
 
 def test_a_session_class_as_a_default_is_left_to_a_person() -> None:
     source = "import tensorflow as tf\ndef f(factory=tf.Session):\n    factory().run(x)\n"
-    check_says("session_config", source, "manual", "made elsewhere through this class")
+    check_says("session_config", source, "manual", "other code creates sessions of this class")
 
 
 def test_a_class_that_derives_from_a_session_is_left_to_a_person() -> None:
     source = "import tensorflow as tf\nclass S(tf.Session):\n    pass\ns = S()\n"
-    check_says("session_config", source, "manual", "made elsewhere through this class")
+    check_says("session_config", source, "manual", "other code creates sessions of this class")
 
 
 HELPERS = {

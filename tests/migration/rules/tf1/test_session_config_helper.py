@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HELPER = """
 import tensorflow as tf
@@ -26,13 +26,13 @@ def test_the_sessions_of_a_helper_are_left_alone() -> None:
 
 
 def test_the_helper_is_edited_for_a_session_in_another_file() -> None:
-    after = migrated(HELPER, path="helper.py", others={"main.py": USER}).after.decode()
+    after = migrate_source(HELPER, path="helper.py", others={"main.py": USER}).after.decode()
     assert "    config = tf.ConfigProto(allow_soft_placement=True)\n    custom_op = config." in after
     assert after.endswith("RewriterConfig.OFF\n    return config\n")
 
 
 def test_wrapper_style_wraps_the_result() -> None:
-    after = migrated(HELPER, path="helper.py", others={"main.py": USER}, style="wrapper").after.decode()
+    after = migrate_source(HELPER, path="helper.py", others={"main.py": USER}, style="wrapper").after.decode()
     assert "return npu_config_proto(config_proto=tf.ConfigProto(allow_soft_placement=True))" in after
 
 
@@ -53,4 +53,4 @@ def test_a_helper_with_the_optimizer_is_ready() -> None:
 def test_a_helper_for_sessions_without_a_gpu_is_left_to_a_person() -> None:
     helper = HELPER.replace("allow_soft_placement=True", "device_count={'GPU': 0}")
     others = {"main.py": USER}
-    check_says("session_config_helper", helper, "manual", "left on the host", path="helper.py", others=others)
+    check_says("session_config_helper", helper, "manual", "stays on the host", path="helper.py", others=others)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 
 class Proto(SimpleNamespace):
@@ -56,7 +56,7 @@ class Session:
 
 
 def wrap(config_proto: Any = None) -> Any:
-    """As the vendor's helper: adds what is not there yet."""
+    """Add the settings that are missing, like the vendor's helper."""
     config = config_proto if config_proto is not None else Proto()
     options = config.graph_options.rewrite_options
     if not options.custom_optimizers:
@@ -132,7 +132,7 @@ def test_random_scripts_open_sessions_for_the_device_alone(style: str, monkeypat
     rng, opened = random.Random(7), 0
     for _ in range(30):
         text = program(rng)
-        after = migrated(text, style=style).after.decode()
+        after = migrate_source(text, style=style).after.decode()
         for n in (0, 1, 7):
             assert run(text, n, monkeypatch) == run(after, n, monkeypatch), after
             opened += len(Session.opened)

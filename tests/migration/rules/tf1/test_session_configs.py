@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent, indent
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 RULE = "session_config"
 
@@ -18,7 +18,7 @@ REWRITER = (
 WRAPPER = "from npu_bridge.npu_init import npu_config_proto\n"
 
 
-def filled(config: str = "config", custom: str = "custom_op", by: str = "") -> str:
+def fill_config(config: str = "config", custom: str = "custom_op", by: str = "") -> str:
     lines = (
         f"{custom} = {config}.graph_options.rewrite_options.custom_optimizers.add()\n"
         f'{custom}.name = "NpuOptimizer"\n'
@@ -28,7 +28,7 @@ def filled(config: str = "config", custom: str = "custom_op", by: str = "") -> s
     return indent(lines, by)
 
 
-NEW = "config = tf.ConfigProto()\n" + filled()
+NEW = "config = tf.ConfigProto()\n" + fill_config()
 
 
 def test_a_config_that_carries_the_optimizer_is_ready() -> None:
@@ -72,7 +72,7 @@ def test_a_config_of_one_branch_is_not_used_in_another() -> None:
             else:
                 sess = tf.Session()
         """
-    assert migrated(dedent(before), RULE).after.decode().count("tf.ConfigProto()") == 2
+    assert migrate_source(dedent(before), RULE).after.decode().count("tf.ConfigProto()") == 2
 
 
 def test_a_value_that_is_not_known_is_wrapped() -> None:
@@ -87,7 +87,7 @@ def test_a_value_that_is_not_known_is_wrapped() -> None:
 
 def test_a_config_that_may_be_none_is_wrapped() -> None:
     before = "import tensorflow as tf\nc = None\nif g:\n    c = tf.ConfigProto()\ns = tf.Session(config=c)\n"
-    assert "npu_config_proto(config_proto=c)" in migrated(before, RULE).after.decode()
+    assert "npu_config_proto(config_proto=c)" in migrate_source(before, RULE).after.decode()
 
 
 def test_a_comment_within_a_config_that_is_taken_out_is_there_once() -> None:
@@ -95,4 +95,4 @@ def test_a_comment_within_a_config_that_is_taken_out_is_there_once() -> None:
         "import tensorflow as tf\nwith tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(\n"
         "        allow_soft_placement=True,  # needed\n        log_device_placement=False)) as sess:\n    sess.run(x)\n"
     )
-    assert migrated(source, "session_config").after.decode().count("# needed") == 1
+    assert migrate_source(source, "session_config").after.decode().count("# needed") == 1

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 RULE = "session_grad_fusion"
 NPU = """
@@ -19,7 +19,7 @@ def test_nothing_without_the_accelerators_optimizer() -> None:
 
 
 def test_a_single_device_needs_no_fusion() -> None:
-    assert b"GradFusion" not in migrated(NPU).after
+    assert b"GradFusion" not in migrate_source(NPU).after
 
 
 def test_a_list_that_is_there_is_left_alone() -> None:
@@ -34,7 +34,7 @@ def test_the_session_that_starts_communication_needs_none() -> None:
 
 
 def test_the_whole_list_in_the_files_own_indentation() -> None:
-    after = migrated(NPU, RULE, distributed=True).after.decode()
+    after = migrate_source(NPU, RULE, distributed=True).after.decode()
     assert '\tconfig.graph_options.rewrite_options.optimizers.extend([\n\t\t"pruning", ' in after
     assert '"layout", "GradFusionOptimizer",\n\t])\n\treturn tf.Session' in after
 
@@ -45,5 +45,5 @@ def test_the_helper_is_for_a_person() -> None:
 
 
 def test_with_the_config_made_in_the_same_run() -> None:
-    after = migrated("import tensorflow as tf\ns = tf.Session()\ns.run(a)\n", distributed=True).after.decode()
+    after = migrate_source("import tensorflow as tf\ns = tf.Session()\ns.run(a)\n", distributed=True).after.decode()
     assert after.index("remapping") < after.index("GradFusionOptimizer") < after.index("tf.Session")

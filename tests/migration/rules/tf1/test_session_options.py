@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 
@@ -29,17 +29,19 @@ def test_keys_that_are_set_stay_as_they_are() -> None:
 )
 def test_a_precision_that_is_set_gets_no_second_one_beside_other_options(present: str, asked: str) -> None:
     text = NPU.format(f'op.parameter_map["{present}"].s = tf.compat.as_bytes("fp16")\n')
-    after = migrated(text, RULE, precision=asked, fusion_switch="/f.cfg").after.decode()
+    after = migrate_source(text, RULE, precision=asked, fusion_switch="/f.cfg").after.decode()
     assert "fusion_switch_file" in after
     assert after.count("precision_mode") == 1
 
 
 def test_nothing_is_added_unless_asked_for() -> None:
-    assert migrated(NPU.format(""), style="explicit").after.decode().count("parameter_map") == 1
+    assert migrate_source(NPU.format(""), style="explicit").after.decode().count("parameter_map") == 1
 
 
 def test_keys_follow_the_command_line() -> None:
-    result = migrated(NPU.format(""), RULE, precision="mixed_float16", profile="/tmp/p", dump="/d", dump_step="0|5")
+    result = migrate_source(
+        NPU.format(""), RULE, precision="mixed_float16", profile="/tmp/p", dump="/d", dump_step="0|5"
+    )
     assert result.after.decode() == NPU.format(
         'op.parameter_map["precision_mode_v2"].s = tf.compat.as_bytes("mixed_float16")\n'
         'op.parameter_map["profiling_mode"].b = True\n'
@@ -54,7 +56,7 @@ def test_keys_follow_the_command_line() -> None:
 
 def test_the_whole_of_it_for_a_plain_session() -> None:
     text = "from tensorflow import Session\ns = Session()\ns.run(a)\n"
-    after = migrated(text, precision="allow_mix_precision").after.decode()
+    after = migrate_source(text, precision="allow_mix_precision").after.decode()
     assert '.parameter_map["precision_mode"].s = "allow_mix_precision".encode()\n' in after
 
 
@@ -68,5 +70,5 @@ def test_loops_of_a_session_are_advice() -> None:
 
 
 def test_a_session_is_given_the_fusion_switches_too() -> None:
-    text = migrated(HEAD + "s = tf.Session()\ns.run(x)\n", fusion_switch="/etc/off.cfg").after.decode()
+    text = migrate_source(HEAD + "s = tf.Session()\ns.run(x)\n", fusion_switch="/etc/off.cfg").after.decode()
     assert 'parameter_map["fusion_switch_file"].s = tf.compat.as_bytes("/etc/off.cfg")\n' in text

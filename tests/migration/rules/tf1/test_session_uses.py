@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 RULE = "session_config"
 
@@ -23,7 +23,7 @@ def test_a_session_that_only_freezes_stays_on_the_host() -> None:
                 saver.restore(sess, path)
                 out = tf.graph_util.convert_variables_to_constants(sess, sess.graph_def, ["out"])
         """
-    check_says(RULE, freeze, "advice", "left on the host")
+    check_says(RULE, freeze, "advice", "stays on the host")
 
 
 def test_a_session_that_restores_and_runs_does_not_stay_on_the_host() -> None:
@@ -34,5 +34,5 @@ def test_a_session_that_restores_and_runs_does_not_stay_on_the_host() -> None:
             {}
         """
     for use in ("sess.run(logits)", "logits.eval()", "evaluate(sess)"):
-        after = migrated(dedent(text.format(use)), RULE).after.decode()
+        after = migrate_source(dedent(text.format(use)), RULE).after.decode()
         assert "NpuOptimizer" in after, use

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 HEAD = "import tensorflow as tf\n"
 TPU_CONFIG = (
@@ -13,7 +13,7 @@ TPU_CONFIG = (
 
 def test_tpu_kept_is_only_switched_off() -> None:
     source = HEAD + "e = tf.contrib.tpu.TPUEstimator(use_tpu=FLAGS.tpu, model_fn=f, train_batch_size=8)\n"
-    text = migrated(source, "tpu_estimator", tpu="keep").after.decode()
+    text = migrate_source(source, "tpu_estimator", tpu="keep").after.decode()
     assert "TPUEstimator(use_tpu=False, model_fn=f, train_batch_size=8)" in text
 
 
@@ -34,7 +34,7 @@ def test_tpu_kept_is_only_switched_off() -> None:
     ],
 )
 def test_batch_sizes_move_into_params(params: str, result: str) -> None:
-    text = migrated(HEAD + f"e = tf.contrib.tpu.TPUEstimator({params})\n", "tpu_estimator").after.decode()
+    text = migrate_source(HEAD + f"e = tf.contrib.tpu.TPUEstimator({params})\n", "tpu_estimator").after.decode()
     assert f"e = NPUEstimator({result})" in text, text
 
 
@@ -47,7 +47,7 @@ def test_batch_sizes_move_into_params(params: str, result: str) -> None:
     ],
 )
 def test_a_loop_that_divides_all_steps_goes_along(saved: str, loop: str, steps: str) -> None:
-    result = migrated(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
+    result = migrate_source(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
     assert f"c = NPURunConfig({saved}iterations_per_loop={loop})\n" in result.after.decode()
     assert {finding.status for finding in result.findings} == {"changed", "advice"}
 
@@ -63,7 +63,7 @@ def test_a_loop_that_divides_all_steps_goes_along(saved: str, loop: str, steps: 
     ],
 )
 def test_a_loop_that_may_not_divide_the_steps_is_left_out_and_reported(saved: str, loop: str, steps: str) -> None:
-    result = migrated(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
+    result = migrate_source(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
     assert "iterations_per_loop" not in result.after.decode()
     assert any("iterations_per_loop" in finding.message for finding in result.findings if finding.status == "manual")
 
@@ -77,6 +77,6 @@ def test_what_the_vendors_converter_wrote_stays(config: str) -> None:
         "e = tf.contrib.tpu.TPUEstimator(use_tpu=False, model_fn=f, config=c, train_batch_size=8)\n"
         f"g = tf.contrib.tpu.TPUEstimator(f, None, {config}, use_tpu=False, train_batch_size=8)\n"
     )
-    result = migrated(source, "tpu_estimator")
+    result = migrate_source(source, "tpu_estimator")
     assert not result.changed
     assert not [finding for finding in result.findings if finding.status in ("manual", "unresolved")]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 SPEC = "tf.contrib.tpu.TPUEstimatorSpec"
@@ -12,7 +12,7 @@ def test_metrics_of_a_tpu_that_are_not_written_out_are_left_to_a_person() -> Non
     source = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, loss=l, eval_metrics=metrics)\n"
     check_says("tpu_spec", source, "manual", "not a pair")
     pair = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, eval_metrics=(f, {'a': a}), scaffold_fn=make)\n"
-    text = migrated(pair, "tpu_spec").after.decode()
+    text = migrate_source(pair, "tpu_spec").after.decode()
     assert "NPUEstimatorSpec(mode, eval_metric_ops=f(**{'a': a}), scaffold=make() if make else None)" in text
 
 
@@ -26,7 +26,9 @@ def test_metrics_of_a_tpu_that_are_not_written_out_are_left_to_a_person() -> Non
     ],
 )
 def test_a_pair_of_metrics_with_a_name_is_called_by_its_parts(before: str, metrics: str) -> None:
-    text = migrated(f"{HEAD}{before}s = {SPEC}(mode=mode, loss=loss, eval_metrics=m)\n", "tpu_spec").after.decode()
+    text = migrate_source(
+        f"{HEAD}{before}s = {SPEC}(mode=mode, loss=loss, eval_metrics=m)\n", "tpu_spec"
+    ).after.decode()
     assert text.endswith(f"{before}s = NPUEstimatorSpec(mode=mode, loss=loss, eval_metric_ops={metrics})\n")
 
 

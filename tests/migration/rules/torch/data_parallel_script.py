@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 SCRIPT = """\
     import argparse
@@ -89,5 +89,5 @@ if __name__ == "__main__":
 
 
 def ddp(source: str = SCRIPT, rule: str = "data_parallel_ddp", **options: object) -> tuple[str, list[tuple[str, str]]]:
-    result = migrated(dedent(source), rule, data_parallel="ddp", **options)
+    result = migrate_source(dedent(source), rule, data_parallel="ddp", **options)
     return result.after.decode(), [(finding.status, finding.message) for finding in result.findings]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 HEAD = "import torch\n"
 DONE = "import torch\nimport torch_npu\n"
@@ -26,16 +26,16 @@ def test_a_flag_by_position_gets_its_name(before: str, after: str) -> None:
 
 
 def test_the_mlu_has_cudas_order() -> None:
-    result = migrated("from torch.cuda.amp import autocast\nwith autocast(use): pass\n", to="mlu")
+    result = migrate_source("from torch.cuda.amp import autocast\nwith autocast(use): pass\n", to="mlu")
     assert result.after.decode() == "from torch_mlu.mlu.amp import autocast\nwith autocast(use): pass\n"
 
 
 def test_an_imported_autocast_gets_its_names_too() -> None:
-    result = migrated("from torch.cuda.amp import GradScaler, autocast\nwith autocast(use): GradScaler(2.0)\n")
+    result = migrate_source("from torch.cuda.amp import GradScaler, autocast\nwith autocast(use): GradScaler(2.0)\n")
     after = "from torch_npu.npu.amp import GradScaler, autocast\nwith autocast(enabled=use): GradScaler(2.0)\n"
     assert result.after.decode() == after
 
 
 def test_decorators_of_functions_follow() -> None:
     text = "import torch\n@torch.cuda.amp.custom_fwd\ndef forward(c, x): pass\n"
-    assert "@torch.npu.amp.custom_fwd\n" in migrated(text).after.decode()
+    assert "@torch.npu.amp.custom_fwd\n" in migrate_source(text).after.decode()

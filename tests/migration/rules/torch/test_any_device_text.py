@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HELPER = "from accelerator_device import accelerator\n"
 
@@ -77,5 +77,5 @@ def test_a_text_that_is_put_together_otherwise_is_left_to_a_person() -> None:
 
 def test_both_halves_of_a_choice_go_together() -> None:
     source = "import torch\ndevice = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\n"
-    after = migrated(source, "", to="any").after.decode()
+    after = migrate_source(source, "", to="any").after.decode()
     assert "torch.device(accelerator.name(0) if accelerator.is_available() else 'cpu')" in after

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 AMP = "import torch\nfrom apex import amp\n"
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
 def test_a_module_of_ones_own_is_not_nvidias(to: str) -> None:
-    migrated_ = migrated("import torch\nimport apex\n", "apex", others={"apex.py": "x = 1\n"}, to=to)
+    migrated_ = migrate_source("import torch\nimport apex\n", "apex", others={"apex.py": "x = 1\n"}, to=to)
     assert not migrated_.findings
     check_noop("apex", "import torch\nfrom . import apex\napex.amp.initialize(m)\n", to=to)
 
@@ -20,14 +20,14 @@ def test_on_the_npu_amp_stays_and_combines_gradients() -> None:
     result = check_says("apex", source, "advice", "combine_grad=True")
     assert not [finding for finding in result.findings if finding.status == "manual"]
     done = source.replace("'O2')", "'O2', combine_grad=True)")
-    assert not [finding for finding in migrated(done, "apex").findings if "combine_grad" in finding.message]
+    assert not [finding for finding in migrate_source(done, "apex").findings if "combine_grad" in finding.message]
 
 
 def test_wrapping_before_initialize_is_wrong() -> None:
     wrap = "model = torch.nn.parallel.DistributedDataParallel(model)\n"
     start = "model, optimizer = amp.initialize(model, optimizer, combine_grad=True)\n"
     check_says("apex", AMP + wrap + start, "manual", "after amp.initialize")
-    right = migrated(AMP + start + wrap, "apex")
+    right = migrate_source(AMP + start + wrap, "apex")
     assert not [finding for finding in right.findings if finding.status == "manual"]
 
 

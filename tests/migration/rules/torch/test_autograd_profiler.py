@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 RULE = "torch.profiler"
 
@@ -12,7 +12,7 @@ def test_tables_of_the_older_profiler_are_not_taken_for_the_cards() -> None:
         "import torch\nwith torch.autograd.profiler.profile() as prof: pass\nprint(prof.key_averages())\n"
         "with torch.profiler.profile() as prof: pass\nprint(prof.key_averages())\n"
     )
-    lines = [finding.line for finding in migrated(text, RULE).findings if "key_averages" in finding.message]
+    lines = [finding.line for finding in migrate_source(text, RULE).findings if "key_averages" in finding.message]
     assert lines == [5]
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HELPER = "from accelerator_device import accelerator\n"
 DIST = "import torch.distributed as dist\n"
@@ -91,21 +91,21 @@ def test_options_of_the_command_line_but_not_their_help() -> None:
         args = parser.parse_args()
         dist.init_process_group(backend=args.dist_backend)
         """
-    result = migrated(_text(before), "backend")
+    result = migrate_source(_text(before), "backend")
     assert result.after.decode().replace("import torch_npu\n", "") == _text(after)
     assert {finding.status for finding in result.findings} == {"changed"}
 
 
 @pytest.mark.parametrize(("to", "own"), [("npu", "hccl"), ("mlu", "cncl")])
 def test_constants_and_questions(to: str, own: str) -> None:
-    result = migrated(HEAD + "if dist.is_nccl_available():\n    name = dist.Backend.NCCL\n", "backend", to=to)
+    result = migrate_source(HEAD + "if dist.is_nccl_available():\n    name = dist.Backend.NCCL\n", "backend", to=to)
     assert f"if dist.is_{own}_available():\n    name = dist.Backend.{own.upper()}\n" in result.after.decode()
 
 
 def test_options_of_nccls_process_group() -> None:
     source = "import torch.distributed as dist\noptions = dist.ProcessGroupNCCL.Options()\n"
     check_says("backend", source, "manual", "hccl_config")
-    assert "dist.ProcessGroupCNCL.Options()" in migrated(source, "backend", to="mlu").after.decode()
+    assert "dist.ProcessGroupCNCL.Options()" in migrate_source(source, "backend", to="mlu").after.decode()
 
 
 def _text(block: str) -> str:

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrated
+from migration.checking import check_noop, migrate_source
 
 
 def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
-    found = migrated(text, rule, **options).findings
+    found = migrate_source(text, rule, **options).findings
     return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
 
 

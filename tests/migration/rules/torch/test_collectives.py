@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 HEAD = "import torch.distributed as dist\n"
 
@@ -30,7 +30,7 @@ def test_the_string_is_changed_where_it_is_written() -> None:
         dist.init_process_group(**settings)
         dist.init_process_group(other["dist"])
         """
-    result = migrated(_text(before), "backend")
+    result = migrate_source(_text(before), "backend")
     after = result.after.decode()
     assert "nccl" not in after
     assert after.count("hccl") == 5
@@ -46,7 +46,7 @@ def test_what_callers_pass_is_followed() -> None:
 
 
 def test_a_function_of_another_file_of_the_project() -> None:
-    result = migrated(
+    result = migrate_source(
         "import torch\nfrom helpers import setup\nsetup(backend='nccl')\n",
         "backend",
         others={
@@ -65,4 +65,4 @@ def _text(block: str) -> str:
 @pytest.mark.parametrize("holder", ["argparse.Namespace", "types.SimpleNamespace"])
 def test_a_backend_among_settings_is_changed(holder: str) -> None:
     source = f"import torch, {holder.partition('.')[0]}\nargs = {holder}(dist_backend='nccl', lr=1)\n"
-    assert "dist_backend='hccl', lr=1" in migrated(source).after.decode()
+    assert "dist_backend='hccl', lr=1" in migrate_source(source).after.decode()

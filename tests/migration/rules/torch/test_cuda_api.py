@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HELPER = "from accelerator_device import accelerator\n"
 
@@ -45,13 +45,13 @@ def test_what_is_not_torch_cuda_is_left_alone(text: str) -> None:
     ],
 )
 def test_every_spelling(head: str, written: str, new: str) -> None:
-    result = migrated(f"{head}\n{written}\n", RULE)
+    result = migrate_source(f"{head}\n{written}\n", RULE)
     assert result.after.decode() == f"{head}\nimport torch_npu\n{new}\n"
 
 
 def test_an_f_string_that_also_speaks_of_the_name_is_left_to_a_person() -> None:
     text = 'import torch\nprint(f"torch.cuda.device_count is {torch.cuda.device_count()}")\n'
-    result = migrated(text, RULE)
+    result = migrate_source(text, RULE)
     assert not result.changed
     assert [finding.status for finding in result.findings] == ["manual"]
 
@@ -69,8 +69,8 @@ def test_both_halves_of_a_conditional_keep_their_structure() -> None:
 
 def test_what_only_one_card_has_moves_only_there() -> None:
     text = "import torch\nprint(torch.cuda.temperature())\n"
-    assert not migrated(text, RULE).changed
-    assert "torch.mlu.temperature()" in migrated(text, RULE, to="mlu").after.decode()
+    assert not migrate_source(text, RULE).changed
+    assert "torch.mlu.temperature()" in migrate_source(text, RULE, to="mlu").after.decode()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_under_a_question_for_cuda_it_is_no_risk() -> None:
 
 def test_a_name_that_is_taken_is_not_taken_over() -> None:
     source = "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\ntorch.cuda.synchronize()\n"
-    after = migrated(source, "cuda_api", to="any").after.decode()
+    after = migrate_source(source, "cuda_api", to="any").after.decode()
     assert "from accelerator_device import accelerator as any_accelerator\n" in after
     assert "\nany_accelerator.synchronize()\n" in after
     assert "accelerator = Accelerator()\n" in after
@@ -180,7 +180,7 @@ def test_a_name_that_is_taken_is_not_taken_over() -> None:
 
 def test_a_parameter_of_that_name_hides_it() -> None:
     source = "import torch\ntorch.cuda.synchronize()\ndef f(accelerator):\n    torch.cuda.empty_cache()\n"
-    after = migrated(source, "cuda_api", to="any").after.decode()
+    after = migrate_source(source, "cuda_api", to="any").after.decode()
     assert "def f(accelerator):\n    any_accelerator.empty_cache()\n" in after
 
 
@@ -234,7 +234,7 @@ torch.mps.empty_cache()
 @pytest.mark.parametrize("text", [NEUTRAL, MPS], ids=["accelerator", "mps"])
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 def test_device_neutral_code_and_branches_for_other_devices_are_left_alone(text: str, to: str) -> None:
-    result = migrated(text, to=to)
+    result = migrate_source(text, to=to)
     assert not result.changed
     assert not result.findings
 
@@ -244,4 +244,4 @@ def test_a_branch_for_the_cpu_keeps_its_structure() -> None:
         "import torch\nif not torch.cuda.is_available():\n    print('using CPU, this will be slow')\nelse:\n    go()\n"
     )
     after = before.replace("torch.cuda", "torch.npu").replace("import torch\n", "import torch\nimport torch_npu\n")
-    assert migrated(before).after.decode() == after
+    assert migrate_source(before).after.decode() == after

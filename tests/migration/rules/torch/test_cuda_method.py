@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HELPER = "from accelerator_device import accelerator\n"
 
@@ -97,7 +97,7 @@ def test_a_storage_that_is_mapped_is_no_class_of_the_project() -> None:
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
 def test_the_default_of_getattr_is_no_method(to: str) -> None:
     source = "import torch\nx = torch.ones(2, device=getattr(args, 'device', 'cuda'))\n"
-    assert [finding.status for finding in migrated(source, to=to).findings if finding.status != "changed"] == []
+    assert [finding.status for finding in migrate_source(source, to=to).findings if finding.status != "changed"] == []
 
 
 @pytest.mark.parametrize(

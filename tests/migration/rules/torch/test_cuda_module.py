@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 RULE = "torch.cuda_module"
 
@@ -20,5 +20,5 @@ def test_it_is_renamed_and_pointed_out() -> None:
 
 def test_what_is_called_on_the_alias_follows() -> None:
     before = "import torch\nmodule = torch.cuda\nmodule.synchronize()\n"
-    result = migrated(before)
+    result = migrate_source(before)
     assert result.after.decode() == "import torch\nimport torch_npu\nmodule = torch.npu\nmodule.synchronize()\n"

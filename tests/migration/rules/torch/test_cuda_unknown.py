@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 
 @pytest.mark.parametrize(
@@ -15,11 +15,11 @@ def test_a_name_that_is_in_no_table_is_unknown_on_the_npu(written: str) -> None:
 def test_the_class_of_memory_errors_may_stay() -> None:
     text = "import torch\ntry: pass\nexcept torch.cuda.OutOfMemoryError: pass\n"
     check_says("torch.cuda_unknown", text, "advice", "may stay")
-    assert "torch.mlu.OutOfMemoryError" in migrated(text, to="mlu").after.decode()
+    assert "torch.mlu.OutOfMemoryError" in migrate_source(text, to="mlu").after.decode()
 
 
 def test_an_unknown_name_is_found_through_an_import_that_was_moved() -> None:
-    result = migrated("from torch import cuda\ncuda.synchronize()\ncuda.list_gpu_processes()\n")
+    result = migrate_source("from torch import cuda\ncuda.synchronize()\ncuda.list_gpu_processes()\n")
     found = [finding for finding in result.findings if finding.rule == "torch.cuda_unknown"]
     assert [(finding.line, finding.status) for finding in found] == [(3, "manual")]
 
@@ -40,7 +40,7 @@ EVERYWHERE = ("npu", "mlu", "any")
 
 def test_a_name_that_another_rule_speaks_of_is_named_once() -> None:
     text = "import torch\ntorch.cuda.nvtx.range_push('a')\ntorch.cuda.DoubleTensor(3)\ng = torch.cuda.CUDAGraph()\n"
-    manual = [(f.line, f.rule) for f in migrated(text).findings if f.status == "manual"]
+    manual = [(f.line, f.rule) for f in migrate_source(text).findings if f.status == "manual"]
     assert manual == [(2, "torch.nvtx"), (3, "torch.double"), (4, "torch.cuda_graphs")]
 
 
@@ -51,6 +51,6 @@ def test_every_finding_has_chinese_words() -> None:
         "torch.cuda.CUDAGraph()\ntorch.cuda.get_device_properties(0).major\ntorch.backends.cudnn.benchmark = True\n"
     )
     for to in EVERYWHERE:
-        found = migrated(text, to=to).findings
+        found = migrate_source(text, to=to).findings
         assert found
         assert all(any("\u4e00" <= letter <= "\u9fff" for letter in finding.message_zh) for finding in found)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import torch\nfrom torch import nn\n"
 
@@ -54,7 +54,7 @@ else:
 net.module.save()
 """
     check_says("data_parallel", source, "manual", "by its distributed path")
-    result = migrated(source, "data_parallel", data_parallel="unwrap")
+    result = migrate_source(source, "data_parallel", data_parallel="unwrap")
     assert "net.module.save()" in result.after.decode()
     assert any("no .module any more" in finding.message for finding in result.findings)
 
@@ -65,7 +65,7 @@ def test_taking_off_a_prefix_that_is_not_there_any_more_is_named() -> None:
         "net.load_state_dict({k[7:]: v for k, v in torch.load('n.pt').items()})\n"
         "net.load_state_dict(other.state_dict())\noptimizer.load_state_dict(torch.load('o.pt'))\nrest = name[7:]\n"
     )
-    result = migrated(source, "torch.data_parallel", data_parallel="unwrap")
+    result = migrate_source(source, "torch.data_parallel", data_parallel="unwrap")
     assert [(finding.status, finding.line) for finding in result.findings if "module." in finding.message] == [
         ("advice", result.findings[-1].line),
         ("manual", result.findings[-1].line),
@@ -77,7 +77,7 @@ def test_taking_off_a_prefix_that_is_not_there_any_more_is_named() -> None:
 @pytest.mark.parametrize("name", ["replicate", "scatter", "gather", "parallel_apply"])
 def test_what_data_parallel_is_made_of_needs_review(name: str, to: str) -> None:
     source = f"import torch\nfrom torch.nn.parallel import {name}\nparts = {name}(net, devices)\n"
-    result = migrated(source, to=to)
+    result = migrate_source(source, to=to)
     assert [(finding.status, name in finding.message) for finding in result.findings] == [("manual", True)]
 
 
@@ -92,7 +92,7 @@ def test_what_data_parallel_is_made_of_needs_review(name: str, to: str) -> None:
     ],
 )
 def test_a_question_for_data_parallel_is_in_no_row(line: str, to: str) -> None:
-    assert migrated(f"import torch\n{line}\n", to=to).places == ()
+    assert migrate_source(f"import torch\n{line}\n", to=to).places == ()
 
 
 def test_data_parallel_stays_with_a_word() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "from torch.nn.parallel import DistributedDataParallel as DDP\n"
 
@@ -51,4 +51,4 @@ def test_buffers_on_both_and_buckets_on_the_npu() -> None:
     source = HEAD + "m = DDP(net, device_ids=[0])\n"
     check_says("ddp", source, "advice", "broadcast_buffers=False")
     check_says("ddp", source, "advice", "bucket_cap_mb=500")
-    assert len(migrated(source, "ddp", to="mlu").findings) == 1
+    assert len(migrate_source(source, "ddp", to="mlu").findings) == 1

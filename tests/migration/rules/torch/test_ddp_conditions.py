@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_says, migrate_source
 from migration.rules.torch.data_parallel_script import LOOP, SCRIPT
 
 
@@ -37,11 +37,11 @@ def test_if_one_step_cannot_be_done_none_is_and_the_condition_is_named(old: str,
 
 
 def test_a_notebook_and_a_file_that_others_import_are_left() -> None:
-    result = migrated(dedent(SCRIPT), "data_parallel_ddp", path="train.ipynb", data_parallel="ddp")
+    result = migrate_source(dedent(SCRIPT), "data_parallel_ddp", path="train.ipynb", data_parallel="ddp")
     assert not result.changed
     assert "notebook" in result.findings[0].message
     library = dedent(SCRIPT).partition("if __name__")[0]
-    result = migrated(library, "data_parallel_ddp", data_parallel="ddp")
+    result = migrate_source(library, "data_parallel_ddp", data_parallel="ddp")
     assert not result.changed
     assert "not the one that is started" in result.findings[0].message
 
@@ -50,14 +50,14 @@ def test_a_notebook_and_a_file_that_others_import_are_left() -> None:
 def test_a_batch_that_cannot_be_shared_out_is_refused(batch: str, cards: str) -> None:
     text = LOOP.replace("DECISION", "pass").replace("batch_size=20", f"batch_size={batch}")
     text = text.replace(".cuda())", f".cuda(), device_ids={cards})")
-    result = migrated(text, "torch.data_parallel_ddp", data_parallel="ddp")
+    result = migrate_source(text, "torch.data_parallel_ddp", data_parallel="ddp")
     assert not result.changed
     assert "cannot be divided" in result.findings[0].message
 
 
 def test_files_that_every_rank_writes_are_named() -> None:
     text = LOOP.replace("DECISION", "open('log.txt', 'a').write('x')\n        open('names.txt').read()")
-    result = migrated(text, "torch.data_parallel_ddp", data_parallel="ddp")
+    result = migrate_source(text, "torch.data_parallel_ddp", data_parallel="ddp")
     said = [finding.message for finding in result.findings if finding.status == "manual"]
     assert len(said) == 1
     assert "open('log.txt', 'a')" in said[0]

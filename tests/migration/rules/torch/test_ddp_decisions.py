@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 from migration.rules.torch.data_parallel_script import LOOP, SCRIPT, ddp
 
 
@@ -29,7 +29,7 @@ def test_a_condition_that_could_leave_the_ranks_apart_is_named() -> None:
     ],
 )
 def test_a_decision_by_what_one_rank_has_seen_is_refused(decision: str) -> None:
-    result = migrated(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp")
+    result = migrate_source(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp")
     assert not result.changed
     assert [finding.status for finding in result.findings] == ["manual"]
     assert "samples of one rank" in result.findings[0].message
@@ -47,4 +47,4 @@ def test_a_decision_by_what_one_rank_has_seen_is_refused(decision: str) -> None:
     ],
 )
 def test_what_is_told_or_alike_on_every_rank_decides_nothing(decision: str) -> None:
-    assert migrated(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp").changed
+    assert migrate_source(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp").changed

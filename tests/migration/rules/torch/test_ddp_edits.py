@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 from migration.rules.torch.data_parallel_script import SCRIPT, ddp
 
 
@@ -31,7 +31,7 @@ def test_what_uses_the_card_before_the_main_guard_starts_the_ranks_there() -> No
     assert after.endswith("    main(parser.parse_args())\n    dist.destroy_process_group()\n")
     source = dedent(SCRIPT).replace("def main(args):", "mean = torch.zeros(1).cuda()\ndef main(args):")
     others = {"other.py": "from script import Net\n"}
-    result = migrated(source, "data_parallel_ddp", others=others, data_parallel="ddp")
+    result = migrate_source(source, "data_parallel_ddp", others=others, data_parallel="ddp")
     assert not result.changed
     assert "others import it" in result.findings[0].message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "import torch\n"
 
@@ -33,7 +33,7 @@ def test_a_default_type_of_cudas_is_for_a_person(given: str, to: str) -> None:
 def test_a_default_type_of_cudas_is_left_by_all_rules(to: str) -> None:
     text = f"{HEAD}torch.set_default_tensor_type('torch.cuda.HalfTensor')\n"
     text += "torch.set_default_tensor_type(torch.cuda.FloatTensor)\n"
-    result = migrated(text, to=to)
+    result = migrate_source(text, to=to)
     assert result.after.decode() == text
     assert [finding.risk for finding in result.findings] == ["high", "high"]
 

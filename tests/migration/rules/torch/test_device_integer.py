@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, migrated
+from migration.checking import check_noop, migrate_source
 
 HEAD = "import argparse\nimport os\nimport torch\nimport torch.distributed as dist\n"
 PARSER = "p = argparse.ArgumentParser()\np.add_argument('--gpu', {})\nargs = p.parse_args()\n"
@@ -64,7 +64,7 @@ def test_what_is_no_number_asks_for_nothing(source: str, to: str) -> None:
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 def test_a_number_stays_and_the_plug_in_is_imported(source: str, to: str) -> None:
     before = f"{HEAD}{source}\n"
-    after = migrated(before, to=to).after.decode()
+    after = migrate_source(before, to=to).after.decode()
     assert after == before.replace("import torch\n", f"import torch\nimport torch_{to}\n"), after
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_says, migrate_source
 
 RULE = "torch.device_left"
 
@@ -22,9 +22,9 @@ def test_a_text_that_nothing_explains_is_named_once(text: str, to: str) -> None:
 
 
 def test_a_method_that_is_chosen_is_named() -> None:
-    check_says(RULE, "import torch\nx = (x.cuda if use else x.cpu)()\n", "manual", "a method is chosen")
+    check_says(RULE, "import torch\nx = (x.cuda if use else x.cpu)()\n", "manual", "one of these methods is .cuda")
 
 
 def test_what_another_rule_has_named_is_not_named_again() -> None:
-    found = migrated("import torch\nwhere = 'cuda'\n").findings
+    found = migrate_source("import torch\nwhere = 'cuda'\n").findings
     assert [finding.rule for finding in found] == ["torch.device_string"]

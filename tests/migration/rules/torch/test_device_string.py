@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import torch\nimport torch_npu\n"
 
@@ -147,7 +147,9 @@ def test_a_function_of_a_neighbour_tells_what_its_parameter_is() -> None:
 
 
 def test_a_file_of_settings_without_torch_follows_its_project() -> None:
-    result = migrated("DEVICE = 'cuda'\n", "device_string", path="settings.py", others={"train.py": "import torch\n"})
+    result = migrate_source(
+        "DEVICE = 'cuda'\n", "device_string", path="settings.py", others={"train.py": "import torch\n"}
+    )
     assert result.after.decode() == "DEVICE = 'npu'\n"
 
 
@@ -161,7 +163,7 @@ def test_a_device_within_an_f_string_is_left_to_a_person() -> None:
 
 @pytest.mark.parametrize(("to", "expected"), [("npu", "torch.device(f'npu')"), ("any", "accelerator.device()")])
 def test_an_f_string_with_nothing_put_in_is_a_device(to: str, expected: str) -> None:
-    assert expected in migrated("import torch\nd = torch.device(f'cuda')\n", to=to).after.decode()
+    assert expected in migrate_source("import torch\nd = torch.device(f'cuda')\n", to=to).after.decode()
 
 
 DEVICES_ELSEWHERE = {
@@ -175,7 +177,7 @@ DEVICES_ELSEWHERE = {
 @pytest.mark.parametrize("kind", DEVICES_ELSEWHERE)
 def test_a_device_that_is_handed_on_is_the_cards(kind: str, to: str, text: str) -> None:
     source = "import torch\n" + DEVICES_ELSEWHERE[kind]
-    assert source.format(text).splitlines()[-1] in migrated(source.format("'cuda'"), to=to).after.decode()
+    assert source.format(text).splitlines()[-1] in migrate_source(source.format("'cuda'"), to=to).after.decode()
 
 
 def test_a_repository_of_torch_hub_called_cuda_is_no_device() -> None:
@@ -184,12 +186,12 @@ def test_a_repository_of_torch_hub_called_cuda_is_no_device() -> None:
 
 def test_a_walrus_around_a_device_is_compared_as_one() -> None:
     source = "import torch\nif (d := torch.device('cuda')).type == 'cuda':\n    pass\n"
-    assert "cuda" not in migrated(source).after.decode()
+    assert "cuda" not in migrate_source(source).after.decode()
 
 
 def test_a_literal_annotation_names_every_card() -> None:
     source = "import torch\nfrom typing import Literal\ndef run(device: Literal['cuda', 'cpu'] = 'cuda'):\n    pass\n"
-    after = migrated(source, to="any").after.decode()
+    after = migrate_source(source, to="any").after.decode()
     assert "device: Literal['cuda', 'npu', 'mlu', 'cpu'] = accelerator.name()" in after
     source = source.replace("Literal['cuda', 'cpu']", "Literal['cuda:0']")
-    assert "Literal['cuda:0']" in migrated(source, to="any").after.decode()
+    assert "Literal['cuda:0']" in migrate_source(source, to="any").after.decode()

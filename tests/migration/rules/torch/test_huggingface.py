@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "from transformers import AutoModel, TrainingArguments\n"
 
@@ -54,4 +54,4 @@ def test_flash_attention_needs_review_where_the_library_has_none_for_the_card() 
     ],
 )
 def test_a_backend_that_a_library_hands_on_is_changed(call: str, to: str, backend: str) -> None:
-    assert f"backend={backend})" in migrated("import torch\n" + call, to=to).after.decode()
+    assert f"backend={backend})" in migrate_source("import torch\n" + call, to=to).after.decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 RULE = "torch.imports"
 
@@ -69,4 +69,4 @@ def test_what_has_another_name_on_the_mlu_keeps_its_own_in_the_body(before: str,
 def test_the_body_knows_its_names_as_before() -> None:
     before = "import torch\ndef go():\n    from torch import cuda\n    return cuda.memory_allocated()\n"
     after = before.replace("from torch import cuda", "from torch_npu import npu as cuda")
-    assert migrated(before).after.decode() == after
+    assert migrate_source(before).after.decode() == after

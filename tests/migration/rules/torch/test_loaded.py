@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 HEAD = "import torch\n"
 
@@ -39,7 +39,7 @@ def test_a_property_hands_on_what_it_loads(kind: str, apart: bool) -> None:
     made = f"import torch\nclass Store:\n    {PROPERTIES[kind]}\n{body}"
     used = "import torch\ndef main(store):\n    net = model.cuda()\n    net.load_state_dict(store.weights)\n"
     others = {"main.py": used} if apart else {}
-    result = migrated(made if apart else made + used, "map_location", others=others)
+    result = migrate_source(made if apart else made + used, "map_location", others=others)
     assert 'torch.load(self.path, map_location="cpu")' in result.after.decode()
 
 
@@ -64,12 +64,12 @@ CARD = {
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 @pytest.mark.parametrize("way", CARD)
 def test_a_whole_network_is_loaded_on_the_card(way: str, to: str) -> None:
-    after = migrated(HEAD + "x = torch.ones(1).cuda()\n" + CARD[way], "map_location", to=to).after.decode()
+    after = migrate_source(HEAD + "x = torch.ones(1).cuda()\n" + CARD[way], "map_location", to=to).after.decode()
     assert f'load(path, map_location="{to}")' in after, after
     assert '"cpu"' not in after
 
 
 @pytest.mark.parametrize("way", CARD)
 def test_on_whatever_card_there_is_a_whole_network_is_loaded_there(way: str) -> None:
-    after = migrated(HEAD + "x = torch.ones(1).cuda()\n" + CARD[way], "map_location", to="any").after.decode()
+    after = migrate_source(HEAD + "x = torch.ones(1).cuda()\n" + CARD[way], "map_location", to="any").after.decode()
     assert "load(path, map_location=accelerator.device())" in after, after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 HEAD = "import os\nimport torch\nimport torch.distributed as dist\n"
 INIT = "dist.init_process_group('hccl')\n"
@@ -17,7 +17,7 @@ def test_who_sets_a_device_or_has_no_rank_is_not_told(source: str) -> None:
 
 
 def test_a_device_that_the_helper_of_any_sets_counts() -> None:
-    said = migrated(
+    said = migrate_source(
         HEAD + RANK + INIT.replace("hccl", "nccl") + "torch.cuda.set_device(local_rank)\n", to="any"
     ).findings
     assert not any(finding.rule == "torch.local_rank" for finding in said)

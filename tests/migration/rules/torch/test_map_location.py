@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HELPER = "from accelerator_device import accelerator\n"
 
@@ -117,11 +117,11 @@ FEEDS = {
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 @pytest.mark.parametrize("way", FEEDS)
 def test_weights_for_load_state_dict_come_by_way_of_the_host(way: str, to: str) -> None:
-    after = migrated(HEAD + "model.cuda()\n" + FEEDS[way], "map_location", to=to).after.decode()
-    assert after.count("load(") == after.count('map_location="cpu"') + unloaded(after), after
+    after = migrate_source(HEAD + "model.cuda()\n" + FEEDS[way], "map_location", to=to).after.decode()
+    assert after.count("load(") == after.count('map_location="cpu"') + count_other_loads(after), after
 
 
-def unloaded(text: str) -> int:
+def count_other_loads(text: str) -> int:
     """How many `load(` there are that are none of torch's."""
     return len(re.findall(r"(?<!torch\.)(?<!jit\.)load\(", text))
 
@@ -149,9 +149,9 @@ def test_the_scripts_own_device_is_named_where_it_is_known() -> None:
         "import torch\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
         "net = torch.load(path)\nnet(x.to(device))\n"
     )
-    assert "torch.load(path, map_location=device)" in migrated(source).after.decode()
+    assert "torch.load(path, map_location=device)" in migrate_source(source).after.decode()
     late = "import torch\nnet = torch.load(path)\ndevice = torch.device('cuda')\nnet(x.to(device))\n"
-    assert 'torch.load(path, map_location="npu")' in migrated(late).after.decode()
+    assert 'torch.load(path, map_location="npu")' in migrate_source(late).after.decode()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_the_scripts_own_device_is_named_where_it_is_known() -> None:
 )
 def test_a_device_that_is_chosen_at_run_time_is_where_a_network_goes(chosen: str) -> None:
     source = f"import torch\n{chosen}net = torch.load(path)\nnet(x.to(device))\n"
-    assert b"torch.load(path, map_location=device)" in migrated(source, "map_location", to="npu").after
+    assert b"torch.load(path, map_location=device)" in migrate_source(source, "map_location", to="npu").after
 
 
 def test_a_table_serves_checkpoints_of_both_machines() -> None:
@@ -179,7 +179,7 @@ def test_a_table_serves_checkpoints_of_both_machines() -> None:
 
 def test_a_lambda_and_a_string_follow_their_own_rules() -> None:
     source = "torch.load('x', map_location=lambda s, l: s.cuda(0))\ntorch.load('x', map_location='cuda:0')\n"
-    after = migrated(HEAD + source, to="mlu").after.decode()
+    after = migrate_source(HEAD + source, to="mlu").after.decode()
     assert "s.mlu(0)" in after
     assert "map_location='mlu:0'" in after
 

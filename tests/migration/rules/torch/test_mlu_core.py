@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 RULE = "torch.mlu_core"
 HEAD = "import torch\nimport torch_mlu\n"
@@ -18,7 +18,7 @@ def test_somebody_elses_ct_is_left_alone() -> None:
 
 def test_what_has_no_like_keeps_the_import() -> None:
     before = HEAD + "import torch_mlu.core.mlu_model as ct\nct.set_core_number(16)\nct.set_device(0)\n"
-    result = migrated(before, RULE, to="mlu")
+    result = migrate_source(before, RULE, to="mlu")
     assert result.after.decode() == before.replace("ct.set_device", "torch.mlu.set_device")
     assert [(finding.line, finding.status) for finding in result.findings] == [(4, "manual"), (5, "changed")]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says, migrated
+from migration.checking import check_says, migrate_source
 
 HEAD = "import torch\nimport torch_npu\n"
 
@@ -19,7 +19,7 @@ def test_a_receiver_that_may_be_the_projects_own_is_left_to_a_person(receiver: s
 
 def test_a_class_of_another_program_does_not_matter() -> None:
     before, after = HEAD + "def move(thing):\n    return thing.cuda()\n", "    return thing.npu()\n"
-    result = migrated(before, "cuda_method", others={"other.py": "import torch\n" + BATCH})
+    result = migrate_source(before, "cuda_method", others={"other.py": "import torch\n" + BATCH})
     assert result.after.decode().endswith(after)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 PROVIDERS = "providers = ['CUDAExecutionProvider'] if cuda else ['CPUExecutionProvider']\n"
 
@@ -22,14 +22,14 @@ PROVIDERS = "providers = ['CUDAExecutionProvider'] if cuda else ['CPUExecutionPr
     ],
 )
 def test_a_question_that_decides_on_nvidias_runtime_is_left_and_reported_once(text: str, to: str) -> None:
-    result = migrated(f"import torch\n{text}", to=to)
+    result = migrate_source(f"import torch\n{text}", to=to)
     assert not result.changed, result.after.decode()
     assert [(finding.rule, finding.status) for finding in result.findings] == [("torch.nvidia_runtime", "manual")]
 
 
 def test_other_questions_of_the_file_are_migrated() -> None:
     device = "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
-    after = migrated(f"import torch\ncuda = torch.cuda.is_available()\n{PROVIDERS}{device}").after.decode()
+    after = migrate_source(f"import torch\ncuda = torch.cuda.is_available()\n{PROVIDERS}{device}").after.decode()
     assert "cuda = torch.cuda.is_available()\n" in after
     assert "device = 'npu' if torch.npu.is_available() else 'cpu'\n" in after
 
@@ -45,25 +45,25 @@ def test_tensorrt_inside_a_function_is_reported_once_and_not_edited(to: str) -> 
         "            device = torch.device('cuda:0')\n"
         "        stream = torch.cuda.current_stream()\n"
     )
-    result = migrated(text, to=to)
+    result = migrate_source(text, to=to)
     assert not result.changed, result.after.decode()
     assert [(finding.rule, finding.status) for finding in result.findings] == [("torch.packages", "manual")]
     other = text + "    else:\n        return torch.load(path).cuda()\n"
-    assert ".cuda()" not in migrated(other, to=to).after.decode()
+    assert ".cuda()" not in migrate_source(other, to=to).after.decode()
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
 def test_torch_cuda_looked_up_by_its_name_is_reported_once(to: str) -> None:
-    result = migrated("import torch\nmodule = getattr(torch, 'cuda')\nmodule.synchronize()\n", to=to)
+    result = migrate_source("import torch\nmodule = getattr(torch, 'cuda')\nmodule.synchronize()\n", to=to)
     assert not result.changed
     assert [finding.status for finding in result.findings] == ["manual"]
 
 
 def test_a_question_whether_torch_has_cuda_is_nobodys_business() -> None:
-    assert not migrated("import torch\nok = hasattr(torch, 'cuda')\n").findings
+    assert not migrate_source("import torch\nok = hasattr(torch, 'cuda')\n").findings
 
 
 def test_a_module_that_is_imported_by_its_name_is_edited_and_not_reported() -> None:
-    result = migrated("import importlib\nimport torch\nm = importlib.import_module('torch.cuda')\n")
+    result = migrate_source("import importlib\nimport torch\nm = importlib.import_module('torch.cuda')\n")
     assert "import_module('torch.npu')" in result.after.decode()
     assert {finding.status for finding in result.findings} == {"changed"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_the_npus_table_says(text: str, word: str) -> None:
 
 
 def test_for_every_device_each_is_named() -> None:
-    found = migrated("import torch\ny = torch.heaviside(x, v)\n", "torch.operators", to="any").findings
+    found = migrate_source("import torch\ny = torch.heaviside(x, v)\n", "torch.operators", to="any").findings
     assert sorted(finding.message.split(":")[0] for finding in found) == [
         "heaviside on the MLU",
         "heaviside on the NPU",
@@ -53,4 +53,4 @@ def test_a_tensor_that_one_branch_moves_to_the_card_is_on_it(to: str) -> None:
         "import torch\ndef run(fast):\n    if fast:\n        x = torch.ones(1).to('cuda')\n    else:\n"
         "        x = torch.ones(1)\n    return torch.nn.functional.grid_sample(x, x)\n"
     )
-    assert "grid_sample" in " ".join(finding.message for finding in migrated(source, to=to).findings)
+    assert "grid_sample" in " ".join(finding.message for finding in migrate_source(source, to=to).findings)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
@@ -20,14 +20,14 @@ def test_other_packages_are_not_mentioned(source: str, to: str) -> None:
 
 
 def test_a_module_of_ones_own_is_not_the_package() -> None:
-    result = migrated("import torch\nimport triton\n", "packages", others={"triton.py": "x = 1\n"})
+    result = migrate_source("import torch\nimport triton\n", "packages", others={"triton.py": "x = 1\n"})
     assert not result.findings
 
 
 def test_a_tensorflow_file_has_a_rule_of_its_own_and_a_torch_file_this_one() -> None:
-    both = migrated("import tensorflow as tf\nimport cupy\n", others={"other.py": "import torch\n"})
+    both = migrate_source("import tensorflow as tf\nimport cupy\n", others={"other.py": "import torch\n"})
     assert [finding.rule for finding in both.findings] == ["tf1.imports_report"]
-    torch = migrated("import torch\nimport cupy\n")
+    torch = migrate_source("import torch\nimport cupy\n")
     assert [finding.rule for finding in torch.findings if "cupy" in finding.message] == ["torch.packages"]
 
 
@@ -59,6 +59,6 @@ def test_what_runs_on_the_card_as_well_is_only_advice() -> None:
 def test_what_setup_py_asks_for() -> None:
     head = "import torch\nfrom setuptools import setup\n"
     source = head + "setup(install_requires=['numpy', 'flash-attn>=2', 'cupy-cuda12x'])\n"
-    found = migrated(source, "packages").findings
+    found = migrate_source(source, "packages").findings
     assert len(found) == 2
     assert {finding.line for finding in found} == {3}

@@ -30,7 +30,7 @@ def test_what_the_patch_sees_to_is_not_mentioned(source: str) -> None:
         ("kind = device.type\nif kind == 'cuda': pass", "write npu here"),
         ("where = {'cuda:0': 'cuda:1'}\ntorch.load('x', map_location=where)", "map_location='cpu'"),
         ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'", "ASCEND_RT_VISIBLE_DEVICES"),
-        ("@torch.jit.script\ndef f(x):\n    return x", "switches torch.jit.script off"),
+        ("@torch.jit.script\ndef f(x):\n    return x", "disables torch.jit.script"),
         ("major, _ = torch.cuda.get_device_capability()", "get_device_capability"),
         ("graph = torch.cuda.CUDAGraph()", "CUDAGraph"),
         ("x = x.to(memory_format=torch.channels_last)", "contiguous"),

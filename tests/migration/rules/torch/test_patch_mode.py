@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 MAIN = "if __name__ == '__main__':\n    main()\n"
 NPU = "import torch_npu\nfrom torch_npu.contrib import transfer_to_npu\n"
@@ -28,7 +28,7 @@ def test_nothing_else_is_written() -> None:
     source = (
         "import torch\nimport torch.distributed as dist\nx = torch.zeros(1).cuda()\ndist.init_process_group('nccl')\n"
     )
-    after = migrated(source, mode="patch").after.decode()
+    after = migrate_source(source, mode="patch").after.decode()
     assert after == source.replace("import torch\n", "import torch\n" + NPU, 1)
 
 
@@ -49,8 +49,8 @@ def test_only_the_script_that_is_started_gets_it() -> None:
     model = "import torch\nnet = torch.nn.Linear(1, 1)\nprint(net)\n"
     main = "from model import net\n" + MAIN
     others = {"main.py": main}
-    assert not migrated(model, "patch_mode", path="model.py", others=others, mode="patch").changed
-    result = migrated(main, "patch_mode", path="main.py", others={"model.py": model}, mode="patch")
+    assert not migrate_source(model, "patch_mode", path="model.py", others=others, mode="patch").changed
+    result = migrate_source(main, "patch_mode", path="main.py", others={"model.py": model}, mode="patch")
     assert result.after.decode() == "import torch\n" + NPU + main
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 PATCHES = {
     "npu": "from torch_npu.contrib import transfer_to_npu\n",
@@ -27,9 +27,9 @@ def test_the_patch_can_be_removed(to: str) -> None:
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 def test_the_import_stays_and_the_rest_is_rewritten(to: str) -> None:
     text = f"import torch\n{PATCHES[to]}model = torch.nn.Linear(2, 2).cuda()\n"
-    assert migrated(text, to=to).after.decode() == text.replace(".cuda()", f".{to}()")
+    assert migrate_source(text, to=to).after.decode() == text.replace(".cuda()", f".{to}()")
 
 
 def test_the_patch_that_was_asked_for_is_not_called_needless() -> None:
     text = f"import torch\nimport torch_npu\n{PATCHES['npu']}x = torch.zeros(2).cuda()\n"
-    assert not any(finding.rule == "torch.patched" for finding in migrated(text, mode="patch").findings)
+    assert not any(finding.rule == "torch.patched" for finding in migrate_source(text, mode="patch").findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 RULE = "torch.plugin"
 
@@ -68,7 +68,7 @@ def test_a_number_on_the_mlu_gets_the_import_in_its_function() -> None:
         "def f():\n    import torch\n    return torch.zeros(1).mlu()\ndef g(x):\n    import torch\n    return x.to(0)\n"
     )
     after = before.replace("import torch\n", "import torch\n    import torch_mlu\n")
-    assert migrated(before, to="mlu").after.decode() == after
+    assert migrate_source(before, to="mlu").after.decode() == after
 
 
 def test_a_function_within_one_that_imports_it_needs_no_other() -> None:
@@ -88,7 +88,7 @@ def test_each_function_that_imports_torch_for_itself_gets_its_import() -> None:
         "def f():\n    import torch\n    import torch_npu\n    return torch.device('npu')\n"
         "def g():\n    import torch as th\n    import torch_npu\n    return th.zeros(1).npu()\n"
     )
-    assert migrated(before).after.decode() == after
+    assert migrate_source(before).after.decode() == after
 
 
 def test_an_import_for_type_checkers_does_not_count() -> None:
@@ -111,7 +111,7 @@ def test_a_companion_of_torch_will_do() -> None:
 
 
 def test_crlf_is_kept() -> None:
-    result = migrated("import torch\r\ntorch.cuda.synchronize()\r\n")
+    result = migrate_source("import torch\r\ntorch.cuda.synchronize()\r\n")
     assert result.after == b"import torch\r\nimport torch_npu\r\ntorch.npu.synchronize()\r\n"
 
 
@@ -126,9 +126,9 @@ print(x.is_npu)
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 def test_a_script_that_was_migrated_before_is_recognised(to: str) -> None:
-    assert not migrated(DONE.replace("npu", to), to=to).changed
+    assert not migrate_source(DONE.replace("npu", to), to=to).changed
 
 
 def test_the_run_time_patch_counts_as_an_import() -> None:
     before = "import torch\nimport torch_npu\nfrom torch_npu.contrib import transfer_to_npu\ntorch.cuda.synchronize()\n"
-    assert migrated(before).after.decode() == before.replace("torch.cuda", "torch.npu")
+    assert migrate_source(before).after.decode() == before.replace("torch.cuda", "torch.npu")

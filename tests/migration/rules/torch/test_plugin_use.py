@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 RULE = "torch.plugin"
 
@@ -18,7 +18,7 @@ def test_a_word_in_a_comment_or_docstring_is_no_device_code() -> None:
 def test_a_file_of_a_project_that_was_migrated_before_is_left_alone() -> None:
     text = "import torch\n\n\ndef move(x):\n    return x.npu()\n"
     others = {"main.py": "import torch\nimport torch_npu\nimport helper\n"}
-    assert not migrated(text, RULE, "helper.py", others).changed
+    assert not migrate_source(text, RULE, "helper.py", others).changed
 
 
 def test_it_comes_with_any_rule_that_writes_device_code() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HELPER = "from accelerator_device import accelerator\n"
 
@@ -62,7 +62,7 @@ def test_the_mlu_is_an_activity_of_torchs_profiler() -> None:
 
 def test_a_table_is_for_a_person_on_the_npu() -> None:
     text = "from torch.profiler import profile\nwith profile() as p: pass\nprint(p.key_averages().table())\n"
-    found = migrated(text, RULE).findings
+    found = migrate_source(text, RULE).findings
     assert [(finding.line, finding.status) for finding in found] == [(1, "changed"), (3, "manual")]
 
 
@@ -72,7 +72,7 @@ def test_a_column_of_cudas_gets_advice_on_the_mlu() -> None:
 
 
 def test_use_cuda_is_for_a_person() -> None:
-    found = migrated("import torch\nwith torch.profiler.profile(use_cuda=True): pass\n", RULE).findings
+    found = migrate_source("import torch\nwith torch.profiler.profile(use_cuda=True): pass\n", RULE).findings
     assert "manual" in {finding.status for finding in found}
 
 

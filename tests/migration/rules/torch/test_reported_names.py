@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says, migrate_source
 
 EVERYWHERE = ("npu", "mlu", "any")
 
@@ -18,7 +18,7 @@ def test_the_compute_capability_is_for_a_person(to: str, written: str) -> None:
 
 
 def test_the_compute_capability_stays_reported_where_the_mlu_has_its_own() -> None:
-    result = migrated("import torch\nprint(torch.cuda.get_device_capability())\n", to="mlu")
+    result = migrate_source("import torch\nprint(torch.cuda.get_device_capability())\n", to="mlu")
     assert "torch.mlu.get_device_capability()" in result.after.decode()
     assert "torch.capability" in {finding.rule for finding in result.findings if finding.status == "manual"}
 
@@ -34,7 +34,7 @@ def test_nothing_is_said_of_capability_without_cause(text: str) -> None:
 
 
 def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
-    found = migrated(text, rule, **options).findings
+    found = migrate_source(text, rule, **options).findings
     return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 from typer.testing import CliRunner
 
-from migration.checking import check_noop, check_rewrite, migrated
+from migration.checking import check_noop, check_rewrite, migrate_source
 from viaduct.verbs.migrate import main
 
 RULE = "torch.start_up"
@@ -29,11 +29,11 @@ def test_settings_that_are_there_are_enough() -> None:
 
 def test_the_mlu_has_no_such_settings() -> None:
     text = "import torch\nimport torch_mlu\nif __name__ == '__main__':\n    torch.mlu.init()\n"
-    assert not migrated(text, to="mlu", start_up=True).changed
+    assert not migrate_source(text, to="mlu", start_up=True).changed
 
 
 def test_without_the_option_it_is_advice() -> None:
-    result = migrated(HEAD + "if __name__ == '__main__':\n    torch.npu.init()\n")
+    result = migrate_source(HEAD + "if __name__ == '__main__':\n    torch.npu.init()\n")
     assert not result.changed
     assert [(finding.line, finding.rule, finding.status) for finding in result.findings] == [(4, RULE, "advice")]
 
@@ -43,7 +43,7 @@ def test_with_spawn_they_go_into_the_worker() -> None:
         "import torch\nimport torch.multiprocessing as mp\ndef work(rank):\n    '''One rank.'''\n"
         "    torch.cuda.set_device(rank)\nif __name__ == '__main__':\n    mp.spawn(work, nprocs=2)\n"
     )
-    after = migrated(before, start_up=True).after.decode()
+    after = migrate_source(before, start_up=True).after.decode()
     assert f"    '''One rank.'''\n    {TWO[0]}\n    {TWO[1]}\n    torch.npu.set_device(rank)\n" in after
     assert after.endswith("if __name__ == '__main__':\n    mp.spawn(work, nprocs=2)\n")
 

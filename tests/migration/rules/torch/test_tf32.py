@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 
 @pytest.mark.parametrize(
@@ -21,5 +21,5 @@ def test_tf32_has_a_like_on_each_card(to: str, matmul: str, conv: str) -> None:
 
 
 def test_tf32_is_named_by_one_rule() -> None:
-    found = migrated("import torch\ntorch.backends.cudnn.allow_tf32 = True\n").findings
+    found = migrate_source("import torch\ntorch.backends.cudnn.allow_tf32 = True\n").findings
     assert {finding.rule for finding in found} == {"torch.tf32", "torch.plugin"}

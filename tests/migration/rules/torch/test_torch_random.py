@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from migration.checking import migrated
+from migration.checking import migrate_source
 
 IMPORTS = (
     "import torch",
@@ -54,7 +54,7 @@ def program(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_random_program_comes_through(seed: int, to: str) -> None:
     text = "import torch\n" + program(seed)
-    result = migrated(text, to=to)
+    result = migrate_source(text, to=to)
     after = result.after.decode()
     left = [line for line in after.splitlines() if "torch.cuda" in line and not any(name in line for name in KEPT)]
     assert left == []

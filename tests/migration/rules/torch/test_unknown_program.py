@@ -10,7 +10,7 @@ from viaduct.migration.options import Options
 from viaduct.migration.run import Outcome, migrate_project
 
 
-def migrated(folder: Path, files: dict[str, str], to: str = "npu", **options: object) -> Outcome:
+def migrate_files(folder: Path, files: dict[str, str], to: str = "npu", **options: object) -> Outcome:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -21,6 +21,6 @@ def migrated(folder: Path, files: dict[str, str], to: str = "npu", **options: ob
     "text", ["def f(x):\n    return x.cuda()\n", "y = x.to('cuda')\n", "net = make(device='cuda:0')\n"]
 )
 def test_cuda_code_without_any_pytorch_is_reported(tmp_path: Path, text: str) -> None:
-    outcome = migrated(tmp_path, {"tools.py": f'"""Not tensorflow."""\n{text}'})
+    outcome = migrate_files(tmp_path, {"tools.py": f'"""Not tensorflow."""\n{text}'})
     assert [(finding.rule, finding.status) for finding in outcome.findings] == [("torch.unknown_program", "unresolved")]
     assert not outcome.changed

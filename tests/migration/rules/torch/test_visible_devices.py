@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrated
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 HEAD = "import os\nimport subprocess\nimport torch\n"
 OLD, NEW = "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
@@ -33,11 +33,11 @@ def test_a_list_made_at_run_time_comes_with_a_warning() -> None:
 
 def test_on_the_mlu_the_variable_of_a_pytorch_script_is_this_rules() -> None:
     text = "import os\nimport torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
-    assert {finding.rule for finding in migrated(text, to="mlu").findings} == {"torch.visible_devices"}
+    assert {finding.rule for finding in migrate_source(text, to="mlu").findings} == {"torch.visible_devices"}
 
 
 def test_each_kind_of_card_is_told_which_are_seen() -> None:
-    after = migrated(
+    after = migrate_source(
         "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'  # two\n", "visible_devices", to="any"
     )
     line = "os.environ['ASCEND_RT_VISIBLE_DEVICES'] = os.environ['MLU_VISIBLE_DEVICES'] = '0,1'  # two\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migration.checking import check_rewrite, migrated
+from migration.checking import check_rewrite, migrate_source
 
 HEAD = "import torch\nfrom torch import nn\n"
 
@@ -28,7 +28,7 @@ def test_who_asks_for_the_wrapper_first_is_not_changed() -> None:
 
 def test_reaching_through_something_unknown_and_old_checkpoints_are_named() -> None:
     source = HEAD + "net = nn.DataParallel(make())\nother.module.save()\nnet.load_state_dict(state)\n"
-    result = migrated(source, "data_parallel", data_parallel="unwrap")
+    result = migrate_source(source, "data_parallel", data_parallel="unwrap")
     manual = [finding.message for finding in result.findings if finding.status == "manual"]
     assert any("other" in message for message in manual)
     assert any("removeprefix('module.')" in message for message in manual)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.tf1_scripts import rehearsed
+from rehearsal.tf1_scripts import rehearse_script
 
 LAYERS = """
 import json, os, sys
@@ -241,7 +241,7 @@ def layer_answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("layers")
     script = folder / "layers.py"
     script.write_text(LAYERS)
-    answer = rehearsed("npu", script, arguments=[str(folder)])
+    answer = rehearse_script("npu", script, arguments=[str(folder)])
     assert answer.code == 0, answer.talk[-4000:]
     assert answer.hits == []
     return answer.said()
@@ -252,7 +252,7 @@ def check_answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what the adapter's checks refuse and what its optimizers compute, and the number of steps as `steps`."""
     script = tmp_path_factory.mktemp("checks") / "checks.py"
     script.write_text(CHECKS)
-    answer = rehearsed("npu", script)
+    answer = rehearse_script("npu", script)
     assert answer.code == 0, answer.talk[-3000:]
     assert answer.hits == []
     return {**answer.said(), "steps": len(answer.losses)}

@@ -1,7 +1,4 @@
-"""Exits of a block of statements, and insertion of lines before them.
-
-Not a rule: session_close, keras_session, lifecycle_init and lifecycle_cycles share it.
-"""
+"""Exits of a block of statements, such as `return` and `sys.exit()`, and insertion of lines before them."""
 
 from __future__ import annotations
 
@@ -20,15 +17,12 @@ TEST_MAINS = {
     *("tensorflow.test.main", "tensorflow.python.platform.googletest.main", "tensorflow.python.platform.test.main"),
     *("unittest.main", "absl.testing.absltest.main"),
 }
-ENDING_FUNCTIONS = {*EXIT_FUNCTIONS, *TEST_MAINS, *APP_RUN}  # nothing behind them runs
+ENDING_FUNCTIONS = {*EXIT_FUNCTIONS, *TEST_MAINS, *APP_RUN}  # no code after them runs
 RUNNER_SUFFIXES = (".app.run", ".test.main", ".unittest.main", ".absltest.main", ".googletest.main")
 
 
 def find_exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
-    """Yield the statements that leave the block: return, exit, and break or continue of a loop around it.
-
-    Those within the statement `skip` are left out.
-    """
+    """Yield the statements that leave the block (return, exit, break and continue of outer loops), except in `skip`."""
     for statement in statements:
         if statement is not skip:
             yield from exits_of(site)(statement)
@@ -36,15 +30,14 @@ def find_exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = N
 
 @cache_per_file
 def exits_of(site: Site) -> Callable[[ast.stmt], tuple[ast.stmt, ...]]:
-    """Return a cached function that finds the exits of a statement: several sessions may share a block."""
+    """Return a cached function that finds the exits of a statement."""
     return cache(lambda statement: tuple(exits_within(statement, in_loop=False)))
 
 
 def exits_within(node: ast.AST, in_loop: bool) -> Iterator[ast.stmt]:
     """Yield a node and the statements in it that leave the block; in a loop, break and continue do not."""
-    leaves = isinstance(node, ast.Return) or is_exit(node)
-    leaves = leaves or (isinstance(node, ast.Break | ast.Continue) and not in_loop)
-    if leaves and isinstance(node, ast.stmt):
+    leaves_loop = isinstance(node, ast.Break | ast.Continue) and not in_loop
+    if isinstance(node, ast.stmt) and (leaves_loop or isinstance(node, ast.Return) or is_exit(node)):
         yield node
     if isinstance(node, Function | ast.ClassDef | ast.expr):
         return
@@ -56,7 +49,7 @@ def exits_within(node: ast.AST, in_loop: bool) -> Iterator[ast.stmt]:
 
 
 def is_exit(node: ast.AST) -> bool:
-    """Return True for the statements `sys.exit(…)` and its like, and `raise SystemExit`."""
+    """Return True for the statements `sys.exit(…)`, `quit()` and the like, and `raise SystemExit`."""
     if isinstance(node, ast.Raise):
         return plain_name(node.exc.func if isinstance(node.exc, ast.Call) else node.exc) == "SystemExit"
     call = node.value if isinstance(node, ast.Expr) else None
@@ -64,18 +57,18 @@ def is_exit(node: ast.AST) -> bool:
 
 
 def runs_script(site: Site, statements: list[ast.stmt]) -> bool:
-    """Return True if a statement runs the rest of the script and then ends it: `tf.app.run()`, `tf.test.main()`."""
+    """Return True if a statement runs the script's main function and then exits: `tf.app.run()`, `tf.test.main()`."""
     return any(site.source.is_within(call, [statement]) for call in running_calls(site) for statement in statements)
 
 
 @cache_per_file
 def running_calls(site: Site) -> list[ast.Call]:
-    """Return the calls of this file that run a script and then end it."""
+    """Return the calls of this file that run a main function and then exit."""
     return [call for call in site.source.of_kind(ast.Call) if f".{dotted_name(call.func)}".endswith(RUNNER_SUFFIXES)]
 
 
 def is_end_of_block(statement: ast.stmt) -> bool:
-    """Return True if nothing behind a statement in its block can run."""
+    """Return True if no statement after this one in its block can run."""
     if is_exit(statement) or isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):
         return True
     if isinstance(statement, ast.If):
@@ -93,9 +86,9 @@ def is_endless(statement: ast.stmt) -> bool:
 
 
 def insert_at_exits(site: Site, statements: list[ast.stmt], lines: list[str], skip: ast.stmt | None = None) -> None:
-    """Insert lines before each exit of a block and behind its end.
+    """Insert lines before each exit of a block and after its end.
 
-    With `skip`, a `try` whose `finally` has the lines already, insert them only before the exits outside it.
+    With `skip`, a `try` whose `finally` has the lines, insert them only before exits outside of it.
     """
     for statement in find_exits(site, statements, skip):
         insert_before_exit(site, statement, lines)
@@ -104,9 +97,9 @@ def insert_at_exits(site: Site, statements: list[ast.stmt], lines: list[str], sk
 
 
 def insert_before_exit(site: Site, statement: ast.stmt, lines: list[str]) -> None:
-    """Insert lines before a return or an exit; a value that needs computing is computed before them."""
+    """Insert lines before a return or an exit; if its value is computed, compute it before the lines."""
     value = statement.value if isinstance(statement, ast.Return) else exit_code(statement)
-    if value is None or not needs_computing(value):
+    if value is None or not is_computed(value):
         site.edit.insert_before(statement, lines)
         return
     name = result_name(site, statement)
@@ -114,7 +107,7 @@ def insert_before_exit(site: Site, statement: ast.stmt, lines: list[str]) -> Non
     site.edit.replace(*site.source.span(value), name)  # its comments have moved with it
     is_return = isinstance(statement, ast.Return)
     site.report_change(
-        f"the value is computed first, then {lines[0]}, then it is {'returned' if is_return else 'given to the exit'}",
+        f"the value is computed first, then {lines[0]}, then it is {'returned' if is_return else 'passed to the exit'}",
         zh=f"先计算{'返回值' if is_return else '退出值'},再执行 {lines[0]},然后{'返回' if is_return else '退出'}",
         node=statement,
     )
@@ -127,10 +120,7 @@ def exit_code(statement: ast.stmt) -> ast.expr | None:
 
 
 def result_name(site: Site, statement: ast.stmt) -> str:
-    """Return the name of the variable for returned values, the same one for all returns of a function.
-
-    It is kept in the marks of this text, as ("result", function, name).
-    """
+    """Return the name of the variable for returned values, the same for all returns of a function."""
     function = site.source.function(statement)
     for mark in site.work.seen:
         if mark[:2] == ("result", function):
@@ -141,10 +131,7 @@ def result_name(site: Site, statement: ast.stmt) -> str:
 
 
 def add_parentheses(site: Site, value: ast.expr) -> str:
-    """Return the text of a value, in parentheses if `x = value` is not valid without them.
-
-    That happens to a value over several lines that stood in the parentheses of its `return (…)`.
-    """
+    """Return the text of a value, in parentheses if it has several lines that need them."""
     text = site.text(value)
     try:
         is_complete = len(ast.parse(f"x = {text}").body) == 1
@@ -153,16 +140,16 @@ def add_parentheses(site: Site, value: ast.expr) -> str:
     return text if is_complete else f"({text})"
 
 
-def needs_computing(value: ast.expr) -> bool:
-    """Return True if a value is more than names, attributes, constants and collections of them."""
+def is_computed(value: ast.expr) -> bool:
+    """Return True for a value other than names, attributes, constants and collections of them."""
     simple = ast.Name | ast.Constant | ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.expr_context
     return not all(isinstance(node, simple) for node in ast.walk(value))
 
 
 def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
-    """Return True if a call in the statements, definitions aside, ends the program: nothing behind it runs.
+    """Return True if a call in the statements, except in definitions, ends the program.
 
-    By qualified names, so that `run = tf.app.run; run()` counts; `runs_script` goes by the names as they are written.
+    Unlike `runs_script` it resolves names: `run = tf.app.run; run()` counts.
     """
     executed = [statement for statement in statements if not isinstance(statement, FunctionNode | ast.ClassDef)]
     return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in executed)

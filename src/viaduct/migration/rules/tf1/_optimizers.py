@@ -1,7 +1,4 @@
-"""TensorFlow's optimizers, their wrappers for several ranks, and the calls that use one.
-
-Not a rule: the rules for distributed training, loss scale and precision share it.
-"""
+"""TensorFlow's optimizers, their wrappers for several ranks, and the calls that train with them."""
 
 from __future__ import annotations
 
@@ -25,13 +22,12 @@ WRAPPERS = (
     *(full_name("npu_keras_optimizer"), *horovod.qualified_names("DistributedOptimizer")),
 )
 LOSS_SCALE = full_name("NPULossScaleOptimizer")
-# Calls by which a function averages gradients without a wrapper; distribute_gradients edits tf.gradients to do so.
+# Calls that average gradients without a wrapper; distribute_gradients adds the averaging to tf.gradients.
 AVERAGING_CALLS = ("tensorflow.gradients", f"{OPTIMIZER_MODULE}.npu_allreduce", f"{OPTIMIZER_MODULE}.allreduce")
 SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
-# As values.py calls the kinds of optimizers.
-OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")
+OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")  # kinds of values.py
 TRAINING_METHODS = ("minimize", "compute_gradients", "apply_gradients")  # of an optimizer
-CONSUMING_METHODS = ("create_estimator_spec",)  # of an Estimator's head; it takes an optimizer
+CONSUMING_METHODS = ("create_estimator_spec",)  # of an Estimator's head
 # Ready-made estimators, whose constructors take an optimizer.
 CANNED_ESTIMATORS = tuple(
     f"tensorflow.estimator.{family}{kind}"
@@ -41,62 +37,56 @@ CANNED_ESTIMATORS = tuple(
 
 
 def is_optimizer(site: Site, call: ast.AST) -> bool:
-    """Return True for a call that makes an optimizer of TensorFlow, or of a class of the project that derives from one.
+    """Return True for a call that creates an optimizer of TensorFlow, or of a project's subclass of one.
 
     False for wrappers for several ranks.
     """
     name = site.qualified(call.func) if isinstance(call, ast.Call) else None
     if name is None or name in ("tensorflow.train.Optimizer", *WRAPPERS):
         return False
-    internal = name.startswith("tensorflow.python.training.") and name.endswith("Optimizer")
-    rewrite = name.endswith(".enable_mixed_precision_graph_rewrite")
-    made = kind_of_call(name) == "optimizer" and not rewrite
-    return made or internal or name in site.work.project.optimizers
+    is_internal = name.startswith("tensorflow.python.training.") and name.endswith("Optimizer")
+    is_rewrite = name.endswith(".enable_mixed_precision_graph_rewrite")
+    is_public = kind_of_call(name) == "optimizer" and not is_rewrite
+    return is_public or is_internal or name in site.work.project.optimizers
 
 
 def holds_optimizer(site: Site, call: ast.Call) -> bool:
-    """Return True for a call that gets another optimizer, as those of averaging and clipping optimizers do.
-
-    The rules then wrap the inner one.
-    """
+    """Return True for a call with an optimizer among its arguments, as averaging and clipping optimizers have."""
     arguments = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in ("opt", "optimizer"))]
     values = [value for item in arguments for value in possible_values(site, item)]
     return any(
-        isinstance(value, ast.Call) and value is not call and is_made_or_wrapped(site, value) for value in values
+        isinstance(value, ast.Call) and value is not call and is_optimizer_or_wrapper(site, value) for value in values
     )
 
 
 def possible_values(site: Site, node: ast.expr) -> Bound:
-    """Return an expression and, if it is a name, all that is bound to it (see `names.Scope`)."""
+    """Return an expression and, if it is a name, all its bindings (see `names.Scope`)."""
     return [node, *(bindings_of(site, node) if isinstance(node, ast.Name) else [])]
 
 
-def is_made_or_wrapped(site: Site, call: ast.Call) -> bool:
-    """Return True for a call that makes an optimizer, or wraps one for several ranks."""
+def is_optimizer_or_wrapper(site: Site, call: ast.Call) -> bool:
+    """Return True for a call that creates an optimizer, or wraps one for several ranks."""
     return is_optimizer(site, call) or site.qualified(call.func) in WRAPPERS
 
 
 def is_summed(site: Site, call: ast.AST) -> bool:
-    """Return True for a compute_gradients whose pairs go straight through hccl_ops.allreduce, see distribute_sum."""
+    """Return True for compute_gradients in a list comprehension that calls hccl_ops.allreduce, see distribute_sum."""
     loop = site.source.parents.get(call)
-    around = site.source.parents.get(loop) if isinstance(loop, ast.comprehension) else None
-    nodes = ast.walk(around.elt) if isinstance(around, ast.ListComp) else ()
+    comprehension = site.source.parents.get(loop) if isinstance(loop, ast.comprehension) else None
+    nodes = ast.walk(comprehension.elt) if isinstance(comprehension, ast.ListComp) else ()
     return any(
         isinstance(node, ast.Call) and site.qualified(node.func) == f"{HCCL_OPERATORS}.allreduce" for node in nodes
     )
 
 
 def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return True if every value that an expression may have is an optimizer, or made by a call of TensorFlow or Keras.
-
-    Such optimizers are wrapped where they are made.
-    """
+    """Return True if every value of an expression is an optimizer, or the result of a call of TensorFlow or Keras."""
     if site.values.kind(node) in OPTIMIZER_KINDS:
         return True
     if isinstance(node, ast.Call):
         name = site.qualified(node.func) or ""
         is_library = name == LOSS_SCALE or name.startswith(("tensorflow.", "keras."))
-        return is_library or is_made_or_wrapped(site, node) or holds_optimizer(site, node)
+        return is_library or is_optimizer_or_wrapper(site, node) or holds_optimizer(site, node)
     if isinstance(node, ast.IfExp):
         return is_known_optimizer(site, node.body, depth) and is_known_optimizer(site, node.orelse, depth)
     if isinstance(node, ast.Name) and depth < 5:
@@ -111,11 +101,7 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 
 def is_in_optimizer_class(site: Site) -> bool:
-    """Return True for a call within what looks like an optimizer's own class.
-
-    The call is on `self`, or stands in a method called minimize, compute_gradients or apply_gradients:
-    `self._inner.apply_gradients(…)`, `super().minimize(…)`.
-    """
+    """Return True for a call of a method of `self`, or in a method such as `minimize`: `super().minimize(…)`."""
     function = site.source.function(site.node)
     in_method = function is not None and isinstance(site.source.parents[function], ast.ClassDef)
     receiver = site.node.func.value
@@ -124,8 +110,8 @@ def is_in_optimizer_class(site: Site) -> bool:
     return in_method and function is not None and function.name in TRAINING_METHODS
 
 
-def trains_given_optimizer(site: Site, call: ast.Call) -> bool:
-    """Return True if a call that gets an optimizer trains with it, or wraps it in another optimizer."""
+def trains_with_argument(site: Site, call: ast.Call) -> bool:
+    """Return True for a library's call that trains with the optimizer among its arguments, or wraps it in another."""
     name = site.qualified(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name in TRAINS_WITH_OPTIMIZER or name in CANNED_ESTIMATORS or name == LOSS_SCALE or method in CONSUMING_METHODS:
@@ -133,14 +119,14 @@ def trains_given_optimizer(site: Site, call: ast.Call) -> bool:
     return site.values.kind(call) == "loss_scale_optimizer" or is_optimizer(site, call)
 
 
-def trains_with(site: Site, call: ast.Call, value: ast.expr) -> bool:
-    """Return True if a call gives the value to a function of the project that trains with that parameter."""
-    called = called_with(site, call, value)
-    return called is not None and any(is_training_call(node, called[1]) for node in ast.walk(called[0]))
+def trains_in_project(site: Site, call: ast.Call, value: ast.expr) -> bool:
+    """Return True for a call of a project's function that trains with the parameter that gets the value."""
+    receiver = find_receiver(site, call, value)
+    return receiver is not None and any(is_training_call(node, receiver[1]) for node in ast.walk(receiver[0]))
 
 
-def called_with(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNode, str] | None:
-    """Return the project's function that a call runs, and the parameter that becomes the value; None if unknown."""
+def find_receiver(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNode, str] | None:
+    """Return the project's function that a call runs, and the parameter that gets the value; None if unknown."""
     definition = site.work.project.functions.get(site.qualified(call.func) or "")
     if definition is None:
         return None
@@ -157,10 +143,10 @@ def is_training_call(node: ast.AST, name: str) -> bool:
 
 
 def unwrap(site: Site, optimizer: ast.expr) -> None:
-    """Replace a call that wraps an optimizer by the optimizer; remove `opt = wrap(opt)` as a whole."""
+    """Replace a call that wraps an optimizer by the optimizer; remove the statement `opt = wrap(opt)`."""
     statement = site.source.statement(site.node)
-    is_plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
-    if is_plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
+    is_assigned = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
+    if is_assigned and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
         site.edit.remove_statement(statement)
     else:
         site.edit.node(site.node, site.text(optimizer))
@@ -184,7 +170,7 @@ def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
 
 def report_sum(site: Site) -> None:
     site.report_change(
-        "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
+        "gradients are summed over all ranks, as requested: the learning rate must suit the number of ranks",
         zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
         risk="medium",
     )

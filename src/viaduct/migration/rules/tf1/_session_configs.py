@@ -1,7 +1,4 @@
-"""Config of a TensorFlow 1 session: whether it is ready for the NPU, and the edits that make it so.
-
-Not a rule: the session rules share it.
-"""
+"""Config of a TensorFlow 1 session: tests whether it has NpuOptimizer, and edits that add it."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 
 def report_host_session(site: Site) -> None:
-    """Report a session whose config allows it no GPU, so that it stays off the accelerator."""
+    """Report a session that stays on the host, since its config allows no GPU."""
     site.request_review(
-        "device_count allows this session no GPU, so it is left on the host; if it should run on the accelerator, "
+        "device_count allows this session no GPU, so it stays on the host; if it should run on the accelerator, "
         "remove device_count and add NpuOptimizer to its config",
         zh="device_count 表明该会话不使用 GPU:保留在主机侧;若需在昇腾上执行,请删除 device_count 并添加 NpuOptimizer",
     )
@@ -51,7 +48,7 @@ def is_made_without_gpu(config: ast.expr) -> bool:
 
 
 def is_ready(site: Site, value: ast.expr) -> bool:
-    """Return True for a config that has a custom optimizer, or gets one from a function that returns it or takes it."""
+    """Return True for a config that has a custom optimizer, or gets one from a function of the project."""
     if site.values.kind(value) == "npu_config_proto" or is_from_helper(site, value):
         return True
     config = proto.find_variable(site, value)
@@ -63,7 +60,7 @@ def is_ready(site: Site, value: ast.expr) -> bool:
 
 
 def is_from_helper(site: Site, value: ast.expr) -> bool:
-    """Return True for a call of a project's function that returns a config which is, or will be, ready."""
+    """Return True for a call of a project's function that returns a config with, or soon with, NpuOptimizer."""
     return is_from_config_helper(site, value) or is_npu_helper_call(site, value)
 
 
@@ -88,19 +85,19 @@ def is_passed_to_npu_helper(site: Site, config: proto.ConfigVariable, value: ast
 
 
 def is_from_config_helper(site: Site, value: ast.expr) -> bool:
-    """Return True for a call of a project's function that returns a ConfigProto: session_config_helper edits that."""
+    """Return True for a call of a project's function that session_config_helper edits: it returns a ConfigProto."""
     name = site.qualified(value.func) if isinstance(value, ast.Call) else None
     project = site.work.project
     return bool(name) and name in project.config_helpers and project.returns.get(name or "") == "config_proto"
 
 
 def fill_value(site: Site, value: ast.expr) -> None:
-    """Add NpuOptimizer to a config where it is assigned, else before its use, else by the vendor's npu_config_proto."""
+    """Add NpuOptimizer to a config after its assignment, else before its use, else by the vendor's npu_config_proto."""
     is_explicit = site.options.style == "explicit"
     config = proto.find_variable(site, value) if is_explicit else None
     if config and config.values and all(map(partial(can_fill, site), config.assignments, config.values)):
         for assignment in config.assignments:
-            fill_behind(site, config, assignment)
+            fill_after(site, config, assignment)
     elif is_explicit and proto.is_config_proto(site, value) and can_compute_before(site, value):
         location = site.source.statement(value)
         name = proto.local_name(site, location, "config")
@@ -113,21 +110,21 @@ def fill_value(site: Site, value: ast.expr) -> None:
 
 
 def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
-    """Return True for a plain `config = tf.ConfigProto(…)` on lines of its own, outside a class body."""
-    is_plain = isinstance(assignment, ast.Assign | ast.AnnAssign) and assignment.value is value
+    """Return True for `config = tf.ConfigProto(…)` on lines of its own, outside a class body."""
+    is_complete_value = isinstance(assignment, ast.Assign | ast.AnnAssign) and assignment.value is value
     has_own_lines = proto.starts_line(site, assignment) and proto.ends_line(site, assignment)
     in_class_body = isinstance(site.source.parents[assignment], ast.ClassDef)
-    return is_plain and has_own_lines and not in_class_body and proto.is_config_proto(site, value)
+    return is_complete_value and has_own_lines and not in_class_body and proto.is_config_proto(site, value)
 
 
 def can_compute_before(site: Site, value: ast.expr) -> bool:
-    """Return True if the value may be computed in front of the statement that holds it."""
+    """Return True if the value may be computed before the statement that holds it."""
     location = proto.hoisting_place(site, value)
     return location is not None and not proto.reads_bound_name(location, value)
 
 
-def fill_behind(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:
-    """Add NpuOptimizer to the config, once for all its sessions, behind the statements that set its other fields."""
+def fill_after(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:
+    """Add NpuOptimizer to a config, once, after the statements that set its other fields."""
     if mark_once(site, "filled", assignment):
         last = proto.last_setting(site, config, assignment)
         last = last if proto.ends_line(site, last) else assignment
@@ -144,23 +141,23 @@ def new_config(site: Site) -> str:
         name = proto.local_name(site, location, "config")
         assignment = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
         site.edit.insert_before(location, [assignment, *proto.fill_statements(site, name, location)])
-        made = site.work.answers.setdefault(("configs", site.source.function(location)), [])  # read by inserted_config
-        made.append((location, name))
+        configs = site.work.answers.setdefault(("configs", site.source.function(location)), [])
+        configs.append((location, name))  # for inserted_config
     return name
 
 
 def inserted_config(site: Site, statement: ast.stmt) -> str | None:
-    """Return the variable of a config that `new_config` has inserted in this function and that is assigned by now."""
-    around = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
+    """Return the variable of a config that `new_config` has inserted before the statement in the same function."""
+    parents = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
     for location, name in site.work.answers.get(("configs", site.source.function(statement)), ()):
         block = site.source.block(location)
-        if any(parent in block and block.index(parent) >= block.index(location) for parent in around):
+        if any(parent in block and block.index(parent) >= block.index(location) for parent in parents):
             return str(name)
     return None
 
 
 def wrap_config(site: Site, text: str) -> str:
-    """Return a call of npu_config_proto, for the config in `text` or a new one; report once what else it does."""
+    """Return a call of npu_config_proto for the config in `text`, or for a new one; advise on its side effect once."""
     if mark_once(site, "wrapper"):
         site.advise(
             "npu_config_proto also switches Grappler's memory_optimization off; statements that set the config "
@@ -172,6 +169,6 @@ def wrap_config(site: Site, text: str) -> str:
 
 def report_configured(site: Site) -> None:
     site.report_change(
-        "the session carries NpuOptimizer and has remapping off: its graph runs on the accelerator",
+        "the session has NpuOptimizer and remapping off: its graph runs on the accelerator",
         zh="会话已添加 NpuOptimizer 并关闭 remapping:计算图在昇腾 AI 处理器上执行",
     )

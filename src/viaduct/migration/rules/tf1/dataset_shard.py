@@ -1,4 +1,4 @@
-"""Let every rank read its own share of the data.
+"""Shard a dataset by the accelerator's ranks.
 
 With `--distributed`:
 
@@ -10,11 +10,10 @@ With `--distributed`:
     -    return ds.shard(input_context.num_input_pipelines, input_context.input_pipeline_id)
     +    return ds.shard(get_rank_size(), get_rank_id())
 
-The number of shards and the index came from a strategy, a TPU's context, TF_CONFIG or Horovod; on the accelerator they
-come from hccl, or with `--rank env` and in code that runs before main from RANK_SIZE and RANK_ID. Without
-`--distributed` such a shard gets advice only. Literal numbers and shards that go by rank already stay. A condition on
-the input context, which only a strategy passes, becomes one on the number of ranks. Numbers of any other origin, and a
-shard of something that is not shown to be a dataset, need manual review.
+The rule replaces numbers of a strategy, a TPU's context, TF_CONFIG or Horovod. The new ones come from hccl, or from
+RANK_SIZE and RANK_ID with `--rank env` and in code that runs before main. Without `--distributed` the rule only
+advises. Literal numbers and ranks stay. A condition on the input context, which only a strategy passes, becomes one on
+the number of ranks. Numbers of any other origin, and shards of objects that may be no datasets, need manual review.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ STRATEGY_ATTRIBUTES = {
 
 @rule.method("shard")
 def shard_by_rank(site: Site) -> None:
-    """Rewrite a dataset's shard by a strategy's numbers; report one whose numbers come from anything else."""
+    """Rewrite a shard by a strategy's numbers; report a shard by numbers of unknown origin."""
     kind = site.values.kind(site.node.func.value)
     if kind != "dataset":
         if kind is None and not site.values.is_from_other_library(site.node.func.value):
@@ -52,7 +51,7 @@ def shard_by_rank(site: Site) -> None:
     if ranks.is_rank_call(site, number) or ranks.is_rank_call(site, index):
         return
     if horovod.keeps_horovod(site) and horovod.calls_any(site, site.values.origin(number), "size", "local_size"):
-        return  # a shard by Horovod's ranks, and all Horovod of this program stays as written
+        return  # this program keeps Horovod
     if not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         report_unknown_numbers(site)
     elif not site.options.distributed:
@@ -64,12 +63,12 @@ def shard_by_rank(site: Site) -> None:
 
 
 def report_possible_shard(site: Site) -> None:
-    """Report a shard by a strategy's numbers on an object that is not shown to be a dataset."""
+    """Report a shard by a strategy's numbers on an object that may be no dataset."""
     number, index = site.argument("num_shards", 0), site.argument("index", 1)
     if number is None or index is None or not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         return
     site.request_review(
-        "this looks like a dataset's shard by the numbers of a distribution strategy, which is taken out: shard by "
+        "this looks like a dataset's shard by the numbers of a distribution strategy, which is removed: shard by "
         "get_rank_size() and get_rank_id()",
         zh="此处似为按分布式策略切分数据集:应改为 get_rank_size() 与 get_rank_id()",
         risk="high" if site.options.distributed else "medium",
@@ -77,10 +76,7 @@ def report_possible_shard(site: Site) -> None:
 
 
 def is_from_strategy(site: Site, node: ast.expr) -> bool:
-    """Return True for a number from an input context, a strategy, a run configuration, TF_CONFIG, a TPU or Horovod.
-
-    A number from Horovod counts only where Horovod is replaced.
-    """
+    """Return True for a number from an input context, a strategy, a RunConfig, TF_CONFIG, a TPU or replaced Horovod."""
     for inner in ast.walk(site.values.origin(node)):
         if isinstance(inner, ast.Attribute) and inner.attr in STRATEGY_ATTRIBUTES:
             return True
@@ -93,14 +89,14 @@ def is_from_strategy(site: Site, node: ast.expr) -> bool:
 
 
 def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
-    """Replace the number of shards and the index by hccl's, and the conditions on the input context around them."""
+    """Replace the number of shards, the index, and the conditions on the input context around them."""
     if not site.is_editable:
         report_unknown_numbers(site)
         return
     size, rank = (ranks.render_rank(site, site.node, quantity) or "" for quantity in ("size", "rank"))
     site.edit.node(number, size)
     site.edit.node(index, rank)
-    site.report_change("every rank reads its own share", zh="按 rank 切分数据集")
+    site.report_change("every rank reads its share", zh="按 rank 切分数据集")
     for test, block in conditions(site):
         if mark_once(site, "condition", test):
             replace_condition(site, test, block, size, rank)
@@ -123,8 +119,8 @@ def early_returns(site: Site, function: ast.AST) -> Iterator[tuple[ast.expr, lis
     for statement in getattr(function, "body", []):
         if not isinstance(statement, ast.If) or statement.lineno >= site.node.lineno:
             continue
-        leaves = isinstance(statement.body[-1], ast.Return) and not site.source.is_within(site.node, [statement])
-        if leaves and mentions_context(site, statement.test):
+        returns = isinstance(statement.body[-1], ast.Return) and not site.source.is_within(site.node, [statement])
+        if returns and mentions_context(site, statement.test):
             yield statement.test, []
 
 
@@ -136,9 +132,9 @@ def mentions_context(site: Site, test: ast.expr) -> bool:
 
 
 def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: str, rank: str) -> None:
-    """Replace `if input_context:`, which never holds without a strategy, by a condition on the number of ranks.
+    """Replace `if input_context:`, which is never true without a strategy, by a condition on the number of ranks.
 
-    `block` holds the nodes in its branches; there the context may only be read for its number of shards and its index.
+    `block` holds the nodes in its branches. If they use the context for more than the shard's numbers, report it.
     """
     name, tests_presence = tested_name(test)
     reads = [node for branch in block for node in ast.walk(branch) if isinstance(node, ast.Name)]
@@ -147,7 +143,7 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
     if not name or not all(isinstance(parent, ast.Attribute) and parent.attr in replacements for parent in parents):
         text = ast.unparse(test)
         site.request_review(
-            f"this shard is reached by `if {text}`, and without a strategy nobody passes that value: make sure that "
+            f"this shard depends on `if {text}`, and without a strategy nothing passes that value: make sure that "
             "the shard is reached",
             zh=f"该 shard 受 `if {text}` 控制:没有分布式策略时不会传入该值,请确保能执行到此处",
             risk="high",
@@ -159,7 +155,7 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
         if isinstance(parent, ast.Attribute) and not site.source.is_within(parent, [site.node]):
             site.edit.node(parent, replacements[parent.attr])
     site.report_change(
-        f"nobody passes {name} without a strategy: the condition now tests the number of ranks",
+        f"nothing passes {name} without a strategy: the condition now tests the number of ranks",
         zh=f"没有分布式策略时不会传入 {name}:条件改为按 rank 数量判断",
         node=test,
     )

@@ -12,11 +12,10 @@ With `--distributed`:
     +    grads = [grad for grad, _ in opt.compute_gradients(loss, tvars)]
          return opt.apply_gradients(zip(grads, tvars))
 
-Only with `--distributed`, and for gradients that reach apply_gradients together with their variables, or are taken of
-all trainable variables: penalties and saliency maps stay. Gradients that are applied to variables which the file does
-not show to be those need manual review. tf.gradients knows of no other rank; the wrapped optimizer averages, and gives
-None where there is no gradient, as before. Where the optimizer is not wrapped by then, and with `--style wrapper`, the
-gradients go through npu_allreduce; with `--reduction sum` always, as `npu_allreduce(…, "sum")`.
+The rule edits gradients that reach apply_gradients together with their variables, or that are computed for all
+trainable variables; penalties and saliency maps stay. If the file does not show that the gradients belong to the
+updated variables, they need manual review. With `--style wrapper`, or if the optimizer is not wrapped before,
+npu_allreduce averages the gradients; with `--reduction sum` it is always used, as `npu_allreduce(…, "sum")`.
 """
 
 from __future__ import annotations
@@ -28,13 +27,9 @@ from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
-rule = Rule(
-    __name__,
-    when=lambda options: options.distributed,
-    after=("distribute_optimizer",),
-)
+rule = Rule(__name__, when=lambda options: options.distributed, after=("distribute_optimizer",))
 
-NEW_KEYWORDS = {  # keyword of tf.gradients -> of compute_gradients
+NEW_KEYWORDS = {  # keyword of tf.gradients -> keyword of compute_gradients
     "grad_ys": "grad_loss",
     "aggregation_method": "aggregation_method",
     "colocate_gradients_with_ops": "colocate_gradients_with_ops",
@@ -45,14 +40,14 @@ GRADIENT_CALLS = ("tensorflow.gradients", f"{HCCL_OPERATORS}.allreduce", *EXCHAN
 
 @rule.call("tensorflow.gradients")
 def average_gradients(site: Site) -> None:
-    around = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
-    if any(site.qualified(call.func) in EXCHANGING_CALLS for call in around) or not site.is_editable:
+    calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
+    if any(site.qualified(call.func) in EXCHANGING_CALLS for call in calls) or not site.is_editable:
         return
-    applied = find_application(site)
-    if applied is None:
+    apply_call = find_apply_call(site)
+    if apply_call is None:
         return
     variables = site.argument("xs", 1)
-    if variables is None or not is_of_updated_variables(site, applied, variables):
+    if variables is None or not is_for_updated_variables(site, apply_call, variables):
         site.request_review(
             "if these are the gradients of the training loss, average them: opt.compute_gradients of the wrapped "
             "optimizer, or npu_allreduce",
@@ -64,43 +59,43 @@ def average_gradients(site: Site) -> None:
         add_allreduce(site, arguments=', "sum"')
         optimizers.report_sum(site)
         return
-    if not use_compute_gradients(site, applied):
+    if not use_compute_gradients(site, apply_call):
         add_allreduce(site)
     site.report_change("gradients are averaged over all ranks", zh="梯度在各 rank 间求平均")
 
 
 def add_allreduce(site: Site, arguments: str = "") -> None:
-    """Pass the gradients through npu_allreduce, with further arguments if there are any."""
+    """Pass the gradients through npu_allreduce, with further arguments such as `, "sum"`."""
     start, end = site.source.span(site.node)
     site.edit.insert(start, f"{site.import_name('npu_allreduce')}(")
     site.edit.insert(end, f"{arguments})")
 
 
-def find_application(site: Site) -> ast.Call | None:
-    """Return the apply_gradients that these gradients reach, through whatever clips them on the way.
+def find_apply_call(site: Site) -> ast.Call | None:
+    """Return the call of apply_gradients that these gradients reach, directly or through clipping and the like.
 
-    None if they reach none, or if they go through an allreduce on the way.
+    None if there is no such call, or if the gradients go through an allreduce before.
     """
-    around = site.source.function(site.node) or site.source.tree
+    function = site.source.function(site.node) or site.source.tree
     statement = site.source.statement(site.node)
     if not isinstance(statement, ast.Assign):
-        return next((call for call in calls_of_apply(statement) if site.node in ast.walk(call)), None)
-    reached = targets(statement)  # names that hold the gradients, or something made of them
-    exchanged = are_exchanged(site, around, reached)
+        return next((call for call in apply_calls(statement) if site.node in ast.walk(call)), None)
+    names = targets(statement)  # that hold the gradients, or values computed from them
+    is_exchanged = are_exchanged(site, function, names)
     simple = ast.Assign | ast.Expr | ast.Return | ast.AugAssign | ast.AnnAssign
-    statements = [node for node in ast.walk(around) if isinstance(node, simple)]
+    statements = [node for node in ast.walk(function) if isinstance(node, simple)]
     for later in sorted(statements, key=lambda node: (node.lineno, node.col_offset)):
         if later.lineno < statement.lineno or later is statement:
             continue
-        for call in calls_of_apply(later):
-            if any(mentions(site, argument, reached) for argument in [*call.args, *call.keywords]):
-                return None if exchanged else call
-        if isinstance(later, ast.Assign) and mentions(site, later.value, reached):
-            reached |= targets(later)
+        for call in apply_calls(later):
+            if any(reads_any(site, argument, names) for argument in [*call.args, *call.keywords]):
+                return None if is_exchanged else call
+        if isinstance(later, ast.Assign) and reads_any(site, later.value, names):
+            names |= targets(later)
     return None
 
 
-def calls_of_apply(statement: ast.AST) -> list[ast.Call]:
+def apply_calls(statement: ast.AST) -> list[ast.Call]:
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
     return [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "apply_gradients"]
 
@@ -110,11 +105,8 @@ def targets(statement: ast.Assign) -> set[str]:
     return {node.id for node in stored if isinstance(node, ast.Name) and node.id != "_"}
 
 
-def mentions(site: Site, node: ast.AST, names: set[str]) -> bool:
-    """Return True if a node reads one of the names outside calls that compute gradients or exchange them.
-
-    In such a call the names are part of a loss: one with a penalty on gradients.
-    """
+def reads_any(site: Site, node: ast.AST, names: set[str]) -> bool:
+    """Return True if a node reads one of the names outside calls that compute gradients or exchange them."""
     pending = [node]
     while pending:
         item = pending.pop()
@@ -130,64 +122,61 @@ def computes_gradients(site: Site, call: ast.Call) -> bool:
     return method in ("compute_gradients", "minimize") or site.qualified(call.func) in GRADIENT_CALLS
 
 
-def are_exchanged(site: Site, around: ast.AST, names: set[str]) -> bool:
+def are_exchanged(site: Site, function: ast.AST, names: set[str]) -> bool:
     """Return True if the function exchanges the named gradients between ranks, in a call or in a loop over them."""
-    calls = (
-        node
-        for node in ast.walk(around)
-        if isinstance(node, ast.Call) and site.qualified(node.func) in GRADIENT_CALLS[1:]
-    )
-    loops = [node for node in ast.walk(around) if isinstance(node, ast.ListComp | ast.For)]
-    if any(any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(call)) for call in calls):
-        return True
     return any(
-        any(
-            isinstance(child, ast.Call) and site.qualified(child.func) in GRADIENT_CALLS[1:] for child in ast.walk(loop)
-        )
-        and any(isinstance(item, ast.Name) and item.id in names for item in ast.walk(loop))
-        for loop in loops
+        any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(node))
+        and any(is_exchange(site, inner) for inner in ast.walk(node))
+        for node in ast.walk(function)
+        if isinstance(node, ast.ListComp | ast.For) or is_exchange(site, node)
     )
 
 
-def is_of_updated_variables(site: Site, applied: ast.Call, variables: ast.expr) -> bool:
-    """Return True if the variables of the gradients are those that apply_gradients updates.
+def is_exchange(site: Site, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and site.qualified(node.func) in GRADIENT_CALLS[1:]
 
-    They stand in its arguments, as in zip(grads, tvars), or are all trainable variables or a collection.
+
+def is_for_updated_variables(site: Site, apply_call: ast.Call, variables: ast.expr) -> bool:
+    """Return True if the gradients belong to the variables that apply_gradients updates.
+
+    The variables are in its arguments, as in zip(grads, tvars), or are all trainable variables or a collection.
     """
     text = ast.unparse(variables)
-    if any(ast.unparse(node) == text for node in ast.walk(applied) if isinstance(node, ast.expr)):
+    if any(ast.unparse(node) == text for node in ast.walk(apply_call) if isinstance(node, ast.expr)):
         return True
     calls = [node for node in ast.walk(site.values.origin(variables)) if isinstance(node, ast.Call)]
     return any((site.qualified(call.func) or "").endswith(("trainable_variables", "get_collection")) for call in calls)
 
 
-def use_compute_gradients(site: Site, applied: ast.Call) -> bool:
-    """Use compute_gradients of the optimizer that applies them; return False if it is not wrapped by then.
-
-    False as well if compute_gradients does not take the arguments, for a comment in the call, and with `--style
-    wrapper`.
-    """
-    optimizer = applied.func.value  # type: ignore[attr-defined]
+def use_compute_gradients(site: Site, apply_call: ast.Call) -> bool:
+    """Replace tf.gradients by compute_gradients of the wrapped optimizer; return False if that is not possible."""
+    optimizer = apply_call.func.value  # type: ignore[attr-defined]
     options = [keyword.arg for keyword in site.node.keywords if keyword.arg not in ("ys", "xs")]
-    wrapped = isinstance(optimizer, ast.Name) and is_wrapped_before(site, optimizer)
-    accepted = len(site.node.args) <= 2 and all(name in NEW_KEYWORDS for name in options)
-    commented = site.edit.has_comment(*site.source.span(site.node))
-    if not wrapped or not accepted or commented or site.has_unpacked_arguments or site.options.style == "wrapper":
+    is_wrapped = isinstance(optimizer, ast.Name) and is_wrapped_before(site, optimizer)
+    is_accepted = len(site.node.args) <= 2 and all(name in NEW_KEYWORDS for name in options)
+    has_comment = site.edit.has_comment(*site.source.span(site.node))
+    if (
+        not is_wrapped
+        or not is_accepted
+        or has_comment
+        or site.has_unpacked_arguments
+        or site.options.style == "wrapper"
+    ):
         return False
     loss, variables = site.argument("ys", 0), site.argument("xs", 1)
-    given = [keyword for keyword in site.node.keywords if keyword.arg in NEW_KEYWORDS]
-    more = "".join(f", {NEW_KEYWORDS[keyword.arg]}={site.text(keyword.value)}" for keyword in given)
-    called = f"{site.text(optimizer)}.compute_gradients({site.text(loss)}, {site.text(variables)}{more})"  # type: ignore[arg-type]
-    site.edit.node(site.node, f"[grad for grad, _ in {called}]")
+    keywords = [keyword for keyword in site.node.keywords if keyword.arg in NEW_KEYWORDS]
+    added = "".join(f", {NEW_KEYWORDS[keyword.arg]}={site.text(keyword.value)}" for keyword in keywords)
+    call = f"{site.text(optimizer)}.compute_gradients({site.text(loss)}, {site.text(variables)}{added})"  # type: ignore[arg-type]
+    site.edit.node(site.node, f"[grad for grad, _ in {call}]")
     return True
 
 
 def is_wrapped_before(site: Site, optimizer: ast.Name) -> bool:
-    """Return True if this function wraps the optimizer before the site, and nothing else is assigned to it behind."""
-    bound = bindings_of(site, optimizer)
-    made = [value for value in bound if isinstance(value, ast.Call)]
-    wrapped = [call for call in made if site.qualified(call.func) in (*optimizers.WRAPPERS, optimizers.LOSS_SCALE)]
-    here = site.source.function(site.node)
-    before = [call for call in wrapped if site.source.function(call) is here and call.lineno < site.node.lineno]
-    last = max((call.lineno for call in made), default=0)
-    return bool(before) and last < site.node.lineno and len(made) == len(bound)
+    """Return True if this function wraps the optimizer before the site and assigns nothing to it after the site."""
+    bindings = bindings_of(site, optimizer)
+    calls = [value for value in bindings if isinstance(value, ast.Call)]
+    wrapping = [call for call in calls if site.qualified(call.func) in (*optimizers.WRAPPERS, optimizers.LOSS_SCALE)]
+    function = site.source.function(site.node)
+    before = [call for call in wrapping if site.source.function(call) is function and call.lineno < site.node.lineno]
+    last_line = max((call.lineno for call in calls), default=0)
+    return bool(before) and last_line < site.node.lineno and len(calls) == len(bindings)

@@ -102,7 +102,7 @@ def classify_argument(site: Site, call: ast.Call, node: ast.expr) -> str:
         return "passed to wrapper"
     if getattr(call.func, "id", "") in BUILTIN_FUNCTIONS or getattr(call.func, "attr", "") == "compile":
         return "nothing"  # a Keras model's optimizer is wrapped by keras_distributed_optimizer
-    if optimizers.trains_given_optimizer(site, call) or optimizers.trains_with(site, call, node):
+    if optimizers.trains_with_argument(site, call) or optimizers.trains_in_project(site, call, node):
         return "trains"
     return "unknown"
 

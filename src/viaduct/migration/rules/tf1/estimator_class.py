@@ -1,4 +1,4 @@
-"""Train with the accelerator's own Estimator.
+"""Replace Estimator by the accelerator's NPUEstimator.
 
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_config import NPURunConfig
@@ -8,9 +8,8 @@
     +classifier = NPUEstimator(model_fn, "out", config, {}, warm_start_from=start)
 
 A fifth positional argument is named warm_start_from, since the fifth parameter of NPUEstimator is another one.
-NPUEstimator refuses a config that is not an NPURunConfig: one is added where there is none; a config that the file does
-not show to be one needs manual review. An Estimator whose config comes from npu_run_config_init stays: the vendor's
-converter wrote it.
+NPUEstimator requires an NPURunConfig: a missing config is added, and a config that may be something else needs manual
+review. An Estimator whose config comes from npu_run_config_init stays, as the vendor's converter writes it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ CONTRIB_CLASSES = (
 def convert(site: Site) -> None:
     """Turn an Estimator into an NPUEstimator with an NPURunConfig."""
     if comes_from_init(site, site.argument("config", 2)):
-        return  # the vendor's converter has dealt with it: its session carries NpuOptimizer
+        return
     if not site.is_editable or any(isinstance(value, ast.Starred) for value in site.node.args):
         site.request_review(
             "positional arguments are unpacked into Estimator: name them, then it can become NPUEstimator",
@@ -53,7 +52,7 @@ def convert(site: Site) -> None:
 
 
 def check_config(site: Site) -> None:
-    """Add a missing config; report one that is not shown to be an NPURunConfig, or that names another model_dir."""
+    """Add a missing config; report one that may be no NPURunConfig, or that has another model_dir."""
     config = site.argument("config", 2)
     if config is None or is_none(config):
         if not site.has_unpacked_arguments:
@@ -71,7 +70,7 @@ def check_config(site: Site) -> None:
 
 
 def add_config(site: Site) -> None:
-    """Give NPUEstimator an NPURunConfig with its model_dir."""
+    """Add an NPURunConfig with the Estimator's model_dir."""
     directory = site.argument("model_dir", 1)
     argument = "" if directory is None or is_none(directory) else f"model_dir={site.text(directory)}"
     site.set_argument("config", f"{site.import_name('NPURunConfig')}({argument})", 2)
@@ -79,7 +78,7 @@ def add_config(site: Site) -> None:
 
 
 def compare_directories(site: Site, config: ast.expr) -> None:
-    """Report a model_dir that differs from the config's (E7): NPUEstimator raises then."""
+    """Report a model_dir that differs from the config's, for which NPUEstimator raises ValueError."""
     directory = site.argument("model_dir", 1)
     origin = site.values.origin(config)
     if directory is None or not isinstance(origin, ast.Call):
@@ -106,7 +105,7 @@ def report_reference(site: Site) -> None:
         )
     elif not is_check_or_annotation(site, parent):
         site.request_review(
-            "Estimator is passed on instead of being called: NPUEstimator should be, with an NPURunConfig for config",
+            "Estimator is passed on instead of being called: pass NPUEstimator, with an NPURunConfig for config",
             zh="Estimator 被当作值传递:应改为 NPUEstimator,并以 NPURunConfig 作为 config",
             risk="high",
         )

@@ -1,15 +1,15 @@
-"""Describe the run with the accelerator's own RunConfig.
+"""Replace RunConfig by the accelerator's NPURunConfig.
 
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_config import NPURunConfig
     -config = tf.estimator.RunConfig("out", train_distribute=strategy, save_checkpoints_steps=100)
     +config = NPURunConfig(model_dir="out", save_checkpoints_steps=100)
 
-Positional arguments become keywords: NPURunConfig's first is iterations_per_loop. Arguments that NPURunConfig does not
-have are removed: train_distribute, eval_distribute, experimental_distribute, device_fn, protocol,
+Positional arguments become keywords, since NPURunConfig's first one is iterations_per_loop. Arguments that NPURunConfig
+does not have are removed: train_distribute, eval_distribute, experimental_distribute, device_fn, protocol,
 experimental_max_worker_delay_secs, session_creation_timeout_secs and checkpoint_save_graph_def. A subclass of
-RunConfig, and arguments that are unpacked, need manual review. A RunConfig that goes only to ready-made estimators, or
-to npu_run_config_init, keeps its class and loses only its strategies.
+RunConfig, and unpacked arguments, need manual review. A RunConfig that is used only for canned estimators, or passed to
+npu_run_config_init, keeps its class and loses only its strategies.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ RUN_CONFIG_PARAMETERS = (
     *("train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute"),
     *("experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def"),
 )
-REMOVED_PARAMETERS = frozenset(RUN_CONFIG_PARAMETERS[9:])  # from train_distribute on: NPURunConfig has none of them
+REMOVED_PARAMETERS = frozenset(RUN_CONFIG_PARAMETERS[9:])  # from train_distribute on
 STRATEGIES = ("train_distribute", "eval_distribute", "experimental_distribute")
-# What TensorFlow takes when the argument is absent, where NPURunConfig takes something else.
+# Defaults of TensorFlow that NPURunConfig does not share.
 DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}
 DEFAULT_ADVICE = {
     "save_summary_steps": (
@@ -47,7 +47,7 @@ DEFAULT_ADVICE = {
 
 @rule.call("tensorflow.estimator.RunConfig")
 def convert(site: Site) -> None:
-    """Turn a RunConfig into an NPURunConfig; one for ready-made estimators only loses its strategies."""
+    """Turn a RunConfig into an NPURunConfig; one for canned estimators only loses its strategies."""
     if is_for_canned(site, site.node) or is_converted(site, site.node):
         remove_strategies(site)
         return
@@ -69,20 +69,20 @@ def convert(site: Site) -> None:
 
 
 def remove_strategies(site: Site) -> None:
-    """Remove the strategies of a RunConfig whose class stays (estimator_canned)."""
+    """Remove the strategies of a RunConfig that keeps its class."""
     strategies = [keyword for keyword in site.node.keywords if keyword.arg in STRATEGIES]
     if strategies and site.is_editable:
         site.remove_arguments(strategies)
         for keyword in strategies:
             site.report_change(
-                f"{keyword.arg} is removed: every device has a process of its own",
+                f"{keyword.arg} is removed: every device has its own process",
                 zh=f"已删除 {keyword.arg}:每个设备对应一个进程",
                 node=keyword,
             )
 
 
 def convert_arguments(site: Site) -> None:
-    """Name the positional arguments, remove those that NPURunConfig does not have and add defaults if asked to."""
+    """Name the positional arguments, remove those that NPURunConfig does not have, and add defaults."""
     slots, _ = site.source.slots(site.source.opening(site.node))
     arguments = dict(zip(RUN_CONFIG_PARAMETERS, site.node.args, strict=False)) | {
         keyword.arg: keyword for keyword in site.node.keywords if keyword.arg
@@ -97,7 +97,7 @@ def convert_arguments(site: Site) -> None:
 
 
 def report_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> None:
-    """Report an argument that is removed, and what becomes of its value."""
+    """Report a removed argument, and that its value is not used any more."""
     value = argument.value if isinstance(argument, ast.keyword) else argument
     if is_none(value):
         effect, effect_zh = "", ""
@@ -113,7 +113,7 @@ def report_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> N
 
 
 def render_defaults(site: Site, present: set[str]) -> str:
-    """Return TensorFlow's defaults to add, where NPURunConfig has others; without --keep-defaults mention them."""
+    """Return the arguments that keep TensorFlow's defaults; without --keep-defaults advise on them and return ""."""
     missing = {name: value for name, value in DEFAULTS.items() if name not in present}
     if "save_checkpoints_steps" in present:
         missing.pop("save_checkpoints_secs", None)
@@ -150,5 +150,5 @@ def report_reference(site: Site) -> None:
 
 
 def is_instance_check(node: ast.AST) -> bool:
-    """Return True for isinstance and issubclass: an NPURunConfig is a RunConfig, so the check still holds."""
+    """Return True for isinstance and issubclass, which hold for an NPURunConfig too."""
     return isinstance(node, ast.Call) and plain_name(node.func) in ("isinstance", "issubclass")

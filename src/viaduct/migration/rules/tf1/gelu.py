@@ -1,4 +1,4 @@
-"""Use the accelerator's GELU for a function that computes the tanh formula.
+"""Replace the tanh formula of GELU by the accelerator's operator.
 
      import numpy as np
      import tensorflow as tf
@@ -10,9 +10,8 @@
     -    return x * cdf
     +    return npu_unary_ops.gelu(x)
 
-The formula is recognised by its value, not by the function's name: the returned expression, with its local variables
-replaced by their values, is computed at seven points and must agree with 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715
-x^3))) to 1e-5. The exact form with erf gives other numbers and is only mentioned.
+The returned expression is computed at seven points and must agree with 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+to 1e-5, whatever the function is called. The exact form with erf gives other numbers: it stays, with an advice.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def erf_form(x: float) -> float:
 
 @rule.node(ast.Return, only_files_with=("tanh", "erf"))
 def replace_returned(site: Site) -> None:
-    """Replace a returned expression that has the values of the tanh form; mention one of the exact form."""
+    """Replace a returned expression that has the values of the tanh form; advise on the exact form."""
     function = site.source.function(site.node)
     if function is None or site.node.value is None:
         return
@@ -71,12 +70,12 @@ def replace_returned(site: Site) -> None:
 
 
 def matches(values: list[float], form: Callable[[float], float]) -> bool:
-    """Return True if the values at POINTS are those of a form; at 2.5 the two forms differ by more than 1e-4."""
+    """Return True if the values at POINTS are those of a form; the two forms differ by more than 1e-4 at 2.5."""
     return all(abs(value - form(x)) < 1e-5 for value, x in zip(values, POINTS, strict=True))
 
 
 def evaluate_returned(site: Site, function: FunctionNode, parameter: str) -> list[float]:
-    """Return the returned expression at the points; empty if it holds anything but arithmetic on the parameter."""
+    """Return the values of the returned expression at POINTS; empty if it is more than arithmetic on the parameter."""
     try:
         return [Arithmetic(site, function, {parameter: x}).value(site.node.value) for x in POINTS]
     except NOT_ARITHMETIC:
@@ -84,12 +83,12 @@ def evaluate_returned(site: Site, function: FunctionNode, parameter: str) -> lis
 
 
 class Arithmetic:
-    """Evaluator of an expression in a function, given a number for its parameter; follows its assignments."""
+    """Evaluator of the arithmetic of a function for given values of its parameters."""
 
     def __init__(self, site: Site, function: FunctionNode, known: dict[str, float]) -> None:
         self.site, self.known = site, known
         self.assigned: dict[str, ast.expr] = {}
-        self.used: set[str] = set()  # names of the assignments that were needed
+        self.used: set[str] = set()  # variables that were read
         for statement in function.body:
             target = sole_target(statement)
             if isinstance(statement, ast.Assign) and target is not None:
@@ -133,7 +132,7 @@ class Arithmetic:
 
 
 def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:
-    """Write the device's operator in place of the formula, and remove the assignments that only the formula used."""
+    """Replace the formula by the device's operator, and remove the assignments that only the formula used."""
     arithmetic = Arithmetic(site, function, {parameter: 1.0})
     arithmetic.value(site.node.value)
     site.edit.node(site.node.value, f"{site.import_name('npu_unary_ops')}.gelu({parameter})")

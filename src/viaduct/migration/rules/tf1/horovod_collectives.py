@@ -1,4 +1,4 @@
-"""Exchange tensors through hccl instead of Horovod.
+"""Replace Horovod's collective operations by hccl's.
 
 With `--distributed`:
 
@@ -10,8 +10,8 @@ With `--distributed`:
     -    return hvd.allreduce(value)
     +    return hccl_ops.allreduce(value, "sum") / get_rank_size()
 
-Horovod averages by default, so the sum is divided by the number of ranks. hccl's allgather wants the same first
-dimension on all ranks; its broadcast takes a list and returns one. A reduction that is chosen at run time, or that hccl
+Horovod averages by default, so the sum is divided by the number of ranks. hccl's allgather requires the same first
+dimension on all ranks; its broadcast takes and returns a list. A reduction that is chosen at run time, or that hccl
 does not have (Adasum), needs manual review.
 """
 
@@ -55,7 +55,7 @@ def replace_allreduce(site: Site) -> None:
 
 
 def find_reduction(site: Site) -> str | None:
-    """Return the reduction: mean by default, None if it is decided at run time or is none of REDUCTIONS."""
+    """Return the reduction; None if it is decided at run time or is not in REDUCTIONS."""
     op, average = keyword_value(site.node, "op"), site.argument("average", 1)
     if op is not None and not is_none(op):
         return REDUCTIONS.get((site.qualified(op) or "").rpartition(".")[2])
@@ -69,14 +69,14 @@ def has_known_keywords(site: Site) -> bool:
 
 
 def needs_parentheses(site: Site) -> bool:
-    """Return True if a division in place of the call needs parentheses."""
+    """Return True if a division that replaces the call needs parentheses."""
     parent = site.source.parents[site.node]
     binds_tighter = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Await)
     return binds_tighter or (isinstance(parent, ast.Subscript) and parent.value is site.node)
 
 
 def replace_collective(site: Site, text: str, message: str, zh: str) -> None:
-    """Replace the call by a text and report it with the arguments that are dropped, or report it for manual review."""
+    """Replace the call by a text, or report it for manual review; the finding lists the dropped arguments."""
     keywords = [keyword for keyword in site.node.keywords if keyword.arg not in REPRODUCED_KEYWORDS]
     dropped = ", ".join(site.text(keyword.value) for keyword in keywords)
     message, zh = (f"{message}; dropped: {dropped}", f"{zh};删除参数:{dropped}") if dropped else (message, zh)
@@ -85,7 +85,7 @@ def replace_collective(site: Site, text: str, message: str, zh: str) -> None:
 
 @rule.call("horovod.tensorflow.allgather")
 def replace_allgather(site: Site) -> None:
-    """Replace allgather by hccl's, with advice on the shapes that it requires."""
+    """Replace allgather by hccl's, and advise on the shapes that it requires."""
     if horovod.keeps_horovod(site):
         return
     tensor = site.argument("tensor", 0)

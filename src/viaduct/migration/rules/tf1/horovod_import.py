@@ -5,14 +5,14 @@
     -    import horovod.tensorflow as hvd
     -except ImportError:
     -    hvd = None
-    +hvd = True  # hccl does Horovod's part, and is always there
+    +hvd = True  # hccl replaces Horovod, and is always installed
      if hvd is not None:
          tf.no_op()
 
-A `try` that does nothing but import it is removed as well. A script that tests whether Horovod is there (`hvd is None`,
-or `if not hvd`) would find none on the accelerator, and train alone or end, so the variable is set to True; where
-nothing tests or passes it, it is removed. As long as anything else uses Horovod, in this file or in one that imports
-`hvd` from it, the import stays and the finding says where. Horovod for PyTorch or MXNet is left alone.
+A `try` that only imports it is removed too. If the script tests or passes the variable (`hvd is None`, `if not hvd`),
+it is set to True; otherwise a test for Horovod would fail and the script train on one device. If anything else uses
+Horovod, in this file or in one that imports `hvd` from it, the import stays and the finding lists the uses. Horovod for
+PyTorch or MXNet is left alone.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from viaduct.migration.rules.torch._imports import drop_alias
 rule = Rule(__name__, after=("horovod_compression",))
 
 Statement = ast.Import | ast.ImportFrom
-COMMENT = f"  # {NPU.backend} does Horovod's part, and is always there"
+COMMENT = f"  # {NPU.backend} replaces Horovod, and is always installed"
 
 
 @rule.node(ast.Import, ast.ImportFrom, only_files_with=("horovod",))
 def remove(site: Site) -> None:
-    """Remove what a statement imports of Horovod; assign True to a name that is tested or passed on."""
+    """Remove the imports of Horovod from a statement; assign True to a name that is tested or passed on."""
     aliases = [alias for alias in site.node.names if is_horovod_import(site.node, alias)]
-    if not aliases or is_still_used(site, aliases):
+    if not aliases or report_if_used(site, aliases):
         return
     names = [local_name(alias) for alias in aliases]
     tested = [name for name in names if site.source.reads.get(name) or any(presence.importing_files(site, name))]
@@ -46,24 +46,24 @@ def remove(site: Site) -> None:
     changed = replace_import(site, aliases, flag)
     if flag:
         site.report_change(
-            f"Horovod is only passed on, or tested for its presence: {flag}, since {NPU.backend} does its part",
+            f"Horovod is only passed on, or tested for its presence: {flag}, since {NPU.backend} replaces it",
             zh=f"Horovod 仅被传递或判断是否存在:改为 {flag},其功能由 {NPU.backend} 承担",
             node=changed,
         )
     else:
         site.report_change(
-            "nothing uses Horovod any more: its import is gone", zh="Horovod 已无引用:删除导入", node=changed
+            "nothing uses Horovod any more: its import is removed", zh="Horovod 已无引用:删除导入", node=changed
         )
 
 
-def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
+def report_if_used(site: Site, aliases: list[ast.alias]) -> bool:
     """Return True if Horovod is still used, and report it."""
     if horovod.keeps_horovod(site):
-        where = ", ".join(horovod.find_escapes(site)[:5])
+        escapes = ", ".join(horovod.find_escapes(site)[:5])
         site.report_unresolved(
-            f"Horovod goes where it cannot be followed ({where}), so all of it stays in this program: write its "
+            f"uses of Horovod cannot be followed ({escapes}), so all of it stays in this program: write its "
             f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",
-            zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:"
+            zh=f"Horovod 的去向无法跟踪({escapes}),本程序中的 Horovod 全部保留:"
             f"请手工改为 {NPU_BRIDGE} 或 {NPU.backend} 的对应接口",
         )
         return True
@@ -73,13 +73,13 @@ def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
     if not horovod.files_that_keep_horovod(site) and all(
         imported_name(site.node, alias) in horovod.MODULES for alias in aliases
     ):
-        # a module that is passed on is followed: the code that gets it uses hccl now
+        # code that gets the module as an argument uses hccl now
         used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
     lines = ", ".join(str(site.work.lines[node.lineno - 1]) for node in used[:5])
-    where, zh = (f"line {lines}", f"第 {lines} 行") if used else (", ".join(files), "、".join(files))
+    location, zh = (f"line {lines}", f"第 {lines} 行") if used else (", ".join(files), "、".join(files))
     if used or files:
         site.request_review(
-            f"Horovod is still used ({where}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入"
+            f"Horovod is still used ({location}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入"
         )
     return bool(used or files)
 
@@ -91,7 +91,7 @@ def is_horovod_import(statement: Statement, alias: ast.alias) -> bool:
 
 
 def imported_name(statement: Statement, alias: ast.alias) -> str:
-    """Return the qualified name of what an entry of an import statement imports."""
+    """Return the qualified name that an entry of an import statement imports."""
     return f"{statement.module}.{alias.name}" if isinstance(statement, ast.ImportFrom) else alias.name
 
 
@@ -100,28 +100,28 @@ def local_name(alias: ast.alias) -> str:
 
 
 def replace_import(site: Site, aliases: list[ast.alias], flag: str) -> ast.AST:
-    """Remove the import, wholly or in part, and put the flag in its place; return the statement that was changed."""
-    around = site.source.parents[site.node]
+    """Replace the imports by an assignment of the flag, if any; return the changed statement."""
+    parent = site.source.parents[site.node]
     if len(aliases) < len(site.node.names):
         for alias in aliases:
             drop_alias(site, site.node, alias)
         if flag:
             site.edit.insert_after(site.node, [flag + COMMENT])
-    elif isinstance(around, ast.Try) and only_imports(site, around):
-        assignments = [statement for statement in [*around.body, *around.orelse] if isinstance(statement, ast.Assign)]
+    elif isinstance(parent, ast.Try) and only_imports(site, parent):
+        assignments = [statement for statement in [*parent.body, *parent.orelse] if isinstance(statement, ast.Assign)]
         lines = [flag + COMMENT] if flag else []
-        replace_statement(site, around, [*lines, *(site.text(assignment) for assignment in assignments)])
-        return around
+        replace_statement(site, parent, [*lines, *(site.text(assignment) for assignment in assignments)])
+        return parent
     else:
         replace_statement(site, site.node, [flag + COMMENT if ends_its_line(site, site.node) else flag] if flag else [])
     return site.node  # type: ignore[no-any-return]
 
 
 def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None:
-    """Replace a statement by lines; remove it where there are none."""
+    """Replace a statement by lines; remove it if there are none."""
     if lines:
-        between = site.source.newline + site.source.indent_of(statement)
-        site.edit.replace(*site.source.span(statement), between.join(lines))
+        separator = site.source.newline + site.source.indent_of(statement)
+        site.edit.replace(*site.source.span(statement), separator.join(lines))
     else:
         site.edit.remove_statement(statement)
 
@@ -133,7 +133,7 @@ def ends_its_line(site: Site, statement: ast.stmt) -> bool:
 
 
 def only_imports(site: Site, block: ast.Try) -> bool:
-    """Return True for `try: import … except ImportError: hvd = None`, with at most flags beside it and no comment."""
+    """Return True for `try: import … except ImportError: hvd = None`; other flags may be set, but no comment lost."""
     others = [statement for statement in [*block.body, *block.orelse] if statement is not site.node]
     others += [statement for handler in block.handlers for statement in handler.body]
     if block.finalbody or not all(sets_flag_only(statement) for statement in others):

@@ -1,4 +1,4 @@
-"""Start collective communication before a rank is asked for, and end it.
+"""Start collective communication before the script asks for a rank, and end it.
 
 With `--distributed`:
 
@@ -27,9 +27,9 @@ With `--distributed`:
     +    init_sess.close()
      tf.app.run()
 
-Only with `--distributed`, and in the script that is started when it, or a file that it imports, asks hccl for ranks.
-Both operations are made in the graph of the session that runs them. `--style wrapper` writes init_resource and
-shutdown_resource of npu_init; `--resources plugin` calls npu_plugin, which needs no session.
+The rule edits the script that is started, if it or a file that it imports asks hccl for ranks. Both operations are
+created in the graph of the session that runs them. `--style wrapper` writes init_resource and shutdown_resource of
+npu_init; `--resources plugin` calls npu_plugin, which needs no session.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ def start_communication(site: Site) -> None:
     site.edit.insert_before(location, start_lines)
     insert_shutdown(site, location, end_lines)
     site.report_change(
-        "collective communication is started before ranks are asked for",
+        "collective communication is started before the script asks for ranks",
         zh=f"在调用 {NPU.backend} 接口之前初始化集合通信",
         node=location,
     )
 
 
 def find_location(site: Site) -> ast.stmt | None:
-    """Return the first statement of main, else of the main guard, else of the module that may ask hccl for ranks.
+    """Return the first statement of main, else of the main guard, else of the module, that may ask hccl for ranks.
 
-    The first statement of main or of the guard if none is seen to. None if the file is a module of another script, and
-    for a script without main and guard of which no statement asks for ranks.
+    If none asks, return the first statement of main or of the guard. None for a module of another script, and for a
+    script without main and guard in which no statement asks.
     """
     main, guard = _entry.main_function(site), _entry.main_guard(site)
     block = main.body if main is not None else guard.body if guard is not None else executed_statements(site)
@@ -93,7 +93,7 @@ def executed_statements(site: Site) -> list[ast.stmt]:
 
 
 def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
-    """Return True for a name of hccl, or one with the name of a module that asks for ranks or imports one that does."""
+    """Return True for a name of hccl, and for a name with the name of one of `asking_modules` in it."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
     name = site.qualified(node) or ""
@@ -120,7 +120,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
     helper, ops = communication.define_helper(site, statement), site.import_name("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
     if site.work.project.cycle_files & site.work.project.reaches(site.work.path):
-        # lifecycle_cycles shuts communication down behind the last training
+        # lifecycle_cycles shuts communication down after the last training
         return [start, run], ["init_sess.close()"]
     shutdown = f"npu_shutdown = {ops}.shutdown_system()"
     return [start, shutdown, run], ["init_sess.run(npu_shutdown)", "init_sess.close()"]

@@ -1,4 +1,4 @@
-"""Let every session run its graph on the accelerator.
+"""Add NpuOptimizer to the config of every session, so that its graph runs on the accelerator.
 
      import tensorflow as tf
     +from npu_bridge.estimator import npu_ops
@@ -13,12 +13,11 @@
     +sess = tf.Session(config=config)
      sess.run(init)
 
-A graph goes to the device when its session carries the custom optimizer NpuOptimizer; remapping must be switched off. A
-ConfigProto that the script has is filled where it is made, once for all its sessions; a session built within an
-expression gets its config in front of the statement. Where statements cannot stand (a lambda, a comprehension, a
-default, a decorator, a class body, an `elif`, behind a semicolon), for a config of unknown origin, and with `--style
-wrapper`, the vendor's helper `npu_config_proto(config_proto=…)` is written instead. Sessions that only restore, freeze
-or save stay on the host, and so do those whose device_count says that they have no GPU.
+Remapping must be switched off. An existing ConfigProto is extended after its assignment, once for all its sessions; a
+new one is created before the statement of the session. The vendor's helper `npu_config_proto(config_proto=…)` is used
+with `--style wrapper`, for a config of unknown origin, and where no statement can be inserted: in a lambda, a
+comprehension, a default, a decorator, a class body, an `elif`, after a semicolon. Sessions that only restore, freeze or
+save stay on the host, as do sessions whose device_count allows no GPU.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ rule = Rule(__name__, after=("horovod_devices",))
 
 
 @rule.call(*CONFIG_SLOTS)
-def open_session(site: Site) -> None:
+def configure_new_session(site: Site) -> None:
     configure(site, *CONFIG_SLOTS[site.name])
 
 
 @rule.method(*{method for _, method in CONFIG_SLOTS_OF_METHODS})
-def open_by_method(site: Site) -> None:
+def configure_from_method(site: Site) -> None:
     kind = site.values.kind(site.node.func.value)
     slot = CONFIG_SLOTS_OF_METHODS.get((kind or "", site.name))
     if slot is not None:
@@ -63,13 +62,12 @@ def open_by_method(site: Site) -> None:
 
 @rule.call("tensorflow.train.MonitoredSession")
 def add_creator(site: Site) -> None:
-    """Give MonitoredSession a session creator with a config: its default creator has none."""
-    creator = site.argument("session_creator", 0)
-    if not is_none_or_absent(creator):
-        return  # a creator has its own config
+    """Give MonitoredSession a session creator with a config; the default creator has none."""
+    if not is_none_or_absent(site.argument("session_creator", 0)):
+        return
     if site.has_unpacked_arguments or not proto.tensorflow_prefix(site):
         site.request_review(
-            "give MonitoredSession a ChiefSessionCreator whose config carries NpuOptimizer",
+            "give MonitoredSession a ChiefSessionCreator whose config has NpuOptimizer",
             zh="请为 MonitoredSession 传入 config 中带 NpuOptimizer 的 ChiefSessionCreator",
         )
         return
@@ -81,36 +79,36 @@ def add_creator(site: Site) -> None:
 @rule.node(ast.Call, only_files_with=("import *",))
 def report_star_import(site: Site) -> None:
     """Report a `Session()` that may come from TensorFlow or from another star import."""
-    called = plain_name(site.node.func)
+    class_name = plain_name(site.node.func)
     names = site.work.names
-    if called not in ("Session", "InteractiveSession") or names.lookup(called, names.scope_of(site.node.func)):
+    if class_name not in ("Session", "InteractiveSession") or names.lookup(class_name, names.scope_of(site.node.func)):
         return
     if "tensorflow" in names.stars and site.qualified(site.node.func) not in CONFIG_SLOTS:
         site.request_review(
-            f"{called} may be TensorFlow's or another star import's: if it is TensorFlow's, its config needs "
+            f"{class_name} may be TensorFlow's or another star import's: if it is TensorFlow's, its config needs "
             "NpuOptimizer and remapping OFF",
-            zh=f"{called} 可能来自 TensorFlow 或其他 * 导入:若是前者,其 config 需带 NpuOptimizer 并关闭 remapping",
+            zh=f"{class_name} 可能来自 TensorFlow 或其他 * 导入:若是前者,其 config 需带 NpuOptimizer 并关闭 remapping",
         )
 
 
 @rule.reference(*SESSION_CLASSES)
 def report_session_class(site: Site) -> None:
-    """Report a session class from which a class derives, that goes to functools.partial, or that is a default."""
+    """Report a session class as a base class, in functools.partial, or as a default."""
     parent = site.source.parents[site.node]
     is_base = isinstance(parent, ast.ClassDef) and site.node in parent.bases
     is_partial = isinstance(parent, ast.Call) and site.qualified(parent.func) == "functools.partial"
     if is_base or is_partial or isinstance(parent, ast.arguments):
         site.request_review(
-            "sessions are made elsewhere through this class: each needs a config with NpuOptimizer and remapping OFF",
+            "other code creates sessions of this class: each needs a config with NpuOptimizer and remapping OFF",
             zh="会话在别处由此创建:每个会话的 config 都需带 NpuOptimizer 并关闭 remapping",
             risk="high",
         )
 
 
 def configure(site: Site, keyword: str, position: int) -> None:
-    """Give a session a config for the accelerator; `keyword` and `position` say where the call takes one."""
+    """Give a session a config for the accelerator; `keyword` and `position` are those of the call's config."""
     value = site.argument(keyword, position)
-    # position -1: by keyword only in practice, but many positional arguments may include it
+    # position -1: usually a keyword argument, but many positional arguments may include it
     is_hidden = value is None and (site.has_unpacked_arguments or (position < 0 and len(site.node.args) > 10))
     if is_hidden or not site.is_editable:
         site.request_review(
@@ -133,11 +131,11 @@ def configure(site: Site, keyword: str, position: int) -> None:
 
 
 def switch_remapping_off(site: Site, value: ast.expr) -> None:
-    """Turn remapping off for a config with a custom optimizer, unless the file mentions remapping or npu_init."""
+    """Switch remapping off for a config with a custom optimizer, unless the file has the word remapping or npu_init."""
     config = proto.find_variable(site, value)
     adding = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
     if config is None or adding is None or "remapping" in site.source.text or "npu_init" in site.source.text:
-        return  # the file sets remapping already; importing npu_init sets it for every session
+        return  # importing npu_init switches it off for every session
     if not mark_once(site, "remapping", config.assignments[0]):
         return
     last = proto.last_setting(site, config, adding)

@@ -1,10 +1,7 @@
-"""Decisions of a script that depend on the samples of one rank alone, such as its loss.
+"""Branches of a script that depend on values of one rank, such as `if loss < best:`.
 
-Under DataParallel one process sees every sample. With one process per card each has a loss of its own: one rank could
-lower the learning rate, stop early or save a checkpoint while the others go on, and they would wait for it forever.
-
-Values that are computed from a batch of the training loader are followed through assignments, sums, meters and the
-results of functions. Sizes and step numbers are taken to be the same on every rank.
+With one process per card every rank has its own loss. If one rank stops early, the others wait for it forever. Values
+that are computed from a batch of the training loader are followed through assignments, meters and function results.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from viaduct.migration.rules.torch._training import Alias, LoaderTrace
 EQUAL_ATTRIBUTES = ("shape", "dtype", "device", "ndim")  # attributes of a tensor that are the same on every rank
 EQUAL_RESULTS = ("size", "dim", "numel", "len")  # functions and methods whose result is the same on every rank
 COLLECTING_METHODS = ("append", "extend", "update", "add")  # methods that put a value into a list or a meter
-# Functions and methods that only store, print or compute a number: it does no harm if ranks call them differently.
+# Functions and methods that only store, print or compute a number.
 HARMLESS = ("print", "item", "append", "update", "format", "float", "int", "min", "max", "round", "str", "abs", "write")
 LOGGERS = ("log", "logger", "logging", "writer", "pbar", "tqdm", "warnings")
 
@@ -28,9 +25,9 @@ class RankDecisions:
     """Values of a file that differ from rank to rank, and the decisions that depend on them."""
 
     def __init__(self, site: Site, training: list[LoaderTrace]) -> None:
-        # any of the traces will do: it is asked about functions and classes of the file, not about its loader
-        self.site, self.source, self.trace = site, site.source, training[0]
-        self.differing: set[Alias] = set()  # (where it is bound, name) of names and attributes whose value differs
+        self.site, self.source = site, site.source
+        self.trace = training[0]  # used to look up functions and classes, for which any trace will do
+        self.differing: set[Alias] = set()  # variables and attributes whose value differs
         self.returning: set[FunctionNode] = set()  # functions that return such a value
         for trace in training:
             self.add_batches(trace)
@@ -43,8 +40,6 @@ class RankDecisions:
             if trace.is_training_loop(loop):
                 is_enumerated = isinstance(loop.target, ast.Tuple) and "enumerate" in ast.unparse(loop.iter)
                 self.add(loop.target.elts[-1] if is_enumerated else loop.target)  # type: ignore[attr-defined]
-
-    # ---- names
 
     def alias_of(self, node: ast.AST) -> Alias | None:
         """Return the scope and name of a variable or attribute of self; None for anything else."""
@@ -76,14 +71,12 @@ class RankDecisions:
                 return True
         return self.alias_of(node) in self.differing or any(map(self.differs, ast.iter_child_nodes(node)))
 
-    # ---- following the values
-
     def follow_once(self) -> bool:
         """Follow differing values through all nodes; return True if a name or function was added."""
-        before = len(self.differing) + len(self.returning)
+        former_count = len(self.differing) + len(self.returning)
         for node in self.source.nodes:
             self.follow_node(node)
-        return len(self.differing) + len(self.returning) > before
+        return len(self.differing) + len(self.returning) > former_count
 
     def follow_node(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
@@ -112,8 +105,6 @@ class RankDecisions:
         is_known = self.trace.called_function(call) is not None or self.site.qualified(receiver) is not None
         if not is_known and plain_name(receiver) not in HARMLESS and any(map(self.differs, argument_values(call))):
             self.add(receiver)
-
-    # ---- decisions
 
     def first_divergence(self) -> ast.AST | None:
         """Return the first node at which ranks could act differently; None if there is none."""
@@ -144,10 +135,7 @@ def sets_learning_rate(node: ast.AST) -> bool:
 
 
 def has_effect(node: ast.AST) -> bool:
-    """Return True for a node that does more than store or print a number.
-
-    A node that ends the process with an error does not count: a rank that fails ends all of them.
-    """
+    """Return True for a node that does more than store or print a number, or end the process with an error."""
     if isinstance(node, ast.Break | ast.Continue | ast.Return) or sets_learning_rate(node):
         return True
     if not isinstance(node, ast.Call):
@@ -159,7 +147,7 @@ def has_effect(node: ast.AST) -> bool:
 
 
 def ends_with_error(call: ast.Call) -> bool:
-    """Return True for `sys.exit(1)`, and for a call that makes an exception."""
+    """Return True for `sys.exit(1)`, and for a call that creates an exception."""
     name = ast.unparse(call.func).rpartition(".")[2]
     status = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else 0
     return (name in ("exit", "_exit") and status not in (0, None)) or name.endswith(("Error", "Exception"))

@@ -1,7 +1,7 @@
-"""Functions that the rules of `--to any` share: calls of the helper, numbers of devices, branches that ask for a card.
+"""Calls of the helper that rules write with `--to any`: `accelerator.device(0)`.
 
-The helper is `migration/accelerator_device.py`: its object `accelerator` works on the CUDA, NPU or MLU card that is
-there. A project gets a copy of the parts that it uses (`migration/neutral.py`).
+The helper is `migration/accelerator_device.py`: its object `accelerator` uses the available CUDA, NPU or MLU card. A
+project gets a copy of the parts that it uses (`migration/neutral.py`).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from viaduct.migration.targets import helper
 
 SCRIPT = "torch.jit.script"
 TIGHTER_NODES = ast.Compare | ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.Await
-"""Nodes of which a comparison can be a part only in parentheses."""
+"""Nodes whose operands, if they are comparisons, need parentheses."""
 
 
 def report_if_scripted(site: Site, node: ast.AST) -> bool:
-    """Return True, and report the node, in code that torch.jit.script compiles: the helper cannot be used there."""
+    """Report a node in code that torch.jit.script compiles, where the helper cannot be used; return True for it."""
     ancestors = [*site.source.ancestors(node)]
     functions = [parent for parent in ancestors if isinstance(parent, ast.FunctionDef)]
-    around = {parent.name for parent in ancestors if isinstance(parent, ast.FunctionDef | ast.ClassDef)}
+    outer_names = {parent.name for parent in ancestors if isinstance(parent, ast.FunctionDef | ast.ClassDef)}
     decorators = [decorator for function in functions for decorator in function.decorator_list]
     compiled = [call.args[0] for call in site.work.index.calls.get(SCRIPT, []) if call.args]
     names = {(site.values.kind(item) or "").rpartition(".")[2] for item in compiled} | {*map(plain_name, compiled)}
-    by_decorator = any((site.qualified(decorator) or "").startswith(SCRIPT) for decorator in decorators)
-    if not by_decorator and not names & around:
+    is_decorated = any((site.qualified(decorator) or "").startswith(SCRIPT) for decorator in decorators)
+    if not is_decorated and not names & outer_names:
         return False
     site.request_review(
         "torch.jit.script compiles this and cannot use the helper: pass the device as an argument, or keep the "
@@ -41,7 +41,7 @@ def report_if_scripted(site: Site, node: ast.AST) -> bool:
 
 
 def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
-    """Replace a dotted name by `accelerator.NAME`; report where that cannot be done."""
+    """Replace a dotted name by `accelerator.NAME`, or report it."""
     if report_if_scripted(site, node):
         return
     old, new = dotted_name(node), f"{helper(site, node)}.{name}"
@@ -49,7 +49,7 @@ def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
         site.report_change(f"{old} becomes {new}, for the available card", zh=f"{old} 替换为 {new},适用于各种加速卡")
     else:
         site.request_review(
-            f"write {new} for {old}; this place cannot be edited safely", zh=f"请将 {old} 改为 {new};此处无法安全改写"
+            f"write {new} for {old}; it cannot be edited safely here", zh=f"请将 {old} 改为 {new};此处无法安全改写"
         )
 
 
@@ -65,7 +65,7 @@ def full_expression(site: Site, literal: ast.expr) -> ast.expr:
 
 
 def device_number_text(site: Site, node: ast.expr) -> str | None:
-    """Return the code of the number in a device's text, "" if it has none; None for a text composed in another way."""
+    """Return the code of the number in a device's text: "rank" for `f"cuda:{rank}"`, "" for "cuda"; None if unknown."""
     if isinstance(node, ast.Constant):
         return str(node.value).partition(":")[2]
     if isinstance(node, ast.JoinedStr):
@@ -81,17 +81,17 @@ def device_number_text(site: Site, node: ast.expr) -> str | None:
 
 def number_in_f_string(node: ast.JoinedStr) -> str | None:
     """Return the number of `f"cuda:{rank}"` and of `f"cuda:0"`; None for any other f-string."""
-    text, *others = node.values
-    if not others and isinstance(text, ast.Constant):
-        return str(text.value).partition(":")[2]
-    number = others[0] if len(others) == 1 and literal_text(text) == "cuda:" else None
+    prefix, *others = node.values
+    if not others and isinstance(prefix, ast.Constant):
+        return str(prefix.value).partition(":")[2]
+    number = others[0] if len(others) == 1 and literal_text(prefix) == "cuda:" else None
     if not isinstance(number, ast.FormattedValue) or number.format_spec is not None or number.conversion != -1:
         return None
     return ast.unparse(number.value)
 
 
 def is_under_card_test(site: Site, node: ast.AST) -> bool:
-    """Return True if a branch around the node asks for a card: the node is reached only if there is one."""
+    """Return True if the node is in a branch that runs only if there is a card."""
     child = node
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
@@ -99,13 +99,13 @@ def is_under_card_test(site: Site, node: ast.AST) -> bool:
             test, needs_card = parent.test, child in body
             if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
                 test, needs_card = test.operand, not needs_card
-            if needs_card and asks_for_card(site, test):
+            if needs_card and is_card_test(site, test):
                 return True
         child = parent
     return False
 
 
-def asks_for_card(site: Site, test: ast.expr) -> bool:
+def is_card_test(site: Site, test: ast.expr) -> bool:
     """Return True for a call of `torch.cuda.is_available` or the helper's, also as a part of an `and`."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     calls = [site.values.origin(part) for part in parts]
@@ -115,7 +115,7 @@ def asks_for_card(site: Site, test: ast.expr) -> bool:
 
 
 def parenthesize(site: Site, node: ast.AST, comparison: str) -> str:
-    """Return the code of a comparison, in parentheses if the node that it replaces is an operand that binds tighter."""
+    """Return the code of a comparison, in parentheses if they are needed in place of the node."""
     parent = site.source.parents.get(node)
     is_sign = isinstance(parent, ast.UnaryOp) and not isinstance(parent.op, ast.Not)
     return f"({comparison})" if isinstance(parent, TIGHTER_NODES) or is_sign else comparison

@@ -17,19 +17,15 @@ Place = Literal["card", "cpu"] | None
 CARDS = ("cuda", "npu", "mlu")  # methods that move to a card, and modules of torch
 CPU_METHODS = ("cpu", "numpy", "tolist")
 CPU_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy"}
-# Functions of torch whose result is where their argument is.
-KEEP_PLACE = {name for name in TENSOR_CONSTRUCTORS if name.endswith("_like")} | {
-    "as_tensor",
-    "cat",
-    "stack",
-    "nn.Parameter",
-}
+# Functions of torch whose result has the place of their argument.
+KEEP_PLACE = {name for name in TENSOR_CONSTRUCTORS if name.endswith("_like")}
+KEEP_PLACE |= {"as_tensor", "cat", "stack", "nn.Parameter"}
 CARD_WORDS = ("device", "gpu", "cuda", "npu", "mlu", "rank", "accelerator")
 MAX_DEPTH = 8
 
 
 def place_of(site: Site, node: ast.AST, depth: int = 0) -> Place:
-    """Return where a tensor or module is; None if that is unknown."""
+    """Return the place of a tensor or module."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(node, ast.Call):
@@ -44,7 +40,7 @@ def place_of(site: Site, node: ast.AST, depth: int = 0) -> Place:
 
 
 def place_of_call(site: Site, call: ast.Call, depth: int) -> Place:
-    """Return where the result of a call is."""
+    """Return the place of a call's result."""
     name = site.qualified(call.func) or ""
     if name.partition(".")[0] in CPU_LIBRARIES:
         return "cpu"
@@ -58,10 +54,10 @@ def place_of_call(site: Site, call: ast.Call, depth: int) -> Place:
 
 
 def place_of_torch_result(site: Site, call: ast.Call, name: str, depth: int) -> Place:
-    """Return where the result of torch's function is.
+    """Return the place of the result of a function of torch.
 
-    A device argument other than the CPU is taken for the card. Without one, functions that make tensors make them on
-    the CPU, and any other result is where the first argument is.
+    A device argument that is not the CPU counts as the card. Without one, constructors of tensors give the CPU, and
+    other functions the place of their first argument.
     """
     device = keyword_value(call, "device")
     if device is not None:
@@ -74,7 +70,7 @@ def place_of_torch_result(site: Site, call: ast.Call, name: str, depth: int) -> 
 
 
 def place_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Place:
-    """Return where an attribute is: `self.matrix` by the class's assignments, else where its object is."""
+    """Return the place of an attribute: of `self.matrix` by the class's assignments, else that of its object."""
     if not is_self_attribute(node):
         return place_of(site, node.value, depth + 1)
     owner = enclosing_class(site, node)
@@ -83,23 +79,23 @@ def place_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Place:
 
 
 def place_of_name(site: Site, node: ast.Name, depth: int) -> Place:
-    """Return where a name is, computed once for each scope; a name that depends on itself is unknown."""
+    """Return the place of a variable, computed once for each scope."""
     if is_in_dataset(site, node):
         return "cpu"
     names, scope = site.work.names, site.work.names.scope_of(node)
     binding_scope = names.binding_scope(node.id, scope)
-    known, key = site.work.answers, ("place", binding_scope.node if binding_scope else None, node.id)
-    if key not in known:
-        known[key] = None
-        known[key] = place_of_bindings(site, node, names.lookup(node.id, scope) or [], depth)
-    place: Place = known[key]
+    cache, key = site.work.answers, ("place", binding_scope.node if binding_scope else None, node.id)
+    if key not in cache:
+        cache[key] = None  # the answer for a variable that depends on itself
+        cache[key] = place_of_bindings(site, node, names.lookup(node.id, scope) or [], depth)
+    place: Place = cache[key]
     return place
 
 
 def place_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -> Place:
-    """Return where a name is by its bindings: on the card if one of them is there.
+    """Return the place of a variable by its bindings: the card if any value is there.
 
-    An assignment that begins with the name itself, `x = x.view(-1)`, counts only if it moves x to the card.
+    `x = x.view(-1)`, which begins with the variable, counts only if it moves x to the card.
     """
     places = [place_of(site, value, depth + 1) if isinstance(value, ast.expr) else None for value in bindings]
     if "card" in places:
@@ -112,18 +108,18 @@ def place_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -
 
 
 def is_in_dataset(site: Site, node: ast.AST) -> bool:
-    """Return True in a class that derives from torch's Dataset: samples are made on the CPU."""
+    """Return True in a class that derives from torch's Dataset, whose samples are on the CPU."""
     owner = enclosing_class(site, node)
     bases = lineage(site.work.project, f"{site.work.names.module}.{owner.name}") if owner is not None else []
     return any(base.startswith("torch.utils.data.") for base in bases)
 
 
 def combine_places(places: Iterable[Place]) -> Place:
-    """Return the common place: the card if anything is there, the CPU only if everything is."""
-    found = set(places)
-    if "card" in found:
+    """Return the card if one place is the card, the CPU if all are the CPU, else None."""
+    distinct = set(places)
+    if "card" in distinct:
         return "card"
-    return "cpu" if found == {"cpu"} else None
+    return "cpu" if distinct == {"cpu"} else None
 
 
 def is_move(call: ast.Call) -> bool:
@@ -136,7 +132,7 @@ def is_move(call: ast.Call) -> bool:
 
 
 def is_device(value: ast.expr) -> bool:
-    """Return True for an expression that looks like a card, by a word in its text."""
+    """Return True for an expression with one of CARD_WORDS in its text."""
     text = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
     return isinstance(text, str) and any(word in text.lower() for word in CARD_WORDS) and not is_cpu(value)
 

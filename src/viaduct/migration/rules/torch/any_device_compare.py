@@ -101,11 +101,11 @@ def edit_new_device(site: Site, text: ast.expr) -> None:
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:
-    """Report a comparison with 'cuda' whose other side is not known to be a device."""
+    """Report a comparison with 'cuda' of something that may be no device."""
     exact = [side for side in (node.left, *node.comparators) if is_cuda_device(side)]
     if exact and not any(is_membership_key(operator, node.left, exact[0]) for operator in node.ops):
         site.request_review(
-            "what is compared with 'cuda' here may be no device: unchanged; if it is one, use accelerator.TYPES",
+            "this compares 'cuda' with something that may be no device: unchanged; if it is one, use accelerator.TYPES",
             zh="与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
             risk="low",
             node=node,

@@ -1,4 +1,4 @@
-"""Name the available card where a string names a CUDA device.
+"""Replace strings that name a CUDA device by the available card.
 
      import torch
     -device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -7,10 +7,9 @@
     -model.to(f"cuda:{rank}")
     +model.to(accelerator.name(rank))
 
-A text stays a text: `accelerator.name(1)` is "cuda:1" on CUDA, "npu:1" on an NPU, "cpu" without a card. Only strings
-that reach a device are changed, where they are written; `torch.device("cuda:0")` becomes `accelerator.device(0)`. The
-defaults and choices of a command line option for a device change too. Words in messages, keys and paths stay. A text
-that looks like a device but is not known to be used as one stays and is reported.
+`accelerator.name(1)` is "cuda:1" on CUDA, "npu:1" on an NPU, "cpu" without a card. The rule edits strings that are used
+as a device, and defaults and choices of a command line option for a device; `torch.device("cuda:0")` becomes
+`accelerator.device(0)`. Words in messages, keys and paths stay. A string that may be a device stays and is reported.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ rule = Rule(__name__, targets=("any",), after=("rng_state", "any_amp"))
 def replace_texts(site: Site) -> None:
     """Replace every string that is used as a CUDA device, and report those that may be one.
 
-    Keys of a map_location stay: they say where a checkpoint was saved. Keys of the available card are added.
+    Keys of a map_location name the device of a saved tensor: they stay, and keys of the available card are added.
     """
     if not is_in_torch_program(site):
         return
@@ -63,7 +62,7 @@ def option_devices(site: Site, devices: Devices) -> Iterator[ast.expr]:
 
 
 def location_tables(site: Site) -> list[ast.Dict]:
-    """Return the dicts of `torch.load(f, map_location={"cuda:0": "cuda:1"})`: both sides are devices."""
+    """Return the dicts in `torch.load(f, map_location={"cuda:0": "cuda:1"})`."""
     calls = calls_to(site, ("torch.load", "torch.jit.load"))
     values = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "map_location"]
     values += [call.args[1] for call in calls if len(call.args) > 1]
@@ -71,7 +70,7 @@ def location_tables(site: Site) -> list[ast.Dict]:
 
 
 def is_in_comparison(site: Site, literal: ast.expr) -> bool:
-    """Return True for a text in a comparison, also within str() or torch.device(): any_device_compare deals with it."""
+    """Return True for a text in a comparison, also within str() or torch.device(); any_device_compare edits it."""
     node: ast.AST | None = full_expression(site, literal)
     while isinstance(node, ast.expr) and not isinstance(node, ast.Compare):
         node = site.source.parents.get(node)
@@ -107,12 +106,12 @@ def add_keys(site: Site, table: ast.Dict) -> None:
 def replace_text(site: Site, literal: ast.expr) -> None:
     """Replace a text that begins with a literal by accelerator.name(…), torch.device(text) by accelerator.device(…)."""
     node = full_expression(site, literal)
-    if site.work.is_served(node) or names_all_cards(site, literal):
+    if site.work.is_served(node) or extend_annotation(site, literal):
         return
     number = device_number_text(site, node)
     if number is None or site.source.in_f_string(node):
         site.request_review(
-            "this names a CUDA device and cannot be edited safely here: write accelerator.name(NUMBER)",
+            "this names a CUDA device and cannot be edited safely: write accelerator.name(NUMBER)",
             zh="此处指定了 CUDA 设备但无法安全改写:请改为 accelerator.name(编号)",
             node=literal,
         )
@@ -132,11 +131,8 @@ def replace_text(site: Site, literal: ast.expr) -> None:
     site.report_change(f"the device is the available card: {new}", zh=f"设备改为现有的加速卡:{new}", node=node)
 
 
-def names_all_cards(site: Site, literal: ast.expr) -> bool:
-    """Name every card in `device: Literal["cuda", "cpu"]`, which can hold texts only.
-
-    Return False for a literal that is not in such an annotation.
-    """
+def extend_annotation(site: Site, literal: ast.expr) -> bool:
+    """Add the other cards to `device: Literal["cuda", "cpu"]`; return False for a text outside such an annotation."""
     parent = site.source.parents[literal]
     annotation = site.source.parents[parent] if isinstance(parent, ast.Tuple) else parent
     if not isinstance(annotation, ast.Subscript) or not (site.qualified(annotation.value) or "").endswith(".Literal"):
@@ -145,7 +141,7 @@ def names_all_cards(site: Site, literal: ast.expr) -> bool:
         return True
     if not is_literal_in(literal, "cuda"):
         site.request_review(
-            "this annotation names a CUDA device: name those of the other cards beside it",
+            "this annotation names a CUDA device: add those of the other cards",
             zh="该类型注解指定了 CUDA 设备:请同时列出其他加速卡",
             node=literal,
         )

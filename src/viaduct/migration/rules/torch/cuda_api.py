@@ -1,4 +1,4 @@
-"""Call the card's functions where the script calls those of torch.cuda.
+"""Replace functions and classes of torch.cuda by the card's.
 
      import torch
     +import torch_npu
@@ -7,13 +7,11 @@
     -stream = torch.cuda.Stream()
     +stream = torch.npu.Stream()
 
-torch_npu and torch_mlu give torch a module of their own with the names of torch.cuda: devices, streams, events, memory,
-random numbers, the old tensor types. Which of them exist was read from the plug-ins' sources; a name that they do not
-have is left as written and reported by `cuda_unknown`.
+torch_npu and torch_mlu add a module to torch with the names of torch.cuda: devices, streams, events, memory, random
+numbers, the old tensor types. A name that the plug-ins do not have stays and is reported by `cuda_unknown`.
 
-With `--to any` the helper passes every name on to torch.cuda, torch.npu or torch.mlu, and without a card to a
-substitute that lets a script go on. The names that all three cards have are changed; a name that only CUDA has stays as
-written and is reported. A branch that asks `is_available()` keeps its form. A type that is only compared, as in
+With `--to any` the helper forwards every name to torch.cuda, torch.npu or torch.mlu, or without a card to a substitute.
+A name that only CUDA has stays and is reported. A type that is only compared, as in
 `isinstance(x, torch.cuda.FloatTensor)`, becomes `accelerator.types.FloatTensor`, which no tensor of the CPU has:
 
      import torch
@@ -37,23 +35,18 @@ from viaduct.migration.rules.torch._mixed_precision import CUDA_AMP_NAMES
 from viaduct.migration.rules.torch._type_uses import is_compared, is_default_type
 from viaduct.migration.targets import card
 
-rule = Rule(
-    __name__,
-    targets=("npu", "mlu", "any"),
-    former_names=("any_cuda_api",),
-    after=("rng_state", "amp"),
-)
+rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_api",), after=("rng_state", "amp"))
 
 # torch.cuda.device is a context manager for one card; accelerator.device() is a torch.device.
 HELPER_NAMES = {"device": "device_index"}
-REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"}  # by rules of their own
-# Submodules of torch.cuda whose functions it also has itself: torch.cuda.memory.empty_cache, torch.cuda.empty_cache.
+REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"}
+# Submodules of torch.cuda that it re-exports: torch.cuda.memory.empty_cache is torch.cuda.empty_cache.
 MODULES = ("memory", "random", "streams")
 
 
 @rule.node(ast.Attribute, only_files_with=("cuda",))
 def rename_assigned(site: Site) -> None:
-    """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`, as tests do."""
+    """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`."""
     is_stored = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
     name = site.qualified(site.node) if is_stored else None
     if name is not None and name.startswith("torch.cuda."):
@@ -68,21 +61,21 @@ def rename(site: Site) -> None:
         replace_or_report(site, named_node(site))
         return
     target = card(site.options)
-    known = counterpart(site.name[len("torch.cuda.") :], target)
-    if known is None or (known.endswith("Tensor") and is_default_type(site, site.node)):
+    card_name = counterpart(site.name[len("torch.cuda.") :], target)
+    if card_name is None or (card_name.endswith("Tensor") and is_default_type(site, site.node)):
         return
-    new = f"{target.root}.{known}"
+    new = f"{target.root}.{card_name}"
     renamed = rename_to(site, named_node(site), site.name, new)
     if renamed:
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
     elif renamed is False:
         site.request_review(
-            f"write {new} for {site.name}; this place cannot be edited safely", zh=f"请改为 {new};此处无法安全改写"
+            f"write {new} for {site.name}; it cannot be edited safely here", zh=f"请改为 {new};此处无法安全改写"
         )
 
 
 def replace_or_report(site: Site, node: ast.expr) -> None:
-    """Replace a name that all cards have by the helper's; report one that only CUDA has."""
+    """Replace a name that all cards have by the helper's; report a name that only CUDA has."""
     name = site.name.removeprefix("torch.cuda.")
     module, _, inner = name.partition(".")
     if module in MODULES and inner in SUBMODULES[module]:
@@ -118,11 +111,11 @@ def report_cuda_only(site: Site, name: str) -> None:
 
 @rule.reference("torch.cuda")
 def report_module_value(site: Site) -> None:
-    """Report torch.cuda itself as a value, except where it gets another name: that is followed."""
+    """Report torch.cuda as a value, except in an assignment to a variable, which is followed."""
     parent = site.source.parents.get(site.node)
     is_named = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
     if site.target.is_any and not is_named:
         site.request_review(
-            "torch.cuda is passed on as a module: pass the helper's accelerator, which has its names",
+            "torch.cuda is passed on as a module: pass the helper's accelerator, which has the same functions",
             zh="torch.cuda 作为模块被传递:请改为传递辅助模块的 accelerator,其名称相同",
         )

@@ -1,4 +1,4 @@
-"""Compare a device with the accelerator where the script compares it with CUDA.
+"""Replace CUDA by the accelerator in comparisons of a device.
 
      import torch
      import torch_npu
@@ -6,9 +6,9 @@
     -    return x.device.type == "cuda"
     +    return x.device.type == "npu"
 
-The rule edits `==`, `!=`, `in`, `startswith` and its like, and `match`, where the other side is a device, its type or
-its text. A comparison whose other side is not known to be a device is reported. A table that is looked up by the type
-of a device is reported by `device_key`.
+The rule edits `==`, `!=`, `in`, `match`, and methods such as `startswith`, if a device, its type or its text is
+compared. A comparison of something that may be no device is reported. `device_key` reports dictionaries whose keys are
+device types.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def replace_in_comparisons(site: Site) -> None:
 
 
 def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
-    """Change the side of a comparison that names CUDA, where the other is a device."""
+    """Change the side of a comparison that names CUDA if the other side is a device."""
     sides = [node.left, *node.comparators]
     for left, operator, right in zip(sides, node.ops, node.comparators, strict=False):
         if not isinstance(operator, OPERATORS):
@@ -63,13 +63,13 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
 
 
 def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
-    """Turn `device.type == "cuda"`, in a file that serves both cards, into a test for both; False if that is wrong."""
+    """Turn `device.type == "cuda"`, in a file with code for both cards, into a test for both; return False if wrong."""
     if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.in_f_string(node):
         return False
     if site.work.is_served(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
         return False
-    if leads_to_card(site, node):
-        return False  # the branch is for the card now, and CUDA could not take it
+    if is_branch_for_one_card(site, node):
+        return False
     name = card(site.options).device
     negated = "not in" if isinstance(node.ops[0], ast.NotEq) else "in"
     site.edit.node(node, f'{site.text(device)} {negated} ("cuda", "{name}")')
@@ -77,23 +77,23 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
     return True
 
 
-def leads_to_card(site: Site, node: ast.Compare) -> bool:
-    """Return True if the branch that the comparison decides on names CUDA or the card: then it is for one card."""
-    words = ("torch.cuda", ".cuda(", f".{card(site.options).device}.", f".{card(site.options).method}(")
+def is_branch_for_one_card(site: Site, node: ast.Compare) -> bool:
+    """Return True if the branch after the comparison calls functions of CUDA or the card."""
+    calls = ("torch.cuda", ".cuda(", f".{card(site.options).device}.", f".{card(site.options).method}(")
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp | ast.While):
             body = [parent.body] if isinstance(parent.body, ast.expr) else parent.body
-            return any(text in site.text(statement) for statement in body for text in words)
+            return any(text in site.text(statement) for statement in body for text in calls)
         if isinstance(parent, ast.stmt):
             return False
     return False
 
 
 def replace_texts(site: Site, value: ast.expr | None) -> None:
-    """Write the card for the CUDA texts of a value."""
+    """Replace CUDA by the card in the texts of a value, unless it has the card."""
     device = card(site.options).device
     if value is None or any(is_literal_in(part, device) for part in elements(value)):
-        return  # a script that knows the accelerator already
+        return
     for literal in filter(None, map(device_literal, elements(value))):
         if rename_device(site, literal, device):
             site.report_change(f"the device is compared with {device}", zh=f"设备改为与 {device} 比较", node=literal)
@@ -108,10 +108,10 @@ def pattern_values(pattern: ast.pattern) -> Iterator[ast.expr]:
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:
-    """Report a comparison with 'cuda' whose other side is not known to be a device."""
+    """Report a comparison with 'cuda' of something that may be no device."""
     device = card(site.options).device
     site.request_review(
-        f"what is compared with 'cuda' here may be no device: unchanged; if it is one, write {device}",
+        f"this compares 'cuda' with something that may be no device: unchanged; if it is one, write {device}",
         zh=f"与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请改为 {device}",
         risk="low",
         node=node,

@@ -1,8 +1,7 @@
 """Report double precision on the card.
 
-float64 is unsupported on the NPU or nearly so, and few operators of the MLU have it. The vendors' run-time patches put
-single precision in its place silently. This rule changes nothing and needs manual review: float32 on the card, or
-float64 on the CPU, as for metrics that are summed up over an epoch.
+The NPU does not support float64 for most operators, and the MLU for few operators only. The vendors' run-time patches
+silently use single precision instead. This rule only reports: use float32 on the card, or float64 on the CPU.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ rule = Rule(
     runs_last=True,
 )
 
-TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARDS for kind in ("Tensor", "Storage"))
+DOUBLE_TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARDS for kind in ("Tensor", "Storage"))
 MAX_DEPTH = 8
 DOUBLE_DTYPES = {"torch.float64", "torch.double", "torch.complex128", "torch.cdouble"}
 OTHER_CASTS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"}
 
 
-@rule.call(*TYPES)
-@rule.reference(*TYPES)
+@rule.call(*DOUBLE_TYPES)
+@rule.reference(*DOUBLE_TYPES)
 def report_old_type(site: Site) -> None:
     """Report the old tensor types of double precision."""
     report(site, risk="high")
@@ -45,7 +44,7 @@ def report_default(site: Site) -> None:
 
 
 @rule.call("torch.*")
-def report_made(site: Site) -> None:
+def report_constructor(site: Site) -> None:
     """Report `torch.zeros(3, dtype=torch.float64, device=device)`."""
     dtype, device = site.argument("dtype"), site.argument("device")
     if dtype is not None and device is not None and site.qualified(dtype) in DOUBLE_DTYPES and not is_cpu(device):
@@ -54,7 +53,7 @@ def report_made(site: Site) -> None:
 
 @rule.method("to", "type", "double", *CARDS)
 def report_method(site: Site) -> None:
-    """Report a move of a double tensor, `x.double().cuda()`, or a cast of a tensor that is not on the CPU."""
+    """Report a move of a double tensor, `x.double().cuda()`, and a cast of a tensor that may be on the card."""
     if is_move(site.node):
         if is_double(site, site.node):
             report(site, "medium")
@@ -67,7 +66,7 @@ def report_method(site: Site) -> None:
 
 
 def is_double(site: Site, node: ast.AST, depth: int = 0) -> bool:
-    """Return True if the last call in a chain that names a dtype names a double one: `x.float().double().cuda()`."""
+    """Return True if the last dtype in a chain of calls is a double one: `x.float().double().cuda()`."""
     node = site.values.origin(node)
     if not isinstance(node, ast.Call) or depth > MAX_DEPTH:
         return False
@@ -94,15 +93,15 @@ def casts_to_double(site: Site, call: ast.Call) -> bool:
 
 
 def is_moved_next(site: Site) -> bool:
-    """Return True in `x.double().cuda()`, which is reported once, and `x.double().cpu()`, which is not reported."""
-    above = site.source.parents.get(site.source.parents[site.node])
-    if not isinstance(above, ast.Call) or not isinstance(above.func, ast.Attribute):
+    """Return True in `x.double().cuda()`, whose move is reported, and in `x.double().cpu()`."""
+    outer = site.source.parents.get(site.source.parents[site.node])
+    if not isinstance(outer, ast.Call) or not isinstance(outer.func, ast.Attribute):
         return False
-    return above.func.value is site.node and (is_move(above) or above.func.attr == "cpu")
+    return outer.func.value is site.node and (is_move(outer) or outer.func.attr == "cpu")
 
 
 def report_doubtful(site: Site) -> None:
-    """Report a cast of a tensor, mostly a parameter, whose place is unknown."""
+    """Report a cast of a tensor whose place is unknown."""
     titles = " or ".join(target.title for target in cards(site.options))
     site.request_review(
         f"double precision: if this is on the {titles}, where it is unsupported or very limited, use float32, or move "

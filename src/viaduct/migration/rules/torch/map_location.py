@@ -1,4 +1,4 @@
-"""Load checkpoints on the host or the card instead of the device on which they were saved.
+"""Set map_location, so that checkpoints that were saved on CUDA can be loaded.
 
      import torch
     +import torch_npu
@@ -8,15 +8,13 @@
     +network = torch.load("whole.pt", map_location="npu")
      network.eval()(batch.to(device))
 
-A tensor that was saved on a GPU is put back there unless torch.load is told otherwise, and without CUDA that is an
-error. Weights that go into load_state_dict are loaded on the host, from where they are copied into a network on any
-device. A whole network, and tensors that are moved to the card anyway, are loaded on the card: on the host they would
-meet data that is on the card. What is used on the host, such as the samples of a dataset, was saved there and needs
-nothing. If the script does not show how the file's content is used, the load stays as it is and is reported. A
-dictionary keeps the entry for checkpoints that were saved on CUDA and gets one for those of the card; `device_string`
-and `cuda_method` deal with strings and lambdas.
+torch.load puts a tensor on the device on which it was saved, which fails without CUDA. Weights for load_state_dict are
+loaded on the host; load_state_dict copies them to the network's device. Complete networks, and tensors that are used on
+the card, are loaded on the card. Content that is used on the host, such as the samples of a dataset, needs no
+map_location. If the script does not show how the content is used, the load is reported. A dictionary gets an entry for
+checkpoints that were saved on the card; `device_string` and `cuda_method` edit strings and lambdas.
 
-With `--to any` the helper decides; on CUDA its map_location() is None, the default, so nothing changes:
+With `--to any` the helper decides; on CUDA its map_location() is None, the default:
 
      import torch
     +from accelerator_device import accelerator
@@ -48,7 +46,7 @@ LOADED_ON_HOST: tuple[Texts, Texts] = (
 UNKNOWN_USE: tuple[Texts, Texts] = (
     (
         'check where the content of this file is used: weights for load_state_dict need map_location="cpu", a network '
-        'or tensors for the card map_location="{device}"; what was saved on the CPU needs nothing',
+        'or tensors for the card map_location="{device}"; content that was saved on the CPU needs nothing',
         '请确认此文件内容的用途:供 load_state_dict 使用的权重应传入 map_location="cpu",在加速卡上使用的网络或张量'
         '应传入 map_location="{device}";在 CPU 上保存的内容无需改动',
     ),
@@ -63,7 +61,7 @@ UNKNOWN_USE: tuple[Texts, Texts] = (
 
 @rule.call(*CHECKPOINT_LOADS)
 def set_location(site: Site) -> None:
-    """Give a load without map_location one; add the card to a map_location that is a dictionary."""
+    """Add map_location to a load without one; add the card to a map_location that is a dictionary."""
     location = site.argument("map_location", 1)
     if location is None or is_none(location):
         add_location(site, location)
@@ -75,13 +73,13 @@ def set_location(site: Site) -> None:
 
 
 def add_location(site: Site, present: ast.expr | None) -> None:
-    """Give a load without `map_location`, or with None, the device on which its content is used."""
-    wanted = load_destination(site)
-    if wanted == "nothing" or not (site.node.args or site.node.keywords):
+    """Set `map_location` to the device on which the loaded content is used."""
+    destination = load_destination(site)
+    if destination == "nothing" or not (site.node.args or site.node.keywords):
         return
-    if wanted == "unknown" or not site.is_editable or (site.has_unpacked_arguments and present is None):
+    if destination == "unknown" or not site.is_editable or (site.has_unpacked_arguments and present is None):
         site.report_unresolved(*site.target.select(*UNKNOWN_USE))
-    elif wanted == "host":
+    elif destination == "host":
         site.set_argument("map_location", site.target.render_host_location(site), 1)
         site.report_change(*site.target.select(*LOADED_ON_HOST))
     else:
@@ -89,24 +87,22 @@ def add_location(site: Site, present: ast.expr | None) -> None:
 
 
 def load_on_card(site: Site) -> None:
-    """Load on the device that the script has a name for, else on the card."""
+    """Load on the script's device variable, else on the card."""
     if site.target.is_any:
         site.set_argument("map_location", site.target.render_device(site), 1)
         site.report_change(
-            "what was saved on another card is loaded on this one", zh="其他加速卡保存的内容加载到当前加速卡"
+            "content that was saved on another card is loaded on this one", zh="其他加速卡保存的内容加载到当前加速卡"
         )
         return
-    known, device = device_in_scope(site), card(site.options).device
-    site.set_argument("map_location", known or site.target.render_device(site), 1)
+    variable, device = device_in_scope(site), card(site.options).device
+    site.set_argument("map_location", variable or site.target.render_device(site), 1)
     site.target.require_plugin(site)
-    site.report_change(f"what the file holds is loaded on {known or device}", zh=f"文件内容加载到 {known or device}")
+    location = variable or device
+    site.report_change(f"the content of the file is loaded on {location}", zh=f"文件内容加载到 {location}")
 
 
 def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr) -> None:
-    """Let an entry such as `"cuda:0": "cuda:1"` lead to the card, and add one for tensors that were saved on the card.
-
-    The key says where a tensor was when it was saved, the value where it shall go.
-    """
+    """Change the value of `"cuda:0": "cuda:1"` to the card, and add an entry for tensors saved on the card."""
     if key is None or device_literal(key) is None or site.source.in_f_string(key) or not mark_once(site, "entry", key):
         return
     device = card(site.options).device
@@ -116,19 +112,19 @@ def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr
     if added or new_value != site.text(value):
         site.edit.replace(*site.source.span(value), f"{new_value}{added}")
         site.report_change(
-            f"what was on CUDA goes to {device}, and so does what {device} itself has saved",
+            f"tensors that were saved on CUDA or on {device} are loaded on {device}",
             zh=f"在 CUDA 上保存的张量加载到 {device};在 {device} 上保存的同样处理",
             node=key,
         )
 
 
 def is_same(site: Site, key: ast.expr | None, text: str) -> bool:
-    """Return True if a key is this text, however it is quoted."""
+    """Return True if a key is this text, with any quotes."""
     return key is not None and (site.text(key) == text or is_literal_in(key, text.strip("\"'")))
 
 
 def render_renamed(site: Site, node: ast.expr, device: str) -> str:
-    """Return the text of an expression for a CUDA device with another device in it; any other text as it is."""
+    """Return the text of an expression with CUDA replaced by another device."""
     literal, text = device_literal(node), site.text(node)
     start = site.source.span(literal)[0] - site.source.span(node)[0] if literal is not None else 0
     opening = OPENING_QUOTE.match(text, start) if literal is not None else None

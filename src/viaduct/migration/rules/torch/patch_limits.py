@@ -1,9 +1,8 @@
 """Report code that the vendor's run-time patch cannot fix (`--mode patch`).
 
-A patch replaces functions of PyTorch. It does not see what the script does with strings of its own: comparisons with
-"cuda", the keys of a map_location dict, environment variables. It switches torch.jit.script off, since scripted code
-cannot be patched; and some of torch.cuda has no counterpart to be replaced by. Each such place needs manual review, or
-a migration without `--mode patch`.
+The patch replaces functions of PyTorch. It does not change strings of the script: comparisons with "cuda", the keys of
+a map_location dict, environment variables. It disables torch.jit.script, and some functions of torch.cuda have no
+counterpart. Such code needs manual review, or a migration without `--mode patch`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ rule = Rule(
     in_patch_mode=True,
     runs_last=True,
 )
-WITHOUT_COUNTERPART = {  # name -> the card that lacks it, "" if both do
+WITHOUT_COUNTERPART = {  # name -> card without a counterpart, "" for both cards
     "torch.cuda.get_device_capability": "",
     "torch.cuda.CUDAGraph": "npu",
     "torch.cuda.graph": "npu",
@@ -53,7 +52,7 @@ def report_startswith(site: Site) -> None:
 
 
 def is_device_text(site: Site, side: ast.expr) -> bool:
-    """Return True for an attribute `type`, as in `x.device.type`, and for `str(…)`; not for any other string."""
+    """Return True for an attribute `type`, as in `x.device.type`, and for `str(…)`."""
     origin = site.values.origin(side)
     is_str_call = isinstance(origin, ast.Call) and plain_name(origin.func) == "str"
     return is_str_call or (isinstance(origin, ast.Attribute) and origin.attr == "type")
@@ -65,7 +64,7 @@ def is_cuda(node: ast.AST) -> bool:
 
 
 def report_string(site: Site) -> None:
-    """Report a comparison with a device name, which differs under the patch and which the patch cannot change."""
+    """Report a comparison with "cuda", which is not the device's name under the patch."""
     device = card(site.options).device
     site.request_review(
         f"devices are called {device} under the patch, and a comparison cannot be patched: write {device} here",
@@ -113,11 +112,11 @@ def report_layout(site: Site) -> None:
 def report_missing(site: Site) -> None:
     """Report a name of torch.cuda for which the card has no counterpart."""
     patterns = WITHOUT_COUNTERPART.items()
-    lacking = next(lacking for pattern, lacking in patterns if site.name.startswith(pattern.removesuffix("*")))
-    if lacking in ("", site.options.to):
+    lacking_card = next(name for pattern, name in patterns if site.name.startswith(pattern.removesuffix("*")))
+    if lacking_card in ("", site.options.to):
         module = card(site.options).module
         site.request_review(
-            f"{site.name} has no counterpart that the patch could put in its place: see {module}'s own functions",
+            f"{site.name} has no counterpart in {module}, so the patch cannot replace it: see {module}'s own functions",
             zh=f"{site.name} 没有可替换的对应接口:请参考 {module} 自有接口",
             risk="high",
         )
@@ -127,7 +126,7 @@ add_notices(
     rule,
     Notice(
         ("torch.jit.script",),
-        "the patch switches torch.jit.script off: this runs as plain Python; if it must be scripted, migrate without "
+        "the patch disables torch.jit.script: this runs as plain Python; if it must be scripted, migrate without "
         "--mode patch",
         "补丁会屏蔽 torch.jit.script,此处按普通 Python 运行;如必须使用,请不要用 --mode patch",
         uses=("call", "reference"),

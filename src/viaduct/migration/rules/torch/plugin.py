@@ -1,13 +1,12 @@
-"""Import the card's plug-in behind torch, in files that use the card.
+"""Import the card's plug-in after torch, in files that use the card.
 
      import torch
     +import torch_npu
      torch.npu.set_device(0)
 
-Importing torch_npu or torch_mlu makes the device known to torch. The import goes directly behind the file's first
-import of torch: torch itself has to come first, and whatever follows may need the device. Where only functions import
-torch, each that uses the card gets the import. A file without device code gets none, and neither does one that has it
-already, in whatever form.
+Importing torch_npu or torch_mlu registers the device with torch. The import is inserted directly after the file's first
+import of torch. If only functions import torch, each function that uses the card gets the import. Files without device
+code, and files that import the plug-in, stay.
 """
 
 from __future__ import annotations
@@ -36,42 +35,34 @@ ROOTS = ("torch", "torchvision", "torchaudio")
 IMPORT_NODES = (ast.Import, ast.ImportFrom)
 
 
-@rule.file(
-    only_files_with=(
-        "npu",
-        "NPU",
-        "mlu",
-        "MLU",
-        *(card.backend for card in CARDS.values()),
-        MLU.marks,
-        ".to(",
-        "device",
-    )
-)
+DEVICE_WORDS = ("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), MLU.marks, ".to(", "device")
+
+
+@rule.file(only_files_with=DEVICE_WORDS)
 def add_import(site: Site) -> None:
-    """Import the plug-in behind the imports of torch, in the functions that use the card or at top level."""
+    """Import the plug-in after the imports of torch, at top level or in the functions that use the card."""
     target = card(site.options)
     statements = [node for node in site.source.of_kinds(*IMPORT_NODES) if isinstance(node, IMPORT_NODES)]
     anchors = find_anchors(site, statements)
     if not anchors or needs_no_import(site, target) or not uses_the_card(site, target):
         return
     used = [anchor for anchor in anchors if is_card_used(site, target, anchor)]
-    # an import in a function serves the functions within it too
+    # nested functions need no import of their own
     inner = {anchor for anchor in used for other in used if other is not anchor and is_covered(site, anchor, other)}
     for anchor in [anchor for anchor in used if anchor not in inner] or anchors[:1]:
         if not is_plugin_imported(site, target, statements, anchor):
             site.edit.insert_after(anchor, [f"import {target.module}"])
             site.report_change(
-                f"import {target.module} behind torch", zh=f"在 torch 之后导入 {target.module}", node=anchor
+                f"import {target.module} after torch", zh=f"在 torch 之后导入 {target.module}", node=anchor
             )
 
 
 def is_plugin_imported(site: Site, target: Card, statements: list[Import], anchor: ast.stmt) -> bool:
-    """Return True if the plug-in is imported at top level, or in the function that imports torch, before any use.
+    """Return True if the plug-in is imported before any use, at top level or in the function that imports torch.
 
-    False if the file uses the plug-in by its name and has not bound that.
+    False if the file uses the plug-in's name without binding it.
     """
-    lines = [getattr(sign, "lineno", 1) for sign in card_uses(site, target) if is_covered(site, sign, anchor)]
+    lines = [getattr(use, "lineno", 1) for use in card_uses(site, target) if is_covered(site, use, anchor)]
     first_use = min((line for line in lines if line > anchor.lineno), default=len(site.source.starts))
     imports = [item for item in statements if imports_any(item, (target.module,)) and item.lineno <= first_use]
     functions = {site.source.function(item) for item in imports}
@@ -81,16 +72,13 @@ def is_plugin_imported(site: Site, target: Card, statements: list[Import], ancho
 
 
 def is_card_used(site: Site, target: Card, anchor: ast.stmt) -> bool:
-    """Return True if the card is used where an import of torch can be seen.
-
-    A rule that asks for the import does not say where: then it is needed wherever torch is imported.
-    """
+    """Return True if a rule requested the import, or the card is used in the scope of an import of torch."""
     is_requested = target.module in site.work.effects
-    return is_requested or any(is_covered(site, sign, anchor) for sign in card_uses(site, target))
+    return is_requested or any(is_covered(site, use, anchor) for use in card_uses(site, target))
 
 
 def is_covered(site: Site, node: ast.AST, statement: ast.stmt) -> bool:
-    """Return True if a node is in the function of an import statement; for an import at top level, always."""
+    """Return True if a node is in the function of an import statement, or the import is at top level."""
     function = site.source.function(statement)
     return function is None or function in site.source.ancestors(node)
 
@@ -103,7 +91,7 @@ def imports_any(statement: Import, roots: tuple[str, ...]) -> bool:
 def find_anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
     """Return the first import of torch at top level, else the first in each function.
 
-    Where torch itself is not imported, those of its libraries. An import under `if TYPE_CHECKING:` is never run.
+    Without an import of torch, return those of its libraries. Imports under `if TYPE_CHECKING:` do not count.
     """
     for roots in (ROOTS[:1], ROOTS, tuple(PYTORCH_COMPANIONS)):
         first: dict[ast.AST | None, ast.stmt] = {}
@@ -117,10 +105,10 @@ def find_anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
 
 
 def needs_no_import(site: Site, target: Card) -> bool:
-    """Return True for a file without changes that needs no import.
+    """Return True for an unchanged file that needs no import.
 
-    Another file of the project imports the plug-in; or this file has branches for both cards, and an import at its top
-    would end its use with CUDA; or --only names other rules.
+    Another file of the project imports the plug-in, or the file has code for CUDA and the card, or --only names other
+    rules.
     """
     changes = (finding for finding in site.work.findings if finding.status == "changed")
     if target.module in site.work.effects or any(finding.rule.startswith("torch.") for finding in changes):

@@ -1,4 +1,4 @@
-"""Profile the card where the script profiles CUDA.
+"""Profile the accelerator instead of CUDA.
 
     -from torch.profiler import ProfilerActivity, profile
     +from torch_npu.profiler import ProfilerActivity, profile
@@ -6,11 +6,11 @@
     +with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.NPU]) as prof:
          pass
 
-torch_npu has a profiler of its own with the same calls, except `record_function`, which stays torch's. Its results are
-files, not tables: `key_averages()` needs manual review. torch_mlu extends torch's own profiler by the activity MLU. A
-profile of the CPU only stays as it is.
+torch_npu has its own profiler with the same functions, except `record_function`, which is still torch's. The profiler
+writes files instead of tables, so `key_averages()` needs manual review. torch_mlu adds the activity MLU to torch's
+profiler. A profile of the CPU only stays.
 
-With `--to any` the helper names the activity. On an NPU torch's own profiler, which stays, sees the host only:
+With `--to any` the helper returns the activity. torch's profiler stays; on an NPU it records the host only:
 
      import torch
      from torch.profiler import ProfilerActivity, profile
@@ -41,46 +41,46 @@ IN_PLUGIN = {
 }
 ACTIVITY = f"{TORCH_PROFILER}.ProfilerActivity.CUDA"
 COLUMNS = {f"{prefix}cuda_{name}" for prefix in ("", "self_") for name in ("time_total", "memory_usage", "time")}
-"""Columns of the tables of torch's profiler, by which scripts sort them."""
+"""Columns of the tables of torch's profiler."""
 
 
 @rule.node(ast.ImportFrom, only_files_with=("profiler",))
 def move_imports(site: Site) -> None:
-    """Import from torch_npu.profiler what is imported from torch.profiler."""
-    if site.options.to == "npu" and site.node.module == TORCH_PROFILER and profiles_a_card(site):
+    """Import names from torch_npu.profiler instead of torch.profiler."""
+    if site.options.to == "npu" and site.node.module == TORCH_PROFILER and profiles_cuda(site):
         move_names(site, name_in_plugin)
 
 
 def name_in_plugin(name: str) -> str | None:
-    """Return the name in torch_npu.profiler for one of torch.profiler; None if it has none."""
-    last = name.removeprefix(f"{TORCH_PROFILER}.")
-    return f"{NPU_PROFILER}.{last}" if last in IN_PLUGIN else None
+    """Return the name in torch_npu.profiler for one of torch.profiler, or None."""
+    member = name.removeprefix(f"{TORCH_PROFILER}.")
+    return f"{NPU_PROFILER}.{member}" if member in IN_PLUGIN else None
 
 
 @rule.call(f"{TORCH_PROFILER}.*")
 @rule.reference(f"{TORCH_PROFILER}.*")
 def rename_profiler(site: Site) -> None:
-    """Replace the activity CUDA, and on the NPU names of torch.profiler that are written in full."""
+    """Replace the activity CUDA, and for the NPU names with the prefix torch.profiler."""
     if site.target.is_any:
         if site.name == ACTIVITY:
             replace_by_helper(site)
         return
     node = named_node(site)
-    written = dotted_name(node)
-    new = respell_profiler(site, written)
-    if new != written and replace_name(site, node, written, new):
-        site.report_change(f"{written} becomes {new}", zh=f"{written} 替换为 {new}")
+    old = dotted_name(node)
+    new = new_name(site, old)
+    if new != old and replace_name(site, node, old, new):
+        site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}")
 
 
 @rule.reference("torch.autograd.ProfilerActivity.CUDA")
 def replace_older_activity(site: Site) -> None:
-    """Replace the activity CUDA where it is written with the name of an older module."""
+    """Replace the activity CUDA of an older module with `--to any`."""
     if site.target.is_any:
         replace_by_helper(site)
 
 
 def replace_by_helper(site: Site) -> None:
-    """Take the activity from the helper; one that is compared stays."""
+    """Take the activity from the helper; an activity in a comparison stays."""
     parent = site.source.parents.get(site.node)
     if isinstance(site.node, ast.Call) or not site.is_editable or isinstance(parent, ast.Compare):
         return
@@ -90,7 +90,7 @@ def replace_by_helper(site: Site) -> None:
 
 @rule.call("torch.autograd.profiler.profile")
 def report_older_switch(site: Site) -> None:
-    """Report use_cuda of torch's older profiler in a source for every card."""
+    """Report use_cuda of torch's older profiler with `--to any`."""
     if site.target.is_any and site.keyword("use_cuda") is not None:
         site.request_review(
             "use_cuda supports CUDA only: write use_device=accelerator.name(), and None on the CPU",
@@ -98,21 +98,18 @@ def report_older_switch(site: Site) -> None:
         )
 
 
-def respell_profiler(site: Site, written: str) -> str:
-    """Return how a name of torch.profiler has to be written: with the card's activity for CUDA, and torch_npu's module.
+def new_name(site: Site, name: str) -> str:
+    """Return a name of torch.profiler with the card's activity instead of CUDA, and torch_npu's module if needed.
 
-    The module stays in `ProfilerActivity.CUDA` if that was imported by name, since the import is changed.
+    A name that the file imports from torch.profiler keeps its form, since the import is edited.
     """
-    last = site.name.removeprefix(f"{TORCH_PROFILER}.")
+    member = site.name.removeprefix(f"{TORCH_PROFILER}.")
     if site.name == ACTIVITY:
         activity = card(site.options).activity
-        written, last = written.removesuffix("CUDA") + activity, last.removesuffix("CUDA") + activity
-    is_in_plugin = site.options.to == "npu" and last.partition(".")[0] in IN_PLUGIN and profiles_a_card(site)
-    return (
-        f"{NPU_PROFILER}.{last}"
-        if is_in_plugin and written.partition(".")[0] not in names_from_profiler(site)
-        else written
-    )
+        name, member = name.removesuffix("CUDA") + activity, member.removesuffix("CUDA") + activity
+    is_in_plugin = site.options.to == "npu" and member.partition(".")[0] in IN_PLUGIN and profiles_cuda(site)
+    is_imported = name.partition(".")[0] in names_from_profiler(site)
+    return f"{NPU_PROFILER}.{member}" if is_in_plugin and not is_imported else name
 
 
 def names_from_profiler(site: Site) -> set[str]:
@@ -121,8 +118,8 @@ def names_from_profiler(site: Site) -> set[str]:
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
-def profiles_a_card(site: Site) -> bool:
-    """Return True if the file asks for CUDA's activity, or for no particular one, which means all."""
+def profiles_cuda(site: Site) -> bool:
+    """Return True if the file profiles CUDA's activity, or all activities by naming none."""
     calls = site.work.index.calls.get(f"{TORCH_PROFILER}.profile", [])
     profiles_all = any(keyword_value(call, "activities") is None for call in calls)
     return profiles_all or ACTIVITY in site.work.index.references
@@ -133,7 +130,7 @@ def report_switch(site: Site) -> None:
     """Report use_cuda, which has no effect on the cards."""
     keyword = site.keyword("use_cuda")
     if keyword is not None and not site.target.is_any:
-        title = card(site.options).title  # the activity's name as well
+        title = card(site.options).title  # also the activity's name
         site.request_review(
             f"use_cuda has no effect on the {title}: write activities=[…, ProfilerActivity.{title}]",
             zh=f"use_cuda 在 {title} 上无效:请写明 activities=[…, ProfilerActivity.{title}]",
@@ -143,11 +140,11 @@ def report_switch(site: Site) -> None:
 
 @rule.node(ast.Constant, only_files_with=("cuda_time", "cuda_memory_usage"))
 def advise_column(site: Site) -> None:
-    """Advise on `sort_by="cuda_time_total"` on the MLU; the NPU's profiler has no tables at all."""
+    """Advise on `sort_by="cuda_time_total"` on the MLU; the NPU's profiler has no tables."""
     if site.node.value in COLUMNS and site.options.to == "mlu":
         new = site.node.value.replace("cuda", "device")
         site.advise(
-            f"{site.node.value} is CUDA's column; in current releases of torch {new} is that of any device",
+            f"{site.node.value} is CUDA's column; in current releases of torch {new} is the column of any device",
             zh=f"{site.node.value} 是 CUDA 的列;在较新的 torch 中,{new} 适用于任何设备",
         )
 
@@ -155,9 +152,9 @@ def advise_column(site: Site) -> None:
 @rule.method("key_averages")
 def report_tables(site: Site) -> None:
     """Report key_averages() on the NPU, whose profiler writes files instead."""
-    if site.options.to != "npu" or not (profiles_a_card(site) or NPU_PROFILER in site.source.text):
+    if site.options.to != "npu" or not (profiles_cuda(site) or NPU_PROFILER in site.source.text):
         return
-    if not comes_from_autograd(site, site.node.func.value):
+    if not is_older_profiler(site, site.node.func.value):
         site.request_review(
             f"{NPU.module}'s profiler writes files and has no key_averages(): give it on_trace_ready="
             f"{NPU_PROFILER}.tensorboard_trace_handler(folder), and read op_statistic.csv there",
@@ -166,8 +163,8 @@ def report_tables(site: Site) -> None:
         )
 
 
-def comes_from_autograd(site: Site, receiver: ast.expr) -> bool:
-    """Return True if the receiver was last assigned, before this line, torch's older profiler, which has tables."""
+def is_older_profiler(site: Site, receiver: ast.expr) -> bool:
+    """Return True if the last value assigned to the receiver before this line is torch's older profiler."""
     assigned = [(node.targets[0], node.value) for node in site.source.of_kind(ast.Assign)]
     items = site.source.of_kind(ast.withitem)
     assigned += [(item.optional_vars, item.context_expr) for item in items if item.optional_vars is not None]

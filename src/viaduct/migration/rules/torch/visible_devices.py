@@ -1,17 +1,17 @@
-"""Choose the visible devices by the accelerator's own variable.
+"""Replace CUDA_VISIBLE_DEVICES by the accelerator's variable.
 
      import os
      import torch
     -os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
     +os.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0,1"
 
-The variable is renamed where the environment is read or set, where a child process gets one, and in commands for a
-shell. The NPU's variable takes numbers in strictly ascending order, else no device is visible: a list such as `1,0`
-stays and is reported. A list that is composed at run time is kept, with an advice. Shell scripts of a project are
-edited in the same way.
+The rule renames the variable in reads and writes of the environment, in the environment of a child process, and in
+shell commands. The NPU's variable needs numbers in strictly ascending order, else no device is visible: a list such as
+`1,0` stays and is reported. A list that is composed at run time gets advice. Shell scripts of a project are edited in
+the same way.
 
-With `--to any` each card's own variable is set; a variable of another card does no harm. Where the variable is only
-read, or set otherwise than by an assignment, the others are advised:
+With `--to any` an assignment sets the variables of all cards; one of another card has no effect. Other uses of the
+variable get advice:
 
      from os import environ
      import torch
@@ -90,7 +90,7 @@ def replace_in_command(site: Site) -> None:
     target = card(site.options)
     for match in ASSIGNMENT.finditer(site.source.text, start, end):
         following = site.source.text[match.end() : match.end() + 1]
-        is_composed = following in ("{", "%", "$")  # at run time; [1] is only a part of the value then
+        is_composed = following in ("{", "%", "$")  # at run time
         if not is_composed and not can_be_kept(match[1], target):
             report_list(site, match[1])
         else:
@@ -99,7 +99,7 @@ def replace_in_command(site: Site) -> None:
 
 
 def replace_by_every_variable(site: Site) -> None:
-    """Set the variables of all cards where the script sets CUDA's; advise where it only reads it."""
+    """Set the variables of all cards in an assignment of CUDA's; advise on other uses."""
     target = site.source.parents.get(site.node)
     if isinstance(target, ast.Expr):  # a docstring
         return
@@ -110,13 +110,13 @@ def replace_by_every_variable(site: Site) -> None:
         CUDA_VISIBLE_DEVICES, ""
     ):
         names = ", ".join(card.visible for card in CARDS.values())
-        site.advise(f"other cards have variables of their own: {names}", zh=f"其他加速卡使用各自的变量:{names}")
+        site.advise(f"other cards have their own variables: {names}", zh=f"其他加速卡使用各自的变量:{names}")
 
 
 def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscript) -> None:
-    """Assign the value of the script's variable to those of all cards; report one that the NPU does not take."""
-    written = [site.text(node) for node in statement.targets]
-    if site.qualified(target.value) != "os.environ" or any("ASCEND" in text or "MLU" in text for text in written):
+    """Assign the value to the variables of all cards; report a value that the NPU does not accept."""
+    targets = [site.text(node) for node in statement.targets]
+    if site.qualified(target.value) != "os.environ" or any("ASCEND" in text or "MLU" in text for text in targets):
         return
     value = statement.value
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), NPU):
@@ -134,7 +134,7 @@ def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscri
 
 
 def is_command(site: Site) -> bool:
-    """Return True for a text that a function for shell commands gets and that sets the variable, or may set it."""
+    """Return True for a shell command, or a part of one, that sets or may set the variable."""
     if isinstance(site.node, ast.Constant) and f"{CUDA_VISIBLE_DEVICES}=" not in str(site.node.value):
         return False
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
@@ -147,5 +147,5 @@ def report_renamed(site: Site) -> None:
 
 
 def report_list(site: Site, value: str) -> None:
-    """Report a list of devices that the card does not take."""
+    """Report a list of devices that the card does not accept."""
     site.request_review(*explain_refused_devices(value, card(site.options)), risk="high")

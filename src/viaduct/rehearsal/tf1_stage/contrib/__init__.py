@@ -1,4 +1,4 @@
-"""Parts of tf.contrib, which TensorFlow 2 dropped; `import tensorflow.contrib.slim` finds them here."""
+"""Parts of tf.contrib, which TensorFlow 2 does not have; `import tensorflow.contrib.slim` imports them from here."""
 
 from __future__ import annotations
 

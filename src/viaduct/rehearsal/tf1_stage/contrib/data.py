@@ -1,4 +1,4 @@
-"""tf.contrib.data: what became tf.data.experimental."""
+"""tf.contrib.data, the former name of tf.data.experimental."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 
 def map_and_batch(*args: Any, **kwargs: Any) -> Any:
-    """Call tf.data.experimental's function, looked up at the call, because `inputs.install` wraps it later."""
+    """Call tf.data.experimental's function; the lookup is at the call, since `inputs.install` wraps it later."""
     return tf.data.experimental.map_and_batch(*args, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""tf.contrib.distribute: strategies of tf.distribute under their former names; MirroredStrategy takes num_gpus too."""
+"""tf.contrib.distribute: strategies of tf.distribute; MirroredStrategy also takes num_gpus."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def index_table_from_file(
 
 
 def make_table(initializer: Any, num_oov_buckets: int, default_value: int, name: str | None) -> Any:
-    """Return a table; an unknown key gets a bucket after the known keys, or without buckets the default."""
+    """Return a table; an unknown key has a bucket after the known keys, or without buckets the default value."""
     if num_oov_buckets:
         return tf.lookup.StaticVocabularyTable(initializer, num_oov_buckets, name=name)
     return HashTable(initializer, default_value, name=name)

@@ -30,9 +30,9 @@ def stack_bidirectional_dynamic_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """Stack bidirectional layers, each over the concatenated outputs of the one below.
+    """Stack bidirectional layers; each takes the concatenated outputs of the layer below.
 
-    Return the last layer's outputs, and the final states of all layers forward and backward.
+    Return the last layer's outputs, and the final forward and backward states of all layers.
     """
     forward, backward = [], []
     with tf.variable_scope(scope or "stack_bidirectional_rnn"):

@@ -1,7 +1,6 @@
 """tf.contrib.tpu: the classes for Estimators. The CPU stands in for a TPU of one core.
 
-With use_tpu=True the Estimator trains as with use_tpu=False, and CrossShardOptimizer has one shard to average over, so
-that it changes nothing. The batch is the whole one, whatever num_shards says.
+use_tpu and num_shards have no effect: there is always one shard, with all of the batch.
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ class TPUEstimator(tf.estimator.tpu.TPUEstimator):  # type: ignore[misc]
         *arguments: Any,
         **keywords: Any,
     ) -> None:
-        # use_tpu is False whatever the script says.
         super().__init__(model_fn, model_dir, config, params, False, *arguments, **keywords)
 
 
 class CrossShardOptimizer(tf.tpu.CrossShardOptimizer):  # type: ignore[misc]
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
-        """Apply the gradients as they are: the sum over one shard is the gradient itself."""
+        """Apply the gradients unchanged: there is one shard."""
         return self._opt.apply_gradients(grads_and_vars, global_step, name)

@@ -11,7 +11,7 @@ from tensorflow.python.training.evaluation import _get_or_create_eval_step as ge
 
 
 class HParams:
-    """Named hyperparameters, which are attributes."""
+    """Named hyperparameters, stored as attributes."""
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **values: Any) -> None:
         self._names: dict[str, None] = {}
@@ -19,14 +19,14 @@ class HParams:
             self.add_hparam(name, value)
 
     def add_hparam(self, name: str, value: Any) -> None:
-        """Add a hyperparameter; a name that is taken is refused."""
+        """Add a hyperparameter; raise ValueError if the name is in use."""
         if getattr(self, name, None) is not None:
             raise ValueError(f"Hyperparameter name is reserved: {name}")
         setattr(self, name, value)
         self._names[name] = None
 
     def set_hparam(self, name: str, value: Any) -> None:
-        """Set a hyperparameter that exists."""
+        """Set an existing hyperparameter."""
         if name not in self._names:
             raise KeyError(f"there is no hyperparameter {name!r}")
         setattr(self, name, value)
@@ -45,7 +45,7 @@ class HParams:
         return self
 
     def parse_json(self, text: str) -> HParams:
-        """Set the hyperparameters that a JSON text gives."""
+        """Set the hyperparameters of a JSON object."""
         return self.override_from_dict(json.loads(text))
 
     def values(self) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def learning_rate_with_decay(batch_size, num_images, boundary_epochs, decay_rate
 
 def resnet_model_fn(features, labels, mode, resnet_size, weight_decay, learning_rate_fn, momentum, loss_scale,
                     dtype=tf.float32, fine_tune=False):
-  """What an Estimator runs, for each of its modes."""
+  """Model function of the Estimator, for each of its modes."""
   model = network.Model(resnet_size, dtype=dtype)
   logits = model(features, mode == tf.estimator.ModeKeys.TRAIN)
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-Scope = dict[str, dict[str, Any]]  # by the key of a function: its default arguments by name
+Scope = dict[str, dict[str, Any]]  # default arguments by name, by the key of their function
 Function = TypeVar("Function", bound=Callable[..., Any])
-_stack: list[Scope] = [{}]  # the scopes that are entered, the innermost last; each holds the outer ones' defaults too
+_stack: list[Scope] = [{}]  # the entered scopes, the innermost last; each includes the outer scopes' defaults
 
 
 def add_arg_scope(function: Function) -> Function:
-    """Make a function take default arguments from the scopes in which it is called."""
+    """Decorate a function to take default arguments from the scopes in which it is called."""
     key = f"{function.__module__}.{function.__name__}"
 
     @functools.wraps(function)
@@ -34,7 +34,7 @@ def has_arg_scope(function: Any) -> bool:
 
 @contextmanager
 def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
-    """Enter a scope with defaults for a list of functions, or one that `arg_scope(…) as scope` gave before."""
+    """Enter a scope with defaults for a list of functions, or a scope from an earlier `arg_scope(…) as scope`."""
     if isinstance(list_ops_or_scope, dict):
         if kwargs:
             raise ValueError("When attempting to re-use a scope by suppling a dictionary, kwargs must be empty.")

@@ -1,6 +1,6 @@
 """Layers as functions. Variables are `weights`, `biases`, `BatchNorm/beta` … in a scope named after the layer.
 
-The arguments `variables_collections`, `batch_weights` and `zero_debias_moving_mean` are accepted and ignored.
+The arguments `variables_collections`, `batch_weights` and `zero_debias_moving_mean` are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..framework._scopes import add_arg_scope
 from ._initial import xavier_initializer
 
 Layer = Callable[..., Any]
-# Defaults of parameters; the underscore keeps `relu_` apart from the layer `relu`.
+# Defaults of parameters; the underscore distinguishes `relu_` from the layer `relu`.
 relu_, zeros_, ones_ = tf.nn.relu, tf.zeros_initializer(), tf.ones_initializer()
 
 
@@ -27,11 +27,11 @@ def pair(size: Any) -> list[int]:
 
 
 def add_unit_axes(height_and_width: list[int], data_format: str) -> list[int]:
-    """Return strides, dilations or a window for all four axes: 1 for the batch and the channels."""
+    """Return strides, dilations or a window for all four axes, with 1 for the batch and the channels."""
     return [1, 1, *height_and_width] if data_format == "NCHW" else [1, *height_and_width, 1]
 
 
-def channels(inputs: Any, data_format: str) -> int:
+def count_channels(inputs: Any, data_format: str) -> int:
     return int(inputs.shape[1 if data_format == "NCHW" else -1])
 
 
@@ -46,7 +46,7 @@ def make_variable(
 
 
 def add_to_collections(outputs: Any, outputs_collections: Any) -> Any:
-    """Add outputs to the named collections, and return them."""
+    """Add outputs to the named collections and return the outputs."""
     for collection in [outputs_collections] if isinstance(outputs_collections, str) else outputs_collections or []:
         tf.add_to_collection(collection, outputs)
     return outputs
@@ -66,7 +66,7 @@ def _shared(
     trainable: bool = True,
     scope: Any = None,
 ) -> None:
-    """Holds the parameters that convolutions and dense layers share, in TensorFlow's order; it is never called."""
+    """Define the common parameters of convolutions and dense layers, in TensorFlow's order; never called."""
 
 
 SHARED_PARAMETERS = list(inspect.signature(_shared).parameters.values())
@@ -76,9 +76,9 @@ AFTER_INITIALIZER = 4  # position in SHARED_PARAMETERS after weights_initializer
 def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Layer]:
     """Return a decorator that adds normalizer or bias, activation, scope and collections to a product with weights.
 
-    The decorated function is called with `weight`, a function (shape, name, initializer) that makes a variable, and
-    with its own arguments. Its parameters after `weight` come first in the layer's signature, then SHARED_PARAMETERS.
-    Its keyword-only parameters come after weights_initializer.
+    The decorated function gets `weight`, a function (shape, name, initializer) that makes a variable, and its own
+    arguments. The layer's parameters are the function's after `weight`, then SHARED_PARAMETERS. The function's
+    keyword-only parameters come after weights_initializer.
     """
 
     def decorate(multiply: Callable[..., Any]) -> Layer:
@@ -106,8 +106,8 @@ def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Lay
                     outputs = arguments["normalizer_fn"](outputs, **(arguments["normalizer_params"] or {}))
                 elif arguments["biases_initializer"] is not None:
                     layout = arguments.get("data_format") or "NHWC"
-                    shape, start = [channels(outputs, layout)], arguments["biases_initializer"]
-                    biases = make_variable("biases", shape, inputs, start, arguments["biases_regularizer"], trainable)
+                    shape, initial = [count_channels(outputs, layout)], arguments["biases_initializer"]
+                    biases = make_variable("biases", shape, inputs, initial, arguments["biases_regularizer"], trainable)
                     is_image = outputs.shape.rank == 4
                     outputs = tf.nn.bias_add(outputs, biases, data_format=layout) if is_image else outputs + biases
                 if arguments["activation_fn"] is not None:
@@ -133,7 +133,7 @@ def conv2d(
 ) -> Any:
     """Add a 2-D convolution."""
     layout = data_format or "NHWC"
-    weights = weight([*pair(kernel_size), channels(inputs, layout), num_outputs])
+    weights = weight([*pair(kernel_size), count_channels(inputs, layout), num_outputs])
     strides, rates = add_unit_axes(pair(stride), layout), add_unit_axes(pair(rate), layout)
     return tf.nn.conv2d(inputs, weights, strides, padding.upper(), data_format=layout, dilations=rates)
 
@@ -156,7 +156,7 @@ def separable_conv2d(
     pointwise_initializer: Any = None,
 ) -> Any:
     """Add a depthwise convolution and, if num_outputs is given, a pointwise one after it."""
-    depth = channels(inputs, data_format)
+    depth = count_channels(inputs, data_format)
     filters = weight([*pair(kernel_size), depth, depth_multiplier], "depthwise_weights")
     strides = add_unit_axes(pair(stride), data_format)
     outputs = tf.nn.depthwise_conv2d(
@@ -183,7 +183,7 @@ def conv2d_transpose(
     if data_format != "NHWC":
         raise ValueError("conv2d_transpose: the rehearsal on a CPU has NHWC only")
     window, strides = pair(kernel_size), pair(stride)
-    weights = weight([*window, num_outputs, channels(inputs, data_format)])
+    weights = weight([*window, num_outputs, count_channels(inputs, data_format)])
     lengths = [transposed_length(inputs, axis, window, strides, padding) for axis in (1, 2)]
     size = tf.stack([tf.shape(inputs)[0], *lengths, num_outputs])
     return tf.nn.conv2d_transpose(inputs, weights, size, [1, *strides, 1], padding.upper())
@@ -191,10 +191,10 @@ def conv2d_transpose(
 
 def transposed_length(inputs: Any, axis: int, window: list[int], strides: list[int], padding: str) -> Any:
     """Return the length of axis 1 or 2 of a transposed convolution's output, a number or a tensor."""
-    known = inputs.shape[axis].value if hasattr(inputs.shape[axis], "value") else inputs.shape[axis]
-    length = known if known is not None else tf.shape(inputs)[axis]
-    wider = max(window[axis - 1] - strides[axis - 1], 0) if padding.upper() == "VALID" else 0
-    return length * strides[axis - 1] + wider
+    static_length = inputs.shape[axis].value if hasattr(inputs.shape[axis], "value") else inputs.shape[axis]
+    length = static_length if static_length is not None else tf.shape(inputs)[axis]
+    extra = max(window[axis - 1] - strides[axis - 1], 0) if padding.upper() == "VALID" else 0
+    return length * strides[axis - 1] + extra
 
 
 @layer_with_weights("fully_connected")
@@ -215,10 +215,9 @@ def relu(inputs: Any, num_outputs: int, **kwargs: Any) -> Any:
 
 
 def remove_from_collection(name: str, removed: Any) -> None:
-    """Remove update operators, which a layer of tf.layers has added itself, from a collection."""
-    ids = {id(update) for update in removed}
-    kept = [update for update in tf.get_collection(name) if id(update) not in ids]
-    tf.get_default_graph().get_collection_ref(name)[:] = kept
+    ids = {id(element) for element in removed}
+    remaining = [element for element in tf.get_collection(name) if id(element) not in ids]
+    tf.get_default_graph().get_collection_ref(name)[:] = remaining
 
 
 @add_arg_scope
@@ -246,10 +245,10 @@ def batch_norm(
 ) -> Any:
     """Normalise a batch; with updates_collections None the moving averages are updated within the layer.
 
-    Of param_initializers "beta", "gamma", "moving_mean" and "moving_variance" are used; param_regularizers is ignored.
+    `param_regularizers` is ignored.
     """
     initializers = param_initializers or {}
-    with tf.variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as home:
+    with tf.variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as layer_scope:
         layer = tf.layers.BatchNormalization(
             axis=1 if data_format == "NCHW" else -1,
             momentum=decay,
@@ -262,8 +261,8 @@ def batch_norm(
             moving_variance_initializer=initializers.get("moving_variance", ones_),
             trainable=trainable,
             fused=fused,
-            name=home.name,
-            _scope=home,
+            name=layer_scope.name,
+            _scope=layer_scope,
             _reuse=reuse,
         )
         outputs = layer.apply(inputs, training=is_training)
@@ -275,7 +274,7 @@ def batch_norm(
             with tf.control_dependencies(layer.updates):
                 outputs = tf.identity(outputs)
         else:
-            present = {id(update) for update in tf.get_collection(updates_collections)}  # the layer adds to UPDATE_OPS
+            present = {id(update) for update in tf.get_collection(updates_collections)}  # the layer may have added them
             for update in [update for update in layer.updates if id(update) not in present]:
                 tf.add_to_collection(updates_collections, update)
         outputs = outputs if activation_fn is None else activation_fn(outputs)
@@ -296,7 +295,7 @@ def layer_norm(
     begin_params_axis: int = -1,
     scope: Any = None,
 ) -> Any:
-    """Normalise over the axes from `begin_norm_axis` on, with centre and scale."""
+    """Normalise over the axes from `begin_norm_axis` on, with offset and scale."""
     with tf.variable_scope(scope, "LayerNorm", [inputs], reuse=reuse):
         rank = inputs.shape.rank
         shape = [int(size) for size in inputs.shape[begin_params_axis % rank :]]
@@ -344,7 +343,7 @@ def dropout(
     scope: Any = None,
     seed: int | None = None,
 ) -> Any:
-    """Add dropout, given by the probability of keeping a value."""
+    """Add dropout; `keep_prob` is the probability of keeping a value."""
     with tf.variable_scope(scope, "Dropout", [inputs]):
         outputs = tf.layers.dropout(inputs, 1 - keep_prob, noise_shape, seed, is_training)
         return add_to_collections(outputs, outputs_collections)
@@ -352,7 +351,7 @@ def dropout(
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
-    """Flatten everything but the batch."""
+    """Flatten all axes except the batch."""
     return add_to_collections(tf.layers.flatten(inputs), outputs_collections)
 
 
@@ -399,7 +398,7 @@ def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -
 
 @add_arg_scope
 def repeat(inputs: Any, repetitions: int, layer: Layer, *args: Any, **kwargs: Any) -> Any:
-    """Apply the same layer several times, in the scopes conv/conv_1, conv/conv_2 …"""
+    """Apply the same layer several times; with scope "conv" in the scopes conv/conv_1, conv/conv_2 …"""
     scope = kwargs.pop("scope", None)
     with tf.variable_scope(scope, "Repeat", [inputs]):
         base = scope or getattr(layer, "__name__", "repeat")

@@ -21,16 +21,13 @@ xavier_initializer_conv2d = xavier_initializer
 def variance_scaling_initializer(
     factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = tf.float32
 ) -> Any:
-    """Return an initializer with variance factor / fan, uniform or normal.
-
-    The normal distribution is truncated at two standard deviations, and widened so that its variance stays the same.
-    """
+    """Return an initializer with variance factor / fan, uniform or normal truncated at two standard deviations."""
     kind = "uniform" if uniform else "truncated_normal"
     return tf.variance_scaling_initializer(factor, mode.lower(), kind, seed=seed, dtype=dtype)
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """Return a function for the L2 penalty of weights; with a scale of 0 it returns None."""
+    """Return a function that computes the L2 penalty of weights; for scale 0 it returns None."""
     if scale == 0.0:
         return lambda weights: None
 
@@ -42,7 +39,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """Return a function for the L1 penalty of weights; with a scale of 0 it returns None."""
+    """Return a function that computes the L1 penalty of weights; for scale 0 it returns None."""
     if scale == 0.0:
         return lambda weights: None
 
@@ -54,7 +51,7 @@ def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
 
 def sum_regularizer(regularizer_list: list[Any], scope: str | None = None) -> Regularizer | None:
-    """Return a function for the sum of several penalties; None if all regularizers are None."""
+    """Return a function that computes the sum of several penalties; None if all regularizers are None."""
     regularizers = [regularizer for regularizer in regularizer_list if regularizer is not None]
     if not regularizers:
         return None
@@ -67,7 +64,7 @@ def sum_regularizer(regularizer_list: list[Any], scope: str | None = None) -> Re
 
 
 def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Regularizer | None:
-    """Return a function for the sum of the L1 and the L2 penalty."""
+    """Return a function that computes the sum of the L1 and the L2 penalty."""
     return sum_regularizer([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope)
 
 

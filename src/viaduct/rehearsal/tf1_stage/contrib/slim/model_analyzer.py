@@ -12,7 +12,7 @@ def tensor_description(var: Any) -> str:
 
 
 def analyze_vars(variables: Iterable[Any], print_info: bool = False) -> tuple[int, int]:
-    """Return the number of elements of all variables together, and the number of their bytes."""
+    """Return the number of elements and the number of bytes of all variables together."""
     if print_info:
         print("---------\nVariables: name (type shape) [size]\n---------")
     total = size = 0

@@ -1,4 +1,4 @@
-"""Common parts of horovod.keras and horovod.tensorflow.keras."""
+"""Functions and callbacks of horovod.keras and horovod.tensorflow.keras."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import tensorflow.compat.v1 as tf
 from viaduct.rehearsal.tf1_stage import collectives, data_parallel, state
 
 from . import tensorflow as hvd
+from .tensorflow import _exchanges
+from .tensorflow.compression import Compression
 
 
 def DistributedOptimizer(
@@ -16,22 +18,22 @@ def DistributedOptimizer(
     name: str | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: Any = hvd.Compression.none,
+    compression: Any = Compression.none,
     sparse_as_dense: bool = False,
     gradient_predivide_factor: float = 1.0,
-    op: int = hvd.Average,
+    op: int = _exchanges.Average,
     backward_passes_per_step: int = 1,
     average_aggregated_gradients: bool = False,
     num_groups: int = 0,
     groups: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """Change a Keras optimizer, so that its gradients are means or sums over the ranks, and return it."""
-    if op not in (hvd.Average, hvd.Sum):
+    """Change a Keras optimizer to use means or sums of gradients over the ranks, and return it."""
+    if op not in (_exchanges.Average, _exchanges.Sum):
         raise ValueError("Keras' optimizers support op=Average and op=Sum only")
-    hvd.check_passes(backward_passes_per_step)
+    _exchanges.check_passes(backward_passes_per_step)
     plain, settings = optimizer.get_gradients, (compression, sparse_as_dense, op, gradient_predivide_factor)
-    optimizer.get_gradients = lambda loss, params: hvd.reduce_gradients(plain(loss, params), *settings)
+    optimizer.get_gradients = lambda loss, params: _exchanges.reduce_gradients(plain(loss, params), *settings)
     return optimizer
 
 
@@ -46,10 +48,10 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     op: int | None = None,
-    compression: Any = hvd.Compression.none,
+    compression: Any = Compression.none,
 ) -> Any:
-    """Return a value reduced over the ranks, as an array: Keras' functions run what TensorFlow's build."""
-    reduced = hvd.allreduce(
+    """Return a value reduced over the ranks as an array."""
+    reduced = _exchanges.allreduce(
         tf.constant(value),
         average=average,
         compression=compression,
@@ -61,15 +63,15 @@ def allreduce(
 
 
 def allgather(value: Any, name: str | None = None) -> Any:
-    return tf.keras.backend.get_session().run(hvd.allgather(tf.constant(value)))
+    return tf.keras.backend.get_session().run(_exchanges.allgather(tf.constant(value)))
 
 
 def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
-    return tf.keras.backend.get_session().run(hvd.broadcast(tf.constant(value), root_rank))
+    return tf.keras.backend.get_session().run(_exchanges.broadcast(tf.constant(value), root_rank))
 
 
 def load_model(
-    filepath: str, custom_optimizers: Any = None, custom_objects: Any = None, compression: Any = hvd.Compression.none
+    filepath: str, custom_optimizers: Any = None, custom_objects: Any = None, compression: Any = Compression.none
 ) -> Any:
     objects = {**{kind.__name__: kind for kind in custom_optimizers or []}, **(custom_objects or {})}
     model = tf.keras.models.load_model(filepath, custom_objects=objects)
@@ -79,7 +81,7 @@ def load_model(
 
 
 class BroadcastGlobalVariablesCallback(data_parallel.BroadcastCallback):
-    """Starts all ranks from the root's weights."""
+    """Callback that broadcasts the root's weights at the first batch."""
 
     kind = "HorovodBroadcast"
 
@@ -87,12 +89,12 @@ class BroadcastGlobalVariablesCallback(data_parallel.BroadcastCallback):
         super().__init__(root_rank)
 
     def on_batch_begin(self, batch: int, logs: Any = None) -> None:
-        hvd.check_variables(tf.global_variables())
+        _exchanges.check_variables(tf.global_variables())
         super().on_batch_begin(batch, logs)
 
 
 class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Replaces an epoch's metrics by their means over the ranks."""
+    """Callback that replaces an epoch's metrics by their means over the ranks."""
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
@@ -111,7 +113,7 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Sets the learning rate to the initial one times a multiplier, a number or a function of the epoch."""
+    """Callback that multiplies the initial learning rate by a number or a function of the epoch."""
 
     def __init__(
         self,
@@ -146,7 +148,7 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
-    """Raises the learning rate from 1 / size of the initial one to all of it within the first epochs."""
+    """Callback that raises the learning rate from 1 / size of the initial one to the initial one."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Ranks and sizes, which raise before init() as Horovod's do, and the libraries that Horovod was built with."""
+"""Ranks and sizes, which raise ValueError before init(), and the libraries that Horovod was built with."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def is_initialized() -> bool:
     return _initialized
 
 
-def require_init(answer: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function with the same result, which raises ValueError before init()."""
+def require_init(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function with the same result that raises ValueError before init()."""
 
     def checked() -> Any:
         if not _initialized:
             raise ValueError("Horovod has not been initialized; use hvd.init().")
-        return answer()
+        return function()
 
     return checked
 
@@ -46,7 +46,7 @@ mpi_threads_supported = require_init(lambda: False)
 
 
 def gloo_built() -> bool:
-    """Return True: collectives go through gloo."""
+    """Return True: gloo does the collectives."""
     return True
 
 

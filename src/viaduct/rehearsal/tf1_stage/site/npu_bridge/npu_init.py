@@ -1,4 +1,4 @@
-"""Names for `from npu_bridge.npu_init import *`, and functions that put the NPU into configs.
+"""Names for `from npu_bridge.npu_init import *`, and functions that add the NPU's options to configs.
 
 As in the adapter since April 2022, importing this module gives every session the NPU's config.
 """
@@ -80,7 +80,7 @@ experimental_options: dict[str, Any] = {
     "remapping": False,
     "memory_optimization": False,
 }
-# What get_npu_rank_id, get_npu_rank_size and their local variants return; init_resource replaces the values.
+# Results of get_npu_rank_id, get_npu_rank_size and their local variants; set by init_resource.
 _ranks = {"rank_id": 0, "local_rank_id": 0, "rank_size": 1, "local_rank_size": 1}
 
 
@@ -89,7 +89,7 @@ class NpuEmptyHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
 
 
 def npu_hooks_append(hooks_list: Any = ()) -> list[Any]:
-    """Return the hooks, then a broadcast hook. An argument that is no list is ignored, as in the adapter."""
+    """Return a list of hooks with a broadcast hook at its end; other arguments than lists are ignored."""
     hooks = list(hooks_list) if isinstance(hooks_list, list) else []
     return [*hooks, NPUBroadcastGlobalVariablesHook(0, int(os.getenv("RANK_ID", "0")))]
 
@@ -100,7 +100,7 @@ def npu_callbacks_append(callbacks_list: Any = ()) -> list[Any]:
 
 
 def npu_config_proto(config_proto: Any = None) -> Any:
-    """Return a config with the NPU's options; a given config is changed and returned."""
+    """Return a config with the NPU's options; `config_proto` is changed in place."""
     npu_config = npu_common.npu_session_config(config_proto)
     if config_proto is None:
         return npu_config
@@ -134,7 +134,7 @@ def set_keras_session_npu_config(config: Any = None) -> Any:
 
 
 def init_resource(config: Any = None) -> tuple[Any, Any]:
-    """Return a session in which communication is started, and the operator that ends it."""
+    """Start communication in a new session; return the session and the operator that ends communication."""
     npu_session = session.Session(config=npu_common.npu_session_config(config))
     with npu_session.graph.as_default():
         start, stop = npu_ops.initialize_system(), npu_ops.shutdown_system()

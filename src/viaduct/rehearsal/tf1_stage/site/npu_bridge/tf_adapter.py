@@ -1,1 +1,1 @@
-"""The adapter's library is loaded by importing this; here there is none to load."""
+"""Loader of the adapter's library; here empty."""

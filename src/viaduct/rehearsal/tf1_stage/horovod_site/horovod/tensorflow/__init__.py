@@ -34,42 +34,20 @@ from .._ranks import (
     size,
 )
 from ._exchanges import (
-    Adasum as Adasum,
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    allgather,
+    allreduce,
+    broadcast,
+    check_passes,
+    check_variables,
+    reduce_gradients,
 )
-from ._exchanges import (
-    Average as Average,
-)
-from ._exchanges import (
-    Max as Max,
-)
-from ._exchanges import (
-    Min as Min,
-)
-from ._exchanges import (
-    Product as Product,
-)
-from ._exchanges import (
-    Sum as Sum,
-)
-from ._exchanges import (
-    allgather as allgather,
-)
-from ._exchanges import (
-    allreduce as allreduce,
-)
-from ._exchanges import (
-    broadcast as broadcast,
-)
-from ._exchanges import (
-    check_passes as check_passes,
-)
-from ._exchanges import (
-    check_variables as check_variables,
-)
-from ._exchanges import (
-    reduce_gradients as reduce_gradients,
-)
-from .compression import Compression as Compression
+from .compression import Compression
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
@@ -91,20 +69,19 @@ class BroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
         super().__init__(root_rank)
 
     def begin(self) -> None:
-        """Refuse dtypes that Horovod does not broadcast, and build the broadcast."""
+        """Raise TypeError for dtypes that Horovod does not broadcast, and build the broadcast."""
         check_variables(tf.global_variables())
         super().begin()
 
 
 class _Distributed(data_parallel.WrappingOptimizer):
-    """The inner optimizer, with gradients that are reduced over the ranks."""
+    """Optimizer that reduces the inner optimizer's gradients over the ranks."""
 
     def __init__(self, optimizer: Any, name: str | None, reduce: Callable[[list[Any]], list[Any]]) -> None:
         self._reduce = reduce
         super().__init__(optimizer, name or f"Distributed{type(optimizer).__name__}")
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """Compute gradients and reduce them over the ranks."""
         gradients, variables = zip(*super().compute_gradients(*args, **kwargs), strict=True)
         return list(zip(self._reduce(list(gradients)), variables, strict=True))
 
@@ -125,18 +102,18 @@ def DistributedOptimizer(
     groups: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """Return an optimizer that reduces gradients over the ranks by `op`; for Keras' optimizers Keras' own.
+    """Return an optimizer that reduces gradients over the ranks by `op`; Keras' optimizers average, as in Horovod.
 
-    Groups change the order of exchanges only. Horovod does not hand `op` on to Keras' optimizers, which average.
+    `num_groups` and `groups` have no effect: they would change only the order of exchanges.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average only")
     if hasattr(optimizer, "get_gradients"):
         if op == Adasum:
             raise ValueError("Keras' optimizers do not support op=Adasum")
-        from .._keras import DistributedOptimizer as for_keras
+        from .. import _keras
 
-        return for_keras(
+        return _keras.DistributedOptimizer(
             optimizer,
             compression=compression,
             sparse_as_dense=sparse_as_dense,

@@ -29,7 +29,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     name: str | None = None,
 ) -> Any:
-    """Return the mean over the ranks, or what `op` (or `average`, its older form) asks for."""
+    """Reduce a tensor over the ranks by `op`, or its older form `average`; the default is the mean."""
     if op is not None and average is not None:
         raise ValueError("allreduce takes op or average, not both; op supersedes average")
     if op is None:
@@ -47,7 +47,7 @@ def is_sparse(tensor: Any) -> bool:
 
 
 def reduce_slices(slices: Any, op: int, prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> Any:
-    """Return IndexedSlices with the rows of all ranks, which Horovod does for sums and means only."""
+    """Return IndexedSlices with the rows of all ranks; raise NotImplementedError for other ops than sum and mean."""
     if op == Adasum:
         raise NotImplementedError("Adasum of tf.IndexedSlices: not in Horovod; pass sparse_as_dense=True")
     if op not in (Sum, Average):
@@ -61,7 +61,7 @@ def reduce_slices(slices: Any, op: int, prescale_factor: float = 1.0, postscale_
 def reduce_tensors(
     tensors: list[Any], op: int, prescale_factor: float = 1.0, postscale_factor: float = 1.0
 ) -> list[Any]:
-    """Reduce dense tensors in one exchange. The gradient is reduced as the tensors are."""
+    """Reduce dense tensors in one exchange; gradients are reduced in the same way."""
     check_op(op)
     scaled = [scale(check_exchange("allreduce", tensor, REDUCED_DTYPES), prescale_factor) for tensor in tensors]
     reduction = REDUCTIONS.get(op, "sum")
@@ -72,10 +72,10 @@ def reduce_tensors(
 
 
 def check_op(op: int) -> None:
-    """Raise NotImplementedError for Adasum between several ranks, ValueError for what is no reduction.
+    """Raise NotImplementedError for Adasum between several ranks, and ValueError for an unknown op.
 
-    Horovod's Adasum depends on its build: with NCCL it is the mean within a machine, with MPI the adaptive sum, and
-    with gloo an error.
+    Horovod's Adasum depends on its build: the mean within a machine with NCCL, the adaptive sum with MPI, an error with
+    gloo.
     """
     if op == Adasum and size() > 1:
         raise NotImplementedError(
@@ -95,7 +95,7 @@ def check_passes(backward_passes_per_step: int) -> None:
 
 
 def check_exchange(name: str, value: Any, dtypes: tuple[str, ...] = EXCHANGED_DTYPES) -> Any:
-    """Return a value, a tensor or variable; raise TypeError, as the operator's definition does, for other dtypes."""
+    """Return a tensor or variable unchanged; raise TypeError, as Horovod's operator does, for other dtypes."""
     if value.dtype.base_dtype.name not in dtypes:
         raise TypeError(
             f"Value passed to parameter 'tensor' of Horovod's {name} has DataType {value.dtype.base_dtype.name} not in "
@@ -110,7 +110,7 @@ def check_variables(variables: Iterable[Any]) -> list[Any]:
 
 
 def scale(tensor: Any, factor: float) -> Any:
-    """Multiply a tensor and keep its dtype; integers are cut off, as Horovod does."""
+    """Multiply a tensor and keep its dtype; as in Horovod, integers are truncated."""
     if factor == 1.0:
         return tensor
     if tensor.dtype.is_floating:
@@ -132,7 +132,7 @@ def allgather(tensor: Any, name: str | None = None) -> Any:
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
-    """Return the root rank's tensor. Its gradient is the mean on the root rank, zero on the others."""
+    """Return the root rank's tensor; the gradient is the mean on the root rank and zero on the others."""
     tensor = check_exchange("broadcast", tf.convert_to_tensor(tensor))
 
     def mean_on_root(op: Any, incoming: Any) -> Any:
@@ -146,9 +146,9 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
 def reduce_gradients(
     gradients: list[Any], compression: Any, sparse_as_dense: bool, op: int, predivide_factor: float = 1.0
 ) -> list[Any]:
-    """Return gradients reduced over the ranks. None stays None; dense gradients are compressed and exchanged together.
+    """Return gradients reduced over the ranks; None stays None. Dense gradients are compressed and exchanged together.
 
-    Means are divided by `predivide_factor` before the sum and multiplied by it afterwards.
+    They are divided by `predivide_factor` before the reduction and multiplied by it afterwards.
     """
     check_op(op)
     if sparse_as_dense:

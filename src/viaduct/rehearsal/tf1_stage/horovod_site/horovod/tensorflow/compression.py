@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 
 class Compressor:
-    """Base class, also of compressors that a script defines; `ctx` is what decompress needs."""
+    """Base class, also of a script's own compressors; `ctx` is the second result of `compress`."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:

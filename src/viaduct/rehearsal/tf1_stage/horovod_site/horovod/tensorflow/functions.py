@@ -1,4 +1,4 @@
-"""horovod.tensorflow.functions, from which scripts import the broadcast of variables too."""
+"""horovod.tensorflow.functions: the broadcast of variables under another module's name."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

@@ -1,4 +1,4 @@
-"""Ranks, sizes and groups. Calls before communication is initialised are reported: HCCL's fail then."""
+"""Ranks, sizes and groups. Calls before communication is initialised are reported, since HCCL's would fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORLD = collectives.WORLD
 
 
 def create_group(group: str, rank_num: int, rank_ids: Sequence[int]) -> None:
-    """Make a group of some ranks, after the checks that hccl makes."""
+    """Make a group of some ranks after HCCL's checks."""
     need_communication("create_group")
     if len(rank_ids) != rank_num or len(set(rank_ids)) != rank_num:
         raise ValueError(f"create_group: {rank_num} ranks are announced, and rank_ids are {list(rank_ids)}")
@@ -44,13 +44,13 @@ def get_local_rank_size(group: str = WORLD) -> int:
 def get_rank_id(group: str = WORLD) -> int:
     """Return this process's rank within a group."""
     need_communication("get_rank_id")
-    return index_in(group, state.rank())
+    return find_index(group, state.rank())
 
 
 def get_local_rank_id(group: str = WORLD) -> int:
-    """Return this process's rank on its machine; within another group than the world, its rank in the group."""
+    """Return this process's rank on its machine; for other groups than the world, its rank in the group."""
     need_communication("get_local_rank_id")
-    return state.local_rank() if group == WORLD else index_in(group, state.rank())
+    return state.local_rank() if group == WORLD else find_index(group, state.rank())
 
 
 def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
@@ -63,10 +63,10 @@ def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
 
 def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
     need_communication("get_group_rank_from_world_rank")
-    return index_in(group, world_rank_id)
+    return find_index(group, world_rank_id)
 
 
-def index_in(group: str, rank: int) -> int:
+def find_index(group: str, rank: int) -> int:
     """Return a rank's position in a group; raise ValueError if it is not a member."""
     ranks = collectives.members(group)
     if rank not in ranks:

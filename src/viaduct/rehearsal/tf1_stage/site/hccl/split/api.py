@@ -1,6 +1,6 @@
 """Settings for splitting the gradients into segments, which HCCL sends while further gradients are computed.
 
-Here all gradients of an optimizer are exchanged together, and the settings are only checked as HCCL checks them.
+Here all gradients of an optimizer are exchanged together, so the settings are only checked.
 """
 
 from __future__ import annotations

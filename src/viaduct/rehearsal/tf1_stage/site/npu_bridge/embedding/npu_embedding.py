@@ -1,4 +1,4 @@
-"""Embedding services on the NPU's parameter servers: making one raises NotImplementedError in a rehearsal."""
+"""Embedding services on the NPU's parameter servers, which raise NotImplementedError in a rehearsal."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from . import npu_ops
 
 
 def fast_gelu_v2(x: Any, name: str | None = None) -> Any:
-    """Return the NPU's approximation of GELU, with a parabola in place of the Gauss integral.
+    """Return the NPU's approximation of GELU, with a parabola instead of the Gauss integral.
 
     x · (sign(x) · (−0.1444 · (min(|0.7071 · x|, 1.769) − 1.769)² + 0.5) + 0.5)
     """

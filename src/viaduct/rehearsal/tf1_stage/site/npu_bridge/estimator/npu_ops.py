@@ -18,12 +18,12 @@ from viaduct.rehearsal.tf1_stage import state
 
 def NPUInit(name: str | None = None) -> Any:
     """Return the operator that starts communication."""
-    return set_communication_op(True, name or "NPUInit")
+    return make_communication_op(True, name or "NPUInit")
 
 
 def NPUShutdown(name: str | None = None) -> Any:
     """Return the operator that ends communication."""
-    return set_communication_op(False, name or "NPUShutdown")
+    return make_communication_op(False, name or "NPUShutdown")
 
 
 def initialize_system(name: str | None = None) -> Any:
@@ -38,11 +38,11 @@ def shutdown_system(name: str | None = None) -> Any:
     return NPUShutdown(name)
 
 
-def set_communication_op(up: bool, name: str) -> Any:
+def make_communication_op(is_start: bool, name: str) -> Any:
     """Return an operator that starts or ends communication."""
 
     def set_communication() -> Any:
-        state.set_communication(up)
+        state.set_communication(is_start)
         return np.int32(0)
 
     return tf.numpy_function(set_communication, [], tf.int32, name=name).op
@@ -87,7 +87,7 @@ def LARS(
     epsilon: float = 1e-5,
     name: str | None = None,
 ) -> list[Any]:
-    """Scale each gradient, with decay, by the ratio of its weight's norm to its own."""
+    """Scale each gradient, with weight decay, by the ratio of its weight's norm to its norm."""
     with tf.name_scope(name or "LARS"):
         return [
             scale_gradient(weight, gradient, weight_decay, hyperpara, epsilon)
@@ -105,7 +105,7 @@ def LARSV2(
     use_clip: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Scale one weight's gradient as LARS; with use_clip the rate never exceeds learning_rate."""
+    """Scale one weight's gradient as LARS does; with use_clip the rate never exceeds learning_rate."""
     with tf.name_scope(name or "LARSV2"):
         bound = learning_rate if use_clip else None
         return scale_gradient(input_weight, input_grad, weight_decay, hyperpara, epsilon, bound)
@@ -120,7 +120,7 @@ def scale_gradient(weight: Any, gradient: Any, decay: Any, trust: float, epsilon
     return ratio * (gradient + decay * weight)
 
 
-# ---- tensors that leave the graph while it runs
+# ---- channels for tensors from a running graph
 
 _channels: dict[str, _queue.Queue[list[Any]]] = _collections.defaultdict(_queue.Queue)
 
@@ -138,7 +138,7 @@ def outfeed_enqueue_op(channel_name: str, inputs: Sequence[Any], name: str | Non
 def outfeed_dequeue_op(
     channel_name: str, output_types: Sequence[Any], output_shapes: Sequence[Any], name: str | None = None
 ) -> list[Any]:
-    """Return the tensors that come next from a channel; it waits for 60 seconds at most."""
+    """Return the next tensors of a channel; the operator waits for 60 seconds at most."""
 
     def get() -> list[Any]:
         return _channels[channel_name].get(timeout=60)
@@ -232,9 +232,9 @@ def adam_apply_one_with_decay_assign(
 
 
 def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, name: str | None = None) -> Any:
-    """Return `data` with `updates` written to the positions that `indices` gives along an axis.
+    """Return `data` with `updates` at the positions `indices` along an axis.
 
-    Along the other axes an update keeps its own position.
+    Along the other axes an update has the same position as in `updates`.
     """
     data, indices = tf.convert_to_tensor(data), tf.convert_to_tensor(indices)
     positions = tf.meshgrid(*[tf.range(size) for size in tf.unstack(tf.shape(indices))], indexing="ij")
@@ -254,10 +254,10 @@ def k_means_centroids(
 
 
 def npu_onnx_graph_op(inputs: Sequence[Any], tout: Sequence[Any], model_path: str, name: str | None = None) -> Any:
-    """Refuse: an ONNX model is compiled for the NPU alone."""
+    """Raise NotImplementedError: an ONNX model is compiled for the NPU only."""
     raise NotImplementedError("npu_onnx_graph_op compiles an ONNX model for the NPU, which a rehearsal does not have")
 
 
 def channel_get_next(output_types: Any, output_shapes: Any, channel_name: str, name: str | None = None) -> Any:
-    """Refuse: the queue is the NPU's."""
+    """Raise NotImplementedError: the queue is on the NPU."""
     raise NotImplementedError("channel_get_next reads a queue of the NPU; here data stays in tf.data")

@@ -12,7 +12,7 @@ class NpuUnaryOps:
     """Operators of one input."""
 
     def gelu(self, x: Any) -> Any:
-        """Return GELU in its tanh approximation, which the NPU computes too."""
+        """Return GELU in its tanh approximation, as on the NPU."""
         x = tf.convert_to_tensor(x)
         return 0.5 * x * (1.0 + tf.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * tf.pow(x, 3))))
 

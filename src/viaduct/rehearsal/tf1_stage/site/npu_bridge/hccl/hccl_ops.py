@@ -1,4 +1,4 @@
-"""Collectives as operators of a graph, between local ranks. The gradient of an allreduce is an allreduce sum."""
+"""Collectives between local ranks as operators of a graph. The gradient of an allreduce is an allreduce sum."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def allgather(tensor: Any, rank_size: int, group: str = WORLD, fusion: int = 0, 
 def broadcast(
     tensor: Sequence[Any], root_rank: int, fusion: int = 2, fusion_id: int = 0, group: str = WORLD
 ) -> list[Any]:
-    """Return a list of tensors with the root's values, given a list."""
+    """Return tensors with the root's values for a list of tensors."""
     if not isinstance(tensor, (list, tuple)):
         raise TypeError(f"Expected list for 'inputs' argument to 'HcomBroadcast' Op, not {tensor!r}.")
     check_root("broadcast", root_rank, group)
@@ -41,13 +41,13 @@ def broadcast(
 def reduce(
     tensor: Any, reduction: str, root_rank: int, fusion: int = 0, fusion_id: int = -1, group: str = WORLD
 ) -> Any:
-    """Return the reduction on the root rank, zeros on the others."""
+    """Return the reduction on the root rank and zeros on the others."""
     check_reduction("reduce", reduction)
     check_root("reduce", root_rank, group)
     (total,) = collectives.allreduce([reducible_tensor("reduce", tensor)], reduction, group, "HcomReduce")
     if state.rank() == collectives.members(group)[root_rank]:
         return total
-    with tf.control_dependencies([total]):  # otherwise this rank would not run it, and the root would wait
+    with tf.control_dependencies([total]):  # without this rank's part the root would wait
         return tf.zeros(tf.shape(tensor), total.dtype)
 
 
@@ -98,9 +98,9 @@ def all_to_all_v(
     recv_displacements: Any,
     group: str = WORLD,
 ) -> Any:
-    """Send a slice of a flat tensor to each rank, and return the slices received from each, as one flat tensor.
+    """Send a slice of a flat tensor to each rank; return the slices from all ranks as one flat tensor.
 
-    Counts are the slices' lengths, displacements their starts, in elements, by rank.
+    Counts are the slices' lengths by rank, displacements their starts, in elements.
     """
     ranks = collectives.members(group)
     key, own_index = collectives.key_of("HcomAllToAllV", group), ranks.index(state.rank())
@@ -124,7 +124,7 @@ def all_to_all_v(
 def all_to_all_v_c(
     send_data: Any, send_count_matrix: Any, rank: int, fusion: int = 0, fusion_id: int = -1, group: str = WORLD
 ) -> Any:
-    """Exchange as all_to_all_v, with one matrix of counts: row i is what rank i sends to each."""
+    """Exchange as all_to_all_v, with one matrix of counts; row i has the counts that rank i sends."""
     matrix = tf.cast(send_count_matrix, tf.int64)
     sends, receives = matrix[rank], matrix[:, rank]
     starts, offsets = tf.cumsum(sends, exclusive=True), tf.cumsum(receives, exclusive=True)
@@ -148,7 +148,7 @@ remote_write, remote_scatter_write = refuse_remote("remote_write"), refuse_remot
 
 
 def exchange_slices(key: str, ranks: list[int], own_index: int, slices: list[Any]) -> list[Any]:
-    """Return the slice that each rank has for this one; every rank gathers all slices."""
+    """Return each rank's slice for this rank; every rank gathers all slices."""
     if len(ranks) == 1:
         return slices
     lengths = collectives.gather_arrays(key + "n", ranks, np.array([[len(part) for part in slices]], np.int64))
@@ -179,7 +179,7 @@ def check_reduction(name: str, reduction: str) -> None:
 
 
 def reducible_tensor(name: str, value: Any) -> Any:
-    """Return a value as a tensor; raise TypeError, as the operator's definition does, if it cannot be reduced."""
+    """Return a value as a tensor; raise TypeError, as the operator does, for a dtype that cannot be reduced."""
     tensor = tf.convert_to_tensor(value)
     if not check_dtype(name, tensor.dtype, NPU.reduced_dtypes):
         raise TypeError(f"Value passed to parameter 'input' has DataType {tensor.dtype.base_dtype.name} not in list of "

@@ -1,4 +1,4 @@
-"""Operators of the NPU's AI CPU: dense_image_warp, composed of TensorFlow's, and a refusal of hash tables."""
+"""Operators of the NPU's AI CPU: dense_image_warp, and a refusal of hash tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def dense_image_warp(image: Any, flow: Any, name: str | None = None) -> Any:
     positions = tf.cast(tf.stack([rows, columns], -1), flow.dtype)[None] - flow
     last = tf.cast(tf.stack([height - 1, width - 1]), flow.dtype)
     low = tf.clip_by_value(tf.floor(positions), 0.0, tf.maximum(last - 1, 0.0))
-    fraction = tf.clip_by_value(positions - low, 0.0, 1.0)  # of the way from `low` to the next row and column
+    fraction = tf.clip_by_value(positions - low, 0.0, 1.0)  # weights of the next row and column
     corner = tf.cast(low, tf.int32)
     warped = 0.0
     for down in (0, 1):

@@ -6,7 +6,7 @@ import gzip
 import struct
 from pathlib import Path
 
-from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
+from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
 
@@ -43,7 +43,7 @@ def test_the_tutorials_mnist_is_read_from_its_files(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(MNIST)
     write_mnist(tmp_path / "set")
-    answer = rehearsed("original", script)
+    answer = rehearse_script("original", script)
     assert not answer.failure, answer.talk
     said = answer.said()
     assert (said["counts"], said["shape"], said["labels"], said["largest"]) == ([8, 2, 3], [5, 784], [5, 10], 1.0)
@@ -54,6 +54,6 @@ def test_the_tutorials_mnist_is_read_from_its_files(tmp_path: Path) -> None:
 def test_an_mnist_that_is_not_there_is_not_downloaded(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(MNIST)
-    answer = rehearsed("original", script)
+    answer = rehearse_script("original", script)
     assert "set/train-images-idx3-ubyte.gz is missing" in answer.failure
     assert "--fake-data" in answer.failure

@@ -1,4 +1,4 @@
-"""tensorflow.contrib.framework.python.ops: `arg_scope` and `variables` are modules there, here the whole package."""
+"""tensorflow.contrib.framework.python.ops; for its modules `arg_scope` and `variables` see contrib.framework."""
 
 import tensorflow.contrib.framework as arg_scope  # type: ignore[import-not-found,unused-ignore]
 import tensorflow.contrib.framework as variables  # type: ignore[import-not-found,unused-ignore]

@@ -1,7 +1,4 @@
-"""tensorflow.contrib.layers.python.layers: `initializers`, `layers` and `regularizers` are modules there.
-
-Here each is the whole package.
-"""
+"""tensorflow.contrib.layers.python.layers; for its modules `initializers`, `layers` … see contrib.layers."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

@@ -4,5 +4,6 @@
 
 from ..._keras import DistributedOptimizer, allgather, allreduce, broadcast, broadcast_global_variables, load_model
 from ..._ranks import init, is_initialized, local_rank, local_size, rank, shutdown, size
-from .. import Adasum, Average, Compression, Sum
+from .._exchanges import Adasum, Average, Sum
+from ..compression import Compression
 from . import callbacks

@@ -25,7 +25,7 @@ makes_up_missing = False  # `stage.py` sets it with --fake-data
 
 
 class DataSet:
-    """Images and labels, in batches; they are shuffled before each pass. `fake_data` and `one_hot` have no effect."""
+    """Images and labels in batches, shuffled before each pass. `fake_data` and `one_hot` have no effect."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class DataSet:
         return len(self.images)
 
     def next_batch(self, batch_size: int, fake_data: bool = False, shuffle: bool = True) -> tuple[Any, Any]:
-        """Return the next images and labels; a batch at the end of a pass is filled from the next one."""
+        """Return the next images and labels; the last batch of a pass is completed from the next pass."""
         start = self._index_in_epoch
         if self.epochs_completed == 0 and start == 0 and shuffle:
             self._shuffle()
@@ -63,8 +63,8 @@ class DataSet:
         if shuffle:
             self._shuffle()
         self._index_in_epoch = batch_size - len(images)
-        more_images, more_labels = self.images[: self._index_in_epoch], self.labels[: self._index_in_epoch]
-        return np.concatenate((images, more_images)), np.concatenate((labels, more_labels))
+        next_images, next_labels = self.images[: self._index_in_epoch], self.labels[: self._index_in_epoch]
+        return np.concatenate((images, next_images)), np.concatenate((labels, next_labels))
 
     def _shuffle(self) -> None:
         order = np.arange(self.num_examples)
@@ -82,7 +82,7 @@ def read_data_sets(
     seed: int | None = None,
     source_url: str = "",
 ) -> Datasets:
-    """Return the training, validation and test set, from files, or made up if makes_up_missing is set."""
+    """Return the training, validation and test set from files; missing ones are made up if makes_up_missing is set."""
     images, labels = read_part(train_dir, "train", one_hot)
     if not 0 <= validation_size <= len(images):
         raise ValueError(f"Validation size should be between 0 and {len(images)}. Received: {validation_size}.")
@@ -99,7 +99,7 @@ def load_mnist(train_dir: str = "MNIST-data") -> Datasets:
 
 
 def read_part(folder: str, part: str, one_hot: bool) -> tuple[Any, Any]:
-    """Return images and labels of a part, made up where its files are missing."""
+    """Return images and labels of "train" or "test"; if their files are missing, make them up or raise an error."""
     paths = [os.path.join(folder, name) for name in FILES[part]]
     missing = [path for path in paths if not os.path.exists(path)]
     if missing and makes_up_missing:
@@ -134,15 +134,15 @@ def extract_labels(f: Any, one_hot: bool = False, num_classes: int = 10) -> Any:
 
 
 def read_idx(file: Any, magic: int, fields: int) -> tuple[Any, tuple[int, ...]]:
-    """Return the values and the shape of a compressed IDX file; `fields` 32-bit numbers precede the values.
+    """Return the values and the shape of a compressed IDX file.
 
-    The first is `magic`, which gives the kind of the file; the others are the shape.
+    `fields` 32-bit numbers precede the values: `magic`, the kind of the file, and the shape.
     """
     name = getattr(file, "name", "the stream")
     with gzip.GzipFile(fileobj=file) as stream:
-        found, *shape = np.frombuffer(stream.read(4 * fields), ">u4").tolist()
-        if found != magic:
-            raise ValueError(f"Invalid magic number {found} in MNIST file: {name}")
+        actual_magic, *shape = np.frombuffer(stream.read(4 * fields), ">u4").tolist()
+        if actual_magic != magic:
+            raise ValueError(f"Invalid magic number {actual_magic} in MNIST file: {name}")
         return np.frombuffer(stream.read(), np.uint8), tuple(shape)
 
 

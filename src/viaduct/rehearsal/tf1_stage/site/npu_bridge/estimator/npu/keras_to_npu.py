@@ -18,7 +18,7 @@ def model_to_npu_estimator(
     config: Any = None,
     job_start_file: str = "",
 ) -> NPUEstimator:
-    """Return an NPUEstimator around the model function and the first checkpoint that TensorFlow makes of a model."""
+    """Return an NPUEstimator with TensorFlow's model function and first checkpoint for a Keras model."""
     check_config(config)
     plain = tf.keras.estimator.model_to_estimator(
         keras_model=keras_model,

@@ -1,4 +1,4 @@
-"""The Keras callback that starts all ranks from the same weights."""
+"""The Keras callback that broadcasts the root's weights."""
 
 from viaduct.rehearsal.tf1_stage import data_parallel
 

@@ -16,7 +16,7 @@ OPTIMIZER_PASSES = (  # of Grappler, TensorFlow's graph optimizer: the default p
 
 
 def npu_session_config(config: Any = None) -> Any:
-    """Return a copy of a config with NpuOptimizer, soft placement, no remapping and no XLA; other options stay."""
+    """Return a copy of a config with NpuOptimizer and soft placement, and without remapping and XLA."""
     npu_config = config_pb2.ConfigProto()
     if config is not None:
         npu_config.CopyFrom(config)
@@ -40,7 +40,7 @@ def parameter_map(config: Any) -> Any:
 
 
 def copy_options(run_config: Any, config: Any) -> None:
-    """Copy the options of an NPURunConfig into a config; those that the config has already stay."""
+    """Copy the options of an NPURunConfig into a config; options of the config are not replaced."""
     parameters = parameter_map(config)
     for key, value in collect_options(run_config).items():
         if value is not None and key in OPTION_FIELDS and key not in parameters:
@@ -49,7 +49,7 @@ def copy_options(run_config: Any, config: Any) -> None:
 
 
 def collect_options(run_config: Any) -> dict[str, Any]:
-    """Return the options of an NPURunConfig and of the objects that it holds, by their keys in parameter_map."""
+    """Return the options of an NPURunConfig and its inner objects by their keys in parameter_map."""
     options = {key: value for key, value in vars(run_config).items() if not key.startswith("_")}
     for name in ("_dump_config", "memory_config", "dynamic_input_config", "experimental_config"):
         if (inner := getattr(run_config, name)) is not None:
@@ -61,6 +61,6 @@ def collect_options(run_config: Any) -> dict[str, Any]:
 
 
 def add_optimizers(config: Any) -> None:
-    """Add OPTIMIZER_PASSES to a config. The default passes are listed too: a list that is not empty replaces them."""
+    """Add OPTIMIZER_PASSES to a config; they include the default passes, which any list replaces."""
     rewrites = config.graph_options.rewrite_options
     rewrites.optimizers.extend(name for name in OPTIMIZER_PASSES if name not in rewrites.optimizers)

@@ -1,4 +1,4 @@
-"""NPURunConfig and the classes of its arguments, with the checks of the real ones."""
+"""NPURunConfig and the classes of its arguments, with the adapter's checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 from viaduct.rehearsal import limits
 
 LEGACY_ARGUMENTS = ("auto_tune_mode", "enable_auto_mix_precision")  # of older releases; ignored with a warning
-# Steps between checkpoints where neither save_checkpoints_steps nor _secs is given; TensorFlow saves every 600 s.
+# Default steps between checkpoints; TensorFlow would save every 600 s.
 CHECKPOINT_STEPS = 100
 
 
@@ -31,7 +31,7 @@ class NpuExecutePlacement(Enum):
 
 
 class CheckedArguments(type):
-    """Reports arguments that RunConfig knows and NPURunConfig does not, before Python refuses them."""
+    """Metaclass that reports arguments of RunConfig that NPURunConfig does not have, before Python refuses them."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         for name in [name for name in kwargs if name in LEGACY_ARGUMENTS]:
@@ -45,18 +45,18 @@ class CheckedArguments(type):
                 cls.refuse(f"it has no argument {name}", name)
         return super().__call__(*args, **kwargs)
 
-    def refuse(cls, why: str, name: str = "") -> None:
-        """Report an argument that the real class does not take."""
+    def refuse(cls, reason: str, name: str = "") -> None:
+        """Report an argument that the adapter's class does not take."""
         limits.report_violation(
             "run-config",
-            f"{cls.__name__}: {why}.",
+            f"{cls.__name__}: {reason}.",
             "The config raises TypeError when it is made, or gets a wrong setting.",
             f"Remove {name}." if name else "Give every argument by keyword: model_dir=….",
         )
 
 
 class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type: ignore[misc]
-    """The Estimator's RunConfig with the options of the NPU, each in an attribute of its name."""
+    """The Estimator's RunConfig with attributes for the options of the NPU."""
 
     def __init__(
         self,
@@ -161,13 +161,13 @@ class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type:
 
 
 BASE_PARAMETERS = inspect.signature(tf.estimator.RunConfig.__init__).parameters
-# For the metaclass and help(); otherwise inspect would give the signature of the metaclass's `__call__`.
+# For the metaclass and help(): inspect would return the signature of the metaclass's `__call__`.
 NPURunConfig.__signature__ = inspect.Signature(list(inspect.signature(NPURunConfig.__init__).parameters.values())[1:])
 OWN_OPTIONS = [name for name in inspect.signature(NPURunConfig.__init__).parameters if name not in BASE_PARAMETERS]
 
 
 def check_values(arguments: dict[str, Any]) -> None:
-    """Raise ValueError for arguments of NPURunConfig that the real class refuses, in the order of its checks."""
+    """Raise ValueError for invalid arguments of NPURunConfig, in the order of the adapter's checks."""
     loops, mixed = arguments["iterations_per_loop"], arguments["mix_compile_mode"]
     if not isinstance(loops, int) or isinstance(loops, bool) or loops < 1:
         raise ValueError(f"iterations_per_loop must be an positive integer, got {loops!r}")
@@ -188,10 +188,7 @@ def check_values(arguments: dict[str, Any]) -> None:
 
 
 def check_cluster(distribute: Any, mixed: bool) -> None:
-    """Raise ValueError if TF_CONFIG has a cluster and the other arguments do not fit it.
-
-    A cluster needs a ParameterServerStrategy, and that needs mix_compile_mode.
-    """
+    """Raise ValueError if TF_CONFIG has a cluster, but no ParameterServerStrategy or no mix_compile_mode is set."""
     if not json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster"):
         return
     if type(distribute).__name__ not in ("ParameterServerStrategy", "ParameterServerStrategyV1"):
@@ -201,7 +198,7 @@ def check_cluster(distribute: Any, mixed: bool) -> None:
 
 
 def set_private_attributes(arguments: dict[str, Any]) -> None:
-    """Store the arguments of an `__init__`, given as its locals(), in attributes with a leading underscore."""
+    """Store the arguments of an `__init__`, its locals(), in attributes with a leading underscore."""
     vars(arguments["self"]).update({f"_{name}": value for name, value in arguments.items() if name != "self"})
 
 
@@ -257,7 +254,7 @@ class GraphMemoryOptimizeConfig:
 
 
 class ExperimentalConfig:
-    """Options of the adapter that are on trial."""
+    """Experimental options of the adapter."""
 
     def __init__(
         self,
@@ -276,7 +273,7 @@ class ExperimentalConfig:
 
 
 def decorator_tf_session(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a session class's `__init__`, so that its config has the NPU's options."""
+    """Wrap a session class's `__init__` so that its config has the NPU's options."""
 
     @functools.wraps(func)
     def wrapper(self: Any, target: str = "", graph: Any = None, config: Any = None) -> Any:

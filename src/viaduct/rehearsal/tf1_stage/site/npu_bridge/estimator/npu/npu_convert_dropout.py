@@ -1,4 +1,4 @@
-"""Replaces Keras' Dropout by the NPU's operator when it is imported; on the CPU both are TensorFlow's dropout."""
+"""Importing this module replaces Keras' Dropout by the NPU's operator, here TensorFlow's dropout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .. import npu_ops
 
 
 def call(self: Any, inputs: Any, training: Any = None) -> Any:
-    """Drop values in training only; replaces Dropout.call."""
+    """Drop values in training; replaces Dropout.call."""
     if training is None:
         training = tf.keras.backend.learning_phase()
     if not 0 < self.rate < 1:

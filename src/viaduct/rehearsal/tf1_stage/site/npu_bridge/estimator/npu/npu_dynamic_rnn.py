@@ -1,6 +1,6 @@
-"""Recurrent layers that the NPU runs as one operator; here a loop over time, with the same weights and outputs.
+"""Recurrent layers, one operator on the NPU, as a loop over time with the same weights and outputs.
 
-The arguments keep_prob and is_training, and a GRU's cell_clip, are accepted and have no effect.
+The arguments keep_prob and is_training, and a GRU's cell_clip, have no effect.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-# By argument: the values that the NPU's operators support.
+# Values that the NPU's operators support, by argument.
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "cell_type": ("LSTM",),
     "direction": ("UNIDIRECTIONAL", "REDIRECTIONAL"),  # the latter is the adapter's word for running backwards
@@ -23,9 +23,9 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 
 class RecurrentLayer(tf.layers.Layer):  # type: ignore[misc]
-    """Base class: checks what the NPU's operators check, and runs `step` over time.
+    """Base class, which checks the arguments as the NPU's operators do, and runs `step` over time.
 
-    `arguments` are those of the subclass's `__init__`, as its locals() gives them.
+    `arguments` are the locals() of the subclass's `__init__`.
     """
 
     def __init__(self, arguments: dict[str, Any]) -> None:
@@ -37,9 +37,9 @@ class RecurrentLayer(tf.layers.Layer):  # type: ignore[misc]
         self._cell_clip = arguments["cell_clip"]
 
     def run_over_time(self, x: Any, seq_length: Any, *initial_states: Any) -> tuple[Any, ...]:
-        """Return the outputs of all steps, each stacked over time. An initial state that is None is zero.
+        """Return the outputs of all steps, each stacked over time. An initial state None stands for zeros.
 
-        Past a sequence's end states stay as they are, and the first output is zero.
+        After a sequence's end the states do not change, and the first output is zero.
         """
         zeros = tf.zeros([tf.shape(x)[1], self._hidden_size], x.dtype)
         states = tuple(zeros if h is None else tf.reshape(h, [-1, self._hidden_size]) for h in initial_states)
@@ -59,7 +59,7 @@ class RecurrentLayer(tf.layers.Layer):  # type: ignore[misc]
         return tuple(tf.stack(column) for column in zip(*ordered, strict=True))
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Return the new states and the outputs of one step: first the layer's output, then the states, then others."""
+        """Return the new states, and the outputs of one step: the layer's output, the states, then others."""
         raise NotImplementedError
 
 
@@ -157,7 +157,7 @@ class DynamicGRUV2(RecurrentLayer):
         return (new_h,), (new_h, new_h, update, reset, new, hidden_new)
 
     def gates(self, x: Any, h: Any) -> tuple[Any, Any, Any, Any]:
-        """Return the update gate, the reset gate, the candidate state, and the part of it that comes from h."""
+        """Return the update gate, the reset gate, the candidate state, and the candidate state's part from h."""
         size = self._hidden_size
         from_x = tf.split(tf.matmul(x, self._weight_input) + self._bias_input, 3, axis=1)
         from_h = tf.split(tf.matmul(h, self._weight_hidden) + self._bias_hidden, 3, axis=1)
@@ -174,7 +174,7 @@ class DynamicGRUV2(RecurrentLayer):
 class DynamicAUGRU(DynamicGRUV2):
     """A GRU whose update gate is multiplied by 1 - the attention weight of the step.
 
-    Outputs are those of DynamicGRUV2, with update_att, the weakened gate, behind update.
+    Outputs are those of DynamicGRUV2, with update_att, the multiplied gate, after update.
     """
 
     def call(  # type: ignore[override]
@@ -187,6 +187,6 @@ class DynamicAUGRU(DynamicGRUV2):
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         (h,) = states
         update, reset, new, hidden_new = self.gates(x, h)
-        weakened = (1 - self._attention[time]) * update
-        new_h = weakened * h + (1 - weakened) * new
-        return (new_h,), (new_h, new_h, update, weakened, reset, new, hidden_new)
+        update_att = (1 - self._attention[time]) * update
+        new_h = update_att * h + (1 - update_att) * new
+        return (new_h,), (new_h, new_h, update, update_att, reset, new, hidden_new)

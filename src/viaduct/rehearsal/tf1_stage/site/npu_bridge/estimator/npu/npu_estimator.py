@@ -1,4 +1,4 @@
-"""NPUEstimator: TensorFlow's Estimator with the checks of the real class, its hooks and its session config."""
+"""NPUEstimator: TensorFlow's Estimator with the adapter's checks, hooks and session config."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .. import npu_ops
 from . import npu_common, npu_hook
 from .npu_config import NPURunConfig
 
-CHANNEL = "npu_outfeed"  # through which a host call's tensors leave the graph
-# For names of folders; Python's own generator is the script's, which must draw the same numbers as without viaduct.
+CHANNEL = "npu_outfeed"  # the channel of a host call's tensors
+# For names of folders; drawing from Python's own generator would change the script's random numbers.
 FOLDER_NAME_RANDOM = random.SystemRandom()
 
 
 class NPUEstimatorSpec(EstimatorSpec):  # type: ignore[misc]
-    """EstimatorSpec with `host_call`: a function and the tensors that it is given on the host in each step."""
+    """EstimatorSpec with `host_call`: a function and its tensors, for a call on the host in each step."""
 
     _host_call: tuple[Callable[..., Any], Any] | None
 
@@ -64,7 +64,7 @@ class NPUEstimatorSpec(EstimatorSpec):  # type: ignore[misc]
 
 
 def check_host_call(host_call: Any) -> None:
-    """Raise ValueError for a host_call that the real class refuses."""
+    """Raise an error for a host_call that the adapter refuses."""
     if host_call is None:
         return
     if not isinstance(host_call, (tuple, list)):
@@ -78,8 +78,8 @@ def check_host_call(host_call: Any) -> None:
         raise ValueError("host_call[1] should be tuple or list, or dict.")
     parameters = inspect.signature(function).parameters
     if isinstance(tensors, (tuple, list)) and not any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
-        needed = [p for p in parameters.values() if p.default is p.empty]
-        if not len(needed) <= len(tensors) <= len(parameters):
+        required = [p for p in parameters.values() if p.default is p.empty]
+        if not len(required) <= len(tensors) <= len(parameters):
             raise RuntimeError(
                 "In host_call, length of tensors does not match method args of the function. "
                 f"Tensors: {len(tensors)}, function args: {len(parameters)}"
@@ -87,7 +87,7 @@ def check_host_call(host_call: Any) -> None:
 
 
 class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
-    """Estimator whose arguments are checked as the real one's are."""
+    """Estimator with the adapter's checks of arguments."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
 
     @staticmethod
     def _assert_members_are_not_overridden(self: Any) -> None:
-        """Do nothing: TensorFlow would refuse a subclass that overrides its methods."""
+        """Allow overridden methods, which TensorFlow refuses in subclasses."""
 
     # ---- communication ends with each of these calls
 
@@ -134,7 +134,7 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
         finally:
             state.set_communication(False)
 
-    # ---- what the model function returns, with the NPU's hooks
+    # ---- the model function's result, with the NPU's hooks
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
         spec = super()._call_model_fn(features, labels, mode, config)
@@ -147,29 +147,29 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
         return spec
 
     def _add_training_hooks(self, spec: Any) -> Any:
-        """Return a spec with the NPU's hooks in front of its own, and a training operator that makes the host call."""
+        """Return a spec with the NPU's hooks before its own, and with the host call in its training operator."""
         config = self.config
         host_op = make_host_call_op(spec, spec.train_op)
         train_op = spec.train_op if host_op is None else tf.group(spec.train_op, host_op)
-        first: list[Any] = []
+        npu_hooks: list[Any] = []
         if state.size() > 1 and not config.horovod_mode:
-            first.append(npu_hook.NPUBroadcastGlobalVariablesHook(0, state.rank()))
+            npu_hooks.append(npu_hook.NPUBroadcastGlobalVariablesHook(0, state.rank()))
         if config.iterations_per_loop > 1:
             train_op = tf.group(train_op, name="IterationOp")
             loops.declare_loop(tf.get_default_graph(), train_op)
-            first.append(npu_hook.SetIterationsVarHook(config.iterations_per_loop))
-        return spec._replace(train_op=train_op, training_hooks=[*first, *spec.training_hooks])
+            npu_hooks.append(npu_hook.SetIterationsVarHook(config.iterations_per_loop))
+        return spec._replace(train_op=train_op, training_hooks=[*npu_hooks, *spec.training_hooks])
 
 
 def make_host_call_op(spec: Any, after: Any) -> Any:
-    """Return the operator that calls the host call's function with its tensors after `after`; None if there is none."""
+    """Return the operator of a spec's host call, executed after `after`; None without a host call."""
     call = getattr(spec, "_host_call", None)
     if call is None:
         return None
     function, tensors = call
     with tf.control_dependencies([after]):
         listed = tensors.values() if isinstance(tensors, dict) else tensors
-        # A variable is read in this place of the graph, behind `after`.
+        # `read_value` reads a variable here, after `after`.
         flat = [
             tensor.read_value() if isinstance(tensor, tf.Variable) else tf.convert_to_tensor(tensor)
             for tensor in listed
@@ -183,7 +183,7 @@ def make_host_call_op(spec: Any, after: Any) -> Any:
 
 
 def check_config(config: Any) -> None:
-    """Report a config that is no NPURunConfig."""
+    """Report a config other than NPURunConfig."""
     if config is None or not isinstance(config, NPURunConfig):
         limits.report_violation(
             "config-class",
@@ -195,7 +195,7 @@ def check_config(config: Any) -> None:
 
 
 def check_job(job_start_file: str) -> None:
-    """Report a job without JOB_ID and without a job file."""
+    """Report a missing JOB_ID, unless there is a job file."""
     if os.environ.get("JOB_ID") or (job_start_file and os.path.exists(job_start_file)):
         return
     limits.report_violation(
@@ -207,7 +207,7 @@ def check_job(job_start_file: str) -> None:
 
 
 def choose_model_dir(argument: str | None, configured: str | None) -> str:
-    """Return the model's folder, a new name if there is none; raise ValueError if the two differ."""
+    """Return the model's folder, or a random name if none is set; raise ValueError if both are set and differ."""
     if argument and configured and argument != configured:
         raise ValueError(
             "`model_dir` are set both in constructor and `NPURunConfig`, but with "
@@ -221,7 +221,7 @@ def choose_model_dir(argument: str | None, configured: str | None) -> str:
 
 
 def hook_intervals(hooks: Any) -> dict[str, int]:
-    """Return the step intervals of hooks; TensorFlow's own hooks keep them in their timer."""
+    """Return the step intervals of hooks, which TensorFlow's hooks store in their timers."""
     intervals = {
         type(hook).__name__: getattr(getattr(hook, "_timer", None), "_every_steps", None) for hook in hooks or []
     }
@@ -229,13 +229,13 @@ def hook_intervals(hooks: Any) -> dict[str, int]:
 
 
 def check_multiples(config: Any, **step_counts: int | None) -> None:
-    """Report step counts that are no multiples of iterations_per_loop: the host acts between loops only."""
+    """Report step counts that are no multiples of iterations_per_loop, since the host acts only between loops."""
     times = config.iterations_per_loop
     for name, steps in {**step_counts, "save_checkpoints_steps": config.save_checkpoints_steps}.items():
         if times > 1 and steps is not None and steps % times:
             limits.report_violation(
                 "step-multiples",
                 f"{name} is {steps}, and iterations_per_loop is {times}.",
-                "The loop runs whole: more steps are taken than were asked for, and what is due in between comes late.",
+                "The loop runs to its end: more steps are taken than requested, and checkpoints within it come late.",
                 f"Choose a multiple of {times} for {name}.",
             )

@@ -12,7 +12,7 @@ from viaduct.rehearsal.tf1_stage import data_parallel, loops, state
 
 
 class NPUBroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
-    """Starts all ranks from the root's values."""
+    """Hook that broadcasts the root's variables to all ranks."""
 
     kind = "HcomBroadcast"
 
@@ -23,7 +23,7 @@ class NPUBroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
 
 
 class NPUCheckpointSaverHook(tf.train.CheckpointSaverHook):  # type: ignore[misc]
-    """TensorFlow's hook. With a loop on the NPU it saves at the end of the loop in which an interval ends."""
+    """TensorFlow's hook. With iterations_per_loop it saves at the end of a loop."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class NPUCheckpointSaverHook(tf.train.CheckpointSaverHook):  # type: ignore[misc
 
 
 class SetIterationsVarHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Sets how many steps one run takes on the device."""
+    """Sets the number of steps that one run takes on the device."""
 
     def __init__(self, iterations_per_loop: int | None = None) -> None:
         self._iterations_per_loop = iterations_per_loop or int(os.environ.get("ITERATIONS_PER_LOOP", "1"))
@@ -59,7 +59,7 @@ class NPUShutDownHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 class NPUOutputTensorHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Passes tensors to a function every so many steps."""
+    """Calls a function with tensors every `output_every_n_steps` steps."""
 
     def __init__(
         self,
@@ -75,13 +75,12 @@ class NPUOutputTensorHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._tensors = tensors
         self._output_fn = output_fn
         self._every, self._steps = output_every_n_steps, 0
-        self._results: list[Any] = []  # of the runs since the function was called last
+        self._results: list[Any] = []  # of the runs since the last call of the function
 
     def before_run(self, run_context: Any) -> Any:
         return tf.train.SessionRunArgs(self._tensors)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Keep the values, and pass them on every so many steps."""
         self._steps += 1
         self._results.append(run_values.results)
         if self._steps % self._every == 0:
@@ -97,7 +96,7 @@ class NPUOutputTensorHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 class TellMeStepOrLossHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Fetches the progress of training, in steps or as the loss, by which the NPU chooses its precision."""
+    """Fetches the step or the loss, by which the NPU chooses its precision."""
 
     def __init__(self, step: Any = None, total_step: Any = None, loss: Any = None, final_loss: Any = None) -> None:
         if (step is None) != (total_step is None) or (loss is None) != (final_loss is None):
@@ -112,7 +111,7 @@ class TellMeStepOrLossHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 class NPULogOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Takes the arguments of the real hook; nothing is printed."""
+    """Hook without effect, with the adapter's check of its argument."""
 
     def __init__(self, output_stream: Any) -> None:
         if isinstance(output_stream, str) and not output_stream:
@@ -121,7 +120,7 @@ class NPULogOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 class NPUInfeedOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Runs the operators that receive what the graph sends out."""
+    """Runs the operators that receive tensors from the graph."""
 
     def __init__(self, dequeue_ops: Any, channel_name: str) -> None:
         self._dequeue_ops = dequeue_ops

@@ -9,7 +9,7 @@ __all__ = ["ExponentialUpdateLossScaleManager", "FixedLossScaleManager", "LossSc
 
 
 class FixedLossScaleManager(loss_scale.FixedLossScaleManager):
-    """One scale for all steps; with enable_overflow_check steps that overflow are skipped."""
+    """One scale for all steps; with enable_overflow_check steps with an overflow are skipped."""
 
     def __init__(self, loss_scale: float, enable_overflow_check: bool = True) -> None:
         super().__init__(loss_scale)

@@ -1,4 +1,4 @@
-"""NPULossScaleOptimizer: scales the loss, unscales gradients, skips steps that overflow."""
+"""NPULossScaleOptimizer: scales the loss, unscales gradients, skips steps with an overflow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from viaduct.rehearsal.tf1_stage import collectives, loss_scale
 
 
 class NPULossScaleOptimizer(loss_scale.LossScaleOptimizer):
-    """Optimizer with loss scaling. Its overflow check looks at the gradients; the NPU's reads a register of the device.
+    """Optimizer with loss scaling. Overflows are found in the gradients; the NPU's optimizer reads a register.
 
-    With `is_distributed` a step is skipped on all ranks if one of them has an overflow.
+    With `is_distributed` all ranks skip a step if one of them has an overflow.
     """
 
     def __init__(self, opt: Any, loss_scale_manager: Any, is_distributed: bool = False) -> None:

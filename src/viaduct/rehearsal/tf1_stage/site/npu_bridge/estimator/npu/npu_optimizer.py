@@ -32,7 +32,7 @@ def reduce(tensor: Any, root_rank: int, average: bool = True, fusion: int = 0, f
 def npu_allreduce(
     values: Any, reduction: str = "mean", fusion: int = 1, fusion_id: int = -1, group: str = WORLD
 ) -> Any:
-    """Reduce a tensor or a list of tensors over the ranks; None stays None. Unlike in hccl_ops, mean is a reduction."""
+    """Reduce a tensor or a list of tensors over the ranks, also to the mean; None stays None."""
     if reduction not in (*collectives.REDUCTIONS, "mean"):
         raise ValueError(f"reduction must be mean, {', '.join(collectives.REDUCTIONS)}, got {reduction!r}")
     listed = list(values) if isinstance(values, (list, tuple)) else [values]
@@ -45,7 +45,7 @@ def npu_allreduce(
 
 
 class NPUDistributedOptimizer(data_parallel.WrappingOptimizer):
-    """The inner optimizer, with gradients that are means over the ranks."""
+    """Optimizer that averages the inner optimizer's gradients over the ranks."""
 
     def __init__(self, optimizer: Any, is_weight_update_sharding: bool = False, name: str | None = None) -> None:
         super().__init__(optimizer, name or f"Distributed{type(optimizer).__name__}")
@@ -55,7 +55,7 @@ class NPUDistributedOptimizer(data_parallel.WrappingOptimizer):
 
 
 class NPUOptimizer(data_parallel.WrappingOptimizer):
-    """Averages gradients over the ranks, scales the loss, does both or neither, by its flags."""
+    """Optimizer that averages gradients with `is_distributed`, and scales the loss with `is_loss_scale`."""
 
     def __init__(
         self,
@@ -77,15 +77,12 @@ class NPUOptimizer(data_parallel.WrappingOptimizer):
 
 
 def KerasDistributeOptimizer(optimizer: Any, name: str = "NpuKerasOptimizer", **kwargs: Any) -> Any:
-    """Change a Keras optimizer as npu_distributed_optimizer_wrapper does; a model is saved with its own class."""
+    """Change a Keras optimizer as npu_distributed_optimizer_wrapper does; its class stays the same."""
     return npu_distributed_optimizer_wrapper(optimizer)
 
 
 def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:
-    """Change an optimizer, so that its gradients are means over the ranks, and return it.
-
-    A string is Keras' name of an optimizer.
-    """
+    """Change an optimizer to average its gradients over the ranks, and return it; a string is Keras' name."""
     if isinstance(optimizer, str):
         optimizer = tf.keras.optimizers.get(optimizer)
     if getattr(optimizer, "_averages", False):

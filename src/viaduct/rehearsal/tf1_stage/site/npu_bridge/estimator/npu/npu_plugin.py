@@ -7,7 +7,7 @@ from typing import Any
 
 from viaduct.rehearsal.tf1_stage import state
 
-_saturation_mode = 1  # as set_device_sat_mode describes it; the CPU always computes inf and nan
+_saturation_mode = 1  # argument of set_device_sat_mode; the CPU always computes inf and nan
 
 
 def npu_resource_init(
@@ -28,7 +28,7 @@ def npu_resource_init(
     aoe_config_file: str | None = None,
     precision_mode_v2: str | None = None,
 ) -> None:
-    """Start communication, after a check of the options that have a fixed set of values; the others are ignored."""
+    """Check the options with a fixed set of values, ignore the others, and start communication."""
     from viaduct.rehearsal.tf1_stage.options import OPTION_CHOICES
 
     checked: dict[str, Any] = {"graph_run_mode": graph_run_mode, "precision_mode": precision_mode, "aoe_mode": aoe_mode}
@@ -49,7 +49,7 @@ npu_close = npu_resource_shutdown
 
 
 def set_device_sat_mode(mode: int) -> None:
-    """Store the mode: with 0 values that overflow saturate, with 1 they become inf or nan."""
+    """Store the mode for values that overflow: 0 saturates them, 1 makes them inf or nan."""
     global _saturation_mode
     if mode not in (0, 1):
         raise ValueError(f"mode must be 0 or 1, got {mode!r}")

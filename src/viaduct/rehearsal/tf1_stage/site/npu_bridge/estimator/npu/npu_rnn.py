@@ -1,4 +1,4 @@
-"""dynamic_rnn, whose whole loop is one operator on the NPU."""
+"""npu_dynamic_rnn, one operator on the NPU, as TensorFlow's static_rnn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scopes that mark operators for the NPU's compiler. On the CPU the marks are set and mean nothing."""
+"""Scopes that mark operators for the NPU's compiler; the CPU ignores the marks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .npu_config import NpuExecutePlacement
 
 @contextmanager
 def attribute_scope(**attributes: Any) -> Iterator[None]:
-    """Give operators that are created within the block these private attributes."""
+    """Set private attributes of the operators that are created within the block."""
     messages = {}
     for name, value in attributes.items():
         field = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "s"

@@ -1,4 +1,4 @@
-"""NPUStrategy: a distribution strategy of one device in each process, whose replicas are the ranks."""
+"""NPUStrategy: a distribution strategy with one device in each process and the ranks as replicas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from viaduct.rehearsal.tf1_stage import state
 
 
 class NPUExtended(OneDeviceExtended):  # type: ignore[misc]
-    """Counts the ranks as replicas, and gives each rank its shard of a dataset."""
+    """Extension of the strategy: the ranks are its replicas, and each rank gets its shard of a dataset."""
 
     def _experimental_distribute_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         return super()._experimental_distribute_dataset(dataset.shard(state.size(), state.rank()), *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Loops on the device, options of one graph, and other functions that scripts import from here."""
+"""Functions for loops on the device and options of one graph, and other functions of the adapter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from viaduct.rehearsal.tf1_stage import loops
 
 
 def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 1) -> Any:
-    """Return an operator of which one run takes iterations_per_loop training steps."""
+    """Return an operator that takes iterations_per_loop training steps in one run."""
     if not isinstance(iterations_per_loop, int) or iterations_per_loop < 1:
         raise ValueError(f"iterations_per_loop must be an positive integer, got {iterations_per_loop!r}")
     loop = IterationPerLoop()
@@ -21,7 +21,7 @@ def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 
 
 
 class IterationPerLoop:
-    """set_iteration_per_loop in two steps, between which the script may finalize the graph."""
+    """set_iteration_per_loop in two steps; the script may finalize the graph between them."""
 
     def create_iteration_per_loop_var(self, train_op: Any) -> Any:
         """Return a group of the training operator whose loop length can be set."""
@@ -45,7 +45,7 @@ def set_graph_exec_config(
     is_train_graph: bool = False,
     experimental_config: Any = None,
 ) -> Any:
-    """Return the fetch, after a check of one option; the CPU compiles nothing."""
+    """Check one option and return the fetch; the CPU compiles nothing."""
     if dynamic_graph_execute_mode not in ("lazy_recompile", "dynamic_execute"):
         raise ValueError(
             f"dynamic_graph_execute_mode must be lazy_recompile or dynamic_execute, got {dynamic_graph_execute_mode!r}"
@@ -54,14 +54,14 @@ def set_graph_exec_config(
 
 
 def npu_compile(sess: Any, *fetches: Any) -> None:
-    """Look the fetches up, so that a wrong one raises an error; the NPU compiles them before their first run."""
-    from viaduct.rehearsal.tf1_stage.sessions import make_pass
+    """Raise an error for a wrong fetch; the NPU would compile the fetches."""
+    from viaduct.rehearsal.tf1_stage.sessions import describe_run
 
-    make_pass(sess, list(fetches), None)
+    describe_run(sess, list(fetches), None)
 
 
 def keep_tensors_dtypes(graph: Any, tensors: Any) -> None:
-    """Check that the tensors are the graph's; the CPU keeps their dtypes anyway."""
+    """Raise an error for tensors of another graph; the CPU keeps all dtypes."""
     for tensor in tensors:
         graph.as_graph_element(tensor)
 
@@ -78,7 +78,7 @@ def variable_initializer_in_host(var_list: Any) -> Any:
     return tf.variables_initializer(var_list)
 
 
-_values: dict[Any, Any] = {}  # what scripts store with set_value
+_values: dict[Any, Any] = {}  # values that scripts store with set_value
 
 
 def global_dict_init() -> None:
