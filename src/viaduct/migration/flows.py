@@ -300,7 +300,7 @@ class Flow:
         """
         if since is None or isinstance(since, ast.comprehension):
             return EVERYWHERE
-        statement = self.source.statement(since)
+        statement = self.source.statement_around(since)
         in_loop = any(isinstance(parent, Loop) for parent in self.source.ancestors(statement))
         if in_loop or self.function_around(statement) is not scope.node:
             return EVERYWHERE
@@ -309,7 +309,7 @@ class Flow:
         return statement.lineno, (assignments[position].end_lineno or 0) if position < len(assignments) else sys.maxsize
 
     def function_around(self, node: ast.AST) -> ast.AST:
-        return self.source.function(node) or self.source.tree
+        return self.source.function_around(node) or self.source.tree
 
     def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
         """Return, for each name, the statements `name = value` in the same block."""
@@ -339,7 +339,7 @@ class Flow:
 
     def follow_result(self, node: ast.AST, trail: Trail) -> None:
         """Follow a returned value to every call of the function in this file; ask the survey about other files."""
-        function = self.source.function(node)
+        function = self.source.function_around(node)
         if function is None or function in trail.visited:
             return
         trail.visited.add(function)
@@ -426,7 +426,7 @@ class Flow:
         """Return the scope that binds a name, or the module's."""
         scope = self.names.scope_of(name)
         while name.id not in scope.bound and scope.outer is not None:
-            scope = scope.elsewhere.get(name.id, scope.outer)
+            scope = scope.redirects.get(name.id, scope.outer)
         return scope
 
 
