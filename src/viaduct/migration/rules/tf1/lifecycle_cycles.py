@@ -90,7 +90,7 @@ def restart_lines(site: Site) -> list[str]:
 
 def session_lines(site: Site) -> list[str]:
     """Return the statements that shut communication down in a new session; define the helper that they call."""
-    if not any(mark[0] == "init_npu" for mark in site.work.seen):
+    if not any(mark[0] == "init_npu" for mark in site.work.handled):
         mark_once(site, "init_npu", communication.define_helper(site, site.node))  # for defined_helper
     helper = communication.defined_helper(site)
     ops = site.import_name("npu_ops")

@@ -50,7 +50,7 @@ def is_defined_in_program(site: Site) -> bool:
         sources = [site.source, *(project.parsed[other].source for other in others)]
         if any(is_definition(source, node) for source in sources if "is_cuda" in source.text for node in source.nodes):
             mark_once(site, "is_cuda", "defined")
-    return ("is_cuda", "defined") in site.work.seen
+    return ("is_cuda", "defined") in site.work.handled
 
 
 def is_definition(source: Source, node: ast.AST) -> bool:

@@ -72,7 +72,7 @@ def is_move_of(site: Site, node: ast.AST, name: str) -> bool:
         return False
     values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "dtype")]  # type: ignore[attr-defined]
     is_cast = any((site.qualified(value) or "").startswith("torch.") for value in values)
-    return not is_cast and not site.source.in_f_string(node)
+    return not is_cast and not site.source.is_in_f_string(node)
 
 
 def advise_cast(site: Site, move: ast.AST, name: str) -> None:
