@@ -90,7 +90,6 @@ class Trail:
     depth: int = 0
 
     def deeper(self) -> Trail:
-        """Return the trail after one more step, with the same sets."""
         return replace(self, depth=self.depth + 1)
 
 
@@ -278,10 +277,7 @@ class Flow:
             self.follow(read, trail.deeper())
 
     def uses_everywhere(self, key: tuple[ast.AST | None, str], reads: Sequence[ast.AST], visited: object) -> set[str]:
-        """Return the uses of all reads of a name or attribute, cached under `key`.
-
-        `visited` is the entry by which a trail marks these reads as visited.
-        """
+        """Return the uses of all reads, cached under `key`. `visited`: the entry by which a trail marks these reads."""
         if key not in self.known:
             outer_questions, self.questions = self.questions, set()
             self.is_within_known, trail = True, Trail(visited={visited}, depth=1)

@@ -65,7 +65,6 @@ class Imports:
 
 
 def mentions_framework(data: bytes) -> bool:
-    """Return True for a text that contains one of FRAMEWORKS."""
     return any(framework.encode() in data for framework in FRAMEWORKS)
 
 

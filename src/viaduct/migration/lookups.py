@@ -86,7 +86,6 @@ def walk_executed(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def argument_values(call: ast.Call) -> list[ast.expr]:
-    """Return the values of all arguments, positional ones first."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
@@ -111,10 +110,7 @@ def parameter_default(function: Function, name: str) -> ast.expr | None:
 
 
 def bind_arguments(call: ast.Call, parameters: Iterable[str]) -> dict[str, ast.expr]:
-    """Return parameter -> value that a call passes for it, without arguments in ** and positional ones from a * on.
-
-    `parameters`: names of the positional parameters.
-    """
+    """Return parameter -> passed value, as far as the text shows. `parameters`: names of the positional ones."""
     visible = takewhile(lambda argument: not isinstance(argument, ast.Starred), call.args)
     by_position = dict(zip(parameters, visible, strict=False))
     return by_position | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
@@ -147,7 +143,6 @@ def bindings_of(site: Site, name: ast.Name) -> Bound:
 
 
 def calls_to(site: Site, names: Iterable[str]) -> list[ast.Call]:
-    """Return the calls of functions with these qualified names."""
     return [call for name in names for call in site.work.index.calls.get(name, [])]
 
 
@@ -159,7 +154,7 @@ def named_node(site: Site) -> ast.expr:
 
 def mark_once(site: Site, *key: object) -> bool:
     """Mark `key` as handled in the present text; return False if it was marked already."""
-    if key in site.work.seen:
+    if key in site.work.handled:
         return False
-    site.work.seen[key] = None
+    site.work.handled[key] = None
     return True

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping
 from viaduct.migration.mixed_aliases import (
     Value,
     drop_mixed,
-    handed_on_function,
     is_declaration,
-    is_handed_on,
     is_module_or_false,
+    is_passed_as_value,
+    qualify_function,
     stored_value,
 )
 from viaduct.migration.names import FunctionNode, Names, all_arguments, canonical
@@ -49,10 +49,7 @@ MEMBERS = {
 
 
 def note_module_flow(project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
-    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`.
-
-    `plain`: path and content of the files without a framework, which may assign other values to an attribute.
-    """
+    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`. `plain`: files without a framework."""
     if not any("horovod" in names.source.text for names in files.values()):
         return
     flow = ModuleFlow(project, files, plain)
@@ -222,7 +219,7 @@ class ModuleFlow:
             callees = self.calls.callees(names, node) if names.qualified(node) is None else []
             is_result = any(f"{function}()" in results for function in callees)
             return is_result and is_used_as_module(names.source, node)
-        return is_handed_on(names.source, node) and f"{handed_on_function(names, node)}()" in results
+        return is_passed_as_value(names.source, node) and f"{qualify_function(names, node)}()" in results
 
     def is_overwriting(self, names: Names, target: ast.Attribute) -> bool:
         """Return True for `main.hvd = other`, where `main.hvd` is the module, and for `hvd.rank = other`."""

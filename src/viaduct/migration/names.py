@@ -385,7 +385,7 @@ class Names:
             self.lookups[key] = self.lookup(node.id, key[0])
         bound = self.lookups[key]
         if bound is None:
-            return self.resolve_unbound(node.id)
+            return self.added.get(node.id) or self.resolve_star_name(node.id)
         result = self.resolved.get(id(bound), MISSING)
         return self.resolve(bound, node.id) if result is MISSING else result
 
@@ -414,10 +414,6 @@ class Names:
         if name not in self.followed:
             self.followed[name] = canonical(self.exports.follow(name, self.package))
         return self.followed[name]
-
-    def resolve_unbound(self, name: str) -> str | None:
-        """Resolve a name that the file itself does not bind, through a rule's import or a star import."""
-        return self.added.get(name) or self.resolve_star_name(name)
 
     def resolve(self, bound: Bound, name: str) -> str | None:
         """Return the qualified name that all bindings of a name agree on, else None; the result is cached.
@@ -487,7 +483,7 @@ class Names:
         resolved = {name: self.resolve(values, name) for name, values in bound.items()}
         return TopLevel(resolved, self.stars, dict(self.added))
 
-    def hides(self, name: str, at: ast.AST) -> bool:
+    def is_hidden(self, name: str, at: ast.AST) -> bool:
         """Return True if a parameter or a local variable hides a module's name at a node."""
         top = self.scopes[self.source.tree]
         return name in top.bound and self.lookup(name, self.scope_of(at)) is not top.bound[name]

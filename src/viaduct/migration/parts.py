@@ -133,10 +133,7 @@ def cut(group: list[str], imports: dict[str, set[str]], texts: dict[str, bytes])
 def files_around(
     members: list[str], imports: dict[str, set[str]], importers: dict[str, set[str]], texts: dict[str, bytes]
 ) -> Iterator[str]:
-    """Yield the files that the members import, their importers, then the imports of all these, transitively.
-
-    Files that would exceed MAX_PIECE_BYTES in total are left out.
-    """
+    """Yield imports and importers of the members, then their imports, transitively, up to MAX_PIECE_BYTES."""
     visited, remaining = set(members), MAX_PIECE_BYTES
     pending = deque([*((path, imports) for path in members), *((path, importers) for path in members)])
     while pending and remaining > 0:

@@ -184,10 +184,7 @@ def parse_names(path: str, data: bytes) -> Names | None:
 
 
 def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[str, Names]:
-    """Parse those of the files without a framework that import one from a module of the project.
-
-    Such a file may re-export the framework, so the other files are tried again until none is added.
-    """
+    """Parse those of the files without a framework that import one from the project, directly or indirectly."""
     received: dict[str, Names] = {}
     pending = files
     while pending:

@@ -123,7 +123,6 @@ class ProjectCalls:
         return {parameter.arg: default for parameter, default in pairs if default is not None}
 
     def decorators(self, function: str) -> set[str]:
-        """Return the names of a function's decorators; "" for one that is not a plain name."""
         return {getattr(decorator, "id", "") for decorator in self.functions[function][1].decorator_list}
 
     def is_method(self, function: str) -> bool:

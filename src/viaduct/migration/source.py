@@ -330,12 +330,10 @@ class Source:
 
     @cached_property
     def reads(self) -> dict[str, list[ast.Name]]:
-        """Reads of each name, in the order of the text."""
         return group_by_name((node.id, node) for node in self.of_kind(ast.Name) if isinstance(node.ctx, ast.Load))
 
     @cached_property
     def attributes(self) -> dict[str, list[ast.Attribute]]:
-        """Attributes by their name, in the order of the text."""
         return group_by_name((node.attr, node) for node in self.of_kind(ast.Attribute))
 
     def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
@@ -352,7 +350,6 @@ class Source:
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        """Parent of each node except the module."""
         return {child: node for node, inner in self.inner.items() for child in inner}
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -376,7 +373,6 @@ class Source:
         return next((parent for parent in self.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """Return the list of statements that a statement belongs to."""
         return self.blocks.get(statement) or [statement]
 
     @cached_property
@@ -389,7 +385,7 @@ class Source:
                     block_of.update(dict.fromkeys(statements, statements))
         return block_of
 
-    def in_f_string(self, node: ast.AST) -> bool:
+    def is_in_f_string(self, node: ast.AST) -> bool:
         """Return True for a node within an f-string; Python before 3.12 gives it a wrong position."""
         return any(isinstance(parent, ast.JoinedStr) for parent in self.ancestors(node))
 
@@ -418,7 +414,6 @@ class Source:
         return self.chunks[number]
 
     def chunk_at(self, offset: int) -> int:
-        """Return the number of the chunk that holds an offset."""
         return bisect_right(self.chunk_starts, offset) - 1
 
     def all_from(self, offset: int) -> Iterator[Token]:

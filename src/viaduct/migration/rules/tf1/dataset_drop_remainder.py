@@ -60,7 +60,7 @@ def set_drop_remainder(site: Site, position: int) -> None:
         return
     if not site.is_editable or (site.has_unpacked_arguments and present is None):
         site.request_review(
-            "arguments are unpacked here, or the call stands in an f-string: make sure that drop_remainder is True",
+            "arguments are unpacked here, or the call is in an f-string: make sure that drop_remainder is True",
             zh="此处参数为解包形式,或位于 f-string 中:请确认 drop_remainder 为 True",
         )
         return

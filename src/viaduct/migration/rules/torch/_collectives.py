@@ -224,7 +224,7 @@ def replace_backend(site: Site, text: ast.expr) -> bool:
 
 def replace_by_card(site: Site, text: ast.expr) -> bool:
     """Replace NCCL in a string by the card's backend; return False if the string stays or was replaced before."""
-    if site.source.in_f_string(text) or site.work.is_served(text):
+    if site.source.is_in_f_string(text) or site.work.is_left_alone(text):
         return False
     start, end = site.source.span(text)
     if not mark_once(site, "backend", start):
@@ -243,9 +243,9 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
     Strings in comparisons are left to `backend_compare`.
     """
     is_compared = isinstance(site.source.parents.get(text), ast.Compare)
-    if site.work.is_served(text) or is_compared or not mark_once(site, "any", text):
+    if site.work.is_left_alone(text) or is_compared or not mark_once(site, "any", text):
         return False
-    if not is_literal_in(text, "nccl", "NCCL") or site.source.in_f_string(text):
+    if not is_literal_in(text, "nccl", "NCCL") or site.source.is_in_f_string(text):
         site.request_review(
             "this names NCCL: put it together from accelerator.name() and accelerator.backend()",
             zh="此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",

@@ -32,7 +32,7 @@ class Rewriter:
         source = self.site.source
         for node in source.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and NUMBERED_DEVICE.fullmatch(node.value):
-                if not source.in_f_string(node):
+                if not source.is_in_f_string(node):
                     self.device_texts.append(node)
             elif isinstance(node, ast.JoinedStr) and is_numbered_device(node):
                 self.device_texts.append(node)
@@ -110,7 +110,7 @@ class Rewriter:
         """Replace DataParallel outside calls: `isinstance(model, nn.DataParallel)`."""
         for name in wrapped.DATA_PARALLEL:
             for node in self.site.work.index.references.get(name, []):
-                if not self.site.source.in_f_string(node):
+                if not self.site.source.is_in_f_string(node):
                     self.site.edit.node(node, self.parallel)
 
     def order_downloads(self) -> None:

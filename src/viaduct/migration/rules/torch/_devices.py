@@ -396,7 +396,7 @@ def report_possible_device(site: Site, node: ast.Constant, device: str, devices:
         if isinstance(parent, ast.IfExp):
             parent = site.source.parents[parent]
         is_possible = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.arguments)
-    if is_possible and not site.source.in_f_string(node) and mark_once(site, "left", node.lineno):
+    if is_possible and not site.source.is_in_f_string(node) and mark_once(site, "left", node.lineno):
         site.request_review(
             f"{node.value!r} was not found to be used as a device and is unchanged; if it is one, write {device}",
             zh=f"未能确认 {node.value!r} 被用作设备,保持不变;若是设备,请改为 {device}",

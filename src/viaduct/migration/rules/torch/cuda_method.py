@@ -135,7 +135,7 @@ def is_bound_move(site: Site) -> bool:
 def rename(site: Site, function: ast.expr) -> None:
     """Replace `.cuda` by the card's method."""
     device = card(site.options).method
-    if site.source.in_f_string(function):
+    if site.source.is_in_f_string(function):
         site.request_review(
             f"`.cuda` within an f-string cannot be edited safely: write .{device}",
             zh=f"f-string 中的 .cuda 无法安全改写:请手工改为 .{device}",

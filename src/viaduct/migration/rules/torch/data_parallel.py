@@ -136,7 +136,7 @@ def unwrap(site: Site, model: ast.expr) -> None:
 def remove_module_accesses(site: Site) -> None:
     """Remove `.module` of unwrapped models and report others; one under a test for the wrapper stays."""
     for node, is_unwrapped in wrapped.module_accesses(site):
-        if wrapped.is_under_wrapper_test(site, node) or site.source.in_f_string(node):
+        if wrapped.is_under_wrapper_test(site, node) or site.source.is_in_f_string(node):
             continue
         if is_unwrapped:
             site.edit.delete(site.source.span(node.value)[1], site.source.span(node)[1])

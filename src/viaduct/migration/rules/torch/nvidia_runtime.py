@@ -68,4 +68,4 @@ def mark_lines_unchanged(site: Site, node: ast.expr | ast.stmt, last: int, ancho
     """Mark the lines from a node to line `last`, so that no rule edits them; a finding at the anchor explains them."""
     lines = site.work.lines
     for line in range(node.lineno, last + 1):
-        site.work.left[lines[line - 1]] = lines[anchor.lineno - 1]  # type: ignore[attr-defined]
+        site.work.explained_lines[lines[line - 1]] = lines[anchor.lineno - 1]  # type: ignore[attr-defined]

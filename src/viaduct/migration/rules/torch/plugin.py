@@ -115,4 +115,4 @@ def needs_no_import(site: Site, target: Card) -> bool:
         return False
     if site.options.only and not any(is_named(name, rule) for name in site.options.only):
         return True
-    return bool(site.work.served) or imported_elsewhere(site, target)
+    return bool(site.work.target_code_lines) or imported_elsewhere(site, target)

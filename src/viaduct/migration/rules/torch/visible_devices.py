@@ -71,7 +71,10 @@ def replace_keyword(site: Site) -> None:
         return
     call, value = site.source.parents[site.node], site.node.value
     sources = [call.func, *call.args] if isinstance(call, ast.Call) else []
-    if site.source.in_f_string(site.node) or not {*map(site.qualified, sources)} & {"os.environ", "os.environ.update"}:
+    if site.source.is_in_f_string(site.node) or not {*map(site.qualified, sources)} & {
+        "os.environ",
+        "os.environ.update",
+    }:
         return
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), card(site.options)):
         report_list(site, str(value.value))

@@ -47,7 +47,7 @@ def compile_target_pattern(to: str) -> re.Pattern[str]:
     )
 
 
-def find_served(work: Work) -> dict[int, int]:
+def find_target_code(work: Work) -> dict[int, int]:
     """Return line to leave alone -> first line of the construct that already handles the target."""
     to, text = work.options.to, work.source.text
     if to not in CARDS or not any(fragment in text for fragment in CUDA_PARTS) or not CUDA.search(text):
