@@ -47,7 +47,6 @@ TOOLS = {"msprof": "msprof's files", "torch_npu": "torch_npu's files", "kineto":
 
 
 def write_report(profile: Profile, path: Path) -> None:
-    """Write the page of a profile to `path` atomically."""
     write_page(build_page(profile), path)
 
 
@@ -270,7 +269,6 @@ def describe_measurement(profile: Profile) -> Section:
 
 
 def collect_facts(profile: Profile) -> dict[str, object]:
-    """Return the known facts of the run, by name."""
     facts = profile.facts
     all_facts: dict[str, object] = {
         "source": facts.source,

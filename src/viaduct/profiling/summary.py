@@ -147,7 +147,6 @@ def draw_phases(figures: RankFigures, scale: float) -> str:
 
 
 def write_operators(profile: Profile, width: int) -> list[str]:
-    """Write the operators that take the most time."""
     operators = list_first_rank_operators(profile)
     total = sum(operator.cost_us for operator in operators)
     if not operators or total <= 0:
@@ -206,7 +205,6 @@ def write_advice(profile: Profile, width: int) -> list[str]:
 
 
 def write_one_advice(number: int, advice: Advice, profile: Profile, width: int) -> list[str]:
-    """Write one advice with its evidence, lines of the script and gain."""
     head = f"{number}. "
     indent = " " * len(head)
     lines = wrap(advice.title, width, head, indent)
@@ -277,5 +275,4 @@ def write_percent(share: float) -> str:
 
 
 def write_rate(rate: float) -> str:
-    """Write a rate per second."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"

@@ -129,7 +129,6 @@ def draw_memory(profile: Profile, pids: Iterator[int]) -> list[Event]:
 
 
 def draw_system(profile: Profile, pids: Iterator[int]) -> list[Event]:
-    """Return a counter for each figure of the system."""
     if not profile.samples:
         return []
     pid = next(pids)

@@ -105,7 +105,6 @@ def list_newest(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
-    """Return the profile of all devices under a path."""
     profiles: dict[int, Profile] = {}
     homes: dict[int, Path] = {}
     notes = []
@@ -257,7 +256,6 @@ def choose_model(by_model: dict[tuple[int, str], list[Step]], source: Source) ->
 
 
 def list_steps(rows: Sequence[CsvRow], device: int, source: Source) -> list[Step]:
-    """Return the steps of one device and graph."""
     steps: list[Step] = []
     damaged = 0
     for row in sorted(rows, key=lambda row: row.number("Iteration ID") or 0):
@@ -367,7 +365,6 @@ def make_steps(slices: Slices, device: int) -> list[Step]:
 
 
 def read_tasks(source: Source) -> dict[int, TaskTable]:
-    """Return the tasks of each device that has some."""
     tasks: dict[int, TaskTable] = defaultdict(TaskTable)
     for file in source.files.get("op_summary", []):
         for row in read_rows(file, source.notes):
