@@ -155,7 +155,6 @@ class Run:
             self.try_peer(peer)
 
     def collect_facts(self) -> dict[str, Any]:
-        """Return the settings with which ours ran."""
         ours = self.results[0].variant
         return ours.collect_facts() if isinstance(ours, Ours) else {}
 
@@ -239,7 +238,6 @@ class Run:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Return `1 window` or `7 windows`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
@@ -249,7 +247,6 @@ def find_sink_length(recipe: Recipe) -> int:
 
 
 def round_up_to_sinks(steps: int, sink: int) -> int:
-    """Return the next multiple of the sink's length."""
     return -(-steps // sink) * sink
 
 

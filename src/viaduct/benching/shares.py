@@ -186,6 +186,5 @@ def find_largest(by_name: dict[tuple[str, str], list[float]], steps: int, scale:
 
 
 def find_spans(events: list[dict[str, Any]], name: str) -> list[Span]:
-    """Return start and end of each annotation with that name."""
     annotations = (event for event in events if event["name"] == name and event.get("cat") == "user_annotation")
     return [(event["ts"], get_end_time(event)) for event in annotations]

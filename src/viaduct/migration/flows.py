@@ -90,7 +90,6 @@ class Trail:
     depth: int = 0
 
     def deeper(self) -> Trail:
-        """Return the trail after one more step, with the same sets."""
         return replace(self, depth=self.depth + 1)
 
 
@@ -278,10 +277,7 @@ class Flow:
             self.follow(read, trail.deeper())
 
     def uses_everywhere(self, key: tuple[ast.AST | None, str], reads: Sequence[ast.AST], visited: object) -> set[str]:
-        """Return the uses of all reads of a name or attribute, cached under `key`.
-
-        `visited` is the entry by which a trail marks these reads as visited.
-        """
+        """Return the uses of all reads, cached under `key`. `visited`: the entry by which a trail marks these reads."""
         if key not in self.known:
             outer_questions, self.questions = self.questions, set()
             self.is_within_known, trail = True, Trail(visited={visited}, depth=1)
@@ -304,7 +300,7 @@ class Flow:
         """
         if since is None or isinstance(since, ast.comprehension):
             return EVERYWHERE
-        statement = self.source.statement(since)
+        statement = self.source.statement_around(since)
         in_loop = any(isinstance(parent, Loop) for parent in self.source.ancestors(statement))
         if in_loop or self.function_around(statement) is not scope.node:
             return EVERYWHERE
@@ -313,7 +309,7 @@ class Flow:
         return statement.lineno, (assignments[position].end_lineno or 0) if position < len(assignments) else sys.maxsize
 
     def function_around(self, node: ast.AST) -> ast.AST:
-        return self.source.function(node) or self.source.tree
+        return self.source.function_around(node) or self.source.tree
 
     def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
         """Return, for each name, the statements `name = value` in the same block."""
@@ -343,7 +339,7 @@ class Flow:
 
     def follow_result(self, node: ast.AST, trail: Trail) -> None:
         """Follow a returned value to every call of the function in this file; ask the survey about other files."""
-        function = self.source.function(node)
+        function = self.source.function_around(node)
         if function is None or function in trail.visited:
             return
         trail.visited.add(function)
@@ -430,7 +426,7 @@ class Flow:
         """Return the scope that binds a name, or the module's."""
         scope = self.names.scope_of(name)
         while name.id not in scope.bound and scope.outer is not None:
-            scope = scope.elsewhere.get(name.id, scope.outer)
+            scope = scope.redirects.get(name.id, scope.outer)
         return scope
 
 

@@ -174,9 +174,6 @@ def state(file: FileResult) -> str:
     return "changed" if file.changed else "not understood" if file.reason else "unchanged"
 
 
-# ---- the diff
-
-
 def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
     """Return the files with changes or findings: changed ones first, files that were not understood last."""
     reported = [file for file in [*outcome.files, *outcome.added] if file.findings or file.changed]

@@ -129,10 +129,7 @@ class Outcome:
 
     @property
     def places(self) -> list[Place]:
-        """Entries of the ledger. A file without `places`, such as a shell script, has one for each counted finding.
-
-        An unread file without a finding has one.
-        """
+        """Entries of the ledger. Files without entries of their own have one for each counted finding."""
         places = [
             place
             for file in self.files
@@ -146,7 +143,6 @@ class Outcome:
         return places
 
     def where(self, finding: Finding | Place) -> str:
-        """Return the file and line of a finding, as shown to the user."""
         return self.by_path[finding.file].where(finding.line)
 
 

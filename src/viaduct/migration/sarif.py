@@ -65,7 +65,6 @@ def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
 
 
 def artifact(path: str) -> dict[str, str]:
-    """Return an artifactLocation of SARIF: a path below the project's root."""
     return {"uri": quote(os.fsencode(path)), "uriBaseId": "%SRCROOT%"}
 
 

@@ -41,7 +41,6 @@ class Event:
 
     @property
     def end(self) -> float:
-        """Time at which the event ended, in microseconds."""
         return self.start + self.duration
 
     def find_around(self, category: str) -> Event | None:

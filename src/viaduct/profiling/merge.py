@@ -41,13 +41,11 @@ def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile
 
 
 def find_ranks(profile: Profile) -> set[int]:
-    """Return the ranks of all records of a profile."""
     records: list[Sequence[Any]] = [profile.steps, profile.operators, profile.kernels, profile.memory]
     return {record.rank for rows in records for record in rows}
 
 
 def check_ranks(profiles: Sequence[Profile], names: Sequence[str]) -> None:
-    """Raise BadData if two profiles hold the same rank."""
     owners: dict[int, str] = {}
     for profile, name in zip(profiles, names, strict=True):
         for rank in find_ranks(profile):

@@ -87,7 +87,6 @@ class RowMaker:
 
 
 def describe_signature(trace: Trace, event: Event) -> Signature:
-    """Return the signature of a call."""
     context = trace.contexts.get(id(event))
     if context is None:  # a call of the device's runtime outside operators
         python = event.find_around(PYTHON)

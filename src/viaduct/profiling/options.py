@@ -74,7 +74,6 @@ class Window:
 
 
 def parse_window(text: str, flag: str = "--profile") -> Window:
-    """Read `100-120` or `100`."""
     match = re.fullmatch(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})\s*)?", text, re.ASCII)
     if match is None:
         several = "," in text or "|" in text

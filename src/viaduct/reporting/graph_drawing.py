@@ -201,7 +201,6 @@ def place_nodes(layers: list[Layer]) -> dict[str, tuple[float, float]]:
 
 
 def half_width(name: str) -> float:
-    """Return half the width of a node or lane."""
     return (LANE_WIDTH if name.startswith(LANE_PREFIX) else WIDTH) / 2
 
 

@@ -86,7 +86,6 @@ class Points:
 
     @property
     def present(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Return a mask of the points that have a value."""
         return np.isfinite(self.y)
 
     def restrict_to_scale(self, log: bool) -> Points:

@@ -91,7 +91,6 @@ class VirtualTable:
 
     @property
     def height(self) -> int:
-        """Return the number of rows."""
         return len(self.columns[0].values) if self.columns else 0
 
     def drawing(self) -> VirtualDrawing:

@@ -36,7 +36,6 @@ def find_sources(text: str) -> list[Span]:
 
 
 def find_cells(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the position of each cell."""
     members = dict(find_members(text, skip_space(text, 0)))
     if "cells" in members:
         yield from find_elements(text, members["cells"][0])

@@ -1,4 +1,4 @@
-"""`viaduct evaluate --latency`: duration of calls by batch size, as a table or as JSON."""
+"""`viaduct evaluate --latency`: duration of calls for each batch size, as a table or as JSON."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def main(
 
 
 def show_source(source: str, pattern: str, as_json: bool) -> None:
-    """Print the names of another package's networks, as `train --model` takes them."""
+    """Print the names of another package's networks, in the form of `train --model`."""
     from viaduct.models.sources import list_names
 
     names = list_names(source, pattern)
@@ -53,7 +53,6 @@ def show_source(source: str, pattern: str, as_json: bool) -> None:
 
 
 def print_all(classes: int | None, as_json: bool) -> None:
-    """Print all networks."""
     from viaduct.models import check_classes
     from viaduct.models.catalogue import entries
 
@@ -76,7 +75,6 @@ def print_all(classes: int | None, as_json: bool) -> None:
 
 
 def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> None:
-    """Print one network and its layers."""
     from viaduct.errors import UnknownName
     from viaduct.models import SHOW_ALL
     from viaduct.models.catalogue import entries
@@ -108,7 +106,6 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
 
 
 def build_row(name: str, entry: Entry, classes: int, users: dict[str, list[str]]) -> dict[str, Any]:
-    """Return the row of a network."""
     return {
         "name": name,
         "classes": classes,
@@ -122,7 +119,6 @@ def build_row(name: str, entry: Entry, classes: int, users: dict[str, list[str]]
 
 
 def list_recipes_by_model() -> dict[str, list[str]]:
-    """Return the recipes of each network."""
     from viaduct import recipes
 
     recipes_by_model: dict[str, list[str]] = {}
