@@ -90,8 +90,8 @@ def default_compile_cache() -> str:
 def record_vector_width() -> None:
     """Set the CPU's vector width in torch's settings, which are part of the key of its compile cache.
 
-    Otherwise, in torch 2.4 to 2.15, machines that share a cache folder use code for another vector width, which computes
-    wrong results.
+    Otherwise, in torch 2.4 to 2.15, machines that share a cache folder use code for another vector width, which
+    computes wrong results.
     """
     from torch._inductor import config
 
