@@ -94,4 +94,4 @@ def defined_helper(site: Site) -> str | None:
     for node in site.source.tree.body:
         if isinstance(node, ast.FunctionDef) and starts_communication(site, node):
             return node.name
-    return next((str(mark[1]) for mark in site.work.seen if mark[0] == "init_npu"), None)
+    return next((str(mark[1]) for mark in site.work.handled if mark[0] == "init_npu"), None)

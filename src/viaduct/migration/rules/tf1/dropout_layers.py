@@ -27,7 +27,7 @@ MODULE = full_name("npu_convert_dropout")
 @rule.file(only_files_with=("dropout", "Dropout"))
 def import_patch(site: Site) -> None:
     calls = calls_to(site, LAYERS)
-    if calls and site.work.names.local(MODULE) is None:
+    if calls and site.work.names.local_name(MODULE) is None:
         site.work.effects.add(MODULE)
         site.report_change(
             "Dropout layers use the device's operator: npu_convert_dropout is imported",

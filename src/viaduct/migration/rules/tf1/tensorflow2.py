@@ -27,8 +27,8 @@ def report_file(site: Site) -> None:
     if first is not None:
         line = site.text(first).splitlines()[0]
         site.request_review(
-            f"`{line}` is TensorFlow 2: these rules are for the graphs of TensorFlow 1.15, and eager code would not run "
-            "on the device; build a graph, or use the vendor's adapter for TensorFlow 2",
+            f"`{line}` is TensorFlow 2: these rules are for the graphs of TensorFlow 1.15, and eager code would not "
+            "run on the device; build a graph, or use the vendor's adapter for TensorFlow 2",
             zh=f"`{line}` 属于 TensorFlow 2:本工具的规则面向 TensorFlow 1.15 的图模式,"
             "eager 代码不会因此在设备上运行;请改为图模式,或使用厂商的 TensorFlow 2 适配",
             risk="high",

@@ -38,7 +38,7 @@ def adapt_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
             if parts[-index] == old_parts[-index]:
                 parts[-index] = new_parts[-index]
         return ".".join(parts)
-    root = site.work.names.local("torch")
+    root = site.work.names.local_name("torch")
     return f"{root}.{new.partition('.')[2]}" if root and new_parts[0] == "torch" else None
 
 
@@ -46,7 +46,7 @@ def replace_name(site: Site, node: ast.expr, old: str, new: str) -> bool:
     """Replace the text `old` of a name by `new`, also in an f-string; return False if that is not safe."""
     if old == new:
         return True
-    if site.source.in_f_string(node):
+    if site.source.is_in_f_string(node):
         return replace_in_f_string(site, node, old, new)
     old_parts, new_parts = old.split("."), new.split(".")
     if len(old_parts) != len(new_parts) or old_parts[0] != new_parts[0]:
@@ -65,7 +65,7 @@ def replace_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
     string = [parent for parent in site.source.ancestors(node) if isinstance(parent, ast.JoinedStr)][-1]
     start, end = site.source.span(string)
     key = ("f-string", start, old)
-    if key in site.work.seen:
+    if key in site.work.handled:
         return True
     in_text = [*re.finditer(rf"(?<![\w.]){re.escape(old)}(?![\w])", site.source.text[start:end])]
     in_code = [inner for inner in ast.walk(string) if dotted_name(inner) == old]

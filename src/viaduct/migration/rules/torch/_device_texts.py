@@ -48,11 +48,11 @@ def is_cuda_device(node: ast.AST | None) -> bool:
 def rename_device(site: Site, literal: ast.expr, device: str) -> bool:
     """Replace `cuda` at the beginning of a literal; return False if it stays.
 
-    A literal that cannot be edited is reported, except in code that is for the card already (served.py).
+    A literal that cannot be edited is reported, except in code that is for the card already (target_code.py).
     """
-    if site.work.is_served(literal):
+    if site.work.is_left_alone(literal):
         return False
-    opening = OPENING_QUOTE.match(site.text(literal)) if not site.source.in_f_string(literal) else None
+    opening = OPENING_QUOTE.match(site.text(literal)) if not site.source.is_in_f_string(literal) else None
     if opening is None:
         site.request_review(
             f"this names a CUDA device and cannot be edited safely: write {device} instead of cuda",

@@ -50,7 +50,7 @@ def is_defined_in_program(site: Site) -> bool:
         sources = [site.source, *(project.parsed[other].source for other in others)]
         if any(is_definition(source, node) for source in sources if "is_cuda" in source.text for node in source.nodes):
             mark_once(site, "is_cuda", "defined")
-    return ("is_cuda", "defined") in site.work.seen
+    return ("is_cuda", "defined") in site.work.handled
 
 
 def is_definition(source: Source, node: ast.AST) -> bool:
@@ -59,7 +59,7 @@ def is_definition(source: Source, node: ast.AST) -> bool:
         case ast.Attribute(attr="is_cuda", ctx=ast.Store()):
             return True
         case ast.FunctionDef(name="is_cuda") | ast.Name(id="is_cuda", ctx=ast.Store()):
-            parents = (source.parents[node], source.parents[source.statement(node)])
+            parents = (source.parents[node], source.parents[source.statement_around(node)])
             return any(isinstance(parent, ast.ClassDef) for parent in parents)
         case ast.Constant(value="--is_cuda" | "--is-cuda"):
             return True

@@ -66,7 +66,7 @@ def replace_in_function(site: Site) -> None:
 def wrap_number(site: Site, value: ast.expr) -> None:
     """Wrap a number in the helper's device; report a variable that is not always a number."""
     for node in branches(value):
-        if is_number(site, node) and not site.source.in_f_string(node) and not report_if_scripted(site, node):
+        if is_number(site, node) and not site.source.is_in_f_string(node) and not report_if_scripted(site, node):
             site.edit.node(node, f"{helper(site)}.device({site.text(node)})")
             report_number(site)
         elif is_number_or_other(site, node):

@@ -50,7 +50,7 @@ def replace_device(site: Site, device: ast.expr | None) -> None:
     for text in string_branches(device):
         value = str(text.value)
         kind, colon, index = value.partition(":")
-        code = site.text(text) if not site.source.in_f_string(text) else ""
+        code = site.text(text) if not site.source.is_in_f_string(text) else ""
         quote = code[-1:]
         if kind == "cuda" and code == f"{quote}{value}{quote}":
             site.edit.node(text, f"{quote}{target.device}{colon}{index}{quote}")

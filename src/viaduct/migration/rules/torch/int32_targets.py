@@ -34,13 +34,13 @@ LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
 def cast(site: Site) -> None:
     """Cast targets to int32 before their move, or advise it."""
     target = find_target(site)
-    if target is None or not mark_once(site, "cast", site.source.function(site.node), target.id):
+    if target is None or not mark_once(site, "cast", site.source.function_around(site.node), target.id):
         return
-    function = site.source.function(target) or site.source.tree
+    function = site.source.function_around(target) or site.source.tree
     moves = [node for node in ast.walk(function) if is_move_of(site, node, target.id)]
     if not moves or is_index(Body(function, site.values), target.id):
         return
-    torch = site.work.names.local("torch")
+    torch = site.work.names.local_name("torch")
     if not site.options.int32_targets or torch is None:
         advise_cast(site, moves[0], target.id)
         return
@@ -72,7 +72,7 @@ def is_move_of(site: Site, node: ast.AST, name: str) -> bool:
         return False
     values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "dtype")]  # type: ignore[attr-defined]
     is_cast = any((site.qualified(value) or "").startswith("torch.") for value in values)
-    return not is_cast and not site.source.in_f_string(node)
+    return not is_cast and not site.source.is_in_f_string(node)
 
 
 def advise_cast(site: Site, move: ast.AST, name: str) -> None:
