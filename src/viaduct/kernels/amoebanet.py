@@ -31,7 +31,7 @@ def list_stem_readers(first: Cell) -> list[bool]:
     return [*list_readers(find_wirings(first)[1]), True, True]
 
 
-def convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
+def list_convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
     """Return the convolutions whose weights the cells need in the precision of computation."""
     return [layer for layer in network.cells.modules() if isinstance(layer, nn.Conv2d)]
 

@@ -17,9 +17,9 @@ from viaduct.kernels import grouped
 from viaduct.kernels.bottleneck import weight_gradient
 from viaduct.kernels.copies import Weights
 from viaduct.kernels.halves import HalvedFunction
-from viaduct.kernels.norm import rows_of
-from viaduct.kernels.pooling import Pool, as_rows
-from viaduct.kernels.terms import MAX_READERS, OutputBuffer, Term, as_images, sum_terms
+from viaduct.kernels.norm import view_as_rows
+from viaduct.kernels.pooling import Pool, convert_to_rows
+from viaduct.kernels.terms import MAX_READERS, OutputBuffer, Term, sum_terms, view_as_images
 from viaduct.models.amoebanet_cells import (
     Cell,
     FactorisedReduction,
@@ -41,21 +41,21 @@ class PointwiseFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cast_weights: list[Tensor], *weights: Tensor) -> Any:
-        rows = as_rows(x)
+        rows = convert_to_rows(x)
         ctx.rows, ctx.cast_weights, ctx.shape = rows, cast_weights, x.shape
         ctx.dtypes = [weight.dtype for weight in weights]
         size = (x.shape[0], *x.shape[2:])
-        return tuple(as_images(rows @ cast_weight.flatten(1).t(), size) for cast_weight in cast_weights)
+        return tuple(view_as_images(rows @ cast_weight.flatten(1).t(), size) for cast_weight in cast_weights)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        rows_of_gradients = [as_rows(gradient) for gradient in gradients]
+        rows_of_gradients = [convert_to_rows(gradient) for gradient in gradients]
         total = rows_of_gradients[0] @ ctx.cast_weights[0].flatten(1)
         for gradient, cast_weight in zip(rows_of_gradients[1:], ctx.cast_weights[1:], strict=True):
             total.addmm_(gradient, cast_weight.flatten(1))
         weight_gradients = [weight_gradient(gradient, ctx.rows)[:, :, None, None] for gradient in rows_of_gradients]
         weights = [gradient.to(dtype) for gradient, dtype in zip(weight_gradients, ctx.dtypes, strict=True)]
-        x_gradient = as_images(total, (ctx.shape[0], *ctx.shape[2:]))
+        x_gradient = view_as_images(total, (ctx.shape[0], *ctx.shape[2:]))
         ctx.rows = ctx.cast_weights = None
         return x_gradient, None, *weights
 
@@ -76,7 +76,7 @@ class ConvolutionFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        x_gradient, weight_gradient = grouped.backward(rows_of(gradient), ctx.x, ctx.cast_weight, ctx.conv)
+        x_gradient, weight_gradient = grouped.backward(view_as_rows(gradient), ctx.x, ctx.cast_weight, ctx.conv)
         ctx.x = ctx.cast_weight = None
         return x_gradient, None, None, weight_gradient.to(ctx.dtype)
 
@@ -91,7 +91,7 @@ class JoinedFunction(torch.autograd.Function):
     def forward(ctx: Any, buffer: OutputBuffer, readers: int, *parts: Tensor) -> Any:
         ctx.set_materialize_grads(False)
         ctx.parts = len(parts) // readers
-        return tuple(buffer.as_images() for _ in range(readers))
+        return tuple(buffer.view_as_images() for _ in range(readers))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:

@@ -67,12 +67,12 @@ def replace_forwards(network: nn.Module, copies: Copies) -> Iterator[tuple[str, 
     for name, module in network.named_modules():
         if isinstance(module, Stem):
             if can_fuse_stem(module):
-                module.forward = partial(stem_forward, module, copies.dtype)  # type: ignore[method-assign]
+                module.forward = partial(run_stem, module, copies.dtype)  # type: ignore[method-assign]
                 yield name, None
         elif isinstance(module, AmoebaNet):
             if has_plain_norms(module) and amoebanet.can_fuse_network(module):
-                copies.add(amoebanet.convolutions(module))
-                module.forward = partial(amoebanet_forward, module, copies)  # type: ignore[method-assign]
+                copies.add(amoebanet.list_convolutions(module))
+                module.forward = partial(run_amoebanet, module, copies)  # type: ignore[method-assign]
                 yield from ((f"{name}.cells.{cell}".lstrip("."), None) for cell in module.cells)
                 yield name, None  # and the stem's norm
         elif has_separate_stem(module):
@@ -80,7 +80,7 @@ def replace_forwards(network: nn.Module, copies: Copies) -> Iterator[tuple[str, 
         elif (outcome := check_block(module)) is not None:
             if isinstance(outcome, BottleneckParts):
                 copies.add(outcome.convolutions)
-                module.forward = partial(bottleneck_forward, module, outcome, copies)
+                module.forward = partial(run_bottleneck, module, outcome, copies)
             yield name, outcome if isinstance(outcome, str) else None
 
 
@@ -104,7 +104,7 @@ def can_fuse_stem(stem: Stem) -> bool:
     return has_known_shape and not isinstance(stem.pool, nn.Identity) and has_plain_norms(stem)
 
 
-def bottleneck_forward(block: Any, parts: BottleneckParts, copies: Copies, *inputs: Any, **kwargs: Any) -> Any:
+def run_bottleneck(block: Any, parts: BottleneckParts, copies: Copies, *inputs: Any, **kwargs: Any) -> Any:
     """Run a bottleneck on our kernels; its own forward where they cannot compute the pass."""
     if kwargs or len(inputs) != 1 or not can_compute(block, parts, copies, inputs[0]):
         return type(block).forward(block, *inputs, **kwargs)
@@ -139,7 +139,7 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
     return precision == copies.dtype
 
 
-def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
+def run_stem(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
     """Run a stem on our kernels; its own forward in evaluation, for other sizes, or if images need a gradient."""
     height, width = images.shape[2:]
     is_too_large = images.shape[0] * 64 * height * width // 4 > MAX_ELEMENTS
@@ -153,7 +153,7 @@ def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
     return output
 
 
-def amoebanet_forward(network: Any, copies: Copies, images: Tensor) -> Any:
+def run_amoebanet(network: Any, copies: Copies, images: Tensor) -> Any:
     """Run AmoebaNet on our kernels; in evaluation, or if a tensor is too large, its own forward."""
     # The first cell is the widest at the stem's image size; cells of half the size have twice as many channels.
     first = next(iter(network.cells.values()))
@@ -161,5 +161,5 @@ def amoebanet_forward(network: Any, copies: Copies, images: Tensor) -> Any:
     largest = images.shape[0] * images.shape[2] * images.shape[3] // 4 * channels
     if not network.training or largest > MAX_ELEMENTS:
         return type(network).forward(network, images)
-    weights = copies.get(amoebanet.convolutions(network))
+    weights = copies.get(amoebanet.list_convolutions(network))
     return amoebanet.forward(network, weights, copies.dtype, images)

@@ -74,14 +74,14 @@ def run_own_kernel(
 
 def prefers_library(direction: str, conv: nn.Conv2d, x: Tensor) -> bool:
     """Return True if tuning chose the library for a layer; without tuning, if it was faster on an H200."""
-    point = find_choice(f"grouped_{direction}_implementation", implementation_signature(x, conv))
+    point = find_choice(f"grouped_{direction}_implementation", make_implementation_signature(x, conv))
     if point is not None:
         return point["implementation"] == "library"
     pixels = x.shape[0] * x.shape[2] * x.shape[3]
     return conv.stride == (1, 1) and is_library_faster(direction, conv.in_channels // conv.groups, pixels)
 
 
-def implementation_signature(x: Tensor, conv: nn.Conv2d) -> Signature:
+def make_implementation_signature(x: Tensor, conv: nn.Conv2d) -> Signature:
     """Return shape (NHWC), channels of a group, stride, SAME padding or not, padding, and dtype."""
     count, channels, height, width = x.shape
     same, padding = isinstance(conv, SameConv2d), int(conv.padding[0])
@@ -96,7 +96,7 @@ def is_library_faster(direction: str, per_group: int, pixels: int) -> bool:
 
 def forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
     """Run a convolution by our kernel or the library; `weight` has the dtype of x and is channels_last."""
-    output = run_own_kernel("forward", conv, lambda: grouped_cuda.convolution(x, weight, make_layer(x, conv)), x)
+    output = run_own_kernel("forward", conv, lambda: grouped_cuda.run_convolution(x, weight, make_layer(x, conv)), x)
     return call_library_forward(x, weight, conv) if output is None else output
 
 
@@ -114,10 +114,10 @@ def backward(gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d) -> tu
     output_gradient = gradient.view(len(x), height, width, gradient.shape[1]).permute(0, 3, 1, 2)
 
     def compute_input() -> Tensor:
-        return grouped_cuda.input_gradient(output_gradient, weight, make_layer(x, conv))
+        return grouped_cuda.run_input_gradient(output_gradient, weight, make_layer(x, conv))
 
     def compute_weight() -> Tensor:
-        return grouped_cuda.weight_gradient(output_gradient, x, make_layer(x, conv))
+        return grouped_cuda.run_weight_gradient(output_gradient, x, make_layer(x, conv))
 
     input_gradient = run_own_kernel("input", conv, compute_input, x, output_gradient)
     weight_gradient = run_own_kernel("weight", conv, compute_weight, x, output_gradient)

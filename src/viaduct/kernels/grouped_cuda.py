@@ -16,7 +16,7 @@ from torch import Tensor
 
 from viaduct.kernels.choices import find_choice
 from viaduct.kernels.grouped_compiler import DEFAULT_SHARED_BYTES, CompilerError, CudaError, Kernel, load_or_compile
-from viaduct.kernels.sizes import DTYPES, blocks, processors
+from viaduct.kernels.sizes import DTYPES, count_blocks, count_multiprocessors
 
 # Functions in grouped.cu, and the value of the macro KERNEL that compiles each.
 KERNELS = {"grouped_convolution": 1, "grouped_convolution_input": 2, "grouped_convolution_weight": 3}
@@ -73,10 +73,10 @@ def find_block_shape(kernel: str, layer: Layer, dtype: torch.dtype, transposed: 
     point = find_choice(kernel, (*layer.sizes, layer.per_group, layer.stride, DTYPES[dtype]))
     if point is not None:
         return BlockShape(**point)  # type: ignore[arg-type]
-    return WEIGHT_SHAPE if kernel == "grouped_weight_gradient" else default_block_shape(layer, transposed)
+    return WEIGHT_SHAPE if kernel == "grouped_weight_gradient" else choose_default_block_shape(layer, transposed)
 
 
-def default_block_shape(layer: Layer, transposed: bool = False) -> BlockShape:
+def choose_default_block_shape(layer: Layer, transposed: bool = False) -> BlockShape:
     """Return the block shape that was fastest on an H200 at a batch of 256."""
     if layer.per_group == 8 and layer.stride == 1:
         return BlockShape(32, 3) if transposed else BlockShape(64, 3)
@@ -98,28 +98,28 @@ class Tile:
         """Return the pixels in shared memory for a block of so many rows and images."""
         pixels = images * (rows * self.step + self.extra_rows) * self.row_length
         if self.reads_gradient:
-            pixels += blocks(images * rows * self.across, PRODUCT_PIXELS) * PRODUCT_PIXELS
+            pixels += count_blocks(images * rows * self.across, PRODUCT_PIXELS) * PRODUCT_PIXELS
         return pixels
 
     def fit(self, room: int, block_shape: BlockShape, max_images: int) -> tuple[int, int]:
         """Return rows and images of a block: as many as fit into `room` pixels, evenly divided among blocks."""
         fitting_rows = [rows for rows in range(1, self.image_rows + 1) if self.pixels(rows, 1) <= room]
         rows = min(block_shape.rows or max(fitting_rows, default=1), self.image_rows)
-        rows = block_shape.rows or blocks(self.image_rows, blocks(self.image_rows, rows))
+        rows = block_shape.rows or count_blocks(self.image_rows, count_blocks(self.image_rows, rows))
         if rows < self.image_rows:
             return rows, 1
         fitting = [images for images in range(1, max_images + 1) if self.pixels(rows, images) <= room]
         return rows, min(block_shape.images or len(fitting), max_images) or 1
 
 
-def window_tile(layer: Layer, reads_gradient: bool = False) -> Tile:
+def make_window_tile(layer: Layer, reads_gradient: bool = False) -> Tile:
     """Return the tile of a convolution or weight gradient: 3x3 windows of the input."""
     columns = (layer.out_width - 1) * layer.stride + 3
-    row_length = blocks(columns, 2) * 2 if layer.stride == 2 else columns  # even columns first, then odd ones
+    row_length = count_blocks(columns, 2) * 2 if layer.stride == 2 else columns  # even columns first, then odd ones
     return Tile(layer.out_height, layer.out_width, row_length, layer.stride, 3 - layer.stride, reads_gradient)
 
 
-def square_tile(layer: Layer) -> Tile:
+def make_square_tile(layer: Layer) -> Tile:
     """Return the tile of an input gradient with stride 2: squares of 2x2 input pixels."""
     down, across = ((size - 1 + pad) // 2 + 1 for size, pad in ((layer.height, layer.top), (layer.width, layer.left)))
     return Tile(down, across, across + 1, 1, 1)
@@ -148,7 +148,7 @@ def shared_memory(device: torch.device) -> int:
 
 def plan_launch(tile: Tile, layer: Layer, block_shape: BlockShape, like: Tensor) -> Plan:
     slices = layer.channels // block_shape.slice
-    return make_plan(tile, layer.count, slices, block_shape, processors(like), shared_memory(like.device))
+    return make_plan(tile, layer.count, slices, block_shape, count_multiprocessors(like), shared_memory(like.device))
 
 
 @lru_cache(maxsize=1024)
@@ -160,7 +160,7 @@ def make_plan(tile: Tile, count: int, slices: int, block_shape: BlockShape, mult
     max_images = min(max(1, count * slices // (multiprocessors * block_shape.resident)), count)
     rows, images = tile.fit(room, block_shape, max_images)
     pixels = tile.pixels(rows, images)
-    return Plan(rows, images, pixels * pitch, blocks(tile.image_rows, rows), blocks(count, images), slices)
+    return Plan(rows, images, pixels * pitch, count_blocks(tile.image_rows, rows), count_blocks(count, images), slices)
 
 
 @lru_cache
@@ -230,22 +230,22 @@ def can_run(x: Tensor) -> bool:
     return x.device not in FAILED_DEVICES and can_compile(int(x.device.index))
 
 
-def convolution(
+def run_convolution(
     x: Tensor, weight: Tensor, layer: Layer, transposed: bool = False, block_shape: BlockShape | None = None
 ) -> Tensor:
     """Run a convolution; `transposed`: of a gradient with the transposed weight, for the gradient w.r.t. input."""
     kernel = "grouped_input_gradient" if transposed else "grouped_convolution"
     block_shape = block_shape or find_block_shape(kernel, layer, x.dtype, transposed)
-    tile, size = window_tile(layer), (layer.out_height, layer.out_width)
+    tile, size = make_window_tile(layer), (layer.out_height, layer.out_width)
     return launch_convolution("grouped_convolution", x, weight, layer, block_shape, tile, size, transposed)
 
 
-def input_gradient(gradient: Tensor, weight: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
+def run_input_gradient(gradient: Tensor, weight: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
     gradient = gradient.contiguous(memory_format=torch.channels_last)
     if layer.stride == 1:
-        return convolution(gradient, weight, layer.transpose(), transposed=True, block_shape=block_shape)
+        return run_convolution(gradient, weight, layer.transpose(), transposed=True, block_shape=block_shape)
     block_shape = block_shape or find_block_shape("grouped_input_gradient", layer, gradient.dtype)
-    tile, size, name = square_tile(layer), (layer.height, layer.width), "grouped_convolution_input"
+    tile, size, name = make_square_tile(layer), (layer.height, layer.width), "grouped_convolution_input"
     return launch_convolution(name, gradient, weight, layer, block_shape, tile, size, transposed=True)
 
 
@@ -270,12 +270,12 @@ def launch_convolution(
     return out.permute(0, 3, 1, 2)
 
 
-def weight_gradient(gradient: Tensor, x: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
+def run_weight_gradient(gradient: Tensor, x: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
     """Return the gradient w.r.t. weight in float32, as [channels, per_group, 3, 3]."""
     gradient = gradient.contiguous(memory_format=torch.channels_last)
     block_shape = block_shape or find_block_shape("grouped_weight_gradient", layer, x.dtype)
-    plan = plan_launch(window_tile(layer, reads_gradient=True), layer, block_shape, x)
-    programs = max(1, min(plan.strips * plan.stacks, processors(x) * block_shape.resident // plan.slices))
+    plan = plan_launch(make_window_tile(layer, reads_gradient=True), layer, block_shape, x)
+    programs = max(1, min(plan.strips * plan.stacks, count_multiprocessors(x) * block_shape.resident // plan.slices))
     # Warps that share the channels of a pixel; the other warps of a block take other pixels.
     jobs = block_shape.slice // (8 if layer.per_group == 32 else 16)
     # Partial sums, which are added up at the end: one for each program and group of `jobs` warps.

@@ -14,7 +14,7 @@ MAX_COLUMNS = 1024  # of programs that share a counter
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float64: "float64"}
 
 
-def blocks(length: int, block: int) -> int:
+def count_blocks(length: int, block: int) -> int:
     """Return the number of blocks that cover a length."""
     return -(-length // block)
 
@@ -28,17 +28,17 @@ class Tile:
     warps: int
 
 
-def default_tile(channels: int) -> Tile:
+def choose_default_tile(channels: int) -> Tile:
     """Return the default tile of elementwise kernels."""
     if channels <= 64:
         return Tile(16, 64, 4)
     return Tile(16, 128, 4) if channels <= 128 else Tile(8, 256, 4)
 
 
-def tile_for(kernel: str, rows: int, channels: int, dtype: torch.dtype) -> Tile:
+def find_tile(kernel: str, rows: int, channels: int, dtype: torch.dtype) -> Tile:
     """Return the tuned size of a kernel over [rows, channels], else the default."""
     point = find_choice(kernel, (rows, channels, DTYPES[dtype]))
-    return default_tile(channels) if point is None else Tile(**point)  # type: ignore[arg-type]
+    return choose_default_tile(channels) if point is None else Tile(**point)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Area:
 
     def count_tiles(self, images: int, height: int, width: int) -> int:
         """Return the number of areas that cover `images` images of this size."""
-        return images * blocks(height, self.height) * blocks(width, self.width)
+        return images * count_blocks(height, self.height) * count_blocks(width, self.width)
 
 
 # Eight elements a thread: then a thread holds the uint8 argmax of the 16-bit elements that it holds. With sixteen, each
@@ -60,7 +60,7 @@ class Area:
 DEFAULT_AREA = Area(2, 4, 64, 2)
 
 
-def area_for(kernel: str, signature: tuple[int, ...], dtype: torch.dtype) -> Area:
+def find_area(kernel: str, signature: tuple[int, ...], dtype: torch.dtype) -> Area:
     """Return the tuned area of a kernel, else the default."""
     point = find_choice(kernel, (*signature, DTYPES[dtype]))
     return DEFAULT_AREA if point is None else Area(**point)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ class Loop:
     stages: int = 3  # of the software pipeline
 
 
-def loop_for(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, default: Loop) -> Loop:
+def find_loop(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, default: Loop) -> Loop:
     """Return the tuned parameters of a kernel, else the default."""
     point = find_choice(kernel, (*signature, DTYPES[dtype]))
     return default if point is None else Loop(**point)  # type: ignore[arg-type]
@@ -95,8 +95,10 @@ class Gather:
     def programs(self, rows_x: Tensor) -> tuple[int, int]:
         """Return the columns of programs, and how many programs share the rows of a column."""
         rows, channels = rows_x.shape
-        columns = blocks(channels, self.width)
-        return columns, max(1, min(blocks(rows, self.height), processors(rows_x) * self.each // columns))
+        columns = count_blocks(channels, self.width)
+        return columns, max(
+            1, min(count_blocks(rows, self.height), count_multiprocessors(rows_x) * self.each // columns)
+        )
 
     @property
     def options(self) -> dict[str, int | None]:
@@ -104,7 +106,7 @@ class Gather:
         return {"num_warps": self.warps, "maxnreg": self.registers or None}
 
 
-def default_gather(rows: int, channels: int, tensors: int) -> Gather:
+def choose_default_gather(rows: int, channels: int, tensors: int) -> Gather:
     """Return the sizes that were fastest on an H200; `tensors` is the number of tensors read.
 
     Many small programs keep more loads in flight; but the last program of a column combines all parts, which takes long
@@ -118,31 +120,31 @@ def default_gather(rows: int, channels: int, tensors: int) -> Gather:
     return Gather(32, 64, 4, 4) if channels >= 512 else Gather(64, 64, 8, 2)
 
 
-def gather_for(kernel: str, rows_x: Tensor, tensors: int) -> Gather:
+def find_gather(kernel: str, rows_x: Tensor, tensors: int) -> Gather:
     """Return the tuned sizes of a kernel that reduces over the rows, else the default."""
     rows, channels = rows_x.shape
     point = find_choice(kernel, (rows, channels, tensors, DTYPES[rows_x.dtype]))
-    return default_gather(rows, channels, tensors) if point is None else Gather(**point)  # type: ignore[arg-type]
+    return choose_default_gather(rows, channels, tensors) if point is None else Gather(**point)  # type: ignore[arg-type]
 
 
-def tickets(like: Tensor) -> Tensor:
+def get_tickets(like: Tensor) -> Tensor:
     """Return a counter for each column of programs, 0 between kernels; the kernels of a stream share it."""
     stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
-    return _tickets(like.device, stream)
+    return make_tickets(like.device, stream)
 
 
 @lru_cache
-def _tickets(device: torch.device, stream: int) -> Tensor:
+def make_tickets(device: torch.device, stream: int) -> Tensor:
     return torch.zeros(MAX_COLUMNS, dtype=torch.int32, device=device)
 
 
-def processors(like: Tensor) -> int:
+def count_multiprocessors(like: Tensor) -> int:
     """Return the number of multiprocessors."""
-    return _processors(like.device)
+    return read_multiprocessors(like.device)
 
 
 @lru_cache
-def _processors(device: torch.device) -> int:
+def read_multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 4  # Triton's interpreter
     return torch.cuda.get_device_properties(device).multi_processor_count

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import pooling, terms_kernels
-from viaduct.kernels.norm import Norm, Sums, compute_norm, gradient_sums, input_gradient, rows_of
-from viaduct.kernels.pooling import Pool, as_rows
-from viaduct.kernels.sizes import area_for, blocks, gather_for, tickets, tile_for
+from viaduct.kernels.norm import Norm, Sums, compute_input_gradient, compute_norm, sum_gradient, view_as_rows
+from viaduct.kernels.pooling import Pool, convert_to_rows
+from viaduct.kernels.sizes import count_blocks, find_area, find_gather, find_tile, get_tickets
 
 MAX_READERS = 4  # gradients that `merge_kernel` has parameters for
 
@@ -60,9 +60,9 @@ class OutputBuffer:
             self.rows = x.new_empty((self.size[0] * self.size[1] * self.size[2], channels * self.parts))
         return BufferSlice(self.rows[:, index * channels : (index + 1) * channels])
 
-    def as_images(self) -> Tensor:
+    def view_as_images(self) -> Tensor:
         """Return all states, concatenated along the channels, as images."""
-        return as_images(self.rows, self.size)
+        return view_as_images(self.rows, self.size)
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class StateFunction(torch.autograd.Function):
         launch_sum(saved, tensors[: len(terms)], raw, positive, signs, size)
         ctx.terms, ctx.readers, ctx.signs, ctx.size = saved, readers, signs, size
         ctx.weights = tensors[len(terms) :]
-        return tuple(as_images(positive if reader else raw, size) for reader in readers)
+        return tuple(view_as_images(positive if reader else raw, size) for reader in readers)
 
     @staticmethod
     def backward(ctx: Any, *arrived: Tensor | None) -> Any:
         pairs = zip(arrived, ctx.readers, strict=True)
-        gradients = [(as_rows(gradient), relu) for gradient, relu in pairs if gradient is not None]
+        gradients = [(convert_to_rows(gradient), relu) for gradient, relu in pairs if gradient is not None]
         if ctx.single:
             images, weights = backpropagate_norm(*gradients[0], ctx.terms[0], ctx.size)
         else:
@@ -121,7 +121,7 @@ class StateFunction(torch.autograd.Function):
         return None, None, None, *images, *weights
 
 
-def as_images(rows: Tensor | None, size: tuple[int, int, int]) -> Tensor:
+def view_as_images(rows: Tensor | None, size: tuple[int, int, int]) -> Tensor:
     """Return rows, which may be columns of a larger tensor, as images; a new tensor object each time."""
     assert rows is not None
     return rows.view(*size, rows.shape[1]).permute(0, 3, 1, 2)
@@ -131,7 +131,7 @@ def prepare_term(term: Term, x: Tensor) -> SavedTerm:
     """Compute a term's norm, or allocate the argmax of its max pool."""
     rows = norm = argmax = None
     if term.layer is not None:
-        rows = rows_of(x)
+        rows = view_as_rows(x)
         norm = compute_norm(rows, term.layer)
     elif term.pool is not None and not term.pool.average:
         shape = (x.shape[0], *term.pool.output_size(*x.shape[2:]), x.shape[1])
@@ -152,7 +152,7 @@ def allocate_outputs(
 
 def allocate_signs(rows: Tensor) -> Tensor:
     """Return an empty tensor with one bit for every element."""
-    return torch.empty((len(rows), blocks(rows.shape[1], 8)), dtype=torch.uint8, device=rows.device)
+    return torch.empty((len(rows), count_blocks(rows.shape[1], 8)), dtype=torch.uint8, device=rows.device)
 
 
 def find_input_size(terms: list[SavedTerm]) -> tuple[int, ...]:
@@ -176,12 +176,12 @@ class Tiling:
     def choose(size: tuple[int, int, int], channels: int, neighbours: bool, dtype: torch.dtype) -> Tiling:
         """Return the tuned tiling; without a pool (`neighbours`) all pixels form a single row."""
         if neighbours:
-            area = area_for("sum_terms_pooled", (*size, channels), dtype)
+            area = find_area("sum_terms_pooled", (*size, channels), dtype)
             tiles = area.count_tiles(*size)
             return Tiling(tiles, (size[1], size[2]), area.height, area.width, area.columns, area.warps)
         rows = size[0] * size[1] * size[2]
-        tile = tile_for("sum_terms", rows, channels, dtype)
-        return Tiling(blocks(rows, tile.rows), (1, rows), 1, tile.rows, tile.columns, tile.warps)
+        tile = find_tile("sum_terms", rows, channels, dtype)
+        return Tiling(count_blocks(rows, tile.rows), (1, rows), 1, tile.rows, tile.columns, tile.warps)
 
 
 def launch_sum(
@@ -198,7 +198,7 @@ def launch_sum(
     first, second = arguments if len(arguments) == 2 else (arguments[0], (arguments[0][0], (0, 0, False)))
     stride = max(term.pool.stride if term.pool else 1 for term in terms)
     tiling = Tiling.choose(size, channels, any(term.pool for term in terms), output.dtype)
-    terms_kernels.sum_kernel[(tiling.tiles, blocks(channels, tiling.columns))](
+    terms_kernels.sum_kernel[(tiling.tiles, count_blocks(channels, tiling.columns))](
         *(*first[0], *second[0], *(output if out is None else out for out in (raw, positive, signs))),
         *((output if positive is None else positive).stride(0), rows, channels, *find_input_size(terms), *tiling.size),
         *(size[1] * size[2], *first[1], *second[1], stride, raw is not None, positive is not None, signs is not None),
@@ -237,7 +237,7 @@ def merge_gradients(
     first = next((term for term in terms if term.norm is not None and term.keep is None), None)
     x, mean, inverse = (like,) * 3 if first is None else (first.x, first.norm.mean, first.norm.inverse)  # type: ignore[union-attr]
     total = like.new_empty((rows, channels))
-    sizes = gather_for("merge_gradients", like, len(gradients) + (first is not None))
+    sizes = find_gather("merge_gradients", like, len(gradients) + (first is not None))
     columns, parts = sizes.programs(like)
     table = torch.empty((2, parts if first else 0, channels), dtype=torch.float32, device=like.device)
     sums = torch.empty((2, channels), dtype=torch.float32, device=like.device)
@@ -245,7 +245,7 @@ def merge_gradients(
     masked = sum(has_relu << index for index, (_, has_relu) in enumerate(gradients))  # one bit for each gradient
     terms_kernels.merge_kernel[(columns, parts)](
         *(*padded, *(gradient.stride(0) for gradient in padded), like if signs is None else signs),
-        *(x, mean, inverse, total, table, sums, tickets(like)),
+        *(x, mean, inverse, total, table, sums, get_tickets(like)),
         *(rows, channels, len(gradients), masked, first is not None, sizes.height, sizes.height, sizes.width),
         **sizes.options,
     )
@@ -260,9 +260,9 @@ def backpropagate_norm(gradient: Tensor, relu: bool, term: SavedTerm, size: tupl
     assert term.x is not None
     assert term.norm is not None
     gradient = gradient.contiguous()
-    sums = gradient_sums(gradient, term.x, term.norm, relu=relu)
-    x_gradient = input_gradient(gradient, term.x, term.norm, sums, relu=relu)
-    return [as_images(x_gradient, size)], [sums.product, sums.total]
+    sums = sum_gradient(gradient, term.x, term.norm, relu=relu)
+    x_gradient = compute_input_gradient(gradient, term.x, term.norm, sums, relu=relu)
+    return [view_as_images(x_gradient, size)], [sums.product, sums.total]
 
 
 def backpropagate_terms(
@@ -276,13 +276,13 @@ def backpropagate_terms(
             if sums is not None and term.keep is None:
                 term_sums, sums = sums, None
             else:
-                term_sums = gradient_sums(term_gradient, term.x, term.norm, relu=False)
-            images.append(as_images(input_gradient(term_gradient, term.x, term.norm, term_sums), size))
+                term_sums = sum_gradient(term_gradient, term.x, term.norm, relu=False)
+            images.append(view_as_images(compute_input_gradient(term_gradient, term.x, term.norm, term_sums), size))
             weights += [term_sums.product, term_sums.total]
         elif term.pool is not None:
             images.append(pooling.backward(term_gradient, term.argmax, term.shape, term.pool))
         else:
-            images.append(as_images(term_gradient, size))
+            images.append(view_as_images(term_gradient, size))
     return images, weights
 
 

@@ -103,12 +103,12 @@ class Draw:
         return Norm(*(tensor.to(self.device) for tensor in (mean, inverse, scale, shift)))
 
 
-def sizes_of(signature: Signature) -> tuple[int, ...]:
+def read_sizes(signature: Signature) -> tuple[int, ...]:
     """Return the sizes of a signature, without its dtype."""
     return tuple(int(value) for value in signature[:-1])
 
 
-def draw_for(signature: Signature, device: torch.device) -> Draw:
+def make_draw(signature: Signature, device: torch.device) -> Draw:
     """Return a generator of tensors in the signature's dtype."""
     return Draw(device, NAMED_DTYPES[str(signature[-1])])
 

@@ -12,9 +12,9 @@ from torch.nn.grad import conv2d_weight
 
 from viaduct.kernels import inference, stem
 from viaduct.kernels.choices import Key, Signature
-from viaduct.kernels.norm import Norm, Sums, rows_of
+from viaduct.kernels.norm import Norm, Sums, view_as_rows
 from viaduct.kernels.sizes import Loop
-from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Draw, Limits, Tunable, draw_for, sizes_of
+from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Draw, Limits, Tunable, make_draw, read_sizes
 from viaduct.search_space import Parameter, Point, Space
 
 FILTERS, PIECE = 64, 64  # output channels; numbers in a row of the window
@@ -63,8 +63,8 @@ class Stem:
     """Random images and 7x7 weight, also in the kernels' layout (`stem.fold`, `stem.fold_weight`)."""
 
     def __init__(self, signature: Signature, device: torch.device) -> None:
-        self.draw: Draw = draw_for(signature, device)
-        count, height, width = sizes_of(signature)
+        self.draw: Draw = make_draw(signature, device)
+        count, height, width = read_sizes(signature)
         self.size = stem.Size(count, height, width, FILTERS, 0)
         self.images = self.draw.images(count, 3, 2 * height, 2 * width)
         weight = (self.draw.rows(FILTERS, 147).float() * 0.1).to(self.draw.dtype)
@@ -82,7 +82,7 @@ class Stem:
 
 def make_convolution(key: Key, signature: Signature, device: torch.device) -> Case:
     case = Stem(signature, device)
-    expected = rows_of(case.convolve())
+    expected = view_as_rows(case.convolve())
     return Case(key, lambda: [stem.convolve(case.folded, case.folded_weight, None, case.size)[0]], lambda: [expected])
 
 
@@ -107,13 +107,13 @@ def make_pool(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
-    draw = draw_for(signature, device)
-    (rows,) = sizes_of(signature)
+    draw = make_draw(signature, device)
+    (rows,) = read_sizes(signature)
     gradient, max_input, statistics = draw.rows(rows, FILTERS) + 1, draw.rows(rows, FILTERS), draw.norm(FILTERS)
     argmax = torch.randint(0, 10, (rows, FILTERS), generator=draw.generator).to(device, torch.uint8)
 
     def launch() -> list[Tensor]:
-        sums = stem.window_sums(gradient, argmax, max_input, statistics)
+        sums = stem.sum_window_gradients(gradient, argmax, max_input, statistics)
         return [sums.total, sums.product]
 
     def compute() -> list[Tensor]:
@@ -134,7 +134,7 @@ def make_input(key: Key, signature: Signature, device: torch.device) -> Case:
     sums = Sums(*(torch.randn(2, FILTERS, generator=case.draw.generator) * windows**0.5).to(device))
     return Case(
         key,
-        lambda: [stem.input_gradient(gradient, argmax, x, statistics, sums, size)],
+        lambda: [stem.compute_input_gradient(gradient, argmax, x, statistics, sums, size)],
         lambda: [compute_input_gradient(gradient, argmax, x, statistics, sums, size)],
     )
 
@@ -172,7 +172,7 @@ def make_weight(key: Key, signature: Signature, device: torch.device) -> Case:
     expected = conv2d_weight(images, shape, gradient, stride=2, padding=3)  # type: ignore[no-untyped-call]
     return Case(
         key,
-        lambda: [stem.unfold_weight(stem.weight_gradient(norm_gradient, case.folded, case.size), 1)],
+        lambda: [stem.unfold_weight(stem.compute_weight_gradient(norm_gradient, case.folded, case.size), 1)],
         lambda: [expected],
     )
 
