@@ -1,8 +1,8 @@
-"""A bottleneck block as a single operation, forward and backward, over the kernels beside this file.
+"""Bottleneck block as a single operation, forward and backward.
 
-1x1 convolutions are matrix products, which cuBLAS does best. Our kernels do the rest in as few passes over memory as
-possible: the statistics of each batch norm; then scale, shift, ReLU and shortcut together. In the backward pass the
-matrix product that computes the gradient w.r.t. the input also adds the gradient of the shortcut.
+1x1 convolutions are matrix products in cuBLAS. Our kernels compute the other operations with few passes over memory:
+the statistics of each batch norm; then scale, shift, ReLU and shortcut together. In the backward pass the matrix
+product for the gradient w.r.t. the input also adds the gradient of the shortcut.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BottleneckFunction(torch.autograd.Function):
         projection = None if parts.projection is None else apply_projection(x, parts.projection, weights)
         other, other_norm = (view_as_rows(x), None) if projection is None else (projection.x, projection.norm)
         y, signs = apply_scale_shift_add(branch3.x, branch3.norm, other, other_norm)
-        ctx.save_for_backward(x)  # torch notices if it is changed before the backward pass
+        ctx.save_for_backward(x)  # so that torch detects a change of x before the backward pass
         ctx.parts, ctx.branches, ctx.saved = parts, (branch1, branch2, branch3, projection), (first, second, signs)
         return view_as_images_like(y, middle)
 
@@ -83,7 +83,7 @@ class BottleneckFunction(torch.autograd.Function):
         if projection is not None:
             shortcut, weight, sums = backpropagate_projection(masked_gradient, x, projection, ctx.parts.projection)
             layer_gradients.append((weight, sums))
-        # In place: nothing else refers to the shortcut's gradient, and a copy would cost a pass over memory.
+        # In place: the shortcut's gradient is not used again.
         x_gradient = shortcut.addmm_(conv1_gradient, branch1.weight)
         gradients = order_gradients(layer_gradients, ctx.parts)
         ctx.branches = ctx.saved = ctx.parts = None
@@ -105,7 +105,7 @@ def apply_pointwise(rows: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weight
 
 
 def apply_convolution(x: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> tuple[Branch, Tensor]:
-    """Run any other convolution and compute its norm; return also the output as images."""
+    """Run a convolution that is not pointwise and compute its norm; return also the output as images."""
     y = grouped.forward(x, weights[conv], conv)
     rows = view_as_rows(y)
     return Branch(rows, compute_norm(rows, layer), weights[conv]), y

@@ -1,4 +1,4 @@
-"""Layers of inference that libraries compute slowly on NVIDIA cards: the 7x7 stem and max pooling.
+"""Inference kernels for layers that libraries compute slowly on NVIDIA cards: the 7x7 stem and max pooling.
 
 stem_relu(images, fold_weight(weight, offset, dtype), bias, padding)
 max_pool(x, Pool(3, 2, average=False))

@@ -1,4 +1,4 @@
-"""Batch norm by our own kernels: statistics, scale and shift with ReLU and shortcut, backward pass.
+"""Batch norm on our kernels: statistics, scale and shift with ReLU and shortcut, backward pass.
 
 Tensors are rows of pixels and columns of channels, which is the memory layout of channels_last.
 """
@@ -18,10 +18,10 @@ PARTS, COLUMNS = 256, 16  # parts and channels that a combining kernel reads at 
 
 @dataclass(frozen=True)
 class Norm:
-    """Statistics of one batch (`inverse` is 1 / deviation), and the batch norm as y = scale * x + shift."""
+    """Statistics of one batch, and the batch norm as y = scale * x + shift."""
 
     mean: Tensor
-    inverse: Tensor
+    inverse: Tensor  # 1 / standard deviation
     scale: Tensor
     shift: Tensor
 
@@ -49,7 +49,7 @@ def view_as_rows(x_NCHW: Tensor) -> Tensor:
 def make_gradient_rows(gradient_NCHW: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the gradient of images as rows.
 
-    The gradient of a mean over the pixels repeats one row for each image (stride 0), which torch is slow to copy.
+    The gradient of a mean over the pixels has stride 0, which torch is slow to copy; our kernel repeats its rows.
     """
     count, channels, height, width = gradient_NCHW.shape
     if gradient_NCHW.stride()[2:] != (0, 0) or height * width == 1:
@@ -99,7 +99,7 @@ def combine_parts(parts: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
 
 
 def list_statistics(layer: nn.BatchNorm2d, output: Tensor) -> tuple[Tensor, ...]:
-    """Return a layer's weight, bias and running statistics; `output` three times if there are none to be updated."""
+    """Return a layer's weight, bias and running statistics; `output` replaces missing running statistics."""
     if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
         return layer.weight, layer.bias, output, output, output
     return layer.weight, layer.bias, layer.running_mean, layer.running_var, layer.num_batches_tracked
@@ -138,10 +138,10 @@ def _launch_scale_shift(
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of the output's gradient for each channel: the gradients w.r.t. bias (`total`) and weight (`product`)."""
+    """Sums of the output's gradient for each channel."""
 
-    total: Tensor
-    product: Tensor
+    total: Tensor  # gradient w.r.t. bias
+    product: Tensor  # gradient w.r.t. weight
 
 
 def sum_gradient(gradient: Tensor, x: Tensor, norm: Norm, relu: bool = True) -> Sums:
@@ -156,7 +156,7 @@ def mask_and_sum_gradient(gradient: Tensor, x: Tensor, norm: Norm, signs: Tensor
 
 
 def _launch_sums(gradient: Tensor, x: Tensor, norm: Norm, mask: int, signs: Tensor, masked: Tensor) -> Sums:
-    """Return the sums; `mask` is the kernel's MASK, and without 2 `signs` and `masked` are not used."""
+    """Return the sums; `mask` is the kernel's MASK. `signs` and `masked` are used only with 2."""
     rows, channels = x.shape
     sizes = find_gather("batch_norm_gradient_sums", x, 2)
     columns, parts = sizes.programs(x)

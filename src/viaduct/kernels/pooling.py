@@ -16,15 +16,15 @@ from viaduct.models.padding import same_padding
 
 @dataclass(frozen=True)
 class Pool:
-    """Window, stride and kind of a pool. `valid_only`: only windows inside the image (VALID padding)."""
+    """Window, stride and kind of a pool."""
 
     size: int
     stride: int
     average: bool
-    valid_only: bool = False
+    valid_only: bool = False  # True: only windows inside the image (VALID padding)
 
     def output_size(self, *sizes: int) -> tuple[int, ...]:
-        """Return height and width of the output for those of the input."""
+        """Return height and width of the output from those of the input."""
         if self.valid_only:
             return tuple((size - self.size) // self.stride + 1 for size in sizes)
         return tuple(count_blocks(size, self.stride) for size in sizes)
@@ -81,7 +81,7 @@ def backward(gradient: Tensor, argmax: Tensor | None, shape: tuple[int, ...], po
 
 
 def convert_to_rows(x_NCHW: Tensor) -> Tensor:
-    """Return images as [pixels, channels]; without a copy if the layout allows it, also for a slice of channels."""
+    """Return images, or a slice of their channels, as [pixels, channels]; copy them only if the layout requires it."""
     image, channel, row, pixel = x_NCHW.stride()
     is_dense = channel == 1 and row == pixel * x_NCHW.shape[3] and image == row * x_NCHW.shape[2]
     return view_as_rows(x_NCHW) if is_dense else make_gradient_rows(x_NCHW, x_NCHW.dtype)

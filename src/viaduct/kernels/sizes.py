@@ -1,4 +1,4 @@
-"""Launch sizes of the Triton kernels: defaults, and those that tuning chose (`choices.py`)."""
+"""Launch sizes of the Triton kernels: tuned sizes (`choices.py`) and defaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from viaduct.kernels.choices import find_choice
 
-MAX_COLUMNS = 1024  # of programs that share a counter
+MAX_COLUMNS = 1024  # number of counters: one for each column of programs
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float64: "float64"}
 
 
@@ -43,7 +43,7 @@ def find_tile(kernel: str, rows: int, channels: int, dtype: torch.dtype) -> Tile
 
 @dataclass(frozen=True)
 class Area:
-    """Work of one program of a kernel that also reads neighbours: an area of pixels, which share them."""
+    """Work of one program of a kernel that reads neighbouring pixels: an area of pixels and columns of channels."""
 
     height: int
     width: int
@@ -55,8 +55,8 @@ class Area:
         return images * count_blocks(height, self.height) * count_blocks(width, self.width)
 
 
-# Eight elements a thread: then a thread holds the uint8 argmax of the 16-bit elements that it holds. With sixteen, each
-# of the nine window cells would be exchanged between threads through shared memory.
+# With eight elements, a thread holds the uint8 argmax of its own 16-bit elements. With sixteen, threads would exchange
+# all nine window cells through shared memory.
 DEFAULT_AREA = Area(2, 4, 64, 2)
 
 
@@ -72,7 +72,7 @@ class Loop:
 
     block: int
     warps: int
-    waves: int = 1  # programs for a multiprocessor
+    waves: int = 1  # programs for each multiprocessor
     stages: int = 3  # of the software pipeline
 
 
@@ -89,11 +89,11 @@ class Gather:
     height: int
     width: int
     warps: int
-    each: int  # programs for a multiprocessor
-    registers: int = 0  # for a thread, at most, so that these programs fit; 0: no limit
+    each: int  # programs for each multiprocessor
+    registers: int = 0  # limit for each thread, so that these programs fit; 0: no limit
 
     def programs(self, rows_x: Tensor) -> tuple[int, int]:
-        """Return the columns of programs, and how many programs share the rows of a column."""
+        """Return the number of columns of programs, and of programs that share the rows of a column."""
         rows, channels = rows_x.shape
         columns = count_blocks(channels, self.width)
         return columns, max(
@@ -107,11 +107,7 @@ class Gather:
 
 
 def choose_default_gather(rows: int, channels: int, tensors: int) -> Gather:
-    """Return the sizes that were fastest on an H200; `tensors` is the number of tensors read.
-
-    Many small programs keep more loads in flight; but the last program of a column combines all parts, which takes long
-    with few columns.
-    """
+    """Return the sizes that were fastest on an H200; `tensors` is the number of tensors that the kernel reads."""
     numbers = rows * channels
     if tensors > 1 and numbers >= 20_000_000:
         return Gather(32, 64, 8, 4, 64)
@@ -128,7 +124,7 @@ def find_gather(kernel: str, rows_x: Tensor, tensors: int) -> Gather:
 
 
 def get_tickets(like: Tensor) -> Tensor:
-    """Return a counter for each column of programs, 0 between kernels; the kernels of a stream share it."""
+    """Return the counters of the columns of programs, which are 0 between kernels; a stream's kernels share them."""
     stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
     return make_tickets(like.device, stream)
 
@@ -139,7 +135,6 @@ def make_tickets(device: torch.device, stream: int) -> Tensor:
 
 
 def count_multiprocessors(like: Tensor) -> int:
-    """Return the number of multiprocessors."""
     return read_multiprocessors(like.device)
 
 

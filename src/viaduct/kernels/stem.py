@@ -23,7 +23,7 @@ WEIGHT = Loop(block=64, warps=4)
 def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
     """Return images as blocks of 2x2 pixels (space to depth): [images, height / 2 + 3, width / 2 + 3, 16].
 
-    `before` blocks of zeros are added above and to the left, as many below and to the right as make three in all.
+    `before` blocks of zeros are added above and to the left, 3 - `before` below and to the right.
     """
     count, _, height, width = images_NCHW.shape
     shape = (count, height // 2 + 3, width // 2 + 3, 16)
@@ -36,27 +36,28 @@ def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
 
 
 def fold_weight(weight: Tensor, offset: int, dtype: torch.dtype) -> Tensor:
-    """Return a [filters, 3, 7, 7] weight in the layout of the matrix product: [4 rows, 4 columns x 16, filters].
+    """Return a [filters, 3, 7, 7] weight in the layout of the matrix product: [256, filters].
 
-    `offset` is the row and column at which the weight lies in its 8x8 window: 2 * before - padding.
+    `offset` is the row and column of the weight in its 8x8 window: 2 * before - padding. The 256 are 4 rows, 4 columns
+    and 16 channels.
     """
     filters = weight.shape[0]
-    wide = weight.new_zeros((filters, 3, 8, 8))
-    wide[:, :, offset : offset + 7, offset : offset + 7] = weight
-    cut = wide.view(filters, 3, 4, 2, 4, 2).permute(2, 4, 3, 5, 1, 0).reshape(4, 4, 12, filters)
-    return torch.nn.functional.pad(cut, (0, 0, 0, 4)).reshape(256, filters).to(dtype).contiguous()
+    window = weight.new_zeros((filters, 3, 8, 8))
+    window[:, :, offset : offset + 7, offset : offset + 7] = weight
+    folded = window.view(filters, 3, 4, 2, 4, 2).permute(2, 4, 3, 5, 1, 0).reshape(4, 4, 12, filters)
+    return torch.nn.functional.pad(folded, (0, 0, 0, 4)).reshape(256, filters).to(dtype).contiguous()
 
 
 def unfold_weight(folded: Tensor, offset: int) -> Tensor:
     """Return a folded [filters, 256] weight gradient as [filters, 3, 7, 7]."""
     filters = folded.shape[0]
-    cut = folded.view(filters, 4, 4, 16)[..., :12].reshape(filters, 4, 4, 2, 2, 3)
-    wide = cut.permute(0, 5, 1, 3, 2, 4).reshape(filters, 3, 8, 8)
-    return wide[:, :, offset : offset + 7, offset : offset + 7].contiguous()
+    blocks = folded.view(filters, 4, 4, 16)[..., :12].reshape(filters, 4, 4, 2, 2, 3)
+    window = blocks.permute(0, 5, 1, 3, 2, 4).reshape(filters, 3, 8, 8)
+    return window[:, :, offset : offset + 7, offset : offset + 7].contiguous()
 
 
 class StemFunction(torch.autograd.Function):
-    """Stem as one operation; it computes no gradient w.r.t. the images."""
+    """Stem as one operation, without a gradient w.r.t. the images."""
 
     @staticmethod
     def forward(
@@ -86,13 +87,13 @@ class StemFunction(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Size:
-    """Size of the convolution's output, and the pool's padding above and to the left (`before`)."""
+    """Size of the convolution's output."""
 
-    count: int
+    count: int  # images
     height: int
     width: int
     filters: int
-    before: int
+    before: int  # padding of the pool above and to the left
 
     @property
     def rows(self) -> int:
@@ -153,11 +154,9 @@ def sum_window_gradients(gradient: Tensor, argmax: Tensor, max_input: Tensor, no
 
 
 def compute_input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: Norm, sums: Sums, size: Size) -> Tensor:
-    """Return the gradient w.r.t. the norm's input.
-
-    The grid has one more block of 2x2 pixels in each direction, because the pool's windows may begin in the padding.
-    """
+    """Return the gradient w.r.t. the norm's input."""
     out = torch.empty_like(x)
+    # One more block of 2x2 pixels in each direction, because the pool's windows may begin in the padding.
     count = size.count * (size.height // 2 + 1) * (size.width // 2 + 1)
     loop = find_loop("stem_input", size.shape, x.dtype, INPUT)
     stem_kernels.stem_input_kernel[(count_blocks(count, loop.block),)](

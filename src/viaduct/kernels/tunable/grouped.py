@@ -34,10 +34,7 @@ FORWARD, INPUT, WEIGHT = "grouped_convolution", "grouped_input_gradient", "group
 
 
 def read_layer(signature: Signature) -> Layer:
-    """Return the layer of a signature.
-
-    With stride 1 the gradient w.r.t. input is itself a convolution; then the layer is that convolution.
-    """
+    """Return the layer of a signature; for an input gradient with stride 1, the convolution that computes it."""
     count, height, width, out_height, out_width, channels, top, left, per_group, stride = read_sizes(signature)
     return Layer(count, height, width, out_height, out_width, channels, per_group, stride, top, left)
 
@@ -59,7 +56,7 @@ def make_space(kernel: str, signature: Signature, limits: Limits) -> Space:
 
 
 def limit_warps(kernel: str, layer: Layer, point: Point) -> str | None:
-    """Reject warps that do not divide evenly among the slice's channels."""
+    """Reject numbers of warps that do not divide evenly among the slice's channels."""
     width, warps = int(point["slice"]), int(point["warps"])
     if layer.channels % width:
         return f"{layer.channels} channels are not divisible by {width}"
@@ -76,8 +73,8 @@ def limit_threads(kernel: str, layer: Layer, limits: Limits, point: Point) -> st
     if threads > limits.threads:
         return f"{threads} threads are more than {limits.threads}"
     needed = 112 if kernel == WEIGHT else 96 if layer.per_group == 32 else 64
-    each = limits.registers // threads
-    return f"{each} registers a thread are fewer than the {needed} it needs" if each < needed else None
+    available = limits.registers // threads
+    return f"{available} registers a thread are fewer than the {needed} it needs" if available < needed else None
 
 
 def limit_rows(tile: InputTile, layer: Layer, point: Point) -> str | None:
@@ -96,13 +93,13 @@ def limit_shared_memory(tile: InputTile, limits: Limits, point: Point) -> str | 
     With automatic rows and images a single wide row may use more; then fewer blocks are resident.
     """
     pitch, rows, images = int(point["slice"]) * 2 + 16, int(point["rows"]), int(point["images"])
-    room = limits.shared_memory // int(point["resident"]) - 1024 if rows or images else limits.shared_memory
-    used = tile.pixels(tile.image_rows if images > 1 else rows or 1, images or 1) * pitch
-    return f"{used} bytes of shared memory are more than {room}" if used > room else None
+    limit = limits.shared_memory // int(point["resident"]) - 1024 if rows or images else limits.shared_memory
+    used = tile.count_pixels(tile.image_rows if images > 1 else rows or 1, images or 1) * pitch
+    return f"{used} bytes of shared memory are more than {limit}" if used > limit else None
 
 
 def make_case(kernel: str, key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return a convolution or one of its gradients, with a float64 reference."""
+    """Return a case for a convolution or one of its gradients, with a float64 reference."""
     layer, draw = read_layer(signature), make_draw(signature, device)
     groups = layer.channels // layer.per_group
     shape = (layer.channels, layer.per_group, 3, 3)

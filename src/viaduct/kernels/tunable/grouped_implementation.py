@@ -1,6 +1,6 @@
-"""Choice between our kernels and the library for grouped 3x3 convolutions, for each direction of a layer separately.
+"""Choice between our kernels and the library for each direction of grouped 3x3 convolutions.
 
-The cases of the two gradients run the complete backward pass, in which only the tuned direction changes.
+The cases of the gradients run the complete backward pass; only the tuned direction changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from viaduct.search_space import Parameter, Space
 
 
 def make_space(direction: str, signature: Signature, limits: Limits) -> Space:
-    """Return the two implementations; the default is the one that was faster on an H200."""
+    """Return the space of the two implementations; the default is the one that was faster on an H200."""
     count, height, width, _, per_group, stride, *_ = read_sizes(signature)
     library = stride == 1 and grouped.is_library_faster(direction, per_group, count * height * width)
     default = {"implementation": "library" if library else "own"}

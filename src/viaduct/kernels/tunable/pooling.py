@@ -23,11 +23,11 @@ PARAMETERS = (
     Parameter("columns", (16, 32, 64, 128, 256)),
     Parameter("warps", (1, 2, 4, 8)),
 )
-MAX_NUMBERS = 32  # elements a thread, each with its value, position in the window and address
+MAX_NUMBERS = 32  # elements in a thread, each with value, position in the window and address
 
 
 def limit_numbers(point: Point) -> str | None:
-    """Reject areas with more elements a thread than registers hold, or with idle threads."""
+    """Reject areas with too many elements for each thread, or with idle threads."""
     numbers = int(point["height"]) * int(point["width"]) * int(point["columns"]) / (int(point["warps"]) * 32)
     if numbers > MAX_NUMBERS:
         return f"{numbers:g} numbers a thread do not fit into registers"
@@ -40,7 +40,6 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 
 def compute_pool(x: Tensor, pool: Pool) -> Tensor:
-    """Compute the reference with PyTorch."""
     if pool.valid_only:
         return F.avg_pool2d(x, pool.size, pool.stride)
     return (average_pool_same if pool.average else max_pool_same)(x, pool.size, pool.stride)
@@ -80,7 +79,7 @@ def make_max_pool(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the sum of a 3x3 average pool and a norm."""
+    """Return a case for the sum of a 3x3 average pool and a norm."""
     count, height, width, channels = read_sizes(signature)
     draw, pool = make_draw(signature, device), Pool(3, 1, average=True)
     pooled, x, statistics = *(draw.images(count, channels, height, width) for _ in range(2)), draw.norm(channels)

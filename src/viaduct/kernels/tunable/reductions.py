@@ -24,7 +24,7 @@ OTHER_REGISTERS = 24  # addresses, masks and values in flight, besides two sums 
 
 
 def make_space(signature: Signature, limits: Limits) -> Space:
-    """Return the launch sizes of a reduction that fit into the device's limits."""
+    """Return the space of a reduction's launch sizes that fit into the device's limits."""
     rows, channels, tensors = read_sizes(signature)
 
     def limit_registers(point: Point) -> str | None:
@@ -50,7 +50,7 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 
 def make_statistics(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the statistics of a batch norm."""
+    """Return a case for the statistics of a batch norm."""
     draw = make_draw(signature, device)
     rows, channels, _ = read_sizes(signature)
     x = draw.rows(rows, channels) + 2
@@ -87,7 +87,7 @@ def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the merge of several gradients, the first through a ReLU; with several tensors one is a norm's input."""
+    """Return a case that merges gradients, the first through a ReLU; with several tensors one is a norm's input."""
     draw = make_draw(signature, device)
     rows, channels, tensors = read_sizes(signature)
     count = max(1, min(tensors - 1, terms.MAX_READERS))

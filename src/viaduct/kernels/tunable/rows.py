@@ -18,12 +18,12 @@ from viaduct.search_space import Parameter, Point, Space
 ROWS = Parameter("rows", (1, 2, 4, 8, 16, 32, 64))
 COLUMNS = Parameter("columns", (32, 64, 128, 256, 512))
 WARPS = Parameter("warps", (1, 2, 4, 8))
-MAX_NUMBERS = 64  # of a tensor that a thread holds: three tensors in float32 fit into its 255 registers
+MAX_NUMBERS = 64  # numbers of a tensor in a thread: three float32 tensors fit into its 255 registers
 HINTS = tuple({"rows": rows, "columns": columns, "warps": 4} for rows, columns in ((4, 256), (32, 64), (2, 512)))
 
 
 def make_space(signature: Signature, limits: Limits) -> Space:
-    """Return the tiles of an elementwise kernel."""
+    """Return the space of an elementwise kernel's tiles."""
     _, channels = read_sizes(signature)[:2]
 
     def limit_numbers(point: Point) -> str | None:
@@ -34,8 +34,8 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
     def limit_columns(point: Point) -> str | None:
         columns = int(point["columns"])
-        wasted = columns >= 2 * channels and columns > 64
-        return f"{columns} columns are twice as many as {channels} channels" if wasted else None
+        is_wasteful = columns >= 2 * channels and columns > 64
+        return f"{columns} columns are twice as many as {channels} channels" if is_wasteful else None
 
     default = asdict(choose_default_tile(channels))
     return Space((ROWS, COLUMNS, WARPS), (limit_numbers, limit_columns), default=default, hints=HINTS)
@@ -85,7 +85,7 @@ def make_input_gradient(key: Key, signature: Signature, device: torch.device) ->
 
 
 def make_repeat(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the gradient of a mean over pixels, written as rows."""
+    """Return a case for the gradient of a mean over pixels, written as rows."""
     rows, channels = read_sizes(signature)
     times = next(divisor for divisor in (49, 64, 196, *range(2, rows + 1)) if rows % divisor == 0) if rows > 1 else 1
     each = make_draw(signature, device).rows(rows // times, channels)
@@ -96,7 +96,7 @@ def make_repeat(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the sum of two norms, read through a ReLU."""
+    """Return a case for the sum of two norms, read through a ReLU."""
     draw = make_draw(signature, device)
     rows, channels = read_sizes(signature)
     xs, norms = [draw.rows(rows, channels) for _ in range(2)], [draw.norm(channels) for _ in range(2)]

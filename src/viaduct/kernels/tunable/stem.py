@@ -28,14 +28,14 @@ class Declaration:
     """Search space of a kernel of the stem; a parameter that the kernel does not use has a single value."""
 
     default: Loop
-    least: int  # smallest block, in rows
-    tensors: int  # of a block's size, that stay in registers
+    min_block: int  # rows
+    tensors: int  # number of tensors of a block's size in registers
     waves: bool = False
     pipelined: bool = False
 
     def make_space(self, signature: Signature, limits: Limits) -> Space:
         parameters = (
-            Parameter("block", tuple(block for block in BLOCKS if block >= self.least)),
+            Parameter("block", tuple(block for block in BLOCKS if block >= self.min_block)),
             Parameter("warps", WARPS),
             Parameter("waves", WAVES if self.waves else (self.default.waves,)),
             Parameter("stages", STAGES if self.pipelined else (self.default.stages,)),
@@ -45,7 +45,7 @@ class Declaration:
         return Space(parameters, rules, default=asdict(self.default))
 
     def limit_registers(self, point: Point) -> str | None:
-        """Reject blocks that need more registers a thread than there are, or leave threads idle."""
+        """Reject blocks that need too many registers for each thread, or leave threads idle."""
         numbers, threads = int(point["block"]) * FILTERS, int(point["warps"]) * 32
         needed = self.tensors * numbers // threads + OTHER_REGISTERS
         if needed > MAX_REGISTERS:
@@ -140,7 +140,7 @@ def make_input(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def drop_cells_outside(argmax: Tensor, size: stem.Size) -> Tensor:
-    """Mark windows whose cell lies below or right of the image as cut off by the ReLU (9)."""
+    """Set windows whose cell is outside of the image to 9, as if the ReLU were 0."""
     down, across = (torch.arange(count) for count in size.pooled_size)
     cells = argmax.view(size.count, *size.pooled_size, FILTERS)
     outside = 2 * down.view(1, -1, 1, 1) + cells // 3 >= size.height
@@ -177,14 +177,14 @@ def make_weight(key: Key, signature: Signature, device: torch.device) -> Case:
     )
 
 
-CONVOLUTION = Declaration(stem.CONVOLUTION, least=32, tensors=3, waves=True, pipelined=True)
-INFERENCE = Declaration(inference.DEFAULT_STEM, least=32, tensors=1, pipelined=True)
-WEIGHT = Declaration(stem.WEIGHT, least=16, tensors=1, waves=True, pipelined=True)
+CONVOLUTION = Declaration(stem.CONVOLUTION, min_block=32, tensors=3, waves=True, pipelined=True)
+INFERENCE = Declaration(inference.DEFAULT_STEM, min_block=32, tensors=1, pipelined=True)
+WEIGHT = Declaration(stem.WEIGHT, min_block=16, tensors=1, waves=True, pipelined=True)
 TUNABLES = [
     Tunable("stem_convolution", CONVOLUTION.make_space, make_convolution),
     Tunable("stem_inference", INFERENCE.make_space, make_inference),
-    Tunable("stem_pool", Declaration(stem.POOL, least=4, tensors=3).make_space, make_pool),
-    Tunable("stem_sums", Declaration(stem.SUMS, least=4, tensors=2, waves=True).make_space, make_sums),
-    Tunable("stem_input", Declaration(stem.INPUT, least=4, tensors=2).make_space, make_input),
+    Tunable("stem_pool", Declaration(stem.POOL, min_block=4, tensors=3).make_space, make_pool),
+    Tunable("stem_sums", Declaration(stem.SUMS, min_block=4, tensors=2, waves=True).make_space, make_sums),
+    Tunable("stem_input", Declaration(stem.INPUT, min_block=4, tensors=2).make_space, make_input),
     Tunable("stem_weight", WEIGHT.make_space, make_weight),
 ]

@@ -1,8 +1,8 @@
 """Convolutions of the vendor's library: its own search among algorithms, and the memory layout.
 
-cuDNN's search is a switch of the process, and the layout is the whole network's, so no launch reads these choices: the
-caller applies a point to the step (`torch.backends.cudnn.benchmark`, `memory_format`).
-A signature is the shape of the input (NCHW), filters, kernel, stride, padding, groups, dtype.
+The caller applies a point to the whole step (`torch.backends.cudnn.benchmark`, `memory_format`): both are settings of
+the process or network, so launches do not read them. A signature is the shape of the input (NCHW), filters, kernel,
+stride, padding, groups, dtype.
 """
 
 from __future__ import annotations
