@@ -212,7 +212,6 @@ def find_other_batches(work: Work) -> Iterator[Candidate]:
 
 
 def batch_state(work: Work, call: ast.Call, position: int) -> State:
-    """Return "right" for a batch with the literal drop_remainder=True, else "needed"."""
     return "right" if is_constant(Site(RULE, work, call).argument("drop_remainder", position), True) else "needed"
 
 

@@ -30,18 +30,14 @@ LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exceptio
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
-    """Yield the candidates of a PyTorch file.
-
-    Candidates on lines in `work.served` are right. On lines in `work.left` there are none: a finding on another line
-    covers them.
-    """
+    """Yield the candidates of a PyTorch file; those with code for the target are right, explained lines have none."""
     if not concerns_torch(work):
         return
     for search in (find_device_calls, find_moves, find_texts, find_loads):
         for candidate in search(work):
             line = work.lines[candidate.line - 1]
-            if line not in work.left:
-                yield replace(candidate, state="right") if line in work.served else candidate
+            if line not in work.explained_lines:
+                yield replace(candidate, state="right") if line in work.target_code_lines else candidate
 
 
 def marks_of(work: Work) -> frozenset[Mark]:

@@ -96,7 +96,7 @@ def migrate(path: str, data: bytes, options: Options, project: Project) -> Migra
     migration = (NeutralMigration if options.to == "any" else Migration)(path, text, options, project)
     migration.run()
     lines = tuple(range(1, len(text.split("\n")) + 1))
-    return Migrated(path, data, migration.after().encode(), tuple(migration.sorted_findings()), lines=lines)
+    return Migrated(path, data, migration.render().encode(), tuple(migration.sorted_findings()), lines=lines)
 
 
 @dataclass
@@ -250,7 +250,7 @@ class Migration:
                 Finding(self.path, line, line, column, rule.name, rule.category, status, *messages, risk)
             )
 
-    def after(self) -> str:
+    def render(self) -> str:
         pieces, location = [], 0
         for start, (end, text) in sorted(self.edits.items()):
             pieces += [self.text[location:start], text]
@@ -259,7 +259,7 @@ class Migration:
 
     def sorted_findings(self) -> Iterator[Finding]:
         """Yield the findings with the text of their lines before and after, without duplicates."""
-        old, new = lines_of(self.text), lines_of(self.after())
+        old, new = lines_of(self.text), lines_of(self.render())
         unique: dict[tuple[int, str, str], Finding] = {}
         for finding in sorted(self.findings, key=lambda finding: finding.order):
             unique.setdefault((finding.line, finding.rule, finding.message), finding)

@@ -132,7 +132,7 @@ def inspect_data(loaded: Loaded, settings: dict[str, str], path: Path | None) ->
     """Return fingerprint and number of the training images; raise if the data is missing."""
     from viaduct.runs.search.best_recipe import apply_settings
     from viaduct.runs.search.session import DataFacts
-    from viaduct.training.session import fingerprint, load_images
+    from viaduct.training.session import fingerprint_labels, load_images
 
     images = load_images(apply_settings(loaded.recipe, settings).data, path)
-    return DataFacts(fingerprint(images), len(images.train))
+    return DataFacts(fingerprint_labels(images), len(images.train))

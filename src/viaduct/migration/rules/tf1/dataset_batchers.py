@@ -1,4 +1,4 @@
-"""Let functions other than `Dataset.batch` make batches of the same size.
+"""Give batches of functions other than `Dataset.batch` the same size.
 
      import tensorflow as tf
     -images = tf.train.batch([image], 32, allow_smaller_final_batch=True)
@@ -7,8 +7,8 @@
     +ds = tf.data.experimental.make_batched_features_dataset("a", 32, columns, num_epochs=1, drop_final_batch=True)
 
 The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Readers that repeat their files
-without end (num_epochs=None) make no shorter batch. A CSV reader with num_epochs, buckets by sequence length (each has
-a shape of its own) and sparse batches (which have no fixed shape) need manual review.
+without end (num_epochs=None) have no shorter batch. A CSV reader with num_epochs, buckets by sequence length (each has
+its own shape) and sparse batches (which have no fixed shape) need manual review.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ add_notices(
     rule,
     Notice(
         BUCKETING_FUNCTIONS,
-        "each bucket has a shape of its own, and the graph is compiled for fixed ones: pad all to one length and give "
+        "each bucket has its own shape, and the graph is compiled for fixed ones: pad all to one length and pass "
         "drop_remainder=True, or use dynamic shapes",
         "各桶的 shape 不同,而图按固定 shape 编译:请统一补齐到同一长度并设置 drop_remainder=True,或使用动态 shape",
     ),

@@ -23,9 +23,9 @@ rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 @rule.file(only_files_with=("cuda", "CUDA", "nccl", "NCCL"))
 def report_served_code(site: Site) -> None:
-    """Report each place with such code (see served.py)."""
+    """Report each place with such code (see target_code.py)."""
     title = card(site.options).title
-    for line in sorted(set(site.work.served.values())):
+    for line in sorted(set(site.work.target_code_lines.values())):
         site.advise(
             f"this code serves the {title}, or any device, beside CUDA: left as it is",
             zh=f"此处除 CUDA 外已支持 {title} 或任意设备:保持不变",

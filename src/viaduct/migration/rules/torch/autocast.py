@@ -50,7 +50,7 @@ def name_device(site: Site, device: ast.expr | None) -> None:
     for text in string_branches(device):
         value = str(text.value)
         kind, colon, index = value.partition(":")
-        written = site.text(text) if not site.source.in_f_string(text) else ""
+        written = site.text(text) if not site.source.is_in_f_string(text) else ""
         quote = written[-1:]
         if kind == "cuda" and written == f"{quote}{value}{quote}":
             site.edit.node(text, f"{quote}{target.device}{colon}{index}{quote}")

@@ -70,7 +70,7 @@ def move(site: Site) -> None:
     if receiver_class(site, receiver, "cuda") is not None:
         return
     own_classes = owners(site.work.project, "cuda", site.work.path)
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     is_in_cuda_method = function is not None and function.name == "cuda"  # it moves the tensors of its object
     is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_cuda_method)
     if site.target.is_any:
@@ -135,7 +135,7 @@ def is_bound_move(site: Site) -> bool:
 def rename(site: Site, function: ast.expr) -> None:
     """Replace `.cuda` by the card's method."""
     device = card(site.options).method
-    if site.source.in_f_string(function):
+    if site.source.is_in_f_string(function):
         site.request_review(
             f"`.cuda` within an f-string cannot be edited safely: write .{device}",
             zh=f"f-string 中的 .cuda 无法安全改写:请手工改为 .{device}",

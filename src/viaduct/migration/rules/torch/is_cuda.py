@@ -30,7 +30,7 @@ def rename_attribute(site: Site) -> None:
     if not is_tensor_attribute(site, target.is_attr):
         return
     written = dotted_name(site.node)
-    if not site.source.in_f_string(site.node):
+    if not site.source.is_in_f_string(site.node):
         end = site.source.span(site.node)[1]
         site.edit.replace(end - len("is_cuda"), end, target.is_attr)
     elif not written or not replace_name(site, site.node, written, written.replace(".is_cuda", f".{target.is_attr}")):

@@ -30,7 +30,7 @@ RUNNERS = ("os.", "subprocess.", "shutil.which")
 def advise_monitor(site: Site) -> None:
     """Advise on a command that calls nvidia-smi."""
     text = site.text(site.node) if isinstance(site.node, ast.JoinedStr) else literal_text(site.node)
-    if MONITOR not in text or site.source.in_f_string(site.node) or not is_in_torch_program(site):
+    if MONITOR not in text or site.source.is_in_f_string(site.node) or not is_in_torch_program(site):
         return
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
     is_run = any((site.qualified(call.func) or "").startswith(RUNNERS) for call in calls)
@@ -40,7 +40,7 @@ def advise_monitor(site: Site) -> None:
 
 def is_stored_command(site: Site, text: str) -> bool:
     """Return True for `command = "nvidia-smi -L"`, which is probably run later."""
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     return text.lstrip("\"'").startswith(f"{MONITOR} ") and isinstance(statement, ast.Assign | ast.AnnAssign)
 
 

@@ -58,7 +58,7 @@ def deciding_questions(site: Site, node: ast.AST) -> Iterator[ast.expr]:
 def leave_engine(site: Site) -> None:
     """Leave the statements behind the import in its block of a function; `packages` reports the import itself."""
     names = [alias.name for alias in site.node.names] if isinstance(site.node, ast.Import) else [site.node.module or ""]
-    if not any(name.partition(".")[0] in ENGINES for name in names) or site.source.function(site.node) is None:
+    if not any(name.partition(".")[0] in ENGINES for name in names) or site.source.function_around(site.node) is None:
         return
     block = site.source.block(site.node)
     mark_lines_unchanged(site, site.node, block[-1].end_lineno or site.node.lineno, site.node)
@@ -68,4 +68,4 @@ def mark_lines_unchanged(site: Site, node: ast.expr | ast.stmt, last: int, ancho
     """Mark the lines from a node to line `last`, so that no rule edits them; a finding at the anchor explains them."""
     lines = site.work.lines
     for line in range(node.lineno, last + 1):
-        site.work.left[lines[line - 1]] = lines[anchor.lineno - 1]  # type: ignore[attr-defined]
+        site.work.explained_lines[lines[line - 1]] = lines[anchor.lineno - 1]  # type: ignore[attr-defined]
