@@ -54,9 +54,9 @@ def complete_facts(rank: RankProfile, left_out: Sequence[RankProfile], ranks: in
     """Set the number of ranks, and add a note about other processes with the same rank."""
     facts = rank.profile.facts
     facts = replace(facts, ranks=max(ranks, facts.ranks))
-    others = sum(other.rank == rank.rank for other in left_out)
-    if others:
-        count = "1 more process" if others == 1 else f"{others} more processes"
+    other_processes = sum(other.rank == rank.rank for other in left_out)
+    if other_processes:
+        count = "1 more process" if other_processes == 1 else f"{other_processes} more processes"
         note = f"{count} took steps as rank {rank.rank}; the one with the most steps is shown."
         facts = replace(facts, notes=(*facts.notes, note))
     return replace(rank, profile=replace(rank.profile, facts=facts))
