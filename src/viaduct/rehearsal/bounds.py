@@ -50,7 +50,6 @@ class Bounds:
         self._thread = threading.Thread(target=self._watch, name="viaduct-bounds", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that watches."""
         self._began = time.monotonic()
         signal.signal(STOP_SIGNAL, self._stop)
         self._thread.start()

@@ -181,12 +181,10 @@ class Inspection:
 
 
 def describe_ranks(together: bool) -> Fact:
-    """Return the fact about ranks that train together or alone."""
     return Fact(RANKS_KIND, "ranks", {"together": together})
 
 
 def write_facts(folder: Path, facts: list[Fact]) -> None:
-    """Write facts.json."""
     text = json.dumps([asdict(fact) for fact in facts], ensure_ascii=False)
     (folder / FACTS_FILE).write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 

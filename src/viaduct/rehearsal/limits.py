@@ -49,7 +49,6 @@ class Line:
 
     @property
     def text(self) -> str:
-        """Return the line's source, stripped."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:

@@ -43,7 +43,6 @@ _UNSCALED = "_viaduct_unscaled"  # attribute of a scaled loss: the loss before i
 
 
 def folder_of(record: str | Path, number: int) -> Path:
-    """Return the folder of a rank's observations."""
     return Path(record) / "observed" / f"rank-{number}"
 
 
@@ -279,7 +278,6 @@ def unwrap_module(module: nn.Module) -> nn.Module:
 
 
 def contains(outer: nn.Module, inner: nn.Module) -> bool:
-    """Return True if `inner` is `outer` or one of its submodules."""
     return any(module is inner for module in outer.modules())
 
 

@@ -82,7 +82,6 @@ class Project:
         return Path(os.path.commonpath([self.script.parent, *self.folders, *source_folders]))
 
     def imported_packages(self) -> set[str]:
-        """Return the top-level names of all imports."""
         return {statement.module.partition(".")[0] for source in self.sources for statement in source.imports}
 
 

@@ -70,7 +70,6 @@ class Summary:
     versions: dict[str, str] = field(default_factory=dict)
 
     def save(self, record: str) -> None:
-        """Write summary.json."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
         (Path(record) / "summary.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 

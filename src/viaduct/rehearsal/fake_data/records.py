@@ -75,5 +75,4 @@ def make_jpeg(random: np.random.Generator) -> bytes:
 
 
 def records_per_file(files: int) -> int:
-    """Return the number of records in each file, given the number of files."""
     return max(MIN_RECORDS, RECORDS // max(1, files))

@@ -39,7 +39,6 @@ class WrappingOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         super().__init__(name=name, use_locking=False)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the inner optimizer's (gradient, variable) pairs."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:

@@ -44,7 +44,6 @@ combine: Callable[[list[Any], list[Any]], list[Any]] | None = None
 
 
 def recorded_gradients(graph: Any) -> list[Gradients]:
-    """Return the gradients recorded for a graph so far."""
     return _by_graph.get(graph, [])
 
 

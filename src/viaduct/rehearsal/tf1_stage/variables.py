@@ -22,7 +22,6 @@ def plain_variable(variable: Any) -> Any:
 
 
 def trainable_names(graph: Any) -> set[str]:
-    """Return the names of a graph's trainable variables."""
     return {variable.op.name for variable in find_variables(graph, "trainable_variables")}
 
 

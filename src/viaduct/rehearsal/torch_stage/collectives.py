@@ -39,7 +39,6 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         self._served_types = served_types
 
     def getBackendName(self) -> str:
-        """Return the name of the card's backend."""
         return BACKEND_OF_CARD[cards.name]
 
     @property
@@ -48,7 +47,6 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
     @property
     def pg_name(self) -> str:
-        """Return the name under which torch.distributed registered the group."""
         return dist.distributed_c10d._world.pg_names[self]
 
     @property
@@ -196,7 +194,6 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._inner.recv(self._lower(tensors), srcRank, tag)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
-        """Receive tensors from any rank."""
         return self._inner.recv_anysource(self._lower(tensors), tag)
 
 

@@ -25,7 +25,6 @@ def memory_allocated(device: Any = None) -> int:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """Return the peak of `memory_allocated`."""
     return _meter(device).peak
 
 

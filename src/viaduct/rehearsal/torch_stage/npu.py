@@ -49,7 +49,6 @@ def get_device_name(device_name: Any = None) -> str:
 
 
 def get_device_properties(device_name: Any = None) -> _Properties:
-    """Return the properties of a card, which has no major and minor."""
     index_of(device_name)
     return _Properties()
 
@@ -78,7 +77,6 @@ def set_compile_mode(jit_compile: bool = False) -> None:
 
 
 def is_jit_compile_false() -> bool:
-    """Return True if built-in operators are used."""
     return bool(_options.get("jitCompile", "disable") == "disable")
 
 
@@ -172,7 +170,6 @@ def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Free memory of caching_allocator_alloc."""
     _blocks.pop(mem_ptr, None)
 
 
