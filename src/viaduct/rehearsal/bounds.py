@@ -39,7 +39,7 @@ class Bounds:
         self.timeout, self.memory = timeout, memory
         self.on_poll: Callable[[], None] = lambda: None  # called at every poll
         self.on_exit: Callable[[], None] = lambda: None  # called before the process is ended by os._exit
-        # Returns when the step counter asked the script to stop; None if it did not.
+        # Returns the time at which the step counter requested a stop; None if it did not.
         self.stop_requested_at: Callable[[], float | None] = lambda: None
         self.stopped_by: Bound = ""  # the bound that has stopped this process
         self.failure = ""  # the error with which polling failed

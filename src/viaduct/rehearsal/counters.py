@@ -107,10 +107,10 @@ def changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[
         if token.type in IGNORED_TOKENS:
             continue
         for line in range(token.start[0], token.end[0] + 1):
-            first = token.start[1] if line == token.start[0] else 0
-            last = token.end[1] if line == token.end[0] else 1 << 30  # beyond any column
+            start = token.start[1] if line == token.start[0] else 0
+            end = token.end[1] if line == token.end[0] else 1 << 30  # beyond any column
             for span in spans_by_line.get(line, ()):
-                if span.start < last and (span.end is None or span.end > first):
+                if span.start < end and (span.end is None or span.end > start):
                     row = rows[token.start[0] - 1]
                     yield line, (token.start[0], len(row[: token.start[1]].encode()))
                     break
@@ -186,7 +186,7 @@ def insert_counters(tree: ast.Module, changed: ChangedUnits, offset: int) -> ast
             node.body.insert(0, count_statement(number, node.body[0]))
         elif isinstance(node, ast.stmt):
             body = getattr(unit.owner, unit.attribute)
-            position = next(index for index, known in enumerate(body) if known is node)
+            position = next(index for index, statement in enumerate(body) if statement is node)
             body.insert(skip_future_imports(body, position), count_statement(number, node))
         elif unit.index is None:
             setattr(unit.owner, unit.attribute, count_expression(number, node))
@@ -264,7 +264,7 @@ def compile_plain(source: bytes | ast.Module, path: str) -> CodeType:
 
 
 def save(record: str, files: Mapping[str, Sequence[Span]], units: Mapping[str, int]) -> None:
-    """Write edits.json, which tells every process of a rehearsal what to count.
+    """Write edits.json, the counters for all processes of a rehearsal.
 
     `files` and `units` map a file's path within the project to its changed spans and its number of counters.
     """

@@ -44,8 +44,8 @@ def make_environment(plan: Plan) -> dict[str, str]:
         single_rank = {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": job}
     temporary: dict[str, str] = {}
     if plan.view in ("overlay", "mirror"):
-        # The script gets a temporary folder of its own. If the user's project lies in the common one, temporary files
-        # beside it would count as files that the script wrote for the user.
+        # The script gets a separate temporary folder. If the user's project lies in the common one, the script's
+        # temporary files there would count as its results.
         scratch = scratch_folder(plan)
         scratch.mkdir(exist_ok=True)
         temporary["TMPDIR"] = str(scratch)
@@ -97,11 +97,11 @@ def write_rank_table(plan: Plan) -> None:
 @contextmanager
 def replaced_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Replace the environment within the block."""
-    before = dict(os.environ)
+    saved = dict(os.environ)
     try:
         os.environ.clear()
         os.environ.update(variables)
         yield
     finally:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(saved)

@@ -77,7 +77,7 @@ def move_record(plan: Plan, record: Path) -> Plan:
 
 
 def open_files(plan: Plan) -> Files:
-    """Return the view of the user's files that the plan asks for."""
+    """Open the plan's view of the user's files."""
     if plan.view == "overlay":
         return OverlayFiles(plan)
     return MirrorFiles(plan) if plan.view == "mirror" else Files()

@@ -61,10 +61,11 @@ class UpdatesByHand:
 
         `trained` are the tensors of the next backward pass.
         """
-        before = self._after_backward
-        if self.has_optimizer or not before:
+        previous = self._after_backward
+        if self.has_optimizer or not previous:
             return
-        if any(checksum(tensor) != known for tensor, known in before) or is_replaced(before, trained or []):
+        is_changed = any(checksum(tensor) != known for tensor, known in previous)
+        if is_changed or is_replaced(previous, trained or []):
             self._after_backward = []
             self.on_step()
 
@@ -178,11 +179,11 @@ def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
     return leaves
 
 
-def is_replaced(before: Checksums, now: list[torch.Tensor]) -> bool:
+def is_replaced(previous: Checksums, current: list[torch.Tensor]) -> bool:
     """Return True if all tensors are new ones of the same shapes and dtypes, and one has other values."""
-    if len(before) != len(now) or any(old is new for old, _ in before for new in now):
+    if len(previous) != len(current) or any(old is new for old, _ in previous for new in current):
         return False
-    pairs = list(zip(before, now, strict=True))
+    pairs = list(zip(previous, current, strict=True))
     if any(old.shape != new.shape or old.dtype != new.dtype for (old, _), new in pairs):
         return False
     return any(known != checksum(new) for (_, known), new in pairs)

@@ -194,9 +194,9 @@ class Mirror:
         """Return originals behind links that were changed, added or removed, until MAX_COMPARED is reached."""
         changed: set[str] = set()
         self._compared = 0
-        for path, before in self.originals.items():
-            now = self.read_states(Path(path))
-            changed |= {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+        for path, initial in self.originals.items():
+            current = self.read_states(Path(path))
+            changed |= {name for name in initial.keys() | current.keys() if initial.get(name) != current.get(name)}
         record = self.folder.parent
         return sorted(name for name in changed if not Path(name).is_relative_to(record) and Path(name) != record)
 

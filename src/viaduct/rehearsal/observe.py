@@ -47,7 +47,7 @@ def folder_of(record: str | Path, number: int) -> Path:
 
 
 class Observation:
-    """Records what a PyTorch script computes; called by `counting.py` at updates and at the end of each step."""
+    """Records losses, gradients and weights of a PyTorch script; called by `counting.py` at updates and step ends."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -172,8 +172,8 @@ class Observation:
         """Record the losses, learning rates and inputs of a step."""
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
-        at = (time.monotonic(), time.process_time())
-        self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs, "at": at})
+        times = (time.monotonic(), time.process_time())
+        self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs, "at": times})
         self._losses, self._inputs = [], []
         if self._inspection:
             self._inspection.finish_step(self._optimizers)
@@ -266,7 +266,7 @@ def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> No
 
 
 def unwrap_module(module: nn.Module) -> nn.Module:
-    """Return the network inside DistributedDataParallel, DataParallel and torch.compile, however they nest."""
+    """Return the network inside any nesting of DistributedDataParallel, DataParallel and torch.compile."""
     import torch
 
     kinds = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)

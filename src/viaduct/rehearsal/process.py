@@ -137,9 +137,10 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
     # torch polls its ranks ten times a second, and may see several ends at once. The rank whose progress file was
     # written longest ago is taken for the first that failed.
     activity = last_activity(Path(plan.record))
-    first = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
-    report(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
-    return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank, bound=timeout.bound)
+    failed = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
+    report(f"rank {failed.rank} ended with {failed.exit_code}; the others are ended.")
+    code = failed.exit_code if failed.exit_code >= 0 else 128 - failed.exit_code
+    return End(code, rank=failed.rank, bound=timeout.bound)
 
 
 class RankTimeout:

@@ -164,8 +164,8 @@ class Recorder:
     def _examine_text(self, code: CodeType) -> None:
         """Record the file whose text is executed, as in `exec(open("settings.py").read())`."""
         inherits = code.co_flags & FUTURE_FLAGS  # exec() compiles a text with the `from __future__` imports around it
-        for path, (data, known) in self._opened.items():
-            if known == code or (inherits and is_same_code(data, "<string>", code)):
+        for path, (data, compiled) in self._opened.items():
+            if compiled == code or (inherits and is_same_code(data, "<string>", code)):
                 self.record("", path, hashlib.sha256(data).hexdigest(), True)
                 return
 
@@ -215,11 +215,11 @@ class OwnTree(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        own = [self.trees.counterpart(entry) for entry in path] if path is not None else None
+        own_path = [self.trees.counterpart(entry) for entry in path] if path is not None else None
         for finder in list(sys.meta_path):
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
-            search_path = own
+            search_path = own_path
             if finder is importlib.machinery.PathFinder and path is None:
                 search_path = [self.trees.counterpart(entry or os.getcwd()) for entry in sys.path]
             spec = finder.find_spec(name, search_path, target)
@@ -245,11 +245,11 @@ class OwnTree(importlib.abc.MetaPathFinder):
             loader = OwnLoader(name, path, self.recorder)
         else:
             return spec
-        search = [self.trees.counterpart(entry) for entry in folders] if folders is not None else None
-        own = importlib.machinery.ModuleSpec(name, loader, origin=path, is_package=search is not None)
-        own.has_location = True
-        own.submodule_search_locations = search
-        return own
+        own_spec = importlib.machinery.ModuleSpec(name, loader, origin=path, is_package=folders is not None)
+        own_spec.has_location = True
+        if folders is not None:
+            own_spec.submodule_search_locations = [self.trees.counterpart(entry) for entry in folders]
+        return own_spec
 
 
 def wrap_spec_from_file(finder: OwnTree) -> None:
@@ -271,11 +271,11 @@ def wrap_run_path(recorder: Recorder) -> None:
 
     def own_code(*args: Any) -> Any:  # before Python 3.12 called with (name, path), and returns (code, path)
         *name, path = args
-        own = recorder.trees.counterpart(os.fspath(path))
-        result = plain(*name, own)
-        if recorder.trees.side(own) != "own" or not own.endswith(".py"):
+        file = recorder.trees.counterpart(os.fspath(path))
+        result = plain(*name, file)
+        if recorder.trees.side(file) != "own" or not file.endswith(".py"):
             return result
-        code = recorder.compile_file(Path(own).read_bytes(), own, "__mp_main__")
-        return (code, own) if isinstance(result, tuple) else code
+        code = recorder.compile_file(Path(file).read_bytes(), file, "__mp_main__")
+        return (code, file) if isinstance(result, tuple) else code
 
     runpy_module._get_code_from_file = own_code

@@ -60,10 +60,10 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
         )
     if colon:
         return find_statement(text, name, int(line), files)
-    known = {node.name for path in files.values() for node in walk(path) if isinstance(node, FunctionNode)}
-    function = text.rpartition(".")[2]
-    if function not in known:
-        close = difflib.get_close_matches(function, known, 3)
+    functions = {node.name for path in files.values() for node in walk(path) if isinstance(node, FunctionNode)}
+    name = text.rpartition(".")[2]
+    if name not in functions:
+        close = difflib.get_close_matches(name, functions, 3)
         advice = f"Closest: {', '.join(close)}." if close else "Write FILE:LINE, or the name of a function."
         raise BadValue(f"{STEP_AT_FLAG} {text}: the project has no function of that name.", advice)
     return Target(function=text)

@@ -33,11 +33,11 @@ KILL_HINTS = {137: ": the machine may have run out of memory"}  # by exit code; 
 
 @dataclass(frozen=True)
 class End:
-    """End of the processes, seen from outside."""
+    """Exit of the rehearsal's processes."""
 
     code: int
     interrupted: int = 0  # number of the signal that viaduct received; 0: none
-    rank: int | None = None  # of several ranks, the one that failed first
+    rank: int | None = None  # the first of several ranks that failed
     bound: str = ""  # "time" if viaduct killed the script because it did not end within its time limit
 
 

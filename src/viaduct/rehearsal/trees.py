@@ -44,15 +44,15 @@ class Trees:
         for spelling in (os.path.abspath(path), os.path.realpath(path)):
             if is_installed(spelling):
                 return None
-            root = self._root(spelling)
-            if root == self.mirror and root:
+            root = self._find_root(spelling)
+            if root and root == self.mirror:
                 spelling = spelling[len(self.mirror) :]
-                root = self._root(spelling)
+                root = self._find_root(spelling)
             if root and root != self.mirror:
                 return os.path.relpath(spelling, root)
         return None
 
-    def _root(self, path: str) -> str:
+    def _find_root(self, path: str) -> str:
         """Return the innermost root that holds a path, else "": one tree may lie within another."""
         roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, [root])]
         return max(roots, key=len, default="")
@@ -79,12 +79,10 @@ class Trees:
         spelling = os.path.abspath(path)
         if is_installed(spelling):
             return None
-        root = self._root(spelling) or self._root(os.path.realpath(path))
+        root = self._find_root(spelling) or self._find_root(os.path.realpath(path))
         if root == self.own:
             return "own"
-        if (
-            root == self.visible_root and root and is_within(spelling, [root])
-        ):  # an overlay shows the own tree's files there
+        if root and root == self.visible_root and is_within(spelling, [root]):  # an overlay shows the own files there
             return "own" if os.path.exists(self.own + spelling[len(root) :]) else "other"
         return "other" if root in self.others else "outside"
 

@@ -97,21 +97,21 @@ def check_agreement(
     """
     import torch
 
-    mine = json.dumps([[str(array.dtype), list(array.shape if same_shape else array.shape[1:])] for array in arrays])
+    own = json.dumps([[str(array.dtype), list(array.shape if same_shape else array.shape[1:])] for array in arrays])
     checksums = [torch.zeros(1, dtype=torch.int64) for _ in ranks]
-    group.allgather([checksums], [torch.tensor([zlib.crc32(mine.encode())])]).wait()
+    group.allgather([checksums], [torch.tensor([zlib.crc32(own.encode())])]).wait()
     if len({int(checksum) for checksum in checksums}) == 1:
         return
-    for rank, theirs in zip(ranks, gather_texts(group, mine, len(ranks)), strict=True):
-        if theirs != mine:
-            raise ValueError(f"{key}: rank {state.rank()} brings {mine}, rank {rank} brings {theirs}")
+    for rank, other in zip(ranks, gather_texts(group, own, len(ranks)), strict=True):
+        if other != own:
+            raise ValueError(f"{key}: rank {state.rank()} brings {own}, rank {rank} brings {other}")
 
 
-def gather_texts(group: Any, mine: str, count: int) -> list[str]:
-    """Return the text of each rank."""
+def gather_texts(group: Any, text: str, count: int) -> list[str]:
+    """Return the texts of all ranks."""
     import torch
 
-    data = np.frombuffer(mine.encode(), np.uint8)
+    data = np.frombuffer(text.encode(), np.uint8)
     sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
     group.allgather([sizes], [torch.tensor([len(data)])]).wait()
     padded = np.zeros(max(int(size) for size in sizes), np.uint8)
@@ -211,9 +211,9 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
     group.allgather([rows], [torch.tensor([len(array)])]).wait()
     padded = np.zeros((max(int(count) for count in rows), *array.shape[1:]), array.dtype)
     padded[: len(array)] = array
-    mine = bytes_of(padded)
-    parts = [torch.empty_like(mine) for _ in ranks]
-    group.allgather([parts], [mine]).wait()
+    data = bytes_of(padded)
+    parts = [torch.empty_like(data) for _ in ranks]
+    group.allgather([parts], [data]).wait()
     arrays = [array_of(part, array.dtype, padded.shape) for part in parts]
     return [part[: int(count)] for part, count in zip(arrays, rows, strict=True)]
 

@@ -61,14 +61,14 @@ class Observer:
         """Called before anything is executed; an exception ends the run."""
 
     def select_tensors(self, run: GraphRun) -> list[Any]:
-        """Return tensors to fetch with this run beside the script's."""
+        """Return tensors to fetch in this run in addition to the script's."""
         return []
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
         """Receive the values of the selected tensors, in their order, after the run."""
 
     def receive_result(self, run: GraphRun, result: Any) -> None:
-        """Receive what the run returns to the script."""
+        """Receive the result of the run for the script."""
 
     def before_close(self, record: SessionRecord) -> None:
         """Called before a session is closed."""
@@ -291,7 +291,7 @@ class KerasCallable:
 
     def __init__(self, plain: Callable[..., Any], session: Any, callable_options: Any) -> None:
         self.plain, self.session, self.options = plain, session, callable_options
-        self.callables: dict[tuple[str, ...], Any] = {}  # by the names of the tensors fetched beside Keras' own
+        self.callables: dict[tuple[str, ...], Any] = {}  # by the names of the additional tensors
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         graph = self.session.graph

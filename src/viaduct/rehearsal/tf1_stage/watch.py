@@ -38,8 +38,7 @@ class ScriptWatch(sessions.Observer):
     times: list[tuple[float, float]] = field(default_factory=list)  # end of each step: monotonic(), process_time()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    stopped: bool = False  # StopScript was raised
-    stop_requested_at: float | None = None  # time.monotonic() when it was first raised
+    stop_requested_at: float | None = None  # time.monotonic() when StopScript was first raised
     _unsaved: SessionRecord | None = None  # the session of the last step, until its variables are read
     # The loss of the present step if it is known before the step's end: from a run before the step
     # (`compute_loss_before_step`), or with `by_line` from a run within the step.
@@ -62,7 +61,6 @@ class ScriptWatch(sessions.Observer):
 
     def stop(self) -> None:
         """Raise the exception that ends the script."""
-        self.stopped = True
         self.stop_requested_at = self.stop_requested_at or time.monotonic()
         raise StopScript
 
@@ -202,10 +200,10 @@ def find_gradients(run: GraphRun) -> list[tuple[str, Any]]:
     """
     alive = run.reach.ops - find_perhaps_dead(run.reach.ops)
     records = [record for record in recorded_gradients(run.graph) if record.all_made_by(run.reach.ops)]
-    chosen = [readable_pairs(record, alive) for record in records if record.applied]
-    if not chosen:
-        chosen = [max((readable_pairs(record, alive) for record in records), key=len, default=[])]
-    return [pair for pairs in chosen for pair in pairs]
+    applied = [record for record in records if record.applied]
+    if applied:
+        return [pair for record in applied for pair in readable_pairs(record, alive)]
+    return max((readable_pairs(record, alive) for record in records), key=len, default=[])
 
 
 def readable_pairs(record: Gradients, alive: frozenset[Any]) -> list[tuple[str, Any]]:
@@ -304,11 +302,11 @@ def bounding_hook(watched: ScriptWatch) -> Any:
         """Requests a stop after the last training step, or after `limit` batches of a loop without training."""
 
         def begin(self) -> None:
-            self.batches, self.before = 0, watched.steps
+            self.batches, self.steps_at_begin = 0, watched.steps
 
         def after_run(self, run_context: Any, run_values: Any) -> None:
             self.batches += 1
-            trained = watched.steps > self.before
+            trained = watched.steps > self.steps_at_begin
             at_limit = watched.limit is not None and self.batches >= watched.limit
             if (trained and watched.is_limit_reached) or (not trained and at_limit):
                 run_context.request_stop()
@@ -336,8 +334,8 @@ def bound_keras(watched: ScriptWatch) -> None:
     def configure(requested: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(requested, callbacks.CallbackList):
             return plain(requested, *args, **kwargs)
-        listed = requested if isinstance(requested, (list, tuple)) else [] if requested is None else [requested]
-        return plain([*listed, Bound()], *args, **kwargs)
+        own = requested if isinstance(requested, (list, tuple)) else [] if requested is None else [requested]
+        return plain([*own, Bound()], *args, **kwargs)
 
     @functools.wraps(plain_logs)
     def make_logs(self: Any, model: Any, logs: Any, outputs: Any, mode: Any, prefix: str = "") -> Any:

@@ -71,9 +71,9 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
         return value
     if not _is_cacheable(value, dtype):
         return value.to(dtype)
-    known = _cache.get(id(value))
-    if known is not None and known[0]() is value:
-        return known[1]
+    cached = _cache.get(id(value))
+    if cached is not None and cached[0]() is value:
+        return cached[1]
     cast = value.to(dtype)
     _cache[id(value)] = (weakref.ref(value), cast)
     return cast

@@ -309,14 +309,14 @@ def _find_served_types(backend: Any) -> tuple[str, ...]:
 @contextmanager
 def _without_flight_recorder() -> Iterator[None]:
     """Turn torch's flight recorder off: in torch 2.15 it needs a name that process groups in Python do not have."""
-    before = os.environ.get(_RECORDER)
+    previous = os.environ.get(_RECORDER)
     os.environ[_RECORDER] = "0"
     try:
         yield
     finally:
         del os.environ[_RECORDER]
-        if before is not None:
-            os.environ[_RECORDER] = before
+        if previous is not None:
+            os.environ[_RECORDER] = previous
 
 
 def _replace_nccl(

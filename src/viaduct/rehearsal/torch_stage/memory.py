@@ -33,7 +33,7 @@ max_memory_reserved = max_memory_cached = max_memory_allocated
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Set the peak to what is allocated now."""
+    """Set the peak to the bytes that are allocated now."""
     meter = _meter(device)
     meter.peak = meter.alive
 

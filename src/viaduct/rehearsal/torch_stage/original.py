@@ -74,8 +74,8 @@ class nvtx:
 
 def build() -> types.ModuleType:
     """Make the module whose names replace those of torch.cuda."""
-    own = (get_device_name, get_device_properties, get_device_capability, get_arch_list, nvtx)
-    return make_module(f"torch_{NAME}", {**shared_names(), **{member.__name__: member for member in own}})
+    members = (get_device_name, get_device_properties, get_device_capability, get_arch_list, nvtx)
+    return make_module(f"torch_{NAME}", {**shared_names(), **{member.__name__: member for member in members}})
 
 
 def install() -> None:

@@ -19,7 +19,7 @@ _PRIVATE = ("_lazy_init", "_is_in_bad_fork")  # names that PyTorch itself calls
 
 
 class Properties:
-    """Base class of what get_device_properties returns."""
+    """Base class of the results of get_device_properties."""
 
     name: str
 
