@@ -58,7 +58,7 @@ class Bounds:
         """Stop watching, because the script is over."""
         self._ended_at = time.monotonic()
         self._ended.set()
-        self.peak = max(self.peak, tree_memory())
+        self.peak = max(self.peak, measure_memory())
 
     def _watch(self) -> None:
         """Poll; if polling fails, end the process, since nothing would limit it any more."""
@@ -72,7 +72,7 @@ class Bounds:
     def _poll(self) -> None:
         """Compare time and memory with the bounds until the script has ended."""
         while not self._ended.wait(POLL_S):
-            self.peak = max(self.peak, allocated := tree_memory())
+            self.peak = max(self.peak, allocated := measure_memory())
             self.on_poll()
             stopped_at = self.stop_requested_at()
             if stopped_at is not None and time.monotonic() - stopped_at > GRACE_S:
@@ -120,9 +120,9 @@ def format_stack() -> str:
     return "".join(traceback.StackSummary.from_list(stack[first:][:MAX_FRAMES_SHOWN]).format())
 
 
-def tree_memory() -> int:
+def measure_memory() -> int:
     """Return the resident bytes of this process and its descendants; shared pages count once for each process."""
-    return sum(resident_bytes(pid) for pid in iterate_processes(os.getpid()))
+    return sum(read_resident_bytes(pid) for pid in iterate_processes(os.getpid()))
 
 
 def iterate_processes(pid: int) -> Iterator[int]:
@@ -136,7 +136,7 @@ def iterate_processes(pid: int) -> Iterator[int]:
         return
 
 
-def resident_bytes(pid: int) -> int:
+def read_resident_bytes(pid: int) -> int:
     """Return a process's resident bytes, 0 if it has ended; without /proc this process's peak, and 0 for others."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

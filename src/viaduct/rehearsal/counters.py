@@ -84,7 +84,7 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
     units: list[Unit] = []
     numbers: dict[int, int] = {}  # by the id of a unit: its index in `units`
     lines: dict[int, list[int]] = {}
-    for line, position in changed_tokens(text, spans_by_line):
+    for line, position in find_changed_tokens(text, spans_by_line):
         unit = root.find_innermost(position)
         if unit is root or is_ignored(unit):
             continue
@@ -96,7 +96,7 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
     return ChangedUnits(units, lines)
 
 
-def changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
+def find_changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
     """Yield each changed line of a token, with the position at which the token begins."""
     rows = text.splitlines(keepends=True)
     try:
@@ -136,7 +136,7 @@ def iterate_units(node: ast.AST, is_for_type_checkers: bool = False) -> Iterator
             if not isinstance(child, ast.AST):
                 continue
             if is_unit(node, attribute, index, child):
-                start, end = node_extent(child)
+                start, end = find_extent(child)
                 inner = list(iterate_units(child, is_for_type_checkers))
                 yield Unit(child, start, end, node, attribute, index, inner, is_for_type_checkers)
             else:
@@ -164,10 +164,10 @@ def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) 
     return isinstance(parent, ast.match_case) and attribute == "guard"
 
 
-def node_extent(node: Any) -> tuple[Position, Position]:
+def find_extent(node: Any) -> tuple[Position, Position]:
     """Return the positions at which a node begins and ends; a function or class begins with its decorators."""
     if isinstance(node, ast.match_case):
-        return node_extent(node.pattern)[0], node_extent(node.body[-1])[1]
+        return find_extent(node.pattern)[0], find_extent(node.body[-1])[1]
     line, column = node.lineno, node.col_offset
     for decorator in getattr(node, "decorator_list", ()):
         if decorator.lineno < line:

@@ -64,7 +64,7 @@ class UpdatesByHand:
         previous = self._after_backward
         if self.has_optimizer or not previous:
             return
-        is_changed = any(checksum(tensor) != known for tensor, known in previous)
+        is_changed = any(compute_checksum(tensor) != known for tensor, known in previous)
         if is_changed or is_replaced(previous, trained or []):
             self._after_backward = []
             self.on_step()
@@ -95,7 +95,7 @@ class UpdatesByHand:
             yield
         finally:
             self._inside = False
-        self._after_backward = [(tensor, checksum(tensor)) for tensor in trained]
+        self._after_backward = [(tensor, compute_checksum(tensor)) for tensor in trained]
 
     def _wrap_autograd_grad(self, owner: Any) -> None:
         """Wrap torch.autograd.grad; a call with create_graph, grad_outputs or several losses is taken for a penalty."""
@@ -132,10 +132,10 @@ class UpdatesByHand:
                 if self._inside or self.has_optimizer or is_transformed:
                     return transformed(*args, **kwargs)
                 numbers = argnums if isinstance(argnums, (tuple, list)) else [argnums]
-                trained = tensors_of([args[number] for number in numbers])
+                trained = list_tensors_in([args[number] for number in numbers])
                 with self._backward_pass(trained):
                     gradients, value = transformed(*args, **kwargs)
-                self.on_function(value[0] if has_aux else value, trained, [*tensors_of(gradients)])
+                self.on_function(value[0] if has_aux else value, trained, [*list_tensors_in(gradients)])
                 return gradients, value
 
             return call
@@ -155,7 +155,7 @@ class UpdatesByHand:
         owner.grad = grad
 
 
-def tensors_of(value: Any) -> list[torch.Tensor]:
+def list_tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the tensors in nested containers."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -186,10 +186,10 @@ def is_replaced(previous: Checksums, current: list[torch.Tensor]) -> bool:
     pairs = list(zip(previous, current, strict=True))
     if any(old.shape != new.shape or old.dtype != new.dtype for (old, _), new in pairs):
         return False
-    return any(known != checksum(new) for (_, known), new in pairs)
+    return any(known != compute_checksum(new) for (_, known), new in pairs)
 
 
-def checksum(tensor: torch.Tensor) -> int:
+def compute_checksum(tensor: torch.Tensor) -> int:
     """Return the CRC-32 of a tensor's values."""
     import torch
 

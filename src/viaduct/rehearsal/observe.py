@@ -102,9 +102,9 @@ class Observation:
             return
         if torch.is_grad_enabled():
             if len(self._inputs) < MAX_INPUT_SUMS:
-                self._inputs += fingerprint((args, kwargs))
+                self._inputs += compute_fingerprint((args, kwargs))
         elif len(self._evaluations) < MAX_EVALUATIONS:
-            self._evaluations.append(json.dumps(fingerprint(output)))
+            self._evaluations.append(json.dumps(compute_fingerprint(output)))
 
     def _wrap_backward(self, owner: Any, name: str) -> None:
         """Wrap a backward function to record its losses."""
@@ -233,7 +233,7 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
     save_arrays(folder / "losses.npz", losses)
 
 
-def fingerprint(value: Any) -> list[float]:
+def compute_fingerprint(value: Any) -> list[float]:
     """Return two sums for each non-empty tensor: of its elements, weighted by position, and of their magnitudes.
 
     The weights make a permutation of the elements visible. Only every nth element of a large tensor is summed.
@@ -242,7 +242,7 @@ def fingerprint(value: Any) -> list[float]:
 
 
 def compute_sums(tensor: torch.Tensor) -> list[float]:
-    """Return the two sums of `fingerprint` for a non-empty tensor; none for complex, sparse and sub-byte dtypes."""
+    """Return the sums of `compute_fingerprint` for a non-empty tensor; none for complex, sparse and sub-byte dtypes."""
     import torch
 
     plain = tensor.detach().cpu()

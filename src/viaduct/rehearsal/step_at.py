@@ -85,7 +85,7 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
         raise BadValue(
             f"{STEP_AT_FLAG} {text}: {matches[0]} has {count} lines.", "Name a line after which a step is complete."
         )
-    spans = [span_of(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
+    spans = [find_span(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
     enclosing = [span for span in spans if span[0] <= line <= span[1]]
     if not enclosing:
         following = min((span[0] for span in spans if span[0] > line), default=None)
@@ -100,7 +100,7 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal)
 
 
-def span_of(node: ast.stmt) -> tuple[int, int]:
+def find_span(node: ast.stmt) -> tuple[int, int]:
     """Return the first and last line of a statement; for a compound statement, of its lines before the body."""
     body = getattr(node, "body", None) or getattr(node, "cases", None)
     if not body:

@@ -20,7 +20,7 @@ from viaduct import __version__
 from viaduct.rehearsal.observe import folder_of
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import gather_notes, read_notes
-from viaduct.rehearsal.project import STAND_IN_PACKAGES, pip_line
+from viaduct.rehearsal.project import STAND_IN_PACKAGES, make_pip_line
 from viaduct.signals import name_signal
 
 PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")
@@ -220,7 +220,7 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
     if match and match[1].partition(".")[0] in STAND_IN_PACKAGES:
         return [f"The stand-in has no module {match[1]!r}."]
     if match:
-        return [f"The package {match[1]!r} is missing: {pip_line([match[1].partition('.')[0]])}"]
+        return [f"The package {match[1]!r} is missing: {make_pip_line([match[1].partition('.')[0]])}"]
     if "NotFoundError" in summary.failure or has_empty_input(summary):
         alternative = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
         return [f"Data is missing: give the script its own after --{alternative}."]

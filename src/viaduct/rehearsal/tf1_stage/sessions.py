@@ -83,7 +83,7 @@ _internal = threading.local()  # `.active`: runs of this thread are viaduct's
 
 
 @contextmanager
-def internal_run() -> Iterator[None]:
+def mark_internal() -> Iterator[None]:
     """Mark runs inside the block as viaduct's."""
     before, _internal.active = getattr(_internal, "active", False), True
     try:
@@ -177,7 +177,7 @@ def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
             def call(run_options: Any, metadata: Any) -> Any:
                 return plain(self, (fetches, extra), feed_dict, run_options, metadata)
 
-            with internal_run():
+            with mark_internal():
                 result: tuple[Any, list[Any]] = tracing.run_traced(graph_run, call, options, run_metadata)
             return result
 
@@ -302,13 +302,13 @@ class KerasCallable:
             run = GraphRun(self.session._viaduct, graph, find_reach(graph, ops, feeds), feeds, by_keras=True)
 
         def execute(extra: list[Any]) -> tuple[Any, list[Any]]:
-            fetched = self.callable_with(tuple(tensor.name for tensor in extra))(*args, **kwargs)
+            fetched = self.find_callable(tuple(tensor.name for tensor in extra))(*args, **kwargs)
             own_count = len(self.options.fetch)
             return fetched[:own_count], list(fetched[own_count:])
 
         return run_observed(run, execute)
 
-    def callable_with(self, names: tuple[str, ...]) -> Any:
+    def find_callable(self, names: tuple[str, ...]) -> Any:
         """Return a cached callable that also fetches the named tensors."""
         if names not in self.callables:
             copy = type(self.options)()

@@ -82,7 +82,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
     def _reduce_to_mean(self, name: str, outputs: Any, *args: Any) -> Any:
         """Run gloo's sum `name` with `args`, and divide `outputs` by the number of ranks."""
         getattr(self._inner, name)(*self._lower(args)).wait()
-        for tensor in _leaves(outputs):
+        for tensor in _iterate_leaves(outputs):
             self._lower(tensor).div_(self.size())
         return _completed_work(outputs)
 
@@ -197,12 +197,12 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._inner.recv_anysource(self._lower(tensors), tag)
 
 
-def _leaves(value: Any) -> Iterator[torch.Tensor]:
+def _iterate_leaves(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     else:
         for part in value:
-            yield from _leaves(part)
+            yield from _iterate_leaves(part)
 
 
 def _completed_work(result: Any) -> _Work:
