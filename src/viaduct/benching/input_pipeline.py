@@ -104,7 +104,6 @@ def check_figures_path(out: Path) -> None:
 
 
 def is_installed(module: str) -> bool:
-    """Return True if the module can be imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -259,7 +258,6 @@ def take_turns(name: str, task: Task, pipe: Connection) -> None:
 
 
 def make_our_batches(task: Task, decode: Literal["exact", "fast"]) -> Iterator[int]:
-    """Yield the sizes of our batches."""
     import torch
 
     from viaduct.data.records import Records
@@ -457,7 +455,6 @@ def select_ends(axis: Axis) -> tuple[Axis, Axis]:
 
 
 def join_ends(axis: Axis) -> Axis:
-    """Return one axis of the first and the last source pixel that are read."""
     return Axis(*(np.concatenate(parts) for parts in zip(*select_ends(axis), strict=True)))
 
 

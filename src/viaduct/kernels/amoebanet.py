@@ -1,4 +1,4 @@
-"""AmoebaNet's forward pass in training on our kernels; it computes the same as `AmoebaNet.forward`."""
+"""AmoebaNet's forward pass in training on our kernels, equivalent to `AmoebaNet.forward`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ def can_fuse_network(network: AmoebaNet) -> bool:
 
 
 def list_stem_readers(first: Cell) -> list[bool]:
-    """Return for each reader of the stem whether it reads through a ReLU.
+    """Return a list with True for each reader of the stem behind a ReLU.
 
-    The first cell reads the stem as its second state, and, through a ReLU, as its input. The second cell reads it
-    through a ReLU too.
+    The first cell reads the stem as its second state and, through a ReLU, as its input; the second cell through a ReLU.
     """
     return [*list_readers(find_wirings(first)[1]), True, True]
 
 
-def convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
+def list_convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
     """Return the convolutions whose weights the cells need in the precision of computation."""
     return [layer for layer in network.cells.modules() if isinstance(layer, nn.Conv2d)]
 

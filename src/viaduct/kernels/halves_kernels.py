@@ -12,7 +12,7 @@ SIZES = ["rows", "height", "width", "half_height", "half_width"]  # not speciali
 def gather_kernel(
     x, even, odd, rows, height, width, half_height, half_width, channels, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """Copy even and odd pixels to two tensors, a row for each pixel; an odd pixel outside of the image is 0."""
+    """Copy even and odd pixels to two tensors, one row for each pixel; odd pixels outside of the image are 0."""
     pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]

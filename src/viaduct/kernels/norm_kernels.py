@@ -1,7 +1,7 @@
 """Batch norm over rows of pixels and columns of channels: statistics, scale and shift, and the backward pass.
 
-Reductions read the rows from last to first; the elementwise kernels that follow them read from first to last. So each
-kernel begins with the rows that the kernel before it left in the L2 cache.
+Reductions read the rows from last to first, elementwise kernels from first to last: each kernel begins with the rows
+that the previous one left in the L2 cache.
 """
 
 from __future__ import annotations

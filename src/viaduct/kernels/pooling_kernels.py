@@ -1,7 +1,7 @@
 """Max and average pooling with TensorFlow's SAME padding, for channels_last images.
 
 The backward pass reads, for every pixel, the windows that contain it. It needs no atomic additions, so the result is
-deterministic. Offsets are computed once, in 32 bits, and windows differ from each other by a constant.
+deterministic.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ SIZES = ["rows", "height", "width", "out_height", "out_width", "top", "left"]
 
 @triton.jit
 def list_pixels(tile, rows, height, width, TALL: tl.constexpr, WIDE: tl.constexpr):
-    """Return the pixels of a tile of TALL x WIDE, which share most of their neighbours. Outside of the image the index
-    is `rows`, which is no pixel."""
+    """Return the pixel indices of a tile of TALL x WIDE; the index is `rows` outside of the image."""
     offset = tl.arange(0, TALL * WIDE)
     tiles = (width + WIDE - 1) // WIDE
     column = tile % tiles * WIDE + offset % WIDE
@@ -51,7 +50,7 @@ def compute_pool(
             best += value
             count += in_bounds.to(tl.float32)
         else:
-            better = in_window & ((value > best) | (value != value))  # a NaN wins, as it does in PyTorch
+            better = in_window & ((value > best) | (value != value))  # a NaN is the maximum, as in PyTorch
             best = tl.where(better, value, best)
             which = tl.where(better, cell, which)
     if AVERAGE:
@@ -65,7 +64,7 @@ def pooling_forward_kernel(
     SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr,
     TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the pool, one output pixel a row; max pooling stores the index of the maximum in `argmax`."""
+    """Compute the pool, one row for each output pixel; max pooling stores the index of the maximum in `argmax`."""
     pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     best, which = compute_pool(
@@ -102,8 +101,8 @@ def pooling_backward_kernel(
     SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr,
     TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient w.r.t. input, one input pixel a row. `pitch` is the distance of two pixels in the gradient,
-    which may be some channels of a larger tensor."""
+    """Compute the gradient w.r.t. input, one row for each input pixel. `pitch` is the stride of a pixel in the
+    gradient, which may be some channels of a larger tensor."""
     pixel = list_pixels(tl.program_id(0), rows, height, width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]

@@ -1,6 +1,6 @@
 """Stem: 7x7 convolution with stride 2 over three channels, which libraries compute slowly.
 
-Blocks of 2x2 pixels become one pixel of 12 channels, padded with zeros to 16. Then the convolution is 4x4 with stride
+Blocks of 2x2 pixels become one pixel of 12 channels, padded with zeros to 16. The convolution is then 4x4 with stride
 1, and each row of its window is 64 consecutive numbers.
 """
 
@@ -75,7 +75,7 @@ def pool_forward_kernel(
     CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Compute the 3x3 max pool with stride 2 of relu(scale * x + shift). `argmax` is the index within the window, 9
-    where all are 0 behind the ReLU; `max_input` is the x of the maximum."""
+    if all values are 0 behind the ReLU; `max_input` is the x of the maximum."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, CHANNELS)
     valid = pixel < rows
@@ -98,7 +98,7 @@ def pool_forward_kernel(
         )
         value = (
             (raw * a[None, :] + b[None, :]).to(pooled.dtype.element_ty).to(tl.float32)
-        )  # rounded as a stored tensor is
+        )  # rounded like a stored tensor
         better = in_bounds[:, None] & (value > best)
         best = tl.where(better, value, best)
         which = tl.where(better, cell, which)
@@ -140,7 +140,7 @@ def stem_input_kernel(
     pooled_width, before, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient w.r.t. the norm's input, through pool, ReLU and norm. A program handles blocks of 2x2
-    pixels, which share the windows that contain them: the one that begins in the block, and those above and left."""
+    pixels, which are in four windows: the one that begins in the block, and those above, left, and above left."""
     block = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, CHANNELS)
     across = block % (width // 2 + 1)

@@ -1,7 +1,7 @@
-"""State of a cell: the sum of one or two terms, and in the backward pass the sum of its readers' gradients.
+"""State of an AmoebaNet cell: the sum of one or two terms, and in the backward pass the sum of its readers' gradients.
 
 A term is an image, an image behind a norm's scale and shift, or a pool of an image. Readers take the sum directly or
-through a ReLU, and the gradient of each may be some channels of a larger tensor.
+through a ReLU. A reader's gradient may be some channels of a larger tensor.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def sum_kernel(
     TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Compute raw = first + second, positive = relu(raw), and `signs`, a bit where raw is above 0. `pitch` is the
-    distance of two pixels in `positive`, which may be some channels of a larger tensor."""
+    stride of a pixel in `positive`, which may be some channels of a larger tensor."""
     ROWS: tl.constexpr = TALL * WIDE
     pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)

@@ -160,9 +160,6 @@ def with_context(
             yield sum(1 for _ in group)
 
 
-# ---- the format of `diff -u`
-
-
 def find_hunks(rows: Sequence[AlignedLine]) -> Iterator[list[AlignedLine]]:
     """Yield the hunks: changed rows with three rows around them."""
     hunk: list[AlignedLine] = []

@@ -61,7 +61,7 @@ class Edits:
         start, end = self.source.span(node)
         self.replace(start, end, text)
         lost = [comment.text for comment in self.source.comments(start, end) if comment.text not in text]
-        self.keep_comments(self.source.statement(node), lost)
+        self.keep_comments(self.source.statement_around(node), lost)
 
     def keep_comments(self, statement: ast.stmt, comments: list[str]) -> None:
         """Put comments on separate lines before a statement."""

@@ -86,7 +86,7 @@ class Work:
         parameter or a local variable hides its name at the node `at`.
         """
         qualified = f"{module}.{name}"
-        present = self.names.local(qualified)
+        present = self.names.local_name(qualified)
         if present is not None and at is not None and self.names.is_hidden(present, at):
             present = next((local for local, full in self.names.added.items() if full == qualified), None)
         if present is None and self.names.lookup(name, self.names.scopes[self.source.tree]) is None:
@@ -177,7 +177,7 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
         pairs += [(Site(rule, work, work.source.tree), handler) for handler in rule.file_handlers]
     if (work.target_code_lines or work.explained_lines) and rule.skips_target_code:
         pairs = [(site, handler) for site, handler in pairs if not work.is_left_alone(site.node)]
-    order = work.source.places if len(pairs) > 1 else {}  # node -> its position in the text
+    order = work.source.positions if len(pairs) > 1 else {}  # node -> its position in the text
     yield from sorted(pairs, key=lambda pair: order.get(pair[0].node, 0))
 
 

@@ -134,9 +134,6 @@ def is_for_type_checkers(names: Names, node: ast.AST) -> bool:
     return any("TYPE_CHECKING" in ast.unparse(test) for test in tests)
 
 
-# ---- the project
-
-
 def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
     """Set `project.frameworks`, which selects the rules for a file, and `project.torch_files`.
 

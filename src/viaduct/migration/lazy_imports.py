@@ -92,7 +92,7 @@ def find_statement(work: Work, use: ast.AST) -> ast.stmt | None:
             # All imports of the module have run before a function is called, except those under these conditions.
             is_later = isinstance(node, ast.Module) and function is not None
             statement = find_import(node.body, ("TYPE_CHECKING", "__name__") if is_later else ("TYPE_CHECKING",))
-            if statement is not None and (is_later or work.source.places[statement] <= work.source.places[use]):
+            if statement is not None and (is_later or work.source.positions[statement] <= work.source.positions[use]):
                 return statement
         function = node if isinstance(node, Function) else function
         scope = scope.outer

@@ -13,9 +13,6 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 """A function with a name; `names.Function` includes lambdas."""
 
 
-# ---- one node
-
-
 def last_name(node: ast.AST | None) -> str:
     """Return the last part of a name as written, `Stream` of `torch.cuda.Stream`; "" for anything else."""
     name: str = getattr(node, "attr", getattr(node, "id", ""))
@@ -82,9 +79,6 @@ def walk_executed(statement: ast.stmt) -> Iterator[ast.AST]:
             pending += ast.iter_child_nodes(node)
 
 
-# ---- arguments and parameters
-
-
 def argument_values(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
@@ -114,9 +108,6 @@ def bind_arguments(call: ast.Call, parameters: Iterable[str]) -> dict[str, ast.e
     visible = takewhile(lambda argument: not isinstance(argument, ast.Starred), call.args)
     by_position = dict(zip(parameters, visible, strict=False))
     return by_position | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-
-
-# ---- the file of a site
 
 
 def enclosing_class(site: Site, node: ast.AST) -> ast.ClassDef | None:

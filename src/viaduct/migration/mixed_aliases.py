@@ -43,9 +43,6 @@ def find_mixed(flow: ModuleFlow) -> set[str]:
     return keys & flow.project.aliases.keys()
 
 
-# ---- attributes
-
-
 def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
     """Yield the keys of attributes that are assigned other values too."""
     attributes = {key[1:] for key in flow.project.aliases if key.startswith(".")}
@@ -131,9 +128,6 @@ def is_module_or_false(flow: ModuleFlow, names: Names, value: Value) -> bool:
     return (isinstance(value, ast.Constant) and not value.value) or flow.is_module(names, value)
 
 
-# ---- parameters
-
-
 def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
     """Yield the keys of parameters that get other values, or whose function is passed as a value."""
     keys = [key for key in flow.project.aliases if key.endswith(")") and not key.endswith("()")]
@@ -196,9 +190,6 @@ def word_for_call(function: str) -> str:
     """Return the name by which a function is called; for `__init__` the name of the class."""
     parts = function.split(".")
     return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
-
-
-# ---- results
 
 
 def find_mixed_results(flow: ModuleFlow) -> Iterator[str]:

@@ -26,7 +26,7 @@ from viaduct.migration.mixed_aliases import (
     qualify_function,
     stored_value,
 )
-from viaduct.migration.names import FunctionNode, Names, all_arguments, canonical
+from viaduct.migration.names import FunctionNode, Names, all_parameters, canonical
 from viaduct.migration.predicates import is_none, is_self
 from viaduct.migration.project import Project, parse_names
 from viaduct.migration.project_calls import METHOD_KINDS, ProjectCalls, function_name
@@ -177,7 +177,7 @@ class ModuleFlow:
 
     def key_of_result(self, names: Names, statement: ast.Return) -> str | None:
         """Return the key of a function's result; None for nested and decorated functions, such as properties."""
-        definition = names.source.function(statement)
+        definition = names.source.function_around(statement)
         function = self.calls.function_at(names, definition) if definition is not None else None
         is_plain = function is not None and self.calls.decorators(function) <= {*METHOD_KINDS}
         return f"{function}()" if is_plain else None
@@ -262,7 +262,7 @@ def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | 
         scope = names.scope_of(target)
         if isinstance(scope.node, ast.ClassDef):
             return f"{names.module}.{scope.node.name}.{target.id}"
-        declared_outside = target.id in scope.elsewhere  # global or nonlocal
+        declared_outside = target.id in scope.redirects  # global or nonlocal
         return f"{names.module}.{target.id}" if isinstance(scope.node, ast.Module) or declared_outside else ""
     owner = names.source.class_around(target) if is_self(target.value) else None
     return f"{names.module}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
@@ -336,6 +336,6 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     function = scope.node
     if not isinstance(function, FunctionNode) or len(scope.bound[node.id]) > 1:  # not a parameter, or bound again
         return None
-    is_parameter = node.id in {parameter.arg for parameter in all_arguments(function.args)}
+    is_parameter = node.id in {parameter.arg for parameter in all_parameters(function.args)}
     name = function_name(names, function) if is_parameter else None
     return aliases.get(f"{name}({node.id})") if name else None

@@ -80,9 +80,6 @@ def find_files(name: str, folder: tuple[str, ...], modules: Modules) -> Iterator
                 yield modules.paths[matches[0]]
 
 
-# ---- sizes
-
-
 def join_small(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:
     """Join small groups of the same folder, the deepest folders first; then those of the folder above, and so on."""
     by_folder: dict[tuple[str, ...], list[list[str]]] = {}

@@ -236,7 +236,7 @@ def note_functions(project: Project, path: str, names: Names) -> None:
 
 def returns_of(names: Names, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Return]:
     """Return the return statements of a function, without those of nested functions."""
-    by_function: dict[ast.AST, list[ast.Return]] = names.remember("returns", lambda: group_returns(names.source))
+    by_function: dict[ast.AST, list[ast.Return]] = names.get_table("returns", lambda: group_returns(names.source))
     return by_function.get(function, [])
 
 

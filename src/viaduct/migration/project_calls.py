@@ -68,8 +68,6 @@ class ProjectCalls:
         name = function_name(names, node)
         return name if name is not None and name in self.functions else None
 
-    # ---- calls
-
     def callees(self, names: Names, call: ast.Call) -> list[str]:
         """Return the functions or methods that a call may run; several if the object's class is not known."""
         name = names.qualified(call.func)
@@ -103,8 +101,6 @@ class ProjectCalls:
         passed |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg in parameters}
         has_mapping = any(keyword.arg is None for keyword in call.keywords)
         return dict.fromkeys(parameters) | passed if has_mapping else passed
-
-    # ---- functions
 
     def parameters(self, function: str) -> list[str]:
         """Return the names of a function's parameters, without `self`."""

@@ -103,7 +103,7 @@ def helper(site: Site, at: ast.AST | None = None) -> str:
     """Return the local name of the helper's object at a node, and request its import if it is missing."""
     work = site.work
     full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
-    local_name = work.names.local(full) or find_pasted_helper(site.source.tree)
+    local_name = work.names.local_name(full) or find_pasted_helper(site.source.tree)
     if local_name is not None and not work.names.is_hidden(local_name, at or site.node):
         return local_name
     local_name = next((local for local, qualified in work.names.added.items() if qualified == full), None)

@@ -60,7 +60,6 @@ class Call:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of all tensor arguments."""
         return sum(map(self.count_bytes, range(len(self.shapes))))
 
 

@@ -48,13 +48,11 @@ class ModuleHooks:
                     self.hook_module(module)
 
     def attach(self) -> None:
-        """Begin to annotate."""
         self.is_attached = True
         for module in self.modules:
             self.hook_module(module)
 
     def detach(self) -> None:
-        """Remove all hooks."""
         self.is_attached = False
         for handle in self.handles:
             handle.remove()

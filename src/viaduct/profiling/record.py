@@ -59,7 +59,6 @@ class Step:
 
     @property
     def interruptions(self) -> list[str]:
-        """Kinds of interruption in `interrupted_by`."""
         return self.interrupted_by.split(", ") if self.interrupted_by else []
 
     @property
@@ -240,7 +239,6 @@ class Profile:
 
     @property
     def ranks(self) -> list[int]:
-        """Ranks that have steps."""
         return sorted({step.rank for step in self.steps})
 
     @property

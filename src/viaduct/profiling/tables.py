@@ -65,7 +65,6 @@ def make_record_table(kind: Any, records: Sequence[Any]) -> tuple[list[str], lis
 
 
 def make_system_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of system.csv."""
     names = list(dict.fromkeys(name for sample in profile.samples for name in sample.values))
     rows = [[sample.time_us, *(sample.values.get(name) for name in names)] for sample in profile.samples]
     return ["time_us", *names], rows

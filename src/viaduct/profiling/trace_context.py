@@ -114,7 +114,6 @@ class Mark:
 
 
 def find_contexts(trace: Trace) -> dict[int, Context]:
-    """Return the context of each operator, by id."""
     marks = mark_events(trace)
     sources = find_sources(trace.operators, marks)
     trained = {id(source) for source in sources.values()}  # operators with a gradient

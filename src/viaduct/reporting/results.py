@@ -146,7 +146,6 @@ def list_starts(record: dict[str, Any]) -> str:
 
 
 def render_table(columns: list[str], rows: list[list[str]]) -> str:
-    """Return a Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 

@@ -31,6 +31,5 @@ def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
 
 
 def load_rules() -> list[ModuleType]:
-    """Return the rules in alphabetical order."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     return [importlib.import_module(f"{__name__}.{name}") for name in names]

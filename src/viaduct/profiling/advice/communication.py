@@ -73,7 +73,6 @@ def scale_to_timed(figures: Figures, step: Step) -> float:
 
 
 def suggest_overlap(is_after_backward: bool) -> str:
-    """Return how to overlap collectives after the backward pass, or those of DistributedDataParallel during it."""
     if is_after_backward:
         return (
             "Wrap the network in torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) "

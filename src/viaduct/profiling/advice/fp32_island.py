@@ -91,7 +91,6 @@ def measure_ratio(figures: Figures, island: list[Operator], dtype: str) -> float
 
 
 def describe_heavy(island: list[Operator], low: list[Operator], dtype: str) -> tuple[str, ...]:
-    """Return calls and time of heavy operators by dtype, and the two longest in float32."""
     time, calls = sum(row.cost_us for row in island), sum(row.calls for row in island)
     low_time, low_calls = sum(row.cost_us for row in low), sum(row.calls for row in low)
     rows = sorted(island, key=lambda row: row.cost_us, reverse=True)[:2]
@@ -107,7 +106,6 @@ def describe_heavy(island: list[Operator], low: list[Operator], dtype: str) -> t
 
 
 def describe_casts(figures: Figures) -> str:
-    """Return the time of conversions between dtypes or devices in a step."""
     casts = [row for row in figures.operators if row.name == "aten::_to_copy"]
     time, calls = sum(row.total_us for row in casts), sum(row.calls for row in casts)
     return f"Conversions of dtype or device take {show_time(time)} in {calls:.0f} calls per step."

@@ -18,7 +18,6 @@ CERTAINTY = 0.7
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if an accelerator idles between kernels."""
     if not figures.on_accelerator or not figures.kernels:
         return None
     launches = sum(kernel.calls for kernel in figures.kernels)

@@ -197,7 +197,6 @@ def describe_loading(loading: Loading, needs_workers: bool, on_rank: str) -> tup
 
 
 def explain_gain(loading: Loading, needs_workers: bool) -> str:
-    """Return the basis of the gain."""
     if not needs_workers:
         return "the measured wait, which would nearly vanish if batches were ready in time"
     if not loading.is_sure:

@@ -20,7 +20,6 @@ searched: Adam calls mul_ too."""
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if a fused update was measured to be faster."""
     update = [row for row in figures.operators if row.phase == "update"]
     kind, sizes = find_parameters(update)
     time = min(sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER), figures.update_tail_us)

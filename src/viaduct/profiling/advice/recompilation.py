@@ -16,7 +16,6 @@ MIN_STEPS = 2
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if several regular steps compiled."""
     steps = [step for step in figures.steps if step.recompiled]
     time = sum(step.compile_us for step in steps) / len(figures.steps)
     if len({(step.rank, step.number) for step in steps}) < MIN_STEPS or not figures.is_worth(time):

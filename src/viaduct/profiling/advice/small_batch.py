@@ -79,7 +79,6 @@ def find(figures: Figures) -> Advice | None:
 
 
 def estimate_parts(figures: Figures) -> Parts:
-    """Return the parts of a step by calls, arithmetic and bytes of its operators."""
     rows = [row for row in figures.operators if row.phase != "data"]
     ceilings = figures.profile.ceilings
     bandwidth = REACHED * (ceilings.bandwidth / 1e6 if ceilings else BYTES_PER_US)
@@ -127,7 +126,6 @@ def computing_us(step: Step) -> float:
 
 
 def describe_parts(figures: Figures, parts: Parts, step: float) -> tuple[str, ...]:
-    """Return the parts of the step, estimated and measured."""
     rows = [row for row in figures.operators if row.phase != "data"]
     calls = sum(row.calls for row in rows)
     batch = f" of {figures.facts.batch} samples" if figures.facts.batch else ""

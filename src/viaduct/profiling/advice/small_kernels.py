@@ -50,5 +50,4 @@ def find(figures: Figures) -> Advice | None:
 
 
 def mean_us(kernel: Kernel) -> float:
-    """Return the time of one call."""
     return kernel.time_us / kernel.calls

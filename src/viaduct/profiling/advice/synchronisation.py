@@ -57,7 +57,6 @@ def find(figures: Figures) -> Advice | None:
 
 
 def suggest_changes(lines: list[Line]) -> str:
-    """Return suggestions for reading values and copying batches."""
     values = (
         "Keep the value on the device (total += loss.detach()) and read it only every few steps, or after the epoch; "
         "compute with tensors instead of branching on their values."
@@ -89,7 +88,6 @@ def collect_lines(figures: Figures) -> list[Line]:
 
 
 def describe_line(line: Line) -> str:
-    """Return number and time of the waits of one line."""
     operators = show_names(dict.fromkeys(line.names))
     location = line.location or "A line that was not recorded"
     return f"{location}: {line.calls:.3g} calls per step ({operators}), {show_time(line.time_us)} in all."

@@ -78,7 +78,6 @@ def find_files(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
-    """Return the profile of all workers."""
     files = [path] if path.is_file() else find_files(path)
     by_name: dict[str, list[Path]] = defaultdict(list)
     for file in files:
@@ -107,7 +106,6 @@ def set_rank(profile: Profile, rank: int, note: str) -> Profile:
 
 
 def read_worker(worker: Worker, path: Path) -> Profile:
-    """Return the profile of one worker's files."""
     cycles = [read_cycle(file, worker.notes) for file in worker.files]
     best = max(cycles, key=lambda cycle: (len(cycle.found_steps.steps), len(cycle.events)))
     if not best.events:
@@ -198,7 +196,6 @@ def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
 
 
 def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) -> Profile:
-    """Return steps, operators, kernels and memory of a worker."""
     facts = Facts("", "kineto")  # replaced by build_facts when all notes are known
     memory = read_memory(cycle.events, cycle.device, rank)
     if not cycle.found_steps.windows:

@@ -55,7 +55,6 @@ def recognise(path: Path) -> bool:
 
 
 def find_outputs(path: Path) -> list[Path]:
-    """Return the output folders under a path."""
     if path.name == OUTPUT or any((path / name).is_file() for name in FILES):
         return [path]
     if (path / OUTPUT).is_dir():
@@ -64,7 +63,6 @@ def find_outputs(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
-    """Return the profile of all ranks under a path."""
     outputs = find_outputs(path)
     ranks = [find_rank(output) for output in outputs]
     notes = []
@@ -116,7 +114,6 @@ class Source:
 
 
 def read_rank(output: Path, rank: int, path: Path) -> Profile:
-    """Return the profile of one rank."""
     source = Source(output, rank)
     refuse_database(source)
     tasks = read_tasks(source)
@@ -216,7 +213,6 @@ def find_duration(row: CsvRow) -> float | None:
 
 
 def read_trace(source: Source) -> FoundSteps:
-    """Return the steps of trace_view.json."""
     file = source.find("trace_view.json")
     if file is None:
         return FoundSteps()
@@ -385,7 +381,6 @@ def build_facts(source: Source, path: Path, steps: list[Step]) -> Facts:
 
 
 def read_versions(source: Source) -> dict[str, str]:
-    """Return the versions of software in profiler_info.json."""
     versions = {}
     for file in sorted(source.folder.parent.glob("profiler_info*.json")):
         record = read_json(file, source.notes)

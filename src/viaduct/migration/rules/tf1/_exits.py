@@ -121,7 +121,7 @@ def exit_code(statement: ast.stmt) -> ast.expr | None:
 
 def result_name(site: Site, statement: ast.stmt) -> str:
     """Return the name of the variable for returned values, the same for all returns of a function."""
-    function = site.source.function(statement)
+    function = site.source.function_around(statement)
     for mark in site.work.handled:
         if mark[:2] == ("result", function):
             return str(mark[2])

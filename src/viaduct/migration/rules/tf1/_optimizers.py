@@ -102,7 +102,7 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 def is_in_optimizer_class(site: Site) -> bool:
     """Return True for a call of a method of `self`, or in a method such as `minimize`: `super().minimize(…)`."""
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     in_method = function is not None and isinstance(site.source.parents[function], ast.ClassDef)
     receiver = site.node.func.value
     if isinstance(receiver, ast.Name) and receiver.id == "self":
@@ -144,7 +144,7 @@ def is_training_call(node: ast.AST, name: str) -> bool:
 
 def unwrap(site: Site, optimizer: ast.expr) -> None:
     """Replace a call that wraps an optimizer by the optimizer; remove the statement `opt = wrap(opt)`."""
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     is_assigned = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
     if is_assigned and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
         site.edit.remove_statement(statement)

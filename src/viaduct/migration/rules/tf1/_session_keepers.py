@@ -33,7 +33,7 @@ def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
             if not name[:1].isupper():
                 return None  # a function; only classes keep their arguments
         elif isinstance(parent, ast.Return | ast.Yield | ast.YieldFrom):
-            owner = site.source.function(parent)
+            owner = site.source.function_around(parent)
             return (f"by the caller of {owner.name}", f"{owner.name} 的调用者") if owner else None
         elif isinstance(parent, ast.Assign | ast.AnnAssign):
             return keeper_of_assignment(site, parent, use, child, depth)
@@ -58,7 +58,7 @@ def keeper_of_function(site: Site, inner: Function) -> Keeper | None:
     if isinstance(inner, ast.Lambda):
         parent = site.source.parents[inner]
         return None if isinstance(parent, ast.Call | ast.keyword) else ("by a lambda", "lambda")
-    outer = site.source.function(inner)
+    outer = site.source.function_around(inner)
     reads = reads_within(site, outer.body, inner.name) if outer else []
     is_only_called = all(
         isinstance(parent := site.source.parents[use], ast.Call) and parent.func is use for use in reads
@@ -73,7 +73,7 @@ def keeper_of_assignment(site: Site, statement: ast.stmt, use: ast.Name, value: 
         return f"as {site.text(target)}", site.text(target)
     if isinstance(target, ast.Name) and isinstance(value, ast.Name):
         return f"as {target.id}", target.id
-    function = site.source.function(statement)
+    function = site.source.function_around(statement)
     if not isinstance(target, ast.Name) or target.id == use.id or function is None or depth > 2:
         return None
     keepers = (find_keeper(site, read, depth + 1) for read in reads_within(site, function.body, target.id))

@@ -54,7 +54,7 @@ def session_variable(site: Site) -> tuple[str, list[ast.stmt]]:
     variable = assigned_name(site, site.node)
     if variable is None:
         return "", []
-    return variable.id, (site.source.function(site.node) or site.source.tree).body
+    return variable.id, (site.source.function_around(site.node) or site.source.tree).body
 
 
 def reads_within(site: Site, statements: list[ast.stmt], name: str) -> list[ast.Name]:

@@ -40,7 +40,7 @@ APPLY_PARAMETERS = ("global_step", "name")  # parameters of minimize that apply_
 @rule.method("minimize")
 def split_minimize(site: Site) -> None:
     """Replace `minimize` by compute_gradients, the sum and apply_gradients."""
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     if not can_be_summed(site) or not is_always_run(site, statement):
         return
     arguments = dict(zip(MINIMIZE_PARAMETERS, site.node.args, strict=False))

@@ -32,7 +32,7 @@ MODULE = full_name("npu_convert_dropout")
 @rule.file(only_files_with=("dropout", "Dropout"))
 def patch(site: Site) -> None:
     used = calls_to(site, LAYERS)
-    if used and site.work.names.local(MODULE) is None:
+    if used and site.work.names.local_name(MODULE) is None:
         site.work.effects.add(MODULE)
         site.report_change(
             "Dropout layers use the device's operator: npu_convert_dropout is imported",

@@ -52,7 +52,7 @@ def root_rank_text(site: Site) -> str:
 def remove_hook(site: Site) -> None:
     """Remove the hook from its list, or the statement that appends it; else replace it by an empty hook."""
     parent = site.source.parents[site.node]
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     if isinstance(parent, ast.List) and not site.edit.has_comment(*site.source.span(site.node)):
         opening = next(site.source.tokens_from(site.source.span(parent)[0]))
         site.edit.remove_slot(site.source.slots(opening)[0], parent.elts.index(site.node))

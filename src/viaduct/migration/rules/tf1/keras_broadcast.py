@@ -72,7 +72,7 @@ def has_broadcast(site: Site, value: ast.expr) -> bool:
     """Return True if a call in the callbacks, or in changes of their variable, creates a broadcasting callback."""
     nodes = [value, site.values.origin(value)]
     if isinstance(value, ast.Name):
-        function = site.source.function(site.node) or site.source.tree
+        function = site.source.function_around(site.node) or site.source.tree
         nodes += [node for node in ast.walk(function) if changes_variable(node, value.id)]
     calls = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Call))
     return any((site.qualified(call.func) or "").rpartition(".")[2] in BROADCASTING_CALLBACKS for call in calls)

@@ -42,7 +42,9 @@ rule = Rule(__name__, when=communication.needs_communication, after=("lifecycle_
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_files_with=(".train(", ".evaluate("))
 def restart_in_cycles(site: Site) -> None:
     """Restart communication after each train, evaluate and predict that is in a loop or followed by another one."""
-    calls = [call for call in find_estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
+    calls = [
+        call for call in find_estimator_cycle(site.node, site.values) if site.source.function_around(call) is site.node
+    ]
     # an input function that asks for ranks may be defined in any file of the project
     needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
     if not calls or not needs_ranks or handles_communication(site):
@@ -61,7 +63,7 @@ def handles_communication(site: Site) -> bool:
 
 def restart(site: Site, call: ast.Call) -> None:
     """Insert a restart after the statement of a call; report a call in a compound statement."""
-    statement = site.source.statement(call)
+    statement = site.source.statement_around(call)
     if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):
         site.request_review(
             "communication must be started again after this training or evaluation: npu_ops.shutdown_system, then "

@@ -72,7 +72,7 @@ add_notices(
 @rule.call("tensorflow.summary.*")
 def advise_summary(site: Site) -> None:
     """Advise on a summary in a function with the parameters features, labels and mode."""
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     if function is not None and {"features", "labels", "mode"} <= {argument.arg for argument in function.args.args}:
         site.advise(
             "summaries in a model function need host_call of NPUEstimatorSpec, or save_summary_steps=0",

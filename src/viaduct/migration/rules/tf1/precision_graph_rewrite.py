@@ -58,7 +58,7 @@ def remove(site: Site) -> None:
 def remove_variable(site: Site) -> None:
     if site.node.value not in VARIABLES:
         return
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ":
         site.edit.remove_statement(statement)

@@ -27,7 +27,7 @@ LISTING_FUNCTIONS = ("tensorflow.config.list_physical_devices", "tensorflow.conf
 @rule.call(*LISTING_FUNCTIONS)
 def ask_build(site: Site) -> None:
     kind = site.argument("device_type", 0)
-    tf = site.work.names.local("tensorflow")
+    tf = site.work.names.local_name("tensorflow")
     asks_for_gpus = is_literal_in(kind, "GPU") and len(argument_values(site.node)) == 1
     if tf is None or not asks_for_gpus or not site.is_editable or not is_question(site):
         return

@@ -32,7 +32,7 @@ WITH_LEVEL = ("set_verbosity", "log", "log_every_n", "log_first_n", "log_if")
 
 @rule.call(*(f"{ABSL}.{name}" for name in (*WITHOUT_LEVEL, *WITH_LEVEL)))
 def log_by_tensorflow(site: Site) -> None:
-    tensorflow, name = site.work.names.local("tensorflow"), site.name.rpartition(".")[2]
+    tensorflow, name = site.work.names.local_name("tensorflow"), site.name.rpartition(".")[2]
     module = f"{tensorflow}.compat.v1.logging"
     level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in WITH_LEVEL else None
     if tensorflow is None or not site.is_editable:

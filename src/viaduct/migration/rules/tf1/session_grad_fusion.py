@@ -46,7 +46,7 @@ def extend_optimizers(site: Site) -> None:
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
     rewrite = parts[:-2]  # ("config", "graph_options", "rewrite_options")
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     if mentions_list(site, rewrite) or (function is not None and starts_communication(site, function)):
         return  # a session that starts communication computes no gradients
     last = last_setting(site, rewrite)
@@ -67,7 +67,7 @@ def report_helper(site: Site) -> None:
 
 def mentions_list(site: Site, rewrite: tuple[str, ...]) -> bool:
     """Return True if this function mentions the config's list of optimizers."""
-    nodes = ast.walk(site.source.function(site.node) or site.source.tree)
+    nodes = ast.walk(site.source.function_around(site.node) or site.source.tree)
     field = (*rewrite, "optimizers")
     return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == field for node in nodes)
 

@@ -100,10 +100,10 @@ def report_helper(site: Site) -> None:
 
 def keys_set(site: Site, custom: str) -> dict[str, ast.stmt]:
     """Return the keys of the parameter_map that the function sets, each with its statement."""
-    function = site.source.function(site.node) or site.source.tree
+    function = site.source.function_around(site.node) or site.source.tree
     statements: dict[str, ast.stmt] = {}
     for node in ast.walk(function):
         key = node.slice if isinstance(node, ast.Subscript) else None
         if isinstance(key, ast.Constant) and dotted_name(node.value) == f"{custom}.parameter_map":  # type: ignore[attr-defined]
-            statements[str(key.value)] = site.source.statement(node)
+            statements[str(key.value)] = site.source.statement_around(node)
     return statements

@@ -28,8 +28,8 @@ TPU = "tensorflow.estimator.tpu"
 def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         return
-    function = site.source.function(site.node)
-    specs = [call for call in site.work.index.calls[site.name] if site.source.function(call) is function]
+    function = site.source.function_around(site.node)
+    specs = [call for call in site.work.index.calls[site.name] if site.source.function_around(call) is function]
     unconvertible = [spec for spec in specs if not can_convert(site, spec)]
     if unconvertible:
         report_unconverted(site, is_cause=site.node in unconvertible)

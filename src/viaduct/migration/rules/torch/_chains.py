@@ -38,7 +38,7 @@ def adapt_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
             if parts[-index] == old_parts[-index]:
                 parts[-index] = new_parts[-index]
         return ".".join(parts)
-    root = site.work.names.local("torch")
+    root = site.work.names.local_name("torch")
     return f"{root}.{new.partition('.')[2]}" if root and new_parts[0] == "torch" else None
 
 

@@ -17,7 +17,7 @@ from viaduct.migration.lookups import (
     plain_name,
     positional_parameters,
 )
-from viaduct.migration.names import all_arguments
+from viaduct.migration.names import all_parameters
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._options import option_names
@@ -123,7 +123,7 @@ def sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
 
 def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
     """Return the default of a parameter and what calls in this file pass for it; None if there are neither."""
-    if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_arguments(function.args)}:
+    if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_parameters(function.args)}:
         return None
     default = parameter_default(function, parameter)
     calls = site.work.index.calls.get(f"{site.work.names.module}.{function.name}", [])

@@ -23,7 +23,7 @@ from viaduct.migration.lookups import (
     plain_name,
     positional_parameters,
 )
-from viaduct.migration.names import Function, all_arguments
+from viaduct.migration.names import Function, all_parameters
 from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
@@ -132,7 +132,7 @@ class Devices:
 
     def trace_definition(self, node: Function) -> None:
         """Trace the defaults of parameters with "device" in their name, and the results of functions named so."""
-        for parameter in all_arguments(node.args):
+        for parameter in all_parameters(node.args):
             if is_device_name(parameter.arg):
                 self.trace(parameter_default(node, parameter.arg))
                 self.trace_annotation(parameter.annotation)
@@ -253,7 +253,7 @@ class Devices:
             if isinstance(value, ast.expr):
                 self.trace(value)
         for iterable in self.iterables.get(node.id, []):
-            if self.site.source.function(iterable) is self.site.source.function(node):
+            if self.site.source.function_around(iterable) is self.site.source.function_around(node):
                 is_slice = isinstance(iterable, ast.Subscript) and isinstance(iterable.slice, ast.Slice)
                 self.trace_entries(self.site.values.origin(iterable.value if is_slice else iterable))  # type: ignore[attr-defined]
         if scope is not None and isinstance(scope.node, Function):

@@ -59,7 +59,7 @@ def is_definition(source: Source, node: ast.AST) -> bool:
         case ast.Attribute(attr="is_cuda", ctx=ast.Store()):
             return True
         case ast.FunctionDef(name="is_cuda") | ast.Name(id="is_cuda", ctx=ast.Store()):
-            parents = (source.parents[node], source.parents[source.statement(node)])
+            parents = (source.parents[node], source.parents[source.statement_around(node)])
             return any(isinstance(parent, ast.ClassDef) for parent in parents)
         case ast.Constant(value="--is_cuda" | "--is-cuda"):
             return True

@@ -51,7 +51,7 @@ def device_in_scope(site: Site) -> str | None:
         bindings = names.lookup(name, scope)
         if bindings and all(isinstance(value, ast.expr) and is_device(site, value) for value in bindings):
             last_line = max(value.lineno for value in bindings if isinstance(value, ast.expr))
-            is_global_in_function = bindings is module_bindings.get(name) and site.source.function(site.node)
+            is_global_in_function = bindings is module_bindings.get(name) and site.source.function_around(site.node)
             if is_global_in_function or last_line < site.node.lineno:
                 return name
     return None

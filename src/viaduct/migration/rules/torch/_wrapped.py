@@ -33,7 +33,7 @@ DATA_PARALLEL_PARTS = (
 
 def wrapping_calls(site: Site) -> list[ast.Call]:
     """Return the calls that wrap a model in DataParallel, in the order of the text."""
-    return sorted(calls_to(site, DATA_PARALLEL), key=lambda call: site.source.places[call])
+    return sorted(calls_to(site, DATA_PARALLEL), key=lambda call: site.source.positions[call])
 
 
 def distributed_calls(site: Site) -> list[ast.Call]:
@@ -50,7 +50,7 @@ def wrapped_model(call: ast.Call) -> ast.expr | None:
 
 def assigned_target(site: Site, call: ast.Call) -> ast.expr | None:
     """Return `model` of `model = DataParallel(…)`, also of `model = DataParallel(…).cuda()`."""
-    return sole_target(site.source.statement(call))
+    return sole_target(site.source.statement_around(call))
 
 
 def assigned_names(site: Site, calls: Iterable[ast.Call]) -> set[str]:

@@ -50,9 +50,9 @@ def check_initialize(site: Site) -> None:
             "combine_grad=True keeps the gradients in contiguous memory, which makes unscaling and updates faster",
             zh="combine_grad=True 将梯度合并为连续内存,加快反缩放与更新",
         )
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     for call in calls_to(site, DISTRIBUTED_DATA_PARALLEL):
-        if site.source.function(call) is function and call.lineno < site.node.lineno:
+        if site.source.function_around(call) is function and call.lineno < site.node.lineno:
             site.request_review(
                 "DistributedDataParallel must come after amp.initialize",
                 zh="DistributedDataParallel 必须在 amp.initialize 之后",

@@ -70,7 +70,7 @@ def move(site: Site) -> None:
     if receiver_class(site, receiver, "cuda") is not None:
         return
     own_classes = owners(site.work.project, "cuda", site.work.path)
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     is_in_cuda_method = function is not None and function.name == "cuda"  # it moves the tensors of its object
     is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_cuda_method)
     if site.target.is_any:

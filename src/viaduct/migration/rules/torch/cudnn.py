@@ -48,7 +48,7 @@ def explain_flag(site: Site) -> None:
 
 def replace_switch(site: Site) -> None:
     """Replace `cudnn.enabled` by the MLU's own switch."""
-    root = site.work.names.local("torch") or require_torch(site)
+    root = site.work.names.local_name("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
         site.report_change("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

@@ -117,7 +117,7 @@ def report(site: Site) -> None:
 
 def unwrap(site: Site, model: ast.expr) -> None:
     """Replace the call by the model, or remove `model = DataParallel(model)`; once a file, edit uses of `.module`."""
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     target = wrapped.assigned_target(site, site.node)
     if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):
         site.edit.remove_statement(statement)

@@ -34,13 +34,13 @@ LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
 def cast(site: Site) -> None:
     """Cast targets to int32 before their move, or advise it."""
     target = find_target(site)
-    if target is None or not mark_once(site, "cast", site.source.function(site.node), target.id):
+    if target is None or not mark_once(site, "cast", site.source.function_around(site.node), target.id):
         return
-    function = site.source.function(target) or site.source.tree
+    function = site.source.function_around(target) or site.source.tree
     moves = [node for node in ast.walk(function) if is_move_of(site, node, target.id)]
     if not moves or is_index(Body(function, site.values), target.id):
         return
-    torch = site.work.names.local("torch")
+    torch = site.work.names.local_name("torch")
     if not site.options.int32_targets or torch is None:
         advise_cast(site, moves[0], target.id)
         return

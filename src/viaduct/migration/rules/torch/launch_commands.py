@@ -40,7 +40,7 @@ def advise_monitor(site: Site) -> None:
 
 def is_stored_command(site: Site, text: str) -> bool:
     """Return True for `command = "nvidia-smi -L"`, which is probably run later."""
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     return text.lstrip("\"'").startswith(f"{MONITOR} ") and isinstance(statement, ast.Assign | ast.AnnAssign)
 
 

@@ -58,7 +58,7 @@ def deciding_questions(site: Site, node: ast.AST) -> Iterator[ast.expr]:
 def leave_engine(site: Site) -> None:
     """Leave the statements behind the import in its block of a function; `packages` reports the import itself."""
     names = [alias.name for alias in site.node.names] if isinstance(site.node, ast.Import) else [site.node.module or ""]
-    if not any(name.partition(".")[0] in ENGINES for name in names) or site.source.function(site.node) is None:
+    if not any(name.partition(".")[0] in ENGINES for name in names) or site.source.function_around(site.node) is None:
         return
     block = site.source.block(site.node)
     mark_lines_unchanged(site, site.node, block[-1].end_lineno or site.node.lineno, site.node)

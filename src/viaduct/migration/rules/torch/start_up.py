@@ -34,7 +34,7 @@ SETTINGS = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.conf
 @rule.file(only_files_with=("npu",))
 def set_up(site: Site) -> None:
     """Write or advise the settings before the first statement of the worker or of the main guard."""
-    root = site.work.names.local("torch")
+    root = site.work.names.local_name("torch")
     if "set_compile_mode" in site.source.text or root is None or not uses_the_card(site, card(site.options)):
         return
     location = start_of_worker(site) or start_of_main(site)

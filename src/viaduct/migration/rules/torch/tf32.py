@@ -32,7 +32,7 @@ def replace_switch(site: Site) -> None:
     new = TF32_SWITCHES[card(site.options).name].get(name)
     if new is None:
         return
-    root = site.work.names.local("torch") or require_torch(site)
+    root = site.work.names.local_name("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
         site.report_change(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

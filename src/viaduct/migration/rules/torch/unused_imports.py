@@ -60,4 +60,4 @@ def uses_helper(site: Site) -> bool:
     """Return True if the file uses the helper: only there has it replaced names."""
     work = site.work
     full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
-    return work.names.local(full) is not None or find_pasted_helper(site.source.tree) is not None
+    return work.names.local_name(full) is not None or find_pasted_helper(site.source.tree) is not None

@@ -109,7 +109,7 @@ def replace_by_every_variable(site: Site) -> None:
     statement = site.source.parents.get(target) if target is not None else None
     if isinstance(statement, ast.Assign) and isinstance(target, ast.Subscript) and target in statement.targets:
         assign_every_variable(site, statement, target)
-    elif site.is_editable and "VISIBLE_DEVICES" not in site.text(site.source.statement(site.node)).replace(
+    elif site.is_editable and "VISIBLE_DEVICES" not in site.text(site.source.statement_around(site.node)).replace(
         CUDA_VISIBLE_DEVICES, ""
     ):
         names = ", ".join(card.visible for card in CARDS.values())
