@@ -45,7 +45,7 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
     for index, (name, cell) in enumerate(network.cells.items()):
         assert isinstance(cell, Cell)
         has_auxiliary = network.aux is not None and name == network.aux_after
-        outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, network.keep_probability(index)).run(x, previous)
+        outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, network.compute_keep_probability(index)).run(x, previous)
         previous, (x, later) = later, outputs[:2]
         if has_auxiliary:
             auxiliary = run_auxiliary_head(network.aux, outputs[2])
