@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from viaduct.migration.lookups import last_name
 from viaduct.migration.names import Function, FunctionNode, Names, Scope
 from viaduct.migration.predicates import is_property
 from viaduct.migration.project import Project
@@ -205,7 +206,7 @@ class Flow:
     def follow_argument(self, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
         """Follow a value that is passed to a function, by position or keyword; -1 and "": by * or **."""
         name = self.names.qualified(call.func) or ""
-        last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        last = last_name(call.func)
         function, is_plain = self.find_own_function(call.func), isinstance(call.func, ast.Name)
         if function is not None:
             self.follow_into(function, call, position, keyword, trail)
@@ -389,7 +390,7 @@ class Flow:
     def calls_by_name(self) -> dict[str, list[ast.Call]]:
         """Calls by the last part of the function's name."""
         calls = self.source.of_kind(ast.Call)
-        return group_by_name((getattr(call.func, "attr", getattr(call.func, "id", "")), call) for call in calls)
+        return group_by_name((last_name(call.func), call) for call in calls)
 
     @cached_property
     def functions_by_name(self) -> dict[str, list[FunctionNode]]:
@@ -403,7 +404,7 @@ class Flow:
     def find_own_function(self, callee: ast.expr) -> FunctionNode | None:
         """Return the function of this file that a call runs; None if there are several candidates or none."""
         is_method = isinstance(callee, ast.Attribute)
-        name = callee.attr if isinstance(callee, ast.Attribute) else getattr(callee, "id", "")
+        name = last_name(callee)
         if isinstance(callee, ast.Attribute) and self.names.qualified(callee.value) is not None:
             return None
         parents = self.source.parents

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.lookups import FunctionNode, enclosing_class, is_self_attribute, last_name, positional_parameters
+from viaduct.migration.lookups import FunctionNode, is_self_attribute, last_name, positional_parameters
 from viaduct.migration.rule import Site
 
 Alias = tuple[ast.AST | None, str]
@@ -61,7 +61,7 @@ class LoaderTrace:
             self.returning.add((function, index))
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        return enclosing_class(self.site, node)
+        return self.site.source.class_around(node)
 
     def is_loader(self, node: ast.AST) -> bool:
         """Return True if an expression is the loader."""
