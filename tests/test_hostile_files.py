@@ -365,7 +365,7 @@ def use(path: Path) -> None:
             kind.open_array(path, member).sum()
         if path.suffix == ".safetensors":
             with open_weights(path) as stored:
-                stored.guesses()
+                stored.guess_networks()
 
 
 def fuzz(folder: Path, seed: int, times: int) -> None:

@@ -20,14 +20,14 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     (tmp_path / "model.pth").write_bytes(b"x" * 100)
     refused = carry_script(tmp_path, TORCH)
     assert (refused.code, refused.record) == (2, {})
-    assert "is there already" in refused.talk
+    assert "exists already" in refused.talk
     assert "Traceback" not in refused.talk
     forced = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "2", "--force")
     assert forced.code == 3, forced.said + forced.talk
     assert (tmp_path / "carried.1" / "mine.txt").read_text() == "mine"
     assert forced.record["bitwise"]
     assert [len(forced.record["runs"]), forced.record["runs"]["migrated"]["steps"]] == [2, 2]
-    assert "this executes train.py, with your rights" in forced.talk
+    assert "this executes train.py with your rights" in forced.talk
     assert (tmp_path / "train.py").read_text() == TORCH
     page = (forced.out / "report.html").read_text()
     for heading in (
@@ -50,7 +50,7 @@ def test_a_folder_is_carried_by_the_name_of_its_script(tmp_path: Path) -> None:
     (project / "train.py").write_text(TORCH)
     (project / "table.csv").write_bytes(b"x" * 2**20)
     answer = viaduct("carry", ".", "--out", "../cc", "--entry", "train.py", "--steps", "1", cwd=project)
-    assert "this executes train.py, with your rights" in answer.stderr
+    assert "this executes train.py with your rights" in answer.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -10,7 +10,7 @@ import pytest
 from carrying.journeys import ON_THE_NPU, TORCH, replace_once, with_copy, with_copy_in_forks
 from carrying.made_up_observations import make_observation, no_drift
 from viaduct.carrying.agreement import judge, measure
-from viaduct.carrying.causes import explain, find_ineffective, find_other_settings
+from viaduct.carrying.causes import explain, find_changed_settings, find_ineffective
 from viaduct.rehearsal.inspection import Fact
 
 SECOND = """\
@@ -44,7 +44,7 @@ def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
     copy = replace_once(replace_once(ON_THE_NPU, "momentum=0.9", "momentum=0.99"), "gamma=0.5", "gamma=0.1")
     journey = with_copy(tmp_path, TORCH, copy, "--steps", "1")
     assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
-    assert "Not proved: 2 values were made differently, without effect in 1 step: " in journey.said
+    assert "Not proved: 2 values were set differently, without effect in 1 step: " in journey.said
     found = {effect["what"]: (effect["left"], effect["right"]) for effect in journey.record["without_effect"]}
     assert found == {"momentum": (0.9, 0.99), "gamma": (0.5, 0.1)}
     assert "momentum is 0.9 in the original and 0.99 after the migration" in journey.said
@@ -78,7 +78,7 @@ def op(name: str, value: object, line: int) -> Fact:
 def test_constants_that_gradients_take_from_shapes_are_not_made_differently() -> None:
     names = ("gradients/Mean_grad/Const", "training/Adam/gradients/gradients/loss/Mean_grad/Const_1", "Momentum/rate")
     left, right = [op(name, 0, 1) for name in names], [op(name, 16, 1) for name in names]
-    assert [other.name for other in find_other_settings(left, right)] == ["Momentum/rate"]
+    assert [other.name for other in find_changed_settings(left, right)] == ["Momentum/rate"]
 
 
 def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:

@@ -88,7 +88,7 @@ def test_a_value_that_the_script_magnifies_is_refused_not_good(tmp_path: Path) -
     assert not agreement.bad
     row = next(row for row in drift.rows if row.stored.step == 1)
     assert row.result == "refused"
-    assert "magnifies" in row.reason
+    assert "amplifies" in row.reason
 
 
 def test_the_first_module_that_differs_is_named_in_the_order_of_the_calls(tmp_path: Path) -> None:

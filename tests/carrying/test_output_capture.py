@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.carrying.output_capture import Labelled
+from viaduct.carrying.output_capture import LineLabeller
 
 CASES = {
     "lines": ([b"a\nb\n"], b"x | a\nx | b\n"),
@@ -27,7 +27,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_every_line_begins_with_its_side(name: str) -> None:
     chunks, expected = CASES[name]
-    labelled = Labelled("x")
+    labelled = LineLabeller("x")
     assert b"".join([*map(labelled.add, chunks), labelled.finish()]) == expected
 
 

@@ -45,7 +45,7 @@ def test_a_full_folder_needs_force_and_an_empty_one_does_not(project: Path, tmp_
     out.mkdir()
     check_output_folder(project, out, force=False)
     (out / "mine.txt").write_text("mine")
-    with pytest.raises(BadRun, match="is there already"):
+    with pytest.raises(BadRun, match="exists already"):
         check_output_folder(project, out, force=False)
     check_output_folder(project, out, force=True)
 

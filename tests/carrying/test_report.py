@@ -133,7 +133,7 @@ def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> N
     assert "<dt>layer1.0.bn1</dt>" in chart
     assert "stem.conv" not in chart
     assert chart.count("--length") == 2
-    assert "2 of 3 layers differ. 1 is equal in every bit of what was compared, without a bar." in chart
+    assert "2 of 3 layers differ. Without a bar, since all compared bits are equal: 1." in chart
     table = html[html.index("</figure>") :]
     assert table.count("stem.conv") == table.count("layer1.0.bn1") == 1, "no name twice"
 

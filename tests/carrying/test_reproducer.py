@@ -7,7 +7,7 @@ from pathlib import Path
 import viaduct
 from carrying.failed_runs import run_that_failed
 from carrying.made_up_carries import make_carried
-from viaduct.carrying.reproducer import CONTEXT_LINES, MAX_TRACEBACK_LINES, quote, traceback_of, write
+from viaduct.carrying.reproducer import CONTEXT_LINES, MAX_TRACEBACK_LINES, extract_traceback, quote, write
 
 OURS = str(Path(viaduct.__file__).parent / "rehearsal" / "torch_stage" / "device.py")
 
@@ -44,8 +44,8 @@ def test_the_last_traceback_is_quoted_and_never_a_whole_log(tmp_path: Path) -> N
     run = run_that_failed(tmp_path, ["OWN"], "ValueError: last")
     path = tmp_path / "runs" / "original" / "output.txt"
     path.write_text("Traceback (most recent call last)\nKeyError: first\n" + path.read_text())
-    assert traceback_of(run)[-1] == "ValueError: last"
-    assert "KeyError: first" not in traceback_of(run)
+    assert extract_traceback(run)[-1] == "ValueError: last"
+    assert "KeyError: first" not in extract_traceback(run)
     path.write_text("step\n" * 1000 + "Killed\n")
-    assert len(traceback_of(run)) == MAX_TRACEBACK_LINES
-    assert traceback_of(run)[-1] == "Killed"
+    assert len(extract_traceback(run)) == MAX_TRACEBACK_LINES
+    assert extract_traceback(run)[-1] == "Killed"

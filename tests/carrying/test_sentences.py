@@ -29,5 +29,5 @@ def test_what_has_no_measure_is_not_called_inf() -> None:
     )
     assert math.isinf(found.bad[0].error)
     assert describe_worst(found.informative_pairs("weight")) == (
-        ", 1 beyond measure (from zero, not finite, or whole numbers: steps)"
+        ", 1 without a relative measure (from zero, not finite, or whole numbers: steps)"
     )

@@ -23,7 +23,10 @@ def run_with(*intervals: float, finished: bool = True, busy: float = 1.0) -> Any
 
 
 def carried_with(original: list[Any], migrated: list[Any]) -> Any:
-    again = [SimpleNamespace(side="original", again=original[1]), SimpleNamespace(side="migrated", again=migrated[1])]
+    again = [
+        SimpleNamespace(side="original", second_run=original[1]),
+        SimpleNamespace(side="migrated", second_run=migrated[1]),
+    ]
     return SimpleNamespace(
         original=original[0], migrated=migrated[0], repeated=again, request=SimpleNamespace(lang="en")
     )

@@ -8,7 +8,7 @@ import pytest
 
 from carrying.made_up_carries import diff, make_sides
 from viaduct.carrying.causes import Explanation
-from viaduct.carrying.suspects import MAX_SUSPECTS, Change, find_suspects, is_innocent, iterate_changes, score_change
+from viaduct.carrying.suspects import MAX_SUSPECTS, Change, find_suspects, is_harmless, iterate_changes, score_change
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ from viaduct.carrying.suspects import MAX_SUSPECTS, Change, find_suspects, is_in
     ],
 )
 def test_a_renamed_device_or_an_added_adapter_is_not_suspected(old: str, new: str) -> None:
-    assert is_innocent(Change(1, old, new, ""))
+    assert is_harmless(Change(1, old, new, ""))
 
 
 @pytest.mark.parametrize(("old", "new"), [("x = x.cuda()", "x = 2 * x.npu()"), ("", "import torch"), ("lr = 1", "")])
 def test_anything_else_is_suspected(old: str, new: str) -> None:
-    assert not is_innocent(Change(1, old, new, ""))
+    assert not is_harmless(Change(1, old, new, ""))
 
 
 def test_a_removed_line_belongs_to_the_one_that_replaces_it_or_to_the_line_before() -> None:
@@ -45,7 +45,7 @@ def test_what_is_known_of_the_difference_adds_up() -> None:
     assert score_change(change, [13], set(), ())[0] == 32
     assert score_change(change, [19], set(), ())[0] == 15, "too far away"
     assert score_change(change, [], {10}, ())[0] == 75
-    assert score_change(change, [], set(), ("lr", "loss")) == (19, "a number changed; it is about lr")
+    assert score_change(change, [], set(), ("lr", "loss")) == (19, "a number changed; it contains 'lr'")
     assert score_change(change, [], set(), ("0.2",))[0] == 25, "the keyword is in the part that changed"
 
 
@@ -55,7 +55,7 @@ def test_the_line_that_created_what_differs_comes_first_and_hardly_suspected_one
     new = f"net = Net(8)\n{filler}loss = loss - x\nopt = SGD(0.2)\n"
     sides = make_sides(tmp_path, old, new)
     script = str(tmp_path / "migrated" / "train.py")
-    found = find_suspects(sides, Explanation("", places=[(script, 23), ("/elsewhere/train.py", 1)]))
+    found = find_suspects(sides, Explanation("", suspected_lines=[(script, 23), ("/elsewhere/train.py", 1)]))
     assert [(suspect.place, suspect.score) for suspect in found] == [
         ("train.py:23", 55),
         ("train.py:22", 19),
@@ -63,7 +63,7 @@ def test_the_line_that_created_what_differs_comes_first_and_hardly_suspected_one
     ]
     assert found[0].old == "opt = SGD(0.1)"
     sides.deviating_lines = {"train.py": {23}}
-    assert [suspect.line for suspect in find_suspects(sides, Explanation("", places=[(script, 23)]))] == [23]
+    assert [suspect.line for suspect in find_suspects(sides, Explanation("", suspected_lines=[(script, 23)]))] == [23]
 
 
 def test_of_many_suspects_only_the_first_are_returned_and_none_without_a_reason(tmp_path: Path) -> None:

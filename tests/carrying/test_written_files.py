@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from carrying.journeys import carry_script, migrated_text, replace_once, with_copy
-from viaduct.carrying.written_files import Runs, Written, compare_written, list_written
+from viaduct.carrying.written_files import Runs, WrittenFile, compare_written, list_written
 from viaduct.training.events import EventFile
 from viaduct.weights.bundle import write_bundle
 
@@ -34,11 +34,11 @@ def make_run(folder: Path, name: str, files: Files) -> Any:
     return SimpleNamespace(plan=plan, summary=SimpleNamespace(wrote=wrote))
 
 
-def compare(folder: Path, left: Files, right: Files, again: Files | None = None, **more: Any) -> dict[str, Written]:
+def compare(folder: Path, left: Files, right: Files, again: Files | None = None, **more: Any) -> dict[str, WrittenFile]:
     sides = {"original": left, "migrated": right, "original_again": again or left, "migrated_again": right}
     made = {name: make_run(folder, name, files) for name, files in sides.items()}
-    if "shaken" in more:
-        more["shaken"] = make_run(folder, "shaken", more["shaken"])
+    if "perturbed" in more:
+        more["perturbed"] = make_run(folder, "shaken", more["perturbed"])
     return {file.name: file for file in compare_written(Runs(**made, **more))}
 
 
@@ -75,7 +75,7 @@ def test_a_learning_rate_in_a_checkpoint_that_differs_is_named(tmp_path: Path) -
 def test_the_drift_of_the_shaken_file_is_the_yardstick(tmp_path: Path) -> None:
     left, right = {"a.pt": torch_writer(w=weights())}, {"a.pt": torch_writer(w=weights(1e-4))}
     assert compare(tmp_path / "without", left, right)["a.pt"].state == "differs"
-    found = compare(tmp_path / "with", left, right, shaken={"a.pt": torch_writer(w=weights(2e-5))}, allowed=1e-3)
+    found = compare(tmp_path / "with", left, right, perturbed={"a.pt": torch_writer(w=weights(2e-5))}, allowed=1e-3)
     assert found["a.pt"].state == "rounding"
 
 
@@ -277,4 +277,4 @@ def test_images_of_16_bits_are_compared_in_all_bits_and_several_in_one_file_not_
 
 def test_lines_that_differ_in_what_does_not_count_are_not_called_equal(tmp_path: Path) -> None:
     found = compare(tmp_path, {"a.log": "on cuda\n"}, {"a.log": "on npu\n"})["a.log"]
-    assert found.detail == "1 line equal but for device names and numbers that do not repeat themselves"
+    assert found.detail == "1 line equal except for device names and numbers that do not repeat themselves"

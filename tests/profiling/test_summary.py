@@ -13,7 +13,7 @@ from .sample_profiles import LONG, UNICODE, large_profile, minimal_profile, smal
 def test_one_step_is_no_ground_for_an_all_clear():
     text = write_summary(minimal_profile())
     assert "Too few steps to judge" in text
-    assert "an iteration lasts from the end of the one before" in text.replace("\n", " ")
+    assert "an iteration begins at the end of the previous step" in text.replace("\n", " ")
     assert "Nothing stands out" not in text
 
 
@@ -54,7 +54,7 @@ def test_steps_that_were_all_recorded_are_not_called_timed():
     profile = small_profile()
     read = replace(profile, facts=replace(profile.facts, timed_steps=0, recorded_steps=3))
     text = write_summary(read).replace("\n", " ")
-    assert "3 steps, all of them under a profiler of operators" in text
+    assert "3 steps, all of them under the operator profiler" in text
     assert "0 steps" not in text
 
 

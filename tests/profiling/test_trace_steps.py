@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from viaduct.profiling.record import Collective, Step
-from viaduct.profiling.trace_steps import Launch, add_collectives, find_outermost, find_steps, place_on_device
+from viaduct.profiling.trace_steps import Launch, add_collectives, find_device_times, find_outermost, find_steps
 
 from .traces import annotate, make_event
 
@@ -53,7 +53,7 @@ def test_a_step_after_a_gap_in_the_numbers_does_not_follow() -> None:
 def test_a_window_without_passes_is_left_out_with_a_note() -> None:
     found = find_steps([*make_step(3, 0), annotate("ProfilerStep#4", 100, 50)])
     assert [step.number for step in found.steps] == [3]
-    assert found.notes == ["Step 4 of the trace holds neither a forward nor a backward pass: it is left out."]
+    assert found.notes == ["Step 4 of the trace has neither a forward nor a backward pass: it is left out."]
 
 
 def test_without_a_schedule_a_step_ends_with_the_optimizer() -> None:
@@ -67,7 +67,7 @@ def test_without_a_backward_pass_the_whole_step_is_one_phase() -> None:
     found = find_steps(events)
     assert not found.phases_measured
     assert found.steps[0].forward_backward_us == 100
-    assert "stands as forward + backward" in found.phases_found_by[-1]
+    assert "counts as forward + backward" in found.phases_found_by[-1]
 
 
 def test_an_operator_with_a_backward_one_begins_the_forward_pass() -> None:
@@ -79,15 +79,15 @@ def test_an_operator_with_a_backward_one_begins_the_forward_pass() -> None:
 
 def test_kernels_move_the_time_points_to_the_device() -> None:
     launches = [Launch(25, 40, 60), Launch(57, 62, 110), Launch(90, 112, 118)]
-    assert place_on_device(launches, 20, 80, 95) == (40, 110, 118)
-    assert place_on_device([Launch(300, 310, 320)], 20, 80, 95) == (20, 80, 95)
+    assert find_device_times(launches, 20, 80, 95) == (40, 110, 118)
+    assert find_device_times([Launch(300, 310, 320)], 20, 80, 95) == (20, 80, 95)
 
 
 def test_a_forward_pass_that_overlaps_the_step_before_has_a_data_tail_of_0() -> None:
     launches = [Launch(25, 30, 60), Launch(90, 100, 140), Launch(125, 130, 160)]
     found = find_steps([*make_step(0, 0), *make_step(1, 100)], launches)
     assert found.steps[1].data_tail_us == 0
-    assert any("overlaps the step before" in note for note in found.notes)
+    assert any("overlaps the previous step" in note for note in found.notes)
 
 
 def test_operators_inside_of_others_are_not_outermost() -> None:

@@ -55,9 +55,9 @@ def test_an_unknown_field_is_answered_with_the_closest(runs: list[RunFacts]) -> 
 
 
 def test_a_filter_that_cannot_be_understood_is_refused(runs: list[RunFacts]) -> None:
-    with pytest.raises(BadValue, match="is no condition"):
+    with pytest.raises(BadValue, match="is not a condition"):
         choose(runs, "top1")
-    with pytest.raises(BadValue, match="which is no number"):
+    with pytest.raises(BadValue, match="which is not a number"):
         choose(runs, "top1>high")
 
 

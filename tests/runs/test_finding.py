@@ -55,7 +55,7 @@ def test_folders_that_lie_too_deep_are_counted(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*"abcdefghijkl"[: MAX_DEPTH + 1])
     make_run(deep)
     found = search_folders([tmp_path])
-    assert (found.runs, found.cut_off) == ([], 1)
+    assert (found.runs, found.too_deep) == ([], 1)
 
 
 def test_a_file_and_a_missing_folder_are_refused(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_damaged_lines_are_counted_and_passed_over(tmp_path: Path) -> None:
 def test_the_first_loss_that_is_not_finite_is_found(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(line(step=5) + line(step=10, loss=None, losses=[1.0, 1.0, 1.0, None, None]))
-    assert update_digest(str(file), None).lost == 9
+    assert update_digest(str(file), None).lost_step == 9
 
 
 def test_a_missing_file_and_a_folder_are_empty(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_lines_between_the_first_and_the_last_are_counted_and_not_parsed(tmp_pat
     lines[60] = line(step=61, loss=None, losses=[None])
     file.write_text("".join(lines[:20]) + evaluation(20, 0.7) + "".join(lines[20:]))
     digest = update_digest(str(file), None)
-    assert (digest.step, digest.logs, digest.damaged, digest.lost) == (100, 100, 0, 61)
+    assert (digest.step, digest.logs, digest.damaged, digest.lost_step) == (100, 100, 0, 61)
     assert (digest.best_top1, digest.images_per_s) == (0.7, 92.5)
     full_digest = update_digest(str(file), None)
     assert full_digest == digest

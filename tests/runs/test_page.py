@@ -7,7 +7,7 @@ from pathlib import Path
 from runs.made_up_runs import describe_origin, make_run
 from viaduct.reporting import ParallelPlot, RunCurves, render_page
 from viaduct.runs.listing import list_runs
-from viaduct.runs.page import MOST_CURVES, build_page, find_varying
+from viaduct.runs.page import MAX_CURVES, build_page, find_varying
 
 
 def test_runs_that_differ_in_nothing_have_no_parallel_axes(tmp_path: Path) -> None:
@@ -44,14 +44,14 @@ def test_curves_axes_table_and_lineage_are_on_the_page(tmp_path: Path) -> None:
 
 
 def test_of_many_runs_the_best_are_drawn_and_that_is_said(tmp_path: Path) -> None:
-    for number in range(MOST_CURVES + 6):
+    for number in range(MAX_CURVES + 6):
         make_run(tmp_path / f"r{number}", steps=20, top1=0.5 + number / 100, seed=number)
     page = build_page(list_runs([tmp_path]).runs, [], "runs")
     section = page.sections[0]
-    assert section.text == f"The {MOST_CURVES} runs with the best top-1 of {MOST_CURVES + 6}."
+    assert section.text == f"The {MAX_CURVES} runs with the best top-1 of {MAX_CURVES + 6}."
     names = {series.name for series in section.parts[0].series}  # type: ignore[attr-defined]
     assert "r0" not in names
-    assert f"r{MOST_CURVES + 5}" in names
+    assert f"r{MAX_CURVES + 5}" in names
 
 
 def test_noise_is_named_and_never_the_best(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def damage_metrics(file: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ("directory", "is no plain file"),
-        ("pipe", "is no plain file"),
+        ("directory", "is not a plain file"),
+        ("pipe", "is not a plain file"),
         ("missing", "metrics.jsonl is missing"),
         ("empty", "metrics.jsonl is empty"),
         ("cut", "of 600"),

@@ -43,7 +43,7 @@ def test_a_table_counts_its_runs_by_state_and_says_what_it_leaves_out(tmp_path: 
         make_run(tmp_path / name)
     make_run(tmp_path / "c", done=0, finished=False)
     runs = list_runs([tmp_path]).runs
-    lines = render_table(runs, most=1).splitlines()
+    lines = render_table(runs, max_rows=1).splitlines()
     assert len(lines) == 3
     assert lines[0].split()[:4] == ["name", "recipe", "data", "code"]
     assert lines[-1].startswith("3 runs: ")

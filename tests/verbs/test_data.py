@@ -164,7 +164,7 @@ def test_an_interrupted_build_says_that_it_can_go_on(photos: Path, tmp_path: Pat
     words = ["data", "build", str(photos), "--out", str(tmp_path / "out")]
     answer = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert answer.returncode not in (0, 2)
-    assert f"stopped: what is in {tmp_path}/out is whole, and the same command goes on" in answer.stderr
+    assert f"stopped: the files in {tmp_path}/out are complete; the same command resumes" in answer.stderr
     assert "Traceback" not in answer.stderr
     assert "36 training" in run_successfully(*words)
 

@@ -14,7 +14,7 @@ from command import viaduct
     [
         (["nothing.py"], "there is no script 'nothing.py'"),
         (["plain.py"], "imports neither torch nor tensorflow"),
-        (["torches.py", "--memory", "much"], "--memory 'much' is no size"),
+        (["torches.py", "--memory", "much"], "--memory 'much' is not a size"),
         (["torches.py", "--limit", "float46=off"], "no limit called 'float46'"),
         (["torches.py", "--record", "."], "--record . exists already"),
         (["broken.py"], "invalid syntax (broken.py, line 2)"),

@@ -21,7 +21,7 @@ from viaduct.recipes import load, names
 from viaduct.recipes._fields import list_field_paths, to_record
 from viaduct.verbs import _train_arguments, train
 from viaduct.verbs._recipe_flags import FLAGS
-from viaduct.verbs.train import rate_flag
+from viaduct.verbs.train import format_rate_flags
 
 ROOT = Path(__file__).parents[2]
 RUN_FIELDS = {"recipe", "listing", "as_json", "data", "device", "run", "resume", "settings", "ranks"}
@@ -340,5 +340,5 @@ def test_only_a_page_is_left_and_the_run_can_begin_afterwards(tmp_path: Path) ->
 
 
 def test_the_flag_sets_the_peak_also_where_the_schedule_has_it() -> None:
-    assert rate_flag(load("shapes_taster").recipe, 0.14) == "--lr 0.14"
-    assert rate_flag(load("resnet50_lars_imagenet").recipe, 5.0) == "--set schedule.peak=5 --lr 1"
+    assert format_rate_flags(load("shapes_taster").recipe, 0.14) == "--lr 0.14"
+    assert format_rate_flags(load("resnet50_lars_imagenet").recipe, 5.0) == "--set schedule.peak=5 --lr 1"

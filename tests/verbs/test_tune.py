@@ -189,8 +189,8 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path, recipe: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--budget", "soon"], "--budget soon is no time above 0"),
-        (["--budget", "0s"], "--budget 0s is no time above 0"),
+        (["--budget", "soon"], "--budget soon is not a time above 0"),
+        (["--budget", "0s"], "--budget 0s is not a time above 0"),
         (["--mode", "annealing"], "no search mode called 'annealing'"),
         (["--device", "tpu"], "no device called 'tpu'"),
         (["--bank", "small.py"], "is a file"),

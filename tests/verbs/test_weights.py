@@ -135,14 +135,14 @@ def test_a_damaged_newest_checkpoint_is_passed_over(run: Path, tmp_path: Path, v
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     shown = viaduct("show", copied, "--json")
     assert json.loads(shown.out)["step"] == 10
-    skipping = f"Skipping a damaged checkpoint: {file} does not hold the bytes that were written (checksum).\n"
+    skipping = f"Skipping a damaged checkpoint: {file} does not match its checksum.\n"
     assert shown.talk == skipping
     written = viaduct("export", copied, "--out", tmp_path / "model.ckpt")
     assert written.out.endswith(", 113 tensors, step 10\n")
     assert written.talk == skipping
     check_refusal(viaduct("show", file.parent), "a damaged checkpoint", str(file), "another checkpoint")
     shutil.rmtree(copied / "checkpoints")
-    check_refusal(viaduct("show", copied), "has no whole checkpoint yet")
+    check_refusal(viaduct("show", copied), "has no intact checkpoint yet")
 
 
 def test_damaged_averages_are_passed_over_with_their_weights(run: Path, tmp_path: Path, viaduct: Call) -> None:
@@ -153,7 +153,7 @@ def test_damaged_averages_are_passed_over_with_their_weights(run: Path, tmp_path
     assert answer.out.endswith("step 10\n")
     assert answer.talk.count("Skipping a damaged checkpoint") == 1
     (copied / "checkpoints" / "step-10" / "manifest.json").unlink()
-    check_refusal(viaduct("show", copied), "has no whole checkpoint left", "ema.safetensors", "manifest.json")
+    check_refusal(viaduct("show", copied), "has no intact checkpoint", "ema.safetensors", "manifest.json")
 
 
 def test_a_data_file_that_was_cut_short_is_a_warning(prefix: Path, viaduct: Call) -> None:

@@ -8,9 +8,9 @@ from viaduct.weights import recognise
 from viaduct.weights.fingerprints import (
     Shape,
     compute_fingerprints,
-    may_be_ours,
+    has_known_names,
+    load_fingerprints,
     recognise_exactly,
-    stored_fingerprints,
 )
 
 TENSORFLOW, FILE = "TensorFlow checkpoint", "safetensors file"
@@ -21,12 +21,12 @@ def torch_shapes(name: str, classes: int) -> dict[str, Shape]:
 
 
 def tensorflow_shapes(name: str, classes: int, layout: str = "") -> dict[str, Shape]:
-    return recognise.expected_variables(recognise.sketch(name, classes), layout)
+    return recognise.list_tf_variables(recognise.sketch(name, classes), layout)
 
 
 @pytest.mark.lengthy
 def test_the_table_is_that_of_the_networks() -> None:
-    assert stored_fingerprints() == compute_fingerprints(), "run `python -m viaduct.weights.fingerprints`"
+    assert load_fingerprints() == compute_fingerprints(), "run `python -m viaduct.weights.fingerprints`"
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_the_answer_is_that_of_comparing_with_every_network(name: str, layout: s
     shapes = tensorflow_shapes(name, 7, layout)
     slots = {f"{key}/Momentum": shape for key, shape in shapes.items()}
     assert recognise_exactly(TENSORFLOW, {**shapes, **slots, "global_step": ()}) == [(name, 7)]
-    assert [(guess.model, guess.classes) for guess in recognise.in_tensorflow(shapes)] == [(name, 7)]
+    assert [(guess.model, guess.classes) for guess in recognise.recognise_tensorflow(shapes)] == [(name, 7)]
     own = torch_shapes(name, 7)
-    assert recognise_exactly(FILE, own) == [(guess.model, guess.classes) for guess in recognise.in_torch(own)]
+    assert recognise_exactly(FILE, own) == [(guess.model, guess.classes) for guess in recognise.recognise_torch(own)]
 
 
 def test_an_auxiliary_head_may_be_absent() -> None:
@@ -54,14 +54,14 @@ def test_what_nearly_fits_is_left_to_the_comparison() -> None:
     more = {**shapes, "resnet_model/conv2d_99/kernel": (1, 1, 1, 1)}
     for other in (one_less, misshaped, more):
         assert recognise_exactly(TENSORFLOW, other) == []
-        assert may_be_ours(TENSORFLOW, other)
+        assert has_known_names(TENSORFLOW, other)
 
 
 @pytest.mark.parametrize("shapes", [{}, {"fc.weight": (10, 512)}, {"dense/bias": ()}, {"": ()}])
 def test_weights_of_others_are_nobodys(shapes: dict[str, Shape]) -> None:
     for kind in (TENSORFLOW, FILE):
         assert recognise_exactly(kind, shapes) == []
-        assert not may_be_ours(kind, shapes)
+        assert not has_known_names(kind, shapes)
 
 
 def test_a_head_without_axes_is_no_head() -> None:

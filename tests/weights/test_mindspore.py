@@ -80,7 +80,7 @@ def test_a_checksum_is_compared(tmp_path: Path) -> None:
         assert file.read("x").sum() == 100
     content[100] ^= 1
     (tmp_path / "w.ckpt").write_bytes(content)
-    with MindsporeFile(tmp_path / "w.ckpt") as file, pytest.raises(BadData, match="not what was written"):
+    with MindsporeFile(tmp_path / "w.ckpt") as file, pytest.raises(BadData, match="does not match its checksum"):
         file.read("x")
 
 
@@ -92,7 +92,10 @@ def test_a_checksum_is_compared(tmp_path: Path) -> None:
     [
         (checkpoint({"x": np.ones(100, np.float32)})[:-1], "was cut short"),
         (checkpoint({"x": np.ones(100, np.float32)}) + b"\x0a", "was cut short"),
-        (with_checksum(checkpoint({"x": np.ones(9, np.float32)}))[:-4], "damaged MindSpore checkpoint: byte"),
+        (
+            with_checksum(checkpoint({"x": np.ones(9, np.float32)}))[:-4],
+            "damaged MindSpore checkpoint: there is no parameter at byte",
+        ),
         (message("x", "Float32", (3, 4), bytes(44)), "has 44 bytes, expected 48"),
         (message("x", "Float32", (1 << 61, 1 << 61), bytes(44)), "its shape is impossible"),
         (

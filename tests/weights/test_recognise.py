@@ -12,7 +12,7 @@ def test_a_checkpoint_is_recognised_as_the_network_that_computes_the_same() -> N
     for name, layout in (("resnet50_book", "zoo"), ("resnet50_v1", "mindcv"), ("resnet32_cifar", "own")):
         model = recognise.sketch(name, 1)
         shapes = {link.sources[0]: model.state_dict()[link.target].shape for link in mindspore.layouts(model)[layout]}
-        assert [str(guess) for guess in recognise.in_mindspore(shapes)] == [f"{name} with 1 classes"]
+        assert [str(guess) for guess in recognise.recognise_mindspore(shapes)] == [f"{name} with 1 classes"]
 
 
 @pytest.mark.lengthy
@@ -20,7 +20,7 @@ def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None
     for name in [name for names in list_name_maps() for name in recognise.list_networks(names)]:
         model = recognise.sketch(name, 17)
         for layout in layouts_of(model):
-            guesses = recognise.in_tensorflow(recognise.expected_variables(model, layout))
+            guesses = recognise.recognise_tensorflow(recognise.list_tf_variables(model, layout))
             assert guesses[0].is_certain, name
             assert guesses[0].classes == 17
             assert guesses[0].layout == layout
@@ -30,7 +30,7 @@ def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None
 
 def test_a_larger_amoebanet_is_recognised_with_its_size() -> None:
     large = recognise.sketch("amoebanet_d", 11, (("cells", 12), ("image", 299)))
-    (guess,) = recognise.in_tensorflow(recognise.expected_variables(large, ""))
+    (guess,) = recognise.recognise_tensorflow(recognise.list_tf_variables(large, ""))
     assert guess.is_certain
     assert dict(guess.options) == {"cells": 12, "filters": 256, "stem_filters": 32, "image": 299}
 
@@ -44,7 +44,7 @@ def test_an_absurd_amoebanet_is_not_built(name: str) -> None:
         "stem/conv0/weights": (3, 3, 3, 32),
         "final_layer/FC/biases": (1 << 60,),
     }
-    assert recognise.in_tensorflow(shapes) == []
+    assert recognise.recognise_tensorflow(shapes) == []
 
 
 def test_weights_of_which_less_than_half_fits_are_no_guess() -> None:
@@ -52,9 +52,9 @@ def test_weights_of_which_less_than_half_fits_are_no_guess() -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     names = [name for name in shapes if name != "head.bias"]
     few = {name: shapes[name] for name in ["head.bias", *names[: len(names) // 3]]}
-    assert recognise.in_torch(few) == []
-    assert recognise.in_torch({}) == []
-    assert recognise.in_torch({"head.bias": ()}) == []
+    assert recognise.recognise_torch(few) == []
+    assert recognise.recognise_torch({}) == []
+    assert recognise.recognise_torch({"head.bias": ()}) == []
 
 
 def test_an_auxiliary_head_counts_only_where_the_file_has_one() -> None:

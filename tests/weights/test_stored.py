@@ -17,7 +17,7 @@ from viaduct.weights.bundle import write_bundle
 from viaduct.weights.exporting import import_file
 from viaduct.weights.maps import mindspore
 from viaduct.weights.mindspore import is_mindspore_file
-from viaduct.weights.stored import holds_torch_names, open_weights, parse_number, parse_options
+from viaduct.weights.stored import has_torch_names, open_weights, parse_number, parse_options
 from weights.mindspore_files import checkpoint
 from weights.zoo_resnet import build, in_zoo, same
 
@@ -72,10 +72,10 @@ def write(path: Path, held: Any) -> Path:
 
 
 def test_only_files_with_pytorchs_names_are_read_so(tmp_path: Path) -> None:
-    assert not holds_torch_names(tmp_path)
-    assert holds_torch_names(write(tmp_path / "lightning.ckpt", {"state_dict": {"a": torch.zeros(1)}}))
+    assert not has_torch_names(tmp_path)
+    assert has_torch_names(write(tmp_path / "lightning.ckpt", {"state_dict": {"a": torch.zeros(1)}}))
     save_file({"bn.moving_mean": torch.zeros(1)}, tmp_path / "mindspore.safetensors")
-    assert not holds_torch_names(tmp_path / "mindspore.safetensors")
+    assert not has_torch_names(tmp_path / "mindspore.safetensors")
 
 
 def write_checkpoint(run: Path, step: int, **tensors: torch.Tensor) -> Path:
@@ -107,11 +107,11 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_the_one_before_is_re
         assert stored.facts.step == 5
         assert stored.read("w").tolist() == [5.0, 5.0]
         (warning,) = stored.warnings
-    assert "step-10/model.safetensors does not hold the bytes that were written" in warning
+    assert "step-10/model.safetensors does not match its checksum" in warning
     with pytest.raises(BadRun, match="a damaged checkpoint"), open_weights(file.parent):
         pass
     (run / "checkpoints" / "step-5" / "manifest.json").write_text("{")
-    with pytest.raises(BadRun, match="has no whole checkpoint left"), open_weights(run):
+    with pytest.raises(BadRun, match="has no intact checkpoint"), open_weights(run):
         pass
 
 

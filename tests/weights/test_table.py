@@ -74,9 +74,9 @@ ONE = block(entry(0, b"a", b"1"))
         (make_table(block(entry(1, b"a", b"1"))), "longer than the block"),
         (make_table(block(pack_varint(0) + pack_varint(1) + pack_varint(1 << 40) + b"a")), "longer than the block"),
         (make_table(block(entry(0, b"k" * 5000, b""))), "too long"),
-        (make_table(block(entry(0, b"b", b"1") + entry(0, b"a", b"1"))), "must rise"),
-        (make_table(block(entry(0, b"a", b"1") + entry(1, b"", b"1"))), "must rise"),
-        (make_table(ONE, ONE), "must rise"),
+        (make_table(block(entry(0, b"b", b"1") + entry(0, b"a", b"1"))), "must be sorted"),
+        (make_table(block(entry(0, b"a", b"1") + entry(1, b"", b"1"))), "must be sorted"),
+        (make_table(ONE, ONE), "must be sorted"),
         (make_table(ONE, listed=[handle(0, len(ONE)), handle(0, len(ONE))]), "share byte 0"),
         (make_table(ONE, listed=[handle(1 << 50, len(ONE))]), "does not fit"),
         (make_table(ONE, listed=[handle(0, 1 << 50)]), "does not fit"),
@@ -99,9 +99,9 @@ def test_every_flipped_bit_of_the_entries_is_found() -> None:
             contents(bytes(damaged))
 
 
-def test_names_that_unfold_without_end_are_refused() -> None:
+def test_names_that_expand_without_end_are_refused() -> None:
     long = b"k" * 4000
     entries = [entry(0, long, b"")]
     entries += [entry(4000, struct.pack(">H", number), b"") for number in range(5000)]
-    with pytest.raises(BadData, match="unfold"):
+    with pytest.raises(BadData, match="expand"):
         contents(make_table(block(b"".join(entries))))

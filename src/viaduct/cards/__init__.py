@@ -4,10 +4,10 @@
     NPU.backend                  "hccl"
     CARDS["mlu"].visible         "MLU_VISIBLE_DEVICES"
 
-`npu.py`, `mlu.py` and `cuda.py` hold the names; `torch_api.py` and `tensorflow_api.py` hold the names that the vendors'
-packages define; `operators.py`, `environment.py`, `packages.py`, `limits.py` and `advice.py` say what does not work,
-why, or what to use instead, in English and Chinese; `shell.py` has the bash lines that set up a vendor's software.
-Nothing here imports torch: migration, rehearsal, cluster and devices read it.
+`npu.py`, `mlu.py` and `cuda.py` contain the cards; `torch_api.py` and `tensorflow_api.py` the names that the vendors'
+packages define; `operators.py`, `environment.py`, `packages.py`, `limits.py` and `advice.py` the limits and the advice
+about them, in English and Chinese; `shell.py` the bash lines that set up a vendor's software. Nothing here imports
+torch.
 """
 
 from __future__ import annotations

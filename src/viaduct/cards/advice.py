@@ -1,7 +1,7 @@
-"""Sentences on what each card offers in place of a feature of CUDA or NVIDIA, in English and Chinese.
+"""Advice on replacements for features of CUDA and NVIDIA on each card, in English and Chinese.
 
-The keys of each table are the names of the cards. Some tables also have the key `any`: advice for a script that is to
-run on every card. `viaduct migrate` prints these texts about scripts, lists of requirements and Dockerfiles.
+The keys of each table are the names of the cards. The key `any` has advice for a script that runs on every card.
+`viaduct migrate` prints these texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEVICE_CAPABILITY = {
         "medium",
     ),
 }
-"""What torch.npu and torch.mlu return in place of torch.cuda.get_device_capability()."""
+"""Results of get_device_capability() on each card."""
 TORCHSCRIPT = {
     "npu": Remark("scripting of device code is limited on the NPU", "NPU 对设备代码的脚本化支持有限"),
     "mlu": Remark("the MLU's run-time patch switches scripting off", "MLU 的运行时补丁会关闭脚本化"),
@@ -83,10 +83,10 @@ TORCH_BUILD: dict[str, Bilingual] = {
     "mlu": (f"the PyTorch that Cambricon's {MLU.module} is made for", f"与寒武纪 {MLU.module} 配套的 PyTorch"),
     "any": ("one list for each device, without a CUDA build here", "按设备分别列出,此处不写 CUDA 版本"),
 }
-"""What a list of requirements needs in place of a CUDA build of PyTorch."""
+"""Replacement for a CUDA build of PyTorch in a list of requirements."""
 CONTAINER_IMAGE: dict[str, Bilingual] = {
     "npu": ("an image with the Ascend driver's tools and CANN", "带有昇腾驱动工具与 CANN 的镜像"),
     "mlu": ("an image with Cambricon's Neuware", "带有寒武纪 Neuware 的镜像"),
     "any": ("one image for each device", "按设备分别准备镜像"),
 }
-"""What a Dockerfile needs in place of an image made for CUDA."""
+"""Replacement for a CUDA image in a Dockerfile."""

@@ -1,4 +1,4 @@
-"""NVIDIA GPU: the device that the scripts to migrate were written for."""
+"""NVIDIA GPU: the device for which the scripts to migrate were written."""
 
 from __future__ import annotations
 

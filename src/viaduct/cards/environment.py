@@ -11,9 +11,8 @@ CUDA_VISIBLE_DEVICES = CUDA.visible
 NCCL_VARIABLE = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+")
 DEVICE_NUMBERS = re.compile(r"\d+(?:\s*,\s*\d+)*")
 NONE_VISIBLE = ("", "-1")
-"""Lists of visible devices that hide all of them."""
-# Sentences on the variables of each card's collective library, in English and Chinese: from the vendors' documents and
-# from scripts that use them.
+"""Values of CUDA_VISIBLE_DEVICES that hide all devices."""
+# Variables of each card's collective library, in English and Chinese, from the vendors' documents and from scripts.
 COLLECTIVE_VARIABLES = {
     "npu": (
         "HCCL has its own: HCCL_CONNECT_TIMEOUT for waiting, HCCL_IF_IP or HCCL_SOCKET_IFNAME for the network, "
@@ -34,14 +33,13 @@ COUNTERPARTS = {
 NO_COUNTERPART = ("CUDA_DEVICE_ORDER", "CUBLAS_WORKSPACE_CONFIG", "CUDNN_DETERMINISTIC", "CUDA_DEVICE_MAX_CONNECTIONS")
 """Variables of CUDA without a counterpart on any card."""
 OTHER_CUDA_VARIABLES = (*COUNTERPARTS, *NO_COUNTERPART)
-"""Variables of CUDA besides the list of visible devices and those of NCCL."""
+"""Variables of CUDA other than CUDA_VISIBLE_DEVICES and those of NCCL."""
 
 
 def can_be_kept(value: str, target: Card) -> bool:
     """Return True if a value of CUDA_VISIBLE_DEVICES is also valid for the target's variable.
 
-    Valid are an empty list, -1, and numbers, which the NPU needs in ascending order. UUIDs of GPUs (`GPU-8932f937…`)
-    are not.
+    An empty list, -1 and numbers are valid, for the NPU only in ascending order; UUIDs of GPUs are not.
     """
     text = value.strip()
     if text in NONE_VISIBLE:
@@ -53,7 +51,7 @@ def can_be_kept(value: str, target: Card) -> bool:
 
 
 def explain_refused_devices(value: str, target: Card) -> tuple[str, str]:
-    """Return the sentences, in English and Chinese, that say why a list of visible devices cannot be kept."""
+    """Return the reason, in English and Chinese, why a list of visible devices cannot be kept."""
     return (
         f"the devices {value} cannot be carried over: {target.visible} takes numbers"
         + (", strictly ascending; else no device is seen" if target.ascending else ", not names of GPUs"),

@@ -1,8 +1,7 @@
-"""Documented limits of the accelerators: the frameworks that each concerns, and its reason, in English and Chinese.
+"""Documented limits of the accelerators, with the framework and the reason of each, in English and Chinese.
 
 `viaduct rehearse`, which runs a migrated script on the CPU in place of the accelerator, enforces them
-(`rehearsal/limits.py` says how); the table of docs/rehearse.md is made from them. The remedy depends on the script, so
-it is part of a rehearsal's message and not of this table.
+(`rehearsal/limits.py`). The table of docs/rehearse.md is generated from them.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Literal
 from viaduct.cards import MLU, NPU
 
 Stage = Literal["torch", "tf1", "both"]
-"""Framework of the scripts that a limit concerns: PyTorch, TensorFlow 1, or both."""
+"""Framework of the scripts that a limit affects: PyTorch, TensorFlow 1, or both."""
 Risk = Literal["high", "medium", "low"]
-"""How much a finding matters if nothing is changed."""
+"""Severity of a finding if nothing is changed."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One documented limit: the framework whose rehearsal enforces it, and the reason in English and Chinese."""
+    """One documented limit and its reason in English and Chinese."""
 
     stage: Stage
     reason: str
@@ -28,7 +27,7 @@ class Limit:
 
 
 LIMITS: dict[str, Limit] = {
-    # By the name that a rehearsal's findings have. PyTorch first, then TensorFlow 1: the order of docs/rehearse.md.
+    # Name of the limit in a rehearsal's findings -> limit. PyTorch first, then TensorFlow 1, as in docs/rehearse.md.
     "float64": Limit(
         "both",
         "The cores compute in float16, bfloat16 and float32; float64 and complex128 have few operators or none.",

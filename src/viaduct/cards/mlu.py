@@ -1,4 +1,4 @@
-"""Cambricon MLU: CNToolkit and torch_mlu. The vendor's TensorFlow 1 is its own build, without an adapter."""
+"""Cambricon MLU: CNToolkit and torch_mlu. For TensorFlow 1 the vendor has its own build instead of an adapter."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ CARD = Card(
     marks="mstx",
     tensorflow_modules=("npu_bridge", "hccl"),
     dtypes=("float16", "bfloat16", "float32"),  # bfloat16 since the 910B of 2023
-    # From the pages allreduce and broadcast of "TF Adapter 1.x" (hiascend.com, CANN 5.0 to 9.0), all models together.
+    # Pages "allreduce" and "broadcast" of "TF Adapter 1.x" (hiascend.com, CANN 5.0 to 9.0): union of all models.
     reduced_dtypes=("int8", "int16", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"),
     exchanged_dtypes=(
         *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),

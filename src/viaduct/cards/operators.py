@@ -1,8 +1,8 @@
-"""Operators of torch that are missing on a card, are limited there (types, arguments, sizes), or may run on the CPU.
+"""Operators of torch that a card lacks, limits (types, arguments, sizes) or may run on the CPU.
 
-The NPU's are from Ascend's table of native API for torch 2.6. The MLU's are those that the list of supported API in
-torch_mlu's repository does not have. Only operators that are likely in training are here: one that is not listed here
-may or may not work. Later releases may support more, so a finding is something to check, not an error.
+The NPU's are from Ascend's table of native API for torch 2.6. The MLU's are missing in the list of supported API in
+torch_mlu's repository. Only operators that are common in training are listed; other operators may or may not work.
+Later releases may support more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OperatorLimit:
     english: str
     chinese: str
     risk: Risk = "medium"
-    keyword: str = ""  # the limit concerns only calls that give this argument; empty: every call
+    keyword: str = ""  # the limit applies only to calls with this argument; empty: to all calls
 
 
 MISSING = OperatorLimit("it is listed as unsupported", "列为不支持", "high")
@@ -81,6 +81,6 @@ OPERATORS: dict[str, dict[str, OperatorLimit]] = {
     "npu": dict.fromkeys(NPU_MISSING, MISSING) | dict.fromkeys(NPU_ON_CPU, ON_CPU) | NPU_LIMITS,
     "mlu": {name: OperatorLimit("it is not listed as supported", "未列为支持") for name in MLU_MISSING},
 }
-# Names of methods that hardly any class but Tensor has: `x.kthvalue(…)` counts as torch.kthvalue unless x is known to
-# be another library's object.
+# Names of methods that are specific to Tensor: `x.kthvalue(…)` counts as torch.kthvalue unless x is known to be another
+# library's object.
 TENSOR_METHODS = ("scatter_reduce", "unique_consecutive", "kthvalue", "heaviside", "nanquantile", "repeat_interleave")

@@ -1,8 +1,8 @@
-"""Packages made for NVIDIA cards, and what is known of each on the accelerators: support of its own, or a replacement.
+"""Packages for NVIDIA cards, and their support or replacement on the accelerators.
 
-Only replacements that a vendor or the package itself has published are named; else the text says that none is known. A
-package is recognised by the modules that a script imports (`imports`) and by the distributions that a list of
-requirements or a Dockerfile names (`dists`). In the table `*(…)` only keeps several arguments on one line.
+Only replacements published by a vendor or the package's authors are named. A package is recognised by the modules that
+a script imports (`imports`) and by the distributions in requirements or a Dockerfile (`dists`). In the table `*(…)`
+only keeps several arguments on one line.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from viaduct.cards import MLU, NPU
 from viaduct.cards.limits import Risk
 
 Bilingual = tuple[str, str]
-"""A text in English, and in Chinese."""
+"""A text in English and in Chinese."""
 NO_REPLACEMENT: Bilingual = ("no replacement known", "尚未发现替代品")
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package for NVIDIA cards: how it is recognised, what it does, and what replaces it on each card."""
+    """A package for NVIDIA cards and its replacements."""
 
     name: str
-    what: Bilingual  # what it is or does
+    purpose: Bilingual
     imports: tuple[str, ...] = ()  # its top-level modules, or dotted ones: nvidia.dali
     dists: tuple[str, ...] = ()  # patterns of distribution names
-    npu: Bilingual = NO_REPLACEMENT  # what replaces it on the NPU
+    npu: Bilingual = NO_REPLACEMENT  # replacement on the NPU
     mlu: Bilingual = NO_REPLACEMENT
     risk: Risk = "high"
     own_rules: tuple[str, ...] = ()  # migration rules that report its imports instead of `torch.packages`
@@ -168,20 +168,19 @@ PACKAGES = (
 
 @cache
 def packages_by_import() -> dict[str, Package]:
-    """Return the packages by the names of their modules."""
     return {name: package for package in PACKAGES for name in package.imports}
 
 
 @cache
 def packages_by_distribution() -> list[tuple[re.Pattern[str], Package]]:
-    """Return patterns of distribution names with their packages; `cupy-cuda*` stands for cupy-cuda12x."""
+    """Return patterns of distribution names with their packages; `cupy-cuda*` matches cupy-cuda12x."""
     return [
         (re.compile(re.escape(name).replace(r"\*", ".*")), package) for package in PACKAGES for name in package.dists
     ]
 
 
 def find_imported(name: str) -> Package | None:
-    """Return the package that a dotted module name belongs to, by its longest prefix in the table; None without one."""
+    """Return the package of a dotted module name, by its longest prefix in the table; else None."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         package = packages_by_import().get(".".join(parts[:length]))
@@ -191,15 +190,15 @@ def find_imported(name: str) -> Package | None:
 
 
 def find_installed(name: str) -> Package | None:
-    """Return the package that a distribution's name, in any of its spellings, belongs to; else None."""
+    """Return the package of a distribution name in any spelling; else None."""
     normalized = re.sub(r"[-_.]+", "-", name).lower()
     return next((package for pattern, package in packages_by_distribution() if pattern.fullmatch(normalized)), None)
 
 
 def describe_package(package: Package, target: str, name: str = "") -> Bilingual:
-    """Return the sentence about a package: what it is for and what replaces it on `npu`, `mlu` or, for `any`, on both.
+    """Return the sentence about a package: its purpose and its replacement on `npu`, `mlu` or, for `any`, on both.
 
-    `name` is the name that the user wrote, where it is another than the package's.
+    `name`: the name as the user wrote it, if it differs from the package's.
     """
     (npu, npu_zh), (mlu, mlu_zh) = package.npu, package.mlu
     english, chinese = {
@@ -209,6 +208,6 @@ def describe_package(package: Package, target: str, name: str = "") -> Bilingual
     }[target]
     shown = name or package.name
     return (
-        f"{shown} is for NVIDIA cards ({package.what[0]}); {english}",
-        f"{shown} 面向 NVIDIA 设备({package.what[1]});{chinese}",
+        f"{shown} is for NVIDIA cards ({package.purpose[0]}); {english}",
+        f"{shown} 面向 NVIDIA 设备({package.purpose[1]});{chinese}",
     )

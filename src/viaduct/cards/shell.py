@@ -1,10 +1,10 @@
-"""Bash for each card: the environment that its software needs, and what a container needs to use the card.
+"""Bash lines for each card: environment variables of its software, and devices and mounts for a container.
 
 The start scripts that viaduct writes (`cluster/scripts.py`, `tf1_scripts.py`, `torch_scripts.py`) contain these texts
-and run under `set -eu`. A variable that the user has set keeps its value, but lists of paths are extended.
+and run under `set -eu`. A variable that the user has set keeps its value; lists of paths are extended.
 
-A single backslash at the end of a line joins two lines in Python, so bash sees one long line. A double backslash
-becomes a line continuation in the script.
+A single backslash at the end of a line joins two lines in Python. A double backslash becomes a line continuation in the
+script.
 """
 
 from __future__ import annotations

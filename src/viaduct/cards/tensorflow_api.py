@@ -1,7 +1,8 @@
 """Names of the NPU's TensorFlow 1 adapter (npu_bridge), and the module that defines each.
 
-A migration rule gives only the name; `full_name` and `DEFINING_MODULE` add the module. The tables are read from the
-adapter's public source (TensorFlow 1.15).
+    full_name("NPURunConfig")    # npu_bridge.estimator.npu.npu_config.NPURunConfig
+
+The tables are from the adapter's public source (TensorFlow 1.15).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ HCCL_API = f"{HCCL}.manage.api"
 HCCL_OPERATORS = f"{NPU_BRIDGE}.{HCCL}.hccl_ops"
 """Collectives as operators of a graph: allreduce, broadcast, allgather."""
 COLLECTIVE_PREFIXES = (f"{HCCL_API}.", f"{NPU_BRIDGE}.{HCCL}.")
-"""Beginnings of qualified names that may be used only after communication was started (`initialize_system`)."""
+"""Prefixes of qualified names that may be used only after communication was started (`initialize_system`)."""
 MODULES: dict[str, tuple[str, ...]] = {
     f"{ESTIMATOR}.npu_config": (
         *("NPURunConfig", "ProfilingConfig", "DumpConfig", "MemoryConfig", "DynamicInputConfig", "ExperimentalConfig"),
@@ -62,10 +63,10 @@ DEFINING_MODULE = {name: module for module, names in MODULES.items() for name in
 # Names that `from npu_bridge.npu_init import *` does not bind.
 NOT_STARRED = {"ExperimentalConfig", "GraphMemoryOptimizeConfig", "NpuExecutePlacement", "allreduce", "NPUShutDownHook"}
 NOT_STARRED |= {"npu_convert_dropout", "npu_dynamic_rnn"}
-# Names that the star import binds and that a migrated file may use, with what they stand for.
+# Names that the star import binds and a migrated file may use -> qualified names.
 STAR_NAMES = {name: f"{module}.{name}" for name, module in DEFINING_MODULE.items() if name not in NOT_STARRED}
 STAR_NAMES |= {"tf": "tensorflow", "os": "os"}
-# All names that the star import binds: it overwrites a file's own objects of these names.
+# All names that the star import binds, overwriting a file's own objects -> qualified names.
 STAR_BINDS = STAR_NAMES | {
     "session": "tensorflow.python.client.session",
     "session_run_hook": "tensorflow.python.training.session_run_hook",
@@ -74,7 +75,7 @@ STAR_BINDS = STAR_NAMES | {
     "npu_embedding": f"{NPU_BRIDGE}.embedding.npu_embedding",
 }
 VENDOR_MODULES = (NPU_BRIDGE, HCCL, *PLUGINS)
-"""Top-level modules of the NPU's and the MLU's software: a file that imports one of them counts as migrated."""
+"""Top-level modules of the NPU's and the MLU's software."""
 
 
 def full_name(name: str) -> str:

@@ -1,6 +1,7 @@
 """Names of torch.cuda that torch.npu or torch.mlu has too, under the same or another name.
 
-Read from the public sources of torch_npu and torch_mlu. Rules leave a name that is in no table as it is, and report it.
+The tables are from the public sources of torch_npu and torch_mlu. Rules do not change a name that is in no table, but
+report it.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ SUBMODULES: dict[str, set[str]] = {
 }
 # Functions of torch.cuda.nvtx.
 NVTX_FUNCTIONS = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
-# Submodules that one card has, with the names of torch.cuda; RENAMED has the card's name of the submodule.
+# Submodules that only one card has, with their names in torch.cuda; RENAMED has the card's name of the submodule.
 SUBMODULES_OF_ONE_CARD: dict[str, dict[str, set[str]]] = {
     "npu": {},
     "mlu": {"nvtx": NVTX_FUNCTIONS, "nccl": {"version"}},
@@ -72,7 +73,7 @@ TF32_SWITCHES: dict[str, dict[str, str]] = {
     "mlu": {MATMUL_TF32: "torch.backends.mlu.matmul.allow_tf32", CONV_TF32: "torch.backends.cnnl.allow_tf32"},
 }
 """CUDA's switches of TF32, and each card's switch of its reduced float32 (HF32 on the NPU)."""
-# Public names of torch.cuda (2.13) that the NPU or the MLU lacks: `torch.npu.X` with one of them was written for CUDA.
+# Public names of torch.cuda (2.13) that the NPU or the MLU lacks.
 CUDA_ONLY_NAMES = {
     *("CUDAGraph", "CudaError", "DeferredCudaCallError", "ExternalStream", "GreenContext", "MemPool", "use_mem_pool"),
     *("ComplexDoubleStorage", "ComplexFloatStorage", "DoubleStorage", "DoubleTensor", "OutOfMemoryError"),
@@ -93,10 +94,9 @@ REPORTED_BY_OTHER_RULES = {
 
 
 def counterpart(name: str, card: Card) -> str | None:
-    """Return the name below `torch.npu` or `torch.mlu` for one below `torch.cuda`; None if no table has it.
+    """Return the card's name for a name below `torch.cuda`; None if no table has it.
 
-    A name below a known submodule is looked up there by its member (`amp.autocast`), any other name by its first part:
-    `FloatTensor.type` by FloatTensor.
+    `amp.autocast` is looked up in the submodule `amp`, `FloatTensor.type` by its first part.
     """
     for members_by_module in (SUBMODULES, SUBMODULES_OF_ONE_CARD[card.name]):
         modules = (module for module in members_by_module if f"{name}.".startswith(f"{module}."))

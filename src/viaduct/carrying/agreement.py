@@ -1,12 +1,13 @@
 """Agreement of two rehearsals: losses of every step, gradients of the first step, weights at the end.
 
-The same CPU kernels compute both, with the same seed and data, so that most migrations agree in every bit. Where a
-rewrite takes a sum in another order the last bit changes, and training magnifies it. The shaken run measures by how
-much: it is a run of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`).
-Its drift is its relative difference from the original. FACTOR times that drift and UNITS units in the last place are
-allowed. The drift of a gradient or weight is its own, or the median of its kind if that is larger; the drift of a loss
-is the largest up to its step, and at least the median of the gradients. Integers, counters of steps among them, are
-equal or not.
+The same CPU kernels compute both, with the same seed and data, so most migrations agree in every bit. A rewrite that
+adds in another order changes the last bit, and training amplifies this. The perturbed run measures by how much: it is a
+run of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). Its drift is
+its relative difference from the original. A difference of FACTOR times the drift plus UNITS units in the last place is
+allowed.
+
+The drift of a gradient or weight is its own, or the median of its kind if that is larger. The drift of a loss is the
+largest up to its step, and at least the median of the gradients. Integers must be equal.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measures import measure as compare_arrays
 
 Kind = Literal["loss", "gradient", "weight"]
-Verdict = Literal["same", "rounding", "differ", "unsure"]  # on these pairs alone; that of a whole carry: carry.Verdict
-FACTOR = 16.0  # times the drift of the shaken run
+Verdict = Literal["same", "rounding", "differ", "unsure"]  # on the pairs; carry.Verdict is that of a whole carry
+FACTOR = 16.0  # times the drift of the perturbed run
 UNITS = 4.0  # in the last place, allowed in addition
-INFORMATIVE = 0.05  # with a relative tolerance of this or more, a value shows nothing about the migration
-OBVIOUS = 0.02  # relative difference of the losses of step 0 that no rounding causes
-REPEATS = 0.01  # relative difference of the losses of step 0 beyond which the original is not deterministic
+INFORMATIVE = 0.05  # a value with a relative tolerance of this or more shows nothing about the migration
+OBVIOUS = 0.02  # a larger relative difference of the losses of step 0 is not rounding
+REPEATS = 0.01  # with a larger one between the original and the perturbed run, the original is not deterministic
 SINGLE = float(np.finfo(np.float32).eps)
 # Variables that the card's adapters add to the script's own.
 ADAPTER_VARIABLES = re.compile(
@@ -42,10 +43,7 @@ ADAPTER_VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class Pair:
-    """One loss or tensor of both sides. `error` is relative to the original's norm; `noise` is the shaken run's drift.
-
-    `noise` and `allowed` are 0 until `set_tolerances`.
-    """
+    """One loss or tensor of both sides. `noise` and `allowed` are 0 until `set_tolerances`."""
 
     kind: Kind
     name: str
@@ -53,11 +51,11 @@ class Pair:
     step: int | None
     left: float  # the original's loss, or the norm of its tensor
     right: float  # the same of the migrated script
-    error: float
+    error: float  # difference relative to the original's norm
     unit: float = SINGLE  # machine epsilon; 0 for integers
     why: str = ""  # why the two cannot be measured: one side lacks it, or the shapes differ
-    noise: float = 0.0
-    allowed: float = 0.0
+    noise: float = 0.0  # drift of the perturbed run
+    allowed: float = 0.0  # tolerance of `error`
 
     @property
     def same(self) -> bool:
@@ -66,12 +64,12 @@ class Pair:
 
     @property
     def is_informative(self) -> bool:
-        """Return True if the tolerance is small enough for a mismatch to be visible beside the script's rounding."""
+        """Return True if the tolerance is small enough for a mismatch to be visible."""
         return self.allowed < INFORMATIVE
 
     @property
     def bad(self) -> bool:
-        """Return True if the sides differ by more than the tolerance, or cannot be measured. Uninformative: False."""
+        """Return True if the pair cannot be measured, or is informative and beyond its tolerance."""
         return bool(self.why) or (self.is_informative and not self.error <= self.allowed)
 
     @property
@@ -83,8 +81,8 @@ class Pair:
 class Agreement:
     """Verdict on all pairs, with remarks for the user.
 
-    "same": all values are equal. "rounding": no pair is beyond its tolerance. "differ": some pair is. "unsure": no loss
-    was seen, the original is not deterministic, or the shaken run failed.
+    "same": all values are equal. "rounding": no pair is beyond its tolerance. "differ": at least one is. "unsure": no
+    loss was recorded, the original is not deterministic, or the perturbed run failed.
     """
 
     verdict: Verdict
@@ -110,12 +108,12 @@ class Agreement:
         return [pair for pair in self.pairs if pair.kind == kind]
 
     def informative_pairs(self, kind: Kind) -> list[Pair]:
-        """Return the pairs of one kind that can show a mistake: informative ones, and those that cannot be measured."""
+        """Return the pairs of one kind that are informative or cannot be measured."""
         return [pair for pair in self.pairs_of(kind) if pair.is_informative or pair.why]
 
 
 def training_order(pair: Pair) -> tuple[float, int, int]:
-    """Return the position of a pair in the course of training."""
+    """Return a sort key for the order of training."""
     if pair.kind == "weight":
         return math.inf, 2, pair.rank
     return pair.step or 0, pair.kind == "gradient", pair.rank
@@ -125,13 +123,12 @@ def training_order(pair: Pair) -> tuple[float, int, int]:
 
 
 def measure(left: Observed, right: Observed) -> list[Pair]:
-    """Return every pair of both sides, without tolerances; `left` is the original."""
+    """Return the pairs of both sides, without tolerances; `left` is the original."""
     ours, theirs = ({rank.number: rank for rank in side.ranks} for side in (left, right))
     return [pair for rank in sorted({*ours, *theirs}) for pair in pair_ranks(ours.get(rank), theirs.get(rank))]
 
 
 def pair_ranks(left: Rank | None, right: Rank | None) -> Iterator[Pair]:
-    """Yield the pairs of one rank."""
     if left is None or right is None:
         number = (left or right or Rank(0)).number
         side = "the migrated script" if left is None else "the original"
@@ -143,7 +140,6 @@ def pair_ranks(left: Rank | None, right: Rank | None) -> Iterator[Pair]:
 
 
 def pair_losses(left: Rank, right: Rank) -> Iterator[Pair]:
-    """Yield the losses of both sides, step by step."""
     for step, (ours, theirs) in enumerate(zip_longest(left.losses, right.losses)):
         for index, (a, b) in enumerate(zip_longest(ours or [], theirs or [])):
             name = "loss" if index == 0 else f"loss {index + 1}"
@@ -155,7 +151,7 @@ def pair_losses(left: Rank, right: Rank) -> Iterator[Pair]:
 
 
 def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[Pair]:
-    """Yield the arrays of both sides by name, without variables that the adapters add to the migrated side."""
+    """Yield the pairs of arrays by name, without the variables that adapters add to the migrated side."""
     step = 0 if kind == "gradient" else None
     for name in [*left, *(name for name in right if name not in left)]:
         a, b = left.get(name), right.get(name)
@@ -163,9 +159,9 @@ def pair_arrays(kind: Kind, left: Arrays, right: Arrays, rank: int) -> Iterator[
             continue
         why = describe_mismatch(a, b)
         if a is None or b is None or why:
-            yield Pair(kind, name, rank, step, norm_of(a), norm_of(b), math.inf, why=why)
+            yield Pair(kind, name, rank, step, compute_norm(a), compute_norm(b), math.inf, why=why)
         else:
-            yield Pair(kind, name, rank, step, norm_of(a), norm_of(b), distance(a, b), epsilon_of(a, b))
+            yield Pair(kind, name, rank, step, compute_norm(a), compute_norm(b), distance(a, b), find_epsilon(a, b))
 
 
 def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> str:
@@ -180,31 +176,31 @@ def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> 
 
 
 def distance(left: NDArray[Any], right: NDArray[Any]) -> float:
-    """Return the relative Euclidean distance to the original; infinity for a difference that rounding cannot cause.
+    """Return the Euclidean distance relative to the original, or infinity for a difference that rounding cannot cause.
 
-    That is: an integer that differs, values that are not finite in different places, anything but zeros where the
-    original has zeros only. Arrays that cannot be measured are infinitely far apart, too.
+    It is infinite if integers differ, if values that are not finite are at different positions, if only the original is
+    zero, or if the arrays cannot be measured.
     """
     if np.array_equal(left, right, equal_nan=left.dtype.kind == "f"):
         return 0.0
     if left.dtype.kind not in "fc" or right.dtype.kind not in "fc":
         return math.inf
     try:
-        found = compare_arrays(right, left)  # its second argument is the golden side: the original
+        measures = compare_arrays(right, left)  # its second argument is the golden side: the original
     except Unmeasurable:
         return math.inf
-    error = found.relative_euclidean
-    return math.inf if found.mismatched or math.isnan(error) or not found.right.norm else error
+    error = measures.relative_euclidean
+    return math.inf if measures.mismatched or math.isnan(error) or not measures.right.norm else error
 
 
-def norm_of(array: NDArray[Any] | None) -> float:
-    """Return the Euclidean norm of an array; NaN for a missing, empty or complex one."""
+def compute_norm(array: NDArray[Any] | None) -> float:
+    """Return the Euclidean norm of an array, or NaN if it is missing, empty or complex."""
     if array is None or not array.size or array.dtype.kind not in "biuf":
         return math.nan
     return float(np.linalg.norm(array.astype(np.float64)))
 
 
-def epsilon_of(left: NDArray[Any], right: NDArray[Any]) -> float:
+def find_epsilon(left: NDArray[Any], right: NDArray[Any]) -> float:
     """Return the larger machine epsilon of two arrays; 0 if neither holds real floats."""
     units = [float(np.finfo(array.dtype).eps) for array in (left, right) if array.dtype.kind == "f"]
     return max(units, default=0.0)
@@ -214,7 +210,7 @@ def epsilon_of(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 
 def needs_perturbed_run(pairs: list[Pair]) -> bool:
-    """Return True if the shaken run would decide: bits differ, and rounding may be the reason."""
+    """Return True if bits differ and rounding may be the reason."""
     if all(pair.same for pair in pairs) or any(pair.why for pair in pairs):
         return False
     return all(pair.error <= OBVIOUS for pair in pairs if pair.kind == "loss" and pair.step == 0)
@@ -223,10 +219,10 @@ def needs_perturbed_run(pairs: list[Pair]) -> bool:
 def judge(pairs: list[Pair], yardstick: list[Pair] | None = None, repeats: bool = False) -> Agreement:
     """Return the agreement of the pairs of two runs.
 
-    `yardstick`: the pairs of the original and the shaken run. `repeats`: the original is known to be deterministic.
+    `yardstick`: the pairs of the original and the perturbed run. `repeats`: the original is known to be deterministic.
     """
     if not any(pair.kind == "loss" for pair in pairs):
-        return Agreement("unsure", pairs, ["No loss was seen: nothing that trains could be compared step by step."])
+        return Agreement("unsure", pairs, ["No loss was recorded, so the training could not be compared step by step."])
     if all(pair.same for pair in pairs):
         return Agreement("same", pairs)
     if yardstick and not repeats and (remark := describe_nondeterminism(yardstick)):
@@ -237,60 +233,56 @@ def judge(pairs: list[Pair], yardstick: list[Pair] | None = None, repeats: bool 
 
 
 def describe_nondeterminism(yardstick: list[Pair]) -> str:
-    """Return a remark if the shaken run differs so much that the original cannot be deterministic; else nothing."""
+    """Return a remark if the perturbed run differs so much that the original cannot be deterministic; else empty."""
     begin = [pair for pair in yardstick if pair.kind == "loss" and pair.step == 0]
     if any(pair.why for pair in yardstick) or any(pair.error > REPEATS for pair in begin):
         return (
-            "The original does not repeat itself: a run of it with the same seed, and weights moved by one unit in the "
+            "The original is not deterministic: a run of it with the same seed, and weights moved by one unit in the "
             f"last place, has a loss more than {REPEATS:.0%} off in its first step, or other steps or tensors. "
-            "Randomness that no seed controls (the clock, os.urandom, the order of threads) hides whatever the "
-            "migration may have changed."
+            "Randomness that no seed controls (the clock, os.urandom, the order of threads) hides the effects of the "
+            "migration."
         )
     return ""
 
 
 def set_tolerances(pairs: list[Pair], yardstick: list[Pair]) -> list[Pair]:
-    """Return the pairs with the tolerance that the shaken run (`yardstick`) gives each of them."""
+    """Return the pairs with noise and tolerance; `yardstick`: the pairs of the original and the perturbed run."""
     noise = {pair.key: pair.error for pair in yardstick if math.isfinite(pair.error)}
-    usual = {kind: median([0.0, *(v for k, v in noise.items() if k[0] == kind)]) for kind in ("gradient", "weight")}
-    rising = rising_noise(noise, usual["gradient"])
-    found = []
+    medians = {kind: median([0.0, *(v for k, v in noise.items() if k[0] == kind)]) for kind in ("gradient", "weight")}
+    loss_noise = accumulate_loss_noise(noise, medians["gradient"])
+    judged = []
     for pair in pairs:
         if pair.kind == "loss":
-            drift = rising.get(pair.step or 0, 0.0)
+            drift = loss_noise.get(pair.step or 0, 0.0)
         else:
-            drift = max(noise.get(pair.key, 0.0), usual[pair.kind])
-        found.append(replace(pair, noise=drift, allowed=FACTOR * drift + UNITS * pair.unit if pair.unit else 0.0))
-    return found
+            drift = max(noise.get(pair.key, 0.0), medians[pair.kind])
+        judged.append(replace(pair, noise=drift, allowed=FACTOR * drift + UNITS * pair.unit if pair.unit else 0.0))
+    return judged
 
 
-def rising_noise(noise: dict[tuple[Kind, str, int, int | None], float], begin: float) -> dict[int, float]:
-    """Return the noise of the losses by step: the largest so far, since one value may agree by luck.
-
-    It is at least `begin`, the usual noise of the first gradients.
-    """
+def accumulate_loss_noise(noise: dict[tuple[Kind, str, int, int | None], float], least: float) -> dict[int, float]:
+    """Return the noise of the losses by step: the largest so far, since a single value may agree by chance."""
     by_step: dict[int, float] = {}
     for (kind, _, _, step), error in noise.items():
         if kind == "loss" and step is not None:
-            by_step[step] = max(by_step.get(step, begin), error)
+            by_step[step] = max(by_step.get(step, least), error)
     for before, after in pairwise(sorted(by_step)):
         by_step[after] = max(by_step[after], by_step[before])
     return by_step
 
 
 def describe_uninformative(pairs: list[Pair]) -> Iterator[str]:
-    """Yield remarks on values whose tolerance is too large to show anything."""
+    """Yield remarks on values that are not informative."""
     losses = [pair.step for pair in pairs if pair.kind == "loss" and not pair.is_informative and pair.step is not None]
     if losses:
         yield (
-            f"From step {min(losses)} on the script magnifies one unit in the last place to more than "
-            f"{INFORMATIVE / FACTOR:.1%} of the loss: losses are compared up to there."
+            f"From step {min(losses)} on the script amplifies one unit in the last place to more than "
+            f"{INFORMATIVE / FACTOR:.1%} of the loss, so only earlier losses are compared."
         )
-    for kind, when in (("gradient", "of the first step"), ("weight", "at the end")):
+    for kind, moment in (("gradient", "of the first step"), ("weight", "at the end")):
         hidden = [pair for pair in pairs if pair.kind == kind and not pair.is_informative]
         if hidden:
             count = sum(pair.kind == kind for pair in pairs)
-            some = "is" if len(hidden) == 1 else "are"
-            tells = "tells" if len(hidden) == 1 else "tell"
+            verb = "is" if len(hidden) == 1 else "are"
             names = hidden[0].name + (" …" if len(hidden) > 1 else "")
-            yield f"{len(hidden)} of {count} {kind}s {when} {some} mostly rounding, and {tells} nothing: {names}"
+            yield f"{len(hidden)} of {count} {kind}s {moment} {verb} mostly rounding and not compared: {names}"

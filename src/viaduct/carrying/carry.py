@@ -10,7 +10,7 @@ from typing import Any, Literal
 from viaduct.carrying import agreement as judging
 from viaduct.carrying import coverage, reference, shared_paths
 from viaduct.carrying.agreement import Agreement
-from viaduct.carrying.causes import Explanation, Other, explain, find_idle_optimizers, find_ineffective
+from viaduct.carrying.causes import ChangedSetting, Explanation, explain, find_idle_optimizers, find_ineffective
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.device_branches import Branch, find_branches
 from viaduct.carrying.doubts import Doubt, find_doubts
@@ -35,7 +35,7 @@ from viaduct.carrying.running import (
 from viaduct.carrying.sides import Sides, migrate, write
 from viaduct.carrying.speed import Speed, measure_speed
 from viaduct.carrying.suspects import Suspect, find_suspects
-from viaduct.carrying.written_files import Runs, Written, compare_written
+from viaduct.carrying.written_files import Runs, WrittenFile, compare_written
 from viaduct.comparison.drift import Drift
 from viaduct.rehearsal.files import move_record
 from viaduct.rehearsal.inspection import Fact
@@ -43,8 +43,8 @@ from viaduct.rehearsal.plan import StageName
 
 Report = Callable[[str], None]  # prints one line of progress
 Verdict = Literal["agrees", "differs", "not proved", "could not run"]
-NO_YARDSTICK = (
-    "They are not equal in every bit, and whether rounding explains it is not known: the run of the original with its "
+NO_PERTURBED_RUN = (
+    "They are not equal in every bit, and it is not known if rounding explains this: the run of the original with its "
     "weights moved by one unit in the last place failed ({reason})"
 )
 EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2, "not proved": 3}
@@ -54,8 +54,8 @@ EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2,
 class Carried:
     """Result of a carry.
 
-    `base` is the run with which the migrated one is compared: the original, or the original with the intended changes
-    alone. `shaken` is `base` run with its weights moved by one unit in the last place, if that was needed.
+    The migrated run is compared with `base`: the original, or the original with the intended changes only. `perturbed`
+    is `base` run with its weights moved by one unit in the last place, if that was needed.
     """
 
     request: Request
@@ -65,39 +65,38 @@ class Carried:
     base: Run
     verdict: Verdict = "could not run"
     migrated: Run | None = None
-    shaken: Run | None = None
+    perturbed: Run | None = None
     agreement: Agreement | None = None
-    drift: Drift | None = None  # the same tensors, compared as `viaduct compare` does it
+    drift: Drift | None = None  # comparison of the recorded tensors, as by `viaduct compare`
     explanation: Explanation | None = None
     suspects: list[Suspect] = field(default_factory=list)  # changed lines that may cause a difference
-    branches: list[Branch] = field(default_factory=list)  # lines of the original that test for the device
-    intended_changes: list[str] = field(default_factory=list)  # changes of numbers that `base` has, too
-    ineffective: list[Other] = field(default_factory=list)  # created with other numbers, though both agree
+    branches: list[Branch] = field(default_factory=list)  # lines of the original that test the device
+    intended_changes: list[str] = field(default_factory=list)  # changes of numbers that `base` has too
+    ineffective: list[ChangedSetting] = field(default_factory=list)  # numbers that differ, though the runs agree
     idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
     shared: list[str] = field(default_factory=list)  # absolute paths among the arguments that the original wrote to
-    edits: list[Edit] = field(default_factory=list)  # the changed lines, and how often each was executed
-    earlier: list[Earlier] = field(default_factory=list)  # carries before this one, whose executed edits count
+    edits: list[Edit] = field(default_factory=list)  # the changed lines, with counts of their executions
+    earlier: list[Earlier] = field(default_factory=list)  # earlier carries, whose executed edits count
     repeated: list[Repetition] = field(default_factory=list)  # the second run of each side
-    speed: Speed | None = None  # on the stand-ins; no part of the verdict
+    speed: Speed | None = None  # on the stand-ins; not part of the verdict
     outcomes: Outcomes | None = None  # comparison of network inputs, evaluations and printed numbers
-    written: list[Written] = field(default_factory=list)  # comparison of the written files
+    written: list[WrittenFile] = field(default_factory=list)  # comparison of the written files
     doubts: list[Doubt] = field(default_factory=list)  # reasons why the comparison is not a proof
-    aside: Path | None = None  # where the old content of OUT is now
+    old_output: Path | None = None  # folder with the earlier content of OUT
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of the verdict: 0 for "agrees", other codes for all others."""
         return EXIT_CODES[self.verdict]
 
     @property
     def failed_run(self) -> Run | None:
-        """Return the first run of the side that failed; None if neither did."""
+        """Return the first run of the side that failed, if one did."""
         return next((run for run in (self.original, self.migrated) if run is not None and not run.is_finished), None)
 
     @property
-    def finished_shaken(self) -> Run | None:
-        """Return the shaken run; None if it was not needed or failed."""
-        return self.shaken if self.shaken is not None and self.shaken.is_finished else None
+    def finished_perturbed(self) -> Run | None:
+        """Return the perturbed run, or None if it was not needed or failed."""
+        return self.perturbed if self.perturbed is not None and self.perturbed.is_finished else None
 
     @property
     def limits(self) -> list[dict[str, Any]]:
@@ -106,30 +105,30 @@ class Carried:
 
 
 def carry(request: Request, report: Report, finish: Callable[[Carried], None]) -> Carried:
-    """Migrate, run and compare. `finish` writes the report; if it or anything before it fails, OUT is restored."""
+    """Migrate, run, compare, and write the report with `finish`. After an exception OUT is restored."""
     check_output_folder(request.source, request.out, request.force)
     earlier = [read_earlier(folder, request.out, request.to, request.limits) for folder in request.earlier]
     sides = migrate(request)
     stage = choose_stage(request, sides)
     move_step_at(find_step_at(request, sides), sides)  # refuses a --step-at that either side lacks, before any run
-    report(f"this executes {sides.entry}, with your rights, each time in a folder of its own.")
+    report(f"this executes {sides.entry} with your rights, each run in a separate folder.")
     with prepare_folder(request.out) as aside:
         write(sides, request)
         refuse_changed_files(earlier, sides.root.resolve(), sides.folder.resolve())
         carried = run_both_sides(request, sides, stage, earlier, report)
-        carried.aside = aside
+        carried.old_output = aside
         finish(carried)
     return carried
 
 
 def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: list[Earlier], report: Report) -> Carried:
-    """Run the original twice and the migrated script twice, and compare them; stop after a first run that fails.
+    """Run both sides twice and compare them; stop if a first run fails.
 
-    The second runs show whether a side is deterministic. They may run beside the first ones (`SecondRun`).
+    A second run, which may run at the same time as the first (`SecondRun`), shows if the side is deterministic.
     """
     plan = make_original_plan(request, sides, stage, report)
-    run_with = f"its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}"
-    report(f"the original is run: {sides.entry}, {run_with}.")
+    options = f"its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}"
+    report(f"the original is run: {sides.entry}, {options}.")
     before = shared_paths.find_newest(request.arguments)
     with SecondRun("original", plan) as second:
         original = run_side("original", plan, sides, report)
@@ -140,7 +139,7 @@ def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: li
             second.stop()
             return carried
         again = repeat(second, report)
-    report(f"the migrated script is run: a stand-in on the CPU plays the {request.to}.")
+    report(f"the migrated script is run, with a stand-in for the {request.to} on the CPU.")
     plan = derive_plan("migrated", plan, request, sides)
     with SecondRun("migrated", plan) as second:
         carried.migrated = run_side("migrated", plan, sides, report)
@@ -162,7 +161,7 @@ def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: li
 
 
 def repeat(second: SecondRun, report: Report) -> Run | None:
-    """Return the second run of a side; None if it left no summary."""
+    """Return the second run of a side, or None if it left no summary."""
     again = second.finish()
     if again is None:
         side = describe_side(second.side)
@@ -178,26 +177,26 @@ def compare_sides(carried: Carried, report: Report) -> None:
     If something differs and the migration changed numbers on purpose, the migrated run is judged against a run of the
     original with these changes instead.
     """
-    found = carried.agreement = judge_agreement(carried, report)
-    if found.verdict != "differ":
-        compare_results(carried)  # for `has_other_results`; below again, since `base` may be another run by then
-    if found.verdict == "differ" or has_other_results(carried):
+    agreement = carried.agreement = judge_agreement(carried, report)
+    if agreement.verdict != "differ":
+        compare_results(carried)  # for `has_other_results`; repeated below, since `base` may change
+    if agreement.verdict == "differ" or has_other_results(carried):
         intended = reference.find_changing_rules(carried.sides)
         if intended or joins_ranks(carried):
-            found = judge_with_intended_changes(carried, intended, joins_ranks(carried), report) or found
-    carried.agreement = found
+            agreement = judge_with_intended_changes(carried, intended, joins_ranks(carried), report) or agreement
+    carried.agreement = agreement
     assert carried.migrated is not None
-    shaken = carried.finished_shaken.plan.record if carried.finished_shaken is not None else None
-    # In a drift the migrated run is the left side and `base` the right one; elsewhere it is the other way round.
-    carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, shaken, found)
+    perturbed = carried.finished_perturbed.plan.record if carried.finished_perturbed is not None else None
+    # In a drift the migrated run is the left side; in an agreement it is the right one.
+    carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, perturbed, agreement)
     carried.idle = find_idle_optimizers(carried.base.observed, carried.migrated.observed)
     base, migrated, folder = carried.base.observed, carried.migrated.observed, carried.sides.folder
-    if found.verdict == "differ":
-        carried.explanation = explain(found, base, migrated, carried.drift, carried.request.to)
+    if agreement.verdict == "differ":
+        carried.explanation = explain(agreement, base, migrated, carried.drift, carried.request.to)
         carried.suspects = find_suspects(carried.sides, carried.explanation)
-        at = [f"{(folder / suspect.file).resolve()}:{suspect.line}" for suspect in carried.suspects]
+        lines = [f"{(folder / suspect.file).resolve()}:{suspect.line}" for suspect in carried.suspects]
         keywords = carried.explanation.keywords
-        carried.explanation.others.sort(key=lambda other: relevance_of(other, at, keywords))
+        carried.explanation.changed_settings.sort(key=lambda setting: make_relevance_key(setting, lines, keywords))
     else:
         lines_by_file = carried.sides.deviating_lines.items()
         deviating = {(str((folder / path).resolve()), line) for path, lines in lines_by_file for line in lines}
@@ -209,31 +208,31 @@ def compare_sides(carried: Carried, report: Report) -> None:
 
 def has_other_results(carried: Carried) -> bool:
     """Return True if network inputs, evaluations, printed numbers or written files differ."""
-    printed = carried.outcomes is not None and bool(carried.outcomes.differing)
-    return printed or any(file.state == "differs" for file in carried.written)
+    has_other_outcomes = carried.outcomes is not None and bool(carried.outcomes.differing)
+    return has_other_outcomes or any(file.state == "differs" for file in carried.written)
 
 
 def compare_results(carried: Carried) -> None:
     """Compare network inputs, evaluations, printed numbers and written files.
 
-    Runs that agree in every bit must print the same numbers. Otherwise a relative difference is allowed: the largest
-    tolerance of a loss, and at least 1e-6.
+    Runs that agree in every bit must print the same numbers. Others may differ by the largest tolerance of a loss, and
+    by at least 1e-6 (relative).
     """
     assert carried.agreement is not None
     assert carried.migrated is not None
-    judged = [pair.allowed for pair in carried.agreement.informative_pairs("loss")]
-    allowed = max([1e-6, *judged]) if carried.agreement.verdict != "same" else 0.0
-    # Only the original and the migrated script have second runs; a `base` with intended changes has none.
+    tolerances = [pair.allowed for pair in carried.agreement.informative_pairs("loss")]
+    allowed = max([1e-6, *tolerances]) if carried.agreement.verdict != "same" else 0.0
+    # A `base` with intended changes has no second run.
     base_again = find_second_run(carried.repeated, "original") if carried.base is carried.original else None
     migrated_again = find_second_run(carried.repeated, "migrated")
     carried.outcomes = compare_outcomes(carried.base, base_again, carried.migrated, migrated_again, allowed)
-    shaken = carried.finished_shaken if carried.agreement.verdict != "same" else None
-    runs = Runs(carried.base, carried.migrated, base_again, migrated_again, shaken, allowed)
+    perturbed = carried.finished_perturbed if carried.agreement.verdict != "same" else None
+    runs = Runs(carried.base, carried.migrated, base_again, migrated_again, perturbed, allowed)
     carried.written = compare_written(runs)
 
 
 def decide(carried: Carried) -> Verdict:
-    """Return the verdict. A doubt that may hide differences comes first, then a difference, then the other doubts."""
+    """Return the verdict. A doubt that may hide differences comes first, then a difference, then other doubts."""
     assert carried.agreement is not None
     if any(doubt.hides_differences for doubt in carried.doubts):
         return "not proved"
@@ -242,54 +241,51 @@ def decide(carried: Carried) -> Verdict:
     return "not proved" if carried.doubts else "agrees"
 
 
-def relevance_of(other: Other, suspected: list[str], keywords: tuple[str, ...]) -> tuple[bool, int]:
-    """Return a sort key: first objects that a keyword names or the likeliest line created, then by suspected line."""
-    location = f"{other.right_at[0]}:{other.right_at[1]}" if other.right_at else ""
-    has_keyword = any(keyword in f"{other.name} {other.what}" for keyword in keywords)
+def make_relevance_key(setting: ChangedSetting, suspected: list[str], keywords: tuple[str, ...]) -> tuple[bool, int]:
+    """Return a sort key: settings with a keyword or of the likeliest line first, then by suspected line."""
+    location = f"{setting.right_at[0]}:{setting.right_at[1]}" if setting.right_at else ""
+    has_keyword = any(keyword in f"{setting.name} {setting.what}" for keyword in keywords)
     is_likeliest = bool(suspected) and location == suspected[0]
     return not (has_keyword or is_likeliest), suspected.index(location) if location in suspected else len(suspected)
 
 
 def judge_agreement(carried: Carried, report: Report) -> Agreement:
-    """Judge the migrated run against `base`; run `base` with perturbed weights if rounding may explain a difference.
-
-    That run (`shaken`) is the yardstick: what it differs from `base` by is rounding.
-    """
+    """Judge the migrated run against `base`; run `base` with perturbed weights if rounding may explain a difference."""
     assert carried.migrated is not None
     base = carried.base
     pairs = judging.measure(base.observed, carried.migrated.observed)
     if not judging.needs_perturbed_run(pairs):
         return judging.judge(pairs)
     report(
-        "they are not equal in every bit: the original is run once more, its weights moved by one unit in the last "
-        "place, to measure what rounding does."
+        "they are not equal in every bit: to measure the effect of rounding, the original is run once more with its "
+        "weights moved by one unit in the last place."
     )
-    shaken = run_perturbed(carried, base, report)
-    if not shaken.is_finished:
-        reason = shaken.summary.failure or f"exit code {shaken.summary.script_exit_code}"
-        return Agreement("unsure", pairs, [NO_YARDSTICK.format(reason=reason.splitlines()[0].rstrip("."))])
-    yardstick = judging.measure(base.observed, shaken.observed)
+    perturbed = run_perturbed(carried, base, report)
+    if not perturbed.is_finished:
+        reason = perturbed.summary.failure or f"exit code {perturbed.summary.script_exit_code}"
+        return Agreement("unsure", pairs, [NO_PERTURBED_RUN.format(reason=reason.splitlines()[0].rstrip("."))])
+    yardstick = judging.measure(base.observed, perturbed.observed)
     repeats = any(repetition.is_equal for repetition in carried.repeated if repetition.side == "original")
     return judging.judge(pairs, yardstick, repeats)
 
 
 def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
-    """Return `base` run with its weights moved by one unit in the last place; it is run again only for another base.
-
-    Bases differ in their script, or in `joined`: the ranks of a TensorFlow script for one device train together.
-    """
-    shaken = carried.shaken
-    if shaken is None or (shaken.plan.script, shaken.plan.join_ranks) != (base.plan.script, base.plan.join_ranks):
+    """Return `base` run with its weights moved by one unit in the last place; an earlier such run is reused."""
+    perturbed = carried.perturbed
+    if perturbed is None or (perturbed.plan.script, perturbed.plan.join_ranks) != (
+        base.plan.script,
+        base.plan.join_ranks,
+    ):
         plan = derive_plan("shaken", carried.original.plan, carried.request, carried.sides, Path(base.plan.script))
         plan = replace(plan, join_ranks=base.plan.join_ranks)
-        if shaken is not None:
+        if perturbed is not None:
             plan = move_record(plan, Path(plan.record).with_name("shaken_reference"))
-        carried.shaken = shaken = run_side("shaken", plan, carried.sides, report)
-    return shaken
+        carried.perturbed = perturbed = run_side("shaken", plan, carried.sides, report)
+    return perturbed
 
 
 def joins_ranks(carried: Carried) -> bool:
-    """Return True if TensorFlow 1 ranks train together after the migration alone: the original's can be joined, too."""
+    """Return True if TensorFlow 1 ranks train together after the migration only; then the original's can be joined."""
     assert carried.migrated is not None
     original, migrated = carried.original.observed, carried.migrated.observed
     return carried.stage == "tf1" and not are_joined(original) and are_joined(migrated)

@@ -1,7 +1,4 @@
-"""Causes of a difference: the step, the module, the objects that were created with other numbers, and their lines.
-
-Nothing here decides whether two runs agree; the causes only say where to look if they do not.
-"""
+"""Causes of a difference: the step, the module, the objects that were created with other numbers, and their lines."""
 
 from __future__ import annotations
 
@@ -20,16 +17,16 @@ from viaduct.comparison.drift import Drift
 from viaduct.comparison.rows import Row
 from viaduct.rehearsal.inspection import IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE_KIND, RANKS_KIND, Fact
 
-RATIO = 1e-3  # relative spread within which gradients are said to have one common factor
+RATIO = 1e-3  # relative spread up to which gradients have one common factor
 ABSENT = "(not there)"
 # Constants that TensorFlow writes into gradients: sizes and factors that follow from static shapes.
 IN_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
-HARMLESS_SETTINGS = {"foreach", "fused", "capturable", "workers", "last_epoch"}  # they choose no number of the training
-At = tuple[str, int]  # file and line
+HARMLESS_SETTINGS = {"foreach", "fused", "capturable", "workers", "last_epoch"}  # do not change results
+Location = tuple[str, int]  # file and line
 
 
 @dataclass(frozen=True)
-class Other:
+class ChangedSetting:
     """A setting of an object that has another value on the migrated side."""
 
     kind: str  # of the object: module, optimizer, op … (rehearsal/inspection.py: Fact)
@@ -37,8 +34,8 @@ class Other:
     what: str  # the setting
     left: Any
     right: Any
-    left_at: At | None  # where the object was created
-    right_at: At | None
+    left_at: Location | None  # where the object was created
+    right_at: Location | None
 
     @property
     def sentence(self) -> str:
@@ -48,18 +45,20 @@ class Other:
 
 @dataclass
 class Explanation:
-    """Description of the first divergence: headline, remarks, differing settings and suspected places."""
+    """Description of the first divergence: headline, remarks, differing settings and suspected lines."""
 
     headline: str
     remarks: list[str] = field(default_factory=list)
-    others: list[Other] = field(default_factory=list)
+    changed_settings: list[ChangedSetting] = field(default_factory=list)
     module: str = ""  # the first module whose output differs or could not be compared
-    places: list[At] = field(default_factory=list)  # lines of the migrated script that created what differs
-    keywords: tuple[str, ...] = ()  # suspects.py suspects a changed line more if it contains one of them
+    suspected_lines: list[Location] = field(
+        default_factory=list
+    )  # lines of the migrated script that created what differs
+    keywords: tuple[str, ...] = ()  # a changed line with one of them is more suspect (suspects.py)
 
 
 def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift, to: str) -> Explanation:
-    """Return what is known about the first divergence. Objects are compared for rank 0.
+    """Explain the first divergence. Objects are compared for rank 0.
 
     `left` is the original, `right` the migrated run; in `drift` it is the other way round. `to`: the card's name.
     """
@@ -67,15 +66,15 @@ def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift,
     if first is None:
         return Explanation("They agree.")
     explanation = Explanation(make_headline(first, to))
-    others = find_other_settings(left.first.facts, right.first.facts)
+    others = find_changed_settings(left.first.facts, right.first.facts)
     # The last learning rate is only a consequence of other settings.
-    explanation.others = [other for other in others if other.kind != LAST_LEARNING_RATE_KIND]
+    explanation.changed_settings = [other for other in others if other.kind != LAST_LEARNING_RATE_KIND]
     explain_steps(explanation, left, right)
     explain_calls(explanation, first, right, drift)
     explain_ranks(explanation, agreement, left, right)
     explain_gradients(explanation, first, left, right)
     explain_update(explanation, agreement, left, right)
-    explanation.places += [other.right_at for other in explanation.others if other.right_at]
+    explanation.suspected_lines += [other.right_at for other in explanation.changed_settings if other.right_at]
     return explanation
 
 
@@ -89,24 +88,23 @@ def make_headline(first: Pair, to: str) -> str:
             f"They differ from step {first.step} on: the {first.name}{rank} is {first.left:.7g} in the original and "
             f"{first.right:.7g} on the {to.upper()} stand-in."
         )
-    when = "in the first step, though its loss agrees" if first.kind == "gradient" else "at the end"
-    return f"They differ {when}: the {first.kind} of {first.name}{rank} is off {format_error(first.error)}."
+    moment = "in the first step, though its loss agrees" if first.kind == "gradient" else "at the end"
+    return f"They differ {moment}: the {first.kind} of {first.name}{rank} is off {format_error(first.error)}."
 
 
 def format_error(error: float) -> str:
     if not math.isfinite(error):
-        return "beyond measure (from zero, not finite, or whole numbers)"
+        return "without a relative measure (from zero, not finite, or whole numbers)"
     return f"by {error:.2%}" if error > 1e-4 else f"by {error:.1e} of its size"
 
 
 # ---- objects that were created with other numbers
 
 
-def find_other_settings(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
-    """Yield the settings that differ, in the original's order.
+def find_changed_settings(left: list[Fact], right: list[Fact]) -> Iterator[ChangedSetting]:
+    """Yield the settings that differ, in the original's order, of objects of one type that both sides have.
 
-    Left out are objects that one side alone has, the facts about ranks, and of TensorFlow's operators (kind "op") those
-    of another type, the constants of gradients, and settings that are not numbers.
+    Of TensorFlow's operators (kind "op"), constants of gradients and settings that are not numbers are left out.
     """
     theirs = {(fact.kind, fact.name): fact for fact in right}
     for fact in left:
@@ -124,21 +122,21 @@ def find_other_settings(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
         for name in [*fact.settings, *(name for name in partner.settings if name not in fact.settings)]:
             a, b = fact.settings.get(name, ABSENT), partner.settings.get(name, ABSENT)
             if a != b and (fact.kind != "op" or is_number(a, b)):
-                yield Other(fact.kind, fact.name, name, a, b, fact.line, partner.line)
+                yield ChangedSetting(fact.kind, fact.name, name, a, b, fact.line, partner.line)
 
 
-def find_ineffective(left: Observed, right: Observed, deviating: set[At]) -> list[Other]:
-    """Return the numbers that objects of rank 0 were created with differently, for runs that were not seen to differ.
+def find_ineffective(left: Observed, right: Observed, deviating: set[Location]) -> list[ChangedSetting]:
+    """Return the numbers with which objects of rank 0 were created differently, for runs that agree.
 
-    A TensorFlow operator counts only if its line is one of `deviating`, the lines that the rules would write
-    differently: other numbers of operators follow from shapes, or belong to another operator of the same name.
+    A TensorFlow operator counts only if the rules would write its line differently (`deviating`): other numbers follow
+    from shapes, or belong to another operator of the same name.
     """
     return [
-        other
-        for other in find_other_settings(left.first.facts, right.first.facts)
-        if other.what not in HARMLESS_SETTINGS
-        and is_number(other.left, other.right)
-        and (other.kind != "op" or other.right_at in deviating)
+        setting
+        for setting in find_changed_settings(left.first.facts, right.first.facts)
+        if setting.what not in HARMLESS_SETTINGS
+        and is_number(setting.left, setting.right)
+        and (setting.kind != "op" or setting.right_at in deviating)
     ]
 
 
@@ -155,7 +153,7 @@ def is_number(*values: Any) -> bool:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as text; a float with the digits of a float32: 0.9, not 0.8999999761581421."""
+    """Return a value as text; a float with seven digits: 0.9 for 0.8999999761581421."""
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
@@ -171,38 +169,38 @@ def explain_steps(explanation: Explanation, left: Observed, right: Observed) -> 
 
 
 def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift: Drift) -> None:
-    """Name the first module, in the order of the calls, whose output differs; or the network's input if that does.
+    """Name the first module with another output, or the network's input if that differs.
 
-    Only the first step's inputs and outputs of modules are recorded, thinned.
+    Of the modules, only samples of the first step's inputs and outputs are recorded.
     """
     row = find_first_call(drift)
     if row is not None:
-        where = f" of rank {row.stored.rank}" if row.stored.rank else ""
+        of_rank = f" of rank {row.stored.rank}" if row.stored.rank else ""
         if row.stored.role == "input":
-            explanation.remarks.append(f"The first batch{where} differs already: the data, its order or its share.")
+            explanation.remarks.append(f"The first batch{of_rank} already differs: the data, its order or its share.")
             explanation.keywords += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
             return
         explanation.module = row.op
-        first_module = f"The first module{where} whose output"
+        first_module = f"The first module{of_rank} whose output"
         if row.measures is None:
             explanation.remarks.append(f"{first_module} could not be compared is {row.op}: {row.reason}.")
         else:
             explanation.remarks.append(f"{first_module} differs is {row.op}{describe_likely_cause(drift, row)}.")
         rank = next((candidate for candidate in right.ranks if candidate.number == row.stored.rank), right.first)
         modules = (fact for fact in rank.facts if fact.kind == "module" and fact.name == row.op)
-        explanation.places += [fact.line for fact in modules if fact.line]
+        explanation.suspected_lines += [fact.line for fact in modules if fact.line]
         return
     # Rows without a key are inputs and outputs of modules; the others are losses, gradients and weights.
     has_calls = any(kind_key(row.stored) is None for row in drift.rows)
     if has_calls and first.kind == "loss" and first.step == 0:
         agreeing = "The outputs of all modules that were recorded agree in the first step"
         explanation.remarks.append(f"{agreeing}; the loss is computed differently.")
-        explanation.places += [fact.line for fact in right.first.facts if fact.kind == "loss" and fact.line]
+        explanation.suspected_lines += [fact.line for fact in right.first.facts if fact.kind == "loss" and fact.line]
         explanation.keywords += ("loss", "smoothing", "weight", "reduction", "criterion")
 
 
 def describe_likely_cause(drift: Drift, row: Row) -> str:
-    """Return the likeliest cause in brackets, if the comparison found one for this module; else nothing."""
+    """Return the likeliest cause in brackets, if the comparison found one for this module; else empty."""
     origin, causes = drift.explanation.origin, drift.explanation.causes
     if origin is None or origin.op != row.op or not causes:
         return ""
@@ -210,13 +208,13 @@ def describe_likely_cause(drift: Drift, row: Row) -> str:
 
 
 def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
-    """Note that only the ranks after rank 0 begin differently, or that ranks no longer average their gradients."""
+    """Note that only ranks after rank 0 begin differently, or that ranks no longer average their gradients."""
     if len(left.ranks) < 2 or len(right.ranks) != len(left.ranks):
         return
     begin = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
     if begin and 0 not in begin:
-        why = "its weights are not broadcast, or they get other data"
-        explanation.remarks.append(f"Rank 0 begins as it should, the others do not: {why}.")
+        why = "its weights are not broadcast, or the others get other data"
+        explanation.remarks.append(f"Rank 0 begins as in the original, the others do not: {why}.")
         explanation.keywords += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
     if have_equal_gradients(left.ranks) and not have_equal_gradients(right.ranks):
         explanation.remarks.append(
@@ -227,13 +225,12 @@ def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observed
 
 
 def have_equal_gradients(ranks: list[Rank]) -> bool:
-    """Return True if all ranks have the same gradients, up to 1e-4 of each value."""
+    """Return True if the gradients of all ranks agree up to 1e-4."""
     pairs = ((rank.gradients.get(name, math.nan), a) for rank in ranks[1:] for name, a in ranks[0].gradients.items())
     return all(np.allclose(other, first, rtol=1e-4, atol=0) for other, first in pairs)
 
 
 def explain_gradients(explanation: Explanation, first: Pair, left: Observed, right: Observed) -> None:
-    """Note a common factor of all gradients."""
     ratio = find_common_ratio(left.first, right.first) if first.kind == "gradient" else None
     if ratio is None or abs(ratio - 1) <= RATIO:  # a factor of 1 explains nothing
         return
@@ -242,7 +239,7 @@ def explain_gradients(explanation: Explanation, first: Pair, left: Observed, rig
 
 
 def find_common_ratio(left: Rank, right: Rank) -> float | None:
-    """Return the common factor of all gradients; None if there is none."""
+    """Return the common factor of all gradients, or None."""
     ratios = []
     for name, ours in left.gradients.items():
         theirs = right.gradients.get(name)
@@ -260,7 +257,7 @@ def find_common_ratio(left: Rank, right: Rank) -> float | None:
 
 
 def explain_update(explanation: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
-    """Note that the first step agrees, so that the update or later data differ; and the first other learning rate."""
+    """Note that the first step agrees, so the update or later data differ, and the first other learning rate."""
     first = agreement.first
     if first is None or first.why or first.kind == "gradient" or (first.kind == "loss" and first.step == 0):
         return
@@ -272,7 +269,7 @@ def explain_update(explanation: Explanation, agreement: Agreement, left: Observe
         explanation.remarks.append(f"The learning rate differs from step {step} on: {both}.")
     agreeing = "loss and gradients agree" if agreement.informative_pairs("gradient") else "loss agrees"
     explanation.remarks.append(
-        f"The first step's {agreeing}: the optimizer's update, or the data of later steps, makes the difference."
+        f"The first step's {agreeing}, so the optimizer's update or the data of later steps differ."
     )
     explanation.keywords += ("lr", "learning_rate", "momentum", "decay", "Optimizer", "optim", "schedule")
     explanation.keywords += ("clip", "step", "beta")

@@ -1,4 +1,4 @@
-"""The commands that bring the migrated copy to the machine with the card, run it there and compare its numbers."""
+"""Commands that copy the migrated project to the machine with the card, run it there and compare its numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viaduct.scripts.notebook_runs import is_notebook
 
 
 def list_commands(request: Request, sides: Sides, stage: StageName) -> list[tuple[str, str]]:
-    """Return pairs of purpose and command. On the card's machine they are run in the folder above the migrated copy."""
+    """Return pairs of purpose and command. On the card's machine they run in the folder above the migrated copy."""
     arguments = shlex.join(request.arguments)
     return [
         ("Bring it over", f"scp -r {shlex.quote(str(sides.folder))} USER@MACHINE:"),
@@ -28,8 +28,8 @@ def single_card_command(folder: Path, entry: str, arguments: str, module: str = 
     if is_notebook(entry) and not module:
         return f"cd {folder.name} && jupyter nbconvert --to notebook --execute {shlex.quote(entry)}"
     start = find_start_script(folder, "run_1p.sh")
-    started = f"python3 -m {module}" if module else f"bash {start}" if start else f"python3 {shlex.quote(entry)}"
-    return f"cd {folder.name} && {started} {arguments}".strip()
+    command = f"python3 -m {module}" if module else f"bash {start}" if start else f"python3 {shlex.quote(entry)}"
+    return f"cd {folder.name} && {command} {arguments}".strip()
 
 
 def multi_card_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
@@ -38,12 +38,12 @@ def multi_card_commands(request: Request, sides: Sides, stage: StageName, argume
         return []
     script = shlex.quote(sides.entry)
     if start := find_start_script(sides.folder, "run_8p.sh"):
-        started = f"bash {start}"
+        command = f"bash {start}"
     elif stage == "torch":
-        started = f"torchrun --nproc_per_node=8 {f'-m {request.module}' if request.module else script}"
+        command = f"torchrun --nproc_per_node=8 {f'-m {request.module}' if request.module else script}"
     else:
-        started = f"viaduct launch --ranks 8 -- python3 {script}"
-    return [("All cards of a machine", f"cd {sides.folder.name} && {started} {arguments}".strip())]
+        command = f"viaduct launch --ranks 8 -- python3 {script}"
+    return [("All cards of a machine", f"cd {sides.folder.name} && {command} {arguments}".strip())]
 
 
 def dump_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
@@ -52,20 +52,22 @@ def dump_commands(request: Request, sides: Sides, stage: StageName, arguments: s
     if is_notebook(sides.entry):
         return []
     module = f"-m {request.module}" if request.module else ""
-    here = f"viaduct dump {module or shlex.quote(str(sides.root / sides.entry))} --steps 0 --out golden{suffix}"
-    there = f"viaduct dump {module or shlex.quote(sides.entry)} --steps 0 --out card{suffix}"
+    dump_original = (
+        f"viaduct dump {module or shlex.quote(str(sides.root / sides.entry))} --steps 0 --out golden{suffix}"
+    )
+    dump_migrated = f"viaduct dump {module or shlex.quote(sides.entry)} --steps 0 --out card{suffix}"
     if stage == "tf1":
         source = shlex.quote(str(sides.root))
         options = f"--to {request.to} --dump card --dump-step 0 --out dumping"
-        there = f"viaduct migrate {source} {options}, then run that copy"
+        dump_migrated = f"viaduct migrate {source} {options}, then run that copy"
     return [
-        ("If its numbers are off: dump the original's, on this machine", here),
-        ("dump the card's, on its machine", there),
+        ("If its numbers are off: dump the original's, on this machine", dump_original),
+        ("dump the card's, on its machine", dump_migrated),
         ("and compare both dumps", "viaduct compare card golden --explain --out drift"),
     ]
 
 
 def find_start_script(folder: Path, name: str) -> str:
     """Return the path of a generated start script; empty if there is none."""
-    found = sorted(folder.glob(f"*scripts/{name}"))
-    return str(found[0].relative_to(folder)) if found else ""
+    paths = sorted(folder.glob(f"*scripts/{name}"))
+    return str(paths[0].relative_to(folder)) if paths else ""

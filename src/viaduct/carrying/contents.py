@@ -1,7 +1,7 @@
 """Contents of files that a script wrote: tensors by name, plain values, scalars, lines, pixels.
 
-No code of a file is executed: a pickle may name NumPy's arrays and plain containers only, a PyTorch checkpoint is read
-with `weights_only`. `Unreadable` says why a file cannot be compared.
+No code of a file is executed: a pickle may contain NumPy arrays and plain containers only, and PyTorch checkpoints are
+read with `weights_only`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from viaduct.data.example import BYTES, FIXED32, VARINT, iterate_fields, read_va
 from viaduct.data.tfrecord import read_records
 from viaduct.errors import ViaductError
 
-MAX_FILE_BYTES = 1 << 30  # of a file that is read
+MAX_FILE_BYTES = 1 << 30
 MAX_VALUES = 200_000  # of one file
 MAX_DEPTH = 50  # of nested containers
 # First bytes: a zip archive, torch.save's old format (its magic number, pickled), a pickle of protocol 2 or later.
@@ -43,7 +43,7 @@ PLAIN_CLASSES = {
 
 
 class Unreadable(Exception):
-    """A file whose content cannot be compared, and why."""
+    """A file whose content cannot be compared; the message says why."""
 
 
 @dataclass
@@ -52,15 +52,15 @@ class Content:
 
     arrays: Arrays = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
-    lines: list[str] | None = None  # without empty ones; None if the file is no text
+    lines: list[str] | None = None  # without empty ones; None if the file is not a text
     partial: bool = False  # only values that both sides have are compared
     pixels: bool = False  # `arrays` holds the 8-bit pixels of an image
-    unread: str = ""  # why names and types could not be read; then `arrays` holds the bytes of the tensors
+    unread: str = ""  # why names and dtypes could not be read; then `arrays` holds the bytes of the tensors
     skipped: list[str] = field(default_factory=list)  # names of tensors that are not read
 
 
 def read_content(path: Path) -> Content:
-    """Read a file in the format that its name and first bytes show; raises Unreadable."""
+    """Read a file in the format of its name and first bytes; raise Unreadable if it cannot be compared."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise Unreadable("it is larger than 1 GiB")
     try:
@@ -71,7 +71,7 @@ def read_content(path: Path) -> Content:
         raise Unreadable(str(error).splitlines()[0]) from None
     except ImportError as error:
         raise Unreadable(f"{error.name or error} is not installed") from None
-    except Exception as error:  # whatever a library says of a damaged file
+    except Exception as error:  # of any library that reads a damaged file
         raise Unreadable(f"it cannot be read: {type(error).__name__}: {str(error).splitlines()[:1]}") from None
 
 
@@ -102,7 +102,7 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
 
 
 def make_refusal(why: str) -> Callable[[Path], Content]:
-    """Return a reader that refuses a file for a reason."""
+    """Return a reader that raises Unreadable."""
 
     def read(path: Path) -> Content:
         raise Unreadable(why)
@@ -111,7 +111,7 @@ def make_refusal(why: str) -> Callable[[Path], Content]:
 
 
 def read_text(path: Path) -> Content:
-    """Return the lines of a UTF-8 text, without empty ones; any other file is refused."""
+    """Return the lines of a UTF-8 text, without empty ones; raise Unreadable for other files."""
     data = path.read_bytes()
     if b"\0" in data:
         raise Unreadable("its format is not known, and its bytes differ")
@@ -123,9 +123,9 @@ def read_text(path: Path) -> Content:
 
 
 def read_numpy(path: Path) -> Content:
-    """Return the arrays of a .npy or .npz file; pickled objects are refused."""
+    """Return the arrays of a .npy or .npz file; raise Unreadable for pickled objects."""
     try:
-        with np.load(path, allow_pickle=False) as archive:  # an array has no such context, an archive does
+        with np.load(path, allow_pickle=False) as archive:  # raises TypeError or AttributeError for a single array
             return Content({name: archive[name] for name in archive.files})
     except (TypeError, AttributeError):
         return Content({"array": np.load(path, allow_pickle=False)})
@@ -142,22 +142,18 @@ def read_safetensors(path: Path) -> Content:
 
 
 def read_tensorflow(path: Path) -> Content:
-    """Return the tensors of a TensorFlow checkpoint; partitioned ones and other types, such as strings, are skipped.
-
-    `path` is its .index file.
-    """
+    """Return the tensors of a TensorFlow checkpoint, without partitioned ones and strings; `path`: its .index file."""
     from viaduct.weights.bundle import Bundle
 
-    found, unread = Content(), []
+    checkpoint = Content()
     with Bundle(path.with_suffix("")) as bundle:
         for name, entry in bundle.entries.items():
             if entry.sliced or entry.dtype not in NUMPY_TYPES:
-                unread.append(name)
+                checkpoint.skipped.append(name)
                 continue
             array = np.frombuffer(bytes(bundle.content(name)), NUMPY_TYPES[entry.dtype]).reshape(entry.shape)
-            found.arrays[name] = widen_bfloat16(array) if entry.dtype == "bfloat16" else array
-    found.skipped = unread
-    return found
+            checkpoint.arrays[name] = widen_bfloat16(array) if entry.dtype == "bfloat16" else array
+    return checkpoint
 
 
 NUMPY_TYPES = {
@@ -174,16 +170,14 @@ def widen_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def read_hdf5(path: Path) -> Content:
     import h5py
 
-    found = Content()
     with h5py.File(path, "r") as file:
-        datasets: dict[str, Any] = {}
-        file.visititems(lambda name, item: datasets.update({name: item}))  # groups too
-        found.arrays = {name: np.asarray(item) for name, item in datasets.items() if isinstance(item, h5py.Dataset)}
-    return found
+        items: dict[str, Any] = {}  # groups and datasets
+        file.visititems(lambda name, item: items.update({name: item}))
+        return Content({name: np.asarray(item) for name, item in items.items() if isinstance(item, h5py.Dataset)})
 
 
 def read_image(path: Path) -> Content:
-    """Return the pixels of an image: of 8 bits as RGBA, of more (16 bits, floats) as they are stored."""
+    """Return the pixels of an image: 8-bit ones as RGBA, others (16 bits, floats) as they are stored."""
     from PIL import Image
 
     with Image.open(path) as image:
@@ -195,7 +189,7 @@ def read_image(path: Path) -> Content:
 
 
 def read_torch(path: Path) -> Content:
-    """Return the values of a PyTorch checkpoint; if it holds other classes, the bytes of its tensors alone."""
+    """Return the values of a PyTorch checkpoint, or only the bytes of its tensors if it holds other classes."""
     import torch
 
     try:
@@ -203,15 +197,15 @@ def read_torch(path: Path) -> Content:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         message = " ".join(str(error).split())
-        what = message.partition("Unsupported global: GLOBAL ")[2].partition(" ")[0]
-        if what:
-            return read_storages(path, f"it holds a pickled {what}, which is not executed")
+        class_name = message.partition("Unsupported global: GLOBAL ")[2].partition(" ")[0]
+        if class_name:
+            return read_storages(path, f"it holds a pickled {class_name}, which is not executed")
         raise Unreadable(f"torch.load does not read it without executing it: {message[:120]}") from None
     return flatten(loaded)
 
 
 def read_storages(path: Path, why: str) -> Content:
-    """Return the bytes of an archive's tensors, whose names and types only its pickle holds; raises Unreadable."""
+    """Return the bytes of an archive's tensors, without their names; raise Unreadable if there are none."""
     if not zipfile.is_zipfile(path):
         raise Unreadable(why)
     with zipfile.ZipFile(path) as archive:
@@ -223,7 +217,7 @@ def read_storages(path: Path, why: str) -> Content:
 
 
 def harmless_classes() -> list[Any]:
-    """Return classes that checkpoints contain beside tensors and that execute no code of the file when created."""
+    """Return further classes of checkpoints that execute no code of the file when they are created."""
     import importlib
     import pathlib
 
@@ -236,57 +230,56 @@ def harmless_classes() -> list[Any]:
 
 
 def read_pickle(path: Path) -> Content:
-    """Return the values of a pickle; one that names any class but PLAIN_CLASSES is refused."""
+    """Return the values of a pickle; raise Unreadable if it has classes other than PLAIN_CLASSES."""
     with path.open("rb") as file:
         return flatten(PlainUnpickler(file).load())
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Makes arrays and plain containers, and refuses every other class before it is imported."""
+    """Unpickler of arrays and plain containers, which imports no other class."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class that is known to be harmless; refuse any other."""
         if (module, name) not in PLAIN_CLASSES:
             raise Unreadable(f"it holds a pickled {module}.{name}, which is not executed")
         return super().find_class(module, name)
 
 
 def flatten(value: Any) -> Content:
-    """Return the leaves of nested values under their paths; raises Unreadable if there are too many.
+    """Return the leaves of nested values by their paths; raise Unreadable if there are too many.
 
-    Arrays with axes become `arrays`; all others, arrays without axes too, become `values`, as text.
+    Arrays become `arrays`; other leaves, and arrays without axes, become `values` as text.
     """
-    found = Content()
-    for number, (name, leaf) in enumerate(leaves(value, "", ())):
+    content = Content()
+    for number, (name, leaf) in enumerate(iterate_leaves(value, "", ())):
         if number >= MAX_VALUES:
             raise Unreadable(f"it holds more than {MAX_VALUES:,} values")
         array = as_array(leaf)
         if array is not None and array.ndim:
-            found.arrays[name] = array
+            content.arrays[name] = array
         else:
-            found.values[name] = describe(leaf if array is None else array.item())
-    return found
+            content.values[name] = format_leaf(leaf if array is None else array.item())
+    return content
 
 
-def leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+def iterate_leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     """Yield the values of nested containers with names such as `optimizer.state.0.exp_avg`.
 
-    A container within itself, or deeper than MAX_DEPTH, is yielded as "…". Empty containers yield nothing.
+    A container within itself, or deeper than MAX_DEPTH, becomes "…". `above`: ids of the enclosing containers.
     """
-    inside: Any = None
+    items: Any = None
     if isinstance(value, argparse.Namespace):
-        inside = vars(value).items()
+        items = vars(value).items()
     elif isinstance(value, dict):
-        inside = value.items()
+        items = value.items()
     elif isinstance(value, (list, tuple)):
-        inside = enumerate(value)
+        items = enumerate(value)
     elif isinstance(value, (set, frozenset)):
-        inside = enumerate(sorted(value, key=repr))
-    if inside is None or id(value) in above or len(above) > MAX_DEPTH:
-        yield name or "value", value if inside is None else "…"
+        items = enumerate(sorted(value, key=repr))
+    if items is None or id(value) in above or len(above) > MAX_DEPTH:
+        yield name or "value", value if items is None else "…"
         return
-    for key, child in inside:
-        yield from leaves(child, f"{name}.{key}" if name else str(key), (*above, id(value)))
+    for key, child in items:
+        yield from iterate_leaves(child, f"{name}.{key}" if name else str(key), (*above, id(value)))
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:
@@ -301,18 +294,15 @@ def as_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     return convert(tensor)
 
 
-def describe(value: Any) -> str:
+def format_leaf(value: Any) -> str:
     return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)
 
 
 def read_events(path: Path) -> Content:
-    """Return the scalars of TensorBoard events by tag and step. Histograms, images and tensors are not read.
-
-    A scalar that the other side does not have at its step is not compared (`partial`).
-    """
-    found = Content(partial=True)
+    """Return the scalars of TensorBoard events by tag and step; histograms, images and tensors are not read."""
+    content = Content(partial=True)
     for record in read_records(path):
-        # Fields of the message Event: 2 is the step, 5 a summary. Of a summary's values: 1 the tag, 2 simple_value.
+        # Fields of the message Event: 2 is the step, 5 a summary.
         step, summaries = 0, []
         for number, wire, start, stop in iterate_fields(record, 0, len(record)):
             if (number, wire) == (2, VARINT):
@@ -320,15 +310,15 @@ def read_events(path: Path) -> Content:
             elif (number, wire) == (5, BYTES):
                 summaries.append(record[start:stop])
         for summary in summaries:
-            for tag, scalar in scalars_in(summary):
-                found.values[f"{tag} at step {step}"] = repr(scalar)
-    return found
+            for tag, scalar in iterate_scalars(summary):
+                content.values[f"{tag} at step {step}"] = repr(scalar)
+    return content
 
 
-def scalars_in(summary: memoryview) -> Iterator[tuple[str, float]]:
+def iterate_scalars(summary: memoryview) -> Iterator[tuple[str, float]]:
     """Yield the tags and scalars (`simple_value`) of one summary."""
     for _, _, start, stop in iterate_fields(summary, 0, len(summary)):
-        value, tag, scalar = summary[start:stop], "", None
+        value, tag, scalar = summary[start:stop], "", None  # fields of a value: 1 is the tag, 2 simple_value
         for number, wire, begin, end in iterate_fields(value, 0, len(value)):
             if (number, wire) == (1, BYTES):
                 tag = bytes(value[begin:end]).decode("utf-8", "replace")

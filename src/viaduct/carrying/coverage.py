@@ -1,6 +1,6 @@
 """Coverage of the migration's edits: an edit that was never executed is not proved.
 
-Added and changed lines are counted in the migrated script, removed ones in the original.
+Executions of added and changed lines are counted in the migrated script, those of removed lines in the original.
 """
 
 from __future__ import annotations
@@ -23,19 +23,16 @@ Side = Literal["original", "migrated"]
 
 @dataclass(frozen=True)
 class Edit:
-    """A changed line and how often it was executed, over all processes.
+    """A changed line and the number of its executions in all processes."""
 
-    If several parts of it changed, `count` is that of the part that was executed least.
-    """
-
-    side: Side  # whose file has the line
+    side: Side  # the side whose file has the line
     file: str
     line: int
     text: str
-    count: int
+    count: int  # of the part that was executed least
     cell: str = ""  # of a notebook
-    parts: tuple[int, ...] = ()  # the counts of its parts, where it has several
-    earlier: str = ""  # the folder of an earlier carry that executed it, where this one did not
+    parts: tuple[int, ...] = ()  # the counts of all changed parts
+    earlier: str = ""  # the folder of an earlier carry that executed it, if this one did not
 
     @property
     def is_executed(self) -> bool:
@@ -47,7 +44,7 @@ class Edit:
         return f"{self.file} {self.cell}" if self.cell else f"{self.file}:{self.line}"
 
 
-def spans_of(rows: list[AlignedLine], side: Side) -> Iterator[Span]:
+def iterate_spans(rows: list[AlignedLine], side: Side) -> Iterator[Span]:
     """Yield the changed spans of a file: removed lines of the original, added lines and changed parts after it."""
     for row in rows:
         if side == "original":
@@ -56,11 +53,11 @@ def spans_of(rows: list[AlignedLine], side: Side) -> Iterator[Span]:
         elif row.new and row.kind == "added":
             yield Span(row.new)
         elif row.new and row.kind == "changed":
-            yield from marked_spans(row, row.new)
+            yield from iterate_marked_spans(row, row.new)
 
 
-def marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
-    """Yield the marked parts of a changed line; the whole line if fewer parts are marked than in the original's."""
+def iterate_marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
+    """Yield the marked parts of a changed line, or the whole line if more parts of the original's line are marked."""
     column = 0
     marked = [piece for piece in row.right if piece.marked and piece.text.strip()]
     if len(marked) < sum(piece.marked and bool(piece.text.strip()) for piece in row.left) or not marked:
@@ -73,13 +70,10 @@ def marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
 
 
 def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], ChangedUnits]]:
-    """Return the changed spans and their code, by file: Python files, and the notebook that is run.
-
-    A file that cannot be parsed is left out: it cannot be executed either.
-    """
-    found, entry = {}, sides.entry
+    """Return the changed spans and their code by file: of Python files that can be parsed, and the notebook."""
+    edited_files, entry = {}, sides.entry
     for path, rows in sides.files.items():
-        spans = list(spans_of(rows, side))
+        spans = list(iterate_spans(rows, side))
         file = tree / path
         if not spans or not (path.endswith(".py") or path == entry) or not file.is_file():
             continue
@@ -89,21 +83,21 @@ def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Sp
             edited = counters.find_changed_units(ast.parse(data), text, spans)
         except (SyntaxError, ValueError, LookupError, RecursionError):
             continue
-        found[path] = spans, edited
-    return found
+        edited_files[path] = spans, edited
+    return edited_files
 
 
 def prepare(plan: Plan, sides: Sides, side: Side) -> None:
-    """Save the spans that a run of that side has to count; the record's folder exists already."""
-    found = find_edited(Path(plan.tree), sides, side)
-    spans = {path: spans for path, (spans, _) in found.items()}
-    counters.save(plan.record, spans, {path: len(edited.units) for path, (_, edited) in found.items()})
+    """Save the spans whose executions a run of that side counts; the record's folder must exist."""
+    edited_files = find_edited(Path(plan.tree), sides, side)
+    spans = {path: spans for path, (spans, _) in edited_files.items()}
+    counters.save(plan.record, spans, {path: len(edited.units) for path, (_, edited) in edited_files.items()})
 
 
 def read(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
     """Return the changed lines of one side that hold code, with their counts."""
     counts = counters.read_counts(plan.record)
-    edits, offset = [], 0  # `counts` has the units of one file after those of the last, in this order
+    edits, offset = [], 0  # offset: index of a file's first unit in `counts`, which has the units file by file
     for path, (_, edited) in find_edited(Path(plan.tree), sides, side).items():
         file = Path(plan.tree) / path
         lines = counters.decode(read_source(file, file.read_bytes())).splitlines()

@@ -1,7 +1,6 @@
-"""Conditions of a script that test the device: they may take another branch on the card than in the runs on the CPU.
+"""Conditions of the original that test the device, so that the card may take another branch than the CPU.
 
-They are found in the text of the original: conditions of `if`, `while` and conditional expressions that contain a
-device query or compare with a device's name.
+They are conditions of `if`, `while` and conditional expressions with a device query or a device's name.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ DEVICES = {"cuda", "cpu", "npu", "mlu", "gpu", "/gpu", "/cpu"}  # before the col
 
 @dataclass(frozen=True)
 class Branch:
-    """One line that tests for the device."""
+    """One line that tests the device."""
 
     file: str
     line: int
@@ -39,12 +38,13 @@ class Branch:
 
 def find_branches(script: Path, root: Path) -> list[Branch]:
     """Return the device tests of the script and of the project files that it imports."""
-    found = []
+    branches = []
     for source in project.read_project(script).sources:
         lines = source.path.read_text(encoding="utf-8", errors="replace").splitlines()
         name = str(source.path.relative_to(root)) if source.path.is_relative_to(root) else source.path.name
-        found += [Branch(name, line, lines[line - 1].strip()) for line in sorted(set(find_device_tests(source.tree)))]
-    return found
+        tests = sorted(set(find_device_tests(source.tree)))
+        branches += [Branch(name, line, lines[line - 1].strip()) for line in tests]
+    return branches
 
 
 def find_device_tests(tree: ast.Module) -> Iterator[int]:

@@ -24,7 +24,7 @@ SIDES = {"original": "原脚本", "migrated": "迁移后的脚本"}
 
 @dataclass(frozen=True)
 class Doubt:
-    """One reason in both languages, and the files, lines or values that it is about."""
+    """One reason in both languages, with the files, lines or values concerned."""
 
     kind: Kind
     text: str
@@ -33,12 +33,11 @@ class Doubt:
 
     @property
     def hides_differences(self) -> bool:
-        """Return True if the runs cannot be compared at all, so that a difference between them shows nothing either."""
+        """Return True if the runs cannot be compared at all, so a difference between them shows nothing either."""
         return self.kind in ("not deterministic", "other ranks", "wrong tree", "not the file", "changed files")
 
 
 def find_doubts(carried: Carried) -> list[Doubt]:
-    """Return all reasons that apply."""
     return [
         *find_nondeterminism(carried),
         *find_joined_ranks(carried),
@@ -61,8 +60,8 @@ def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
         name = "original" if side == "original" else "migrated script"
         if first is None or (repetition is not None and repetition.is_deterministic):
             continue
-        if repetition is None or not repetition.again.is_finished:
-            failure = repetition.again.summary.failure if repetition is not None else ""
+        if repetition is None or not repetition.second_run.is_finished:
+            failure = repetition.second_run.summary.failure if repetition is not None else ""
             yield Doubt(
                 "not deterministic",
                 f"the {name} finished its first run and failed in its second",
@@ -73,27 +72,27 @@ def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
         # An agreement only for its `earliest`, which does not depend on the verdict.
         pair = Agreement("differ", repetition.pairs).earliest
         assert pair is not None
-        location = describe_place(first, repetition.again, pair)
-        when = "at the end" if pair.step is None else f"from step {pair.step}"
-        moment = "结束时" if pair.step is None else f"从第 {pair.step} 步起"
+        location = describe_place(first, repetition.second_run, pair)
+        moment = "at the end" if pair.step is None else f"from step {pair.step}"
+        moment_zh = "结束时" if pair.step is None else f"从第 {pair.step} 步起"
         yield Doubt(
             "not deterministic",
-            f"the {name} is not deterministic {when} ({location}): two runs of it with the same seed differ",
-            f"{SIDES[side]}{moment}不确定({location}):相同种子的两次运行结果不同",
+            f"the {name} is not deterministic {moment} ({location}): two runs of it with the same seed differ",
+            f"{SIDES[side]}{moment_zh}不确定({location}):相同种子的两次运行结果不同",
             list(describe_shared_model_dir(carried, first)),
         )
 
 
 def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
-    """Name the model_dir that the ranks of an Estimator share: a late rank restores another rank's checkpoint."""
+    """Yield a sentence about the model_dir that ranks of an Estimator share: a late rank restores a checkpoint."""
     # TensorFlow writes a file named `checkpoint` beside its checkpoints.
     folders = sorted({name.rpartition("/")[0] for name in run.summary.wrote if name.rpartition("/")[2] == "checkpoint"})
     script = carried.sides.migrated_script if run.side == "migrated" else carried.sides.original_script
     if carried.request.ranks < 2 or carried.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
         return
     yield (
-        f"the ranks share the model_dir {folders[0] or '.'}: one that starts late may restore what another saved by "
-        "then, on the card too; give each rank a folder of its own"
+        f"the ranks share the model_dir {folders[0] or '.'}: a rank that starts late may restore another rank's "
+        "checkpoint, on the card too; give each rank its own folder"
     )
 
 
@@ -105,8 +104,8 @@ def find_joined_ranks(carried: Carried) -> list[Doubt]:
     return [
         Doubt(
             "other ranks",
-            "the original is written for one process, so each of its ranks trained alone, and the migrated script's "
-            "ranks together: compare with --ranks 1 (nn.DataParallel with --data-parallel unwrap)",
+            "the original is written for one process, so each of its ranks trained alone, while the migrated script's "
+            "ranks trained together: compare with --ranks 1 (nn.DataParallel with --data-parallel unwrap)",
             "原脚本为单进程编写,各 rank 独立训练,而迁移后的各 rank 共同训练:请用 --ranks 1 比较"
             "(nn.DataParallel 请加 --data-parallel unwrap)",
         )
@@ -128,13 +127,13 @@ def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
         yield from doubt_items(
             "not the file",
             [f"{file.position}: {file.detail}" for file in files if file.problem == "not the file"],
-            f"the {side} run executed code that is not what {{n}} file{{s}} on disk contain",
+            f"the {side} run executed code that differs from {{n}} file{{s}} on disk",
             f"{SIDES[side]}执行的代码与磁盘上的 {{n}} 个文件不一致",
         )
 
 
 def list_executed_files(carried: Carried) -> set[str]:
-    """Return the files of the migrated side that this carry executed, or in which an earlier one executed an edit."""
+    """Return the files of the migrated side that this carry, or an edit in an earlier one, executed."""
     assert carried.migrated is not None
     in_earlier = {edit.file for edit in carried.edits if edit.side == "migrated" and edit.is_executed}
     return carried.migrated.provenance.positions | in_earlier
@@ -144,48 +143,45 @@ def find_unexecuted_files(carried: Carried) -> list[Doubt]:
     """Return a doubt about rewritten files that were never executed."""
     executed = list_executed_files(carried)
     edited = {edit.file for edit in carried.edits if edit.side == "migrated" and not edit.is_executed}
-    missed = [path for path in carried.sides.files if path not in executed and path in edited]
+    unexecuted = [path for path in carried.sides.files if path not in executed and path in edited]
     return doubt_items(
         "never executed",
-        missed,
+        unexecuted,
         "{n} file{s} that the migration rewrote {was} never executed",
         "迁移改写的 {n} 个文件从未执行",
     )
 
 
 def find_unexecuted_edits(carried: Carried) -> list[Doubt]:
-    """Return a doubt about edits that were never executed: removed lines, and lines of files that were executed.
-
-    Other files are the subject of `find_unexecuted_files`.
-    """
+    """Return a doubt about removed lines, and edits in executed files, that were never executed."""
     executed = list_executed_files(carried)
-    missed = [
+    unexecuted = [
         f"{edit.side} {edit.place}: {edit.text}"
         for edit in carried.edits
         if not edit.is_executed and (edit.file in executed or edit.side == "original")
     ]
-    return doubt_items("never executed", missed, "{n} edit{s} {was} never executed", "{n} 处修改从未执行")
+    return doubt_items("never executed", unexecuted, "{n} edit{s} {was} never executed", "{n} 处修改从未执行")
 
 
 def find_ineffective_values(carried: Carried) -> list[Doubt]:
-    """Return a doubt about values that objects were created with differently, without a difference that was seen."""
+    """Return a doubt about objects that were created with other values, while the runs agree."""
     steps = carried.original.summary.steps
     return doubt_items(
         "no effect",
-        [other.sentence for other in carried.ineffective],
-        f"{{n}} value{{s}} {{was}} made differently, without effect in {steps} step{'' if steps == 1 else 's'}",
+        [setting.sentence for setting in carried.ineffective],
+        f"{{n}} value{{s}} {{was}} set differently, without effect in {steps} step{'' if steps == 1 else 's'}",
         f"{{n}} 处数值不同,但在 {steps} 步内没有产生影响",
     )
 
 
 def find_manual_changes(carried: Carried) -> list[Doubt]:
-    """Return a doubt about values changed by hand in the copy (--migrated), without a difference that was seen."""
+    """Return a doubt about values changed by hand in the copy (--migrated), while the runs agree."""
     assert carried.agreement is not None
     lines = find_changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
     return doubt_items(
         "no effect",
         lines,
-        "{n} line{s} {was} given other numbers or operators by hand, and nothing that was compared shows it",
+        "{n} line{s} {was} given other numbers or operators by hand, without effect on the compared values",
         "手工修改了 {n} 处数值或运算符,但比较的内容没有体现其影响",
     )
 
@@ -204,7 +200,7 @@ def find_uncompared(carried: Carried) -> Iterator[Doubt]:
     if hidden or len(agreement.informative_pairs("weight")) * 2 < len(weights):
         yield Doubt(
             "not compared",
-            "the script magnifies rounding so much that later values show nothing; fewer --steps show more",
+            "the script amplifies rounding so much that later values show nothing; compare with fewer --steps",
             "脚本将舍入误差放大到后面的数值无法比较;减少 --steps 可以比较更多内容",
             agreement.remarks,
         )
@@ -213,9 +209,9 @@ def find_uncompared(carried: Carried) -> Iterator[Doubt]:
 def find_unseen_ranks(carried: Carried) -> list[Doubt]:
     """Return a doubt about ranks that took no step on either side."""
     assert carried.migrated is not None
-    seen = {rank.number for run in (carried.base, carried.migrated) for rank in run.observed.ranks}
+    observed = {rank.number for run in (carried.base, carried.migrated) for rank in run.observed.ranks}
     count = carried.request.ranks
-    unseen = [f"rank {number}" for number in range(count) if number not in seen]
+    unseen = [f"rank {number}" for number in range(count) if number not in observed]
     return doubt_items(
         "not compared",
         unseen,
@@ -238,12 +234,12 @@ def find_other_outcomes(carried: Carried) -> list[Doubt]:
 def find_changed_originals(carried: Carried) -> list[Doubt]:
     """Return a doubt about the user's files that changed during a run: a later run may have read other content."""
     runs = [run for run in (carried.original, carried.migrated) if run is not None]
-    runs += [repetition.again for repetition in carried.repeated]
+    runs += [repetition.second_run for repetition in carried.repeated]
     changed = sorted({path for run in runs for path in run.summary.changed})
     return doubt_items(
         "changed files",
         changed,
-        "{n} file{s} of your own changed while the scripts ran, so that the runs may have read different content",
+        "{n} of your own files changed while the scripts ran, so the runs may have read different content",
         "脚本运行期间,您自己的 {n} 个文件发生了变化,各次运行读到的内容可能不同",
     )
 
@@ -255,9 +251,9 @@ def find_other_files(carried: Carried) -> list[Doubt]:
 
 
 def doubt_items(kind: Kind, items: list[str], text: str, chinese: str) -> list[Doubt]:
-    """Return the doubt about some items; none without items.
+    """Return the doubt about some items, if there are any.
 
-    In both texts {n} is the number of items; {s}, {was} and {are} follow it.
+    In both texts {n} is the number of items; in `text`, {s}, {was} and {are} depend on it.
     """
     forms = {"s": "", "was": "was", "are": "is"} if len(items) == 1 else {"s": "s", "was": "were", "are": "are"}
     return [Doubt(kind, text.format(n=len(items), **forms), chinese.format(n=len(items)), items)] if items else []

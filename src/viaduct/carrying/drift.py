@@ -1,7 +1,7 @@
-"""Comparison of all recorded tensors of two runs as `viaduct compare` does it, with measured thresholds.
+"""Comparison of all recorded tensors of two runs, as by `viaduct compare`, with measured thresholds.
 
-The migrated run is the left side; the original is the right side, the golden one. Both runs name their tensors in the
-same way, so that they are paired by name. OUT/comparison holds the page, drift.csv and summary.json.
+The migrated run is the left side; the original is the right, golden side. Tensors are paired by name. OUT/comparison
+holds the page, drift.csv and summary.json.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from viaduct.comparison.tensors import Pair, Stored
 from viaduct.comparison.thresholds import DEFAULTS, WHOLE_NUMBERS, Thresholds
 
 EQUAL = Thresholds(euclid=0.0, differing=0.0)
-NOTABLE = 1e-5  # threshold of a module's output (relative) where there is no shaken run to measure it
+NOTABLE = 1e-5  # relative threshold of a module's output without a perturbed run
 MEASURED = (
     f"measured, for each tensor: {FACTOR:g} times the drift of a run whose weights were moved by one unit in the last "
     f"place, and {UNITS:g} units"
 )
-MAGNIFIED = f"no evidence: the script magnifies one unit in the last place to {INFORMATIVE / FACTOR:.1%} of it or more"
+AMPLIFIED = f"no evidence: the script amplifies one unit in the last place to {INFORMATIVE / FACTOR:.1%} of it or more"
 
 Key = tuple[int, int, str, str, int, int]  # rank, step, role, operator, index and call
 
 
 def compare_records(migrated: str | Path, original: str | Path, limits: Limits, measured: str = "") -> Drift:
-    """Compare the tensors that two rehearsals have recorded."""
+    """Compare the recorded tensors of two rehearsals."""
     left, right = rehearsal.read(Path(migrated)), rehearsal.read(Path(original))
     pairs = pair_by_name(left.tensors, right.tensors)
     return compare_pairs(left, right, pairs, Options(threshold_source=measured), limits=limits)
 
 
 def compare_tensors(
-    migrated: str | Path, original: str | Path, shaken: str | Path | None, agreement: Agreement
+    migrated: str | Path, original: str | Path, perturbed: str | Path | None, agreement: Agreement
 ) -> Drift:
-    """Compare losses, gradients and weights with the agreement's tolerances, and modules' inputs and outputs.
+    """Compare losses, gradients and weights with the agreement's tolerances, and inputs and outputs of modules.
 
-    The threshold of a module is measured by the shaken run; without that run it is NOTABLE.
+    The threshold of a module is measured by the perturbed run, if there is one.
     """
-    noise = measure_forward_noise(shaken, original) if shaken is not None else {}
-    found = compare_records(migrated, original, make_limits(agreement, noise), MEASURED)
+    noise = measure_forward_noise(perturbed, original) if perturbed is not None else {}
+    drift = compare_records(migrated, original, make_limits(agreement, noise), MEASURED)
     judged = {pair.key: pair for pair in agreement.pairs}
     rows = (
-        row if (key := kind_key(row.stored)) is None else apply_agreement(row, judged.get(key)) for row in found.rows
+        row if (key := kind_key(row.stored)) is None else apply_agreement(row, judged.get(key)) for row in drift.rows
     )
-    return replace(found, rows=tuple(rows))
+    return replace(drift, rows=tuple(rows))
 
 
 def pair_by_name(left: tuple[Stored, ...], right: tuple[Stored, ...]) -> list[Pair]:
-    """Pair tensors of the same rank, step, role, name, index and call; one without a partner makes a one-sided pair."""
-    theirs = {key_of(tensor): tensor for tensor in right}
-    ours = {key_of(tensor) for tensor in left}
-    pairs = [make_pair(tensor, theirs.get(key_of(tensor))) for tensor in left]
-    pairs += [make_pair(None, tensor) for tensor in right if key_of(tensor) not in ours]
+    """Pair tensors of the same rank, step, role, name, index and call; others become one-sided pairs."""
+    theirs = {make_key(tensor): tensor for tensor in right}
+    ours = {make_key(tensor) for tensor in left}
+    pairs = [make_pair(tensor, theirs.get(make_key(tensor))) for tensor in left]
+    pairs += [make_pair(None, tensor) for tensor in right if make_key(tensor) not in ours]
     pairs.sort(key=execution_order)
     return [replace(pair, group=number) for number, pair in enumerate(pairs)]
 
@@ -73,7 +73,7 @@ def make_pair(left: Stored | None, right: Stored | None) -> Pair:
     return Pair(0, left, right, *names, "none", reason=reason)
 
 
-def key_of(tensor: Stored) -> Key:
+def make_key(tensor: Stored) -> Key:
     return tensor.rank, tensor.step, tensor.role, tensor.op, tensor.index, tensor.call
 
 
@@ -84,9 +84,9 @@ def execution_order(pair: Pair) -> tuple[int, int, int]:
 
 
 def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
-    """Return a function that gives the thresholds of a pair: the agreement's tolerance, or for a module its noise.
+    """Return a function from a pair to its thresholds: the agreement's tolerance, or for a module its noise.
 
-    `noise`: measure_forward_noise of the shaken run; empty if there is none.
+    `noise`: measure_forward_noise of the perturbed run; empty if there is none.
     """
     allowed = {pair.key: pair.allowed for pair in agreement.pairs}
 
@@ -99,13 +99,13 @@ def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
             return Thresholds(euclid=allowed.get(key, 0.0))
         if not noise:
             return Thresholds(euclid=NOTABLE)
-        return Thresholds(euclid=FACTOR * noise.get(key_of(tensor), 0.0) + UNITS * epsilon_of(tensor))
+        return Thresholds(euclid=FACTOR * noise.get(make_key(tensor), 0.0) + UNITS * find_epsilon(tensor))
 
     return limits
 
 
 def kind_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
-    """Return the key that a tensor has in an agreement; None for the inputs and outputs of modules."""
+    """Return the key of a tensor in an agreement; None for the inputs and outputs of modules."""
     if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.AFTER_CALLS:
         return "loss", "loss" if tensor.index == 0 else f"loss {tensor.index + 1}", tensor.rank, tensor.step
     if tensor.role == "gradient":
@@ -113,38 +113,38 @@ def kind_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
     return ("weight", tensor.op, tensor.rank, None) if tensor.role == "parameter" else None
 
 
-def epsilon_of(tensor: Stored) -> float:
+def find_epsilon(tensor: Stored) -> float:
     """Return the machine epsilon of a tensor's dtype; 0 for any but float16, float32 and float64."""
     return float(np.finfo(np.dtype(tensor.dtype)).eps) if tensor.dtype in ("float16", "float32", "float64") else 0.0
 
 
-def measure_forward_noise(shaken: str | Path, original: str | Path) -> dict[Key, float]:
-    """Return the relative difference of each tensor between the original and the shaken run."""
-    found = compare_records(shaken, original, lambda pair: EQUAL)
+def measure_forward_noise(perturbed: str | Path, original: str | Path) -> dict[Key, float]:
+    """Return the relative difference of each tensor between the original and the perturbed run."""
+    drift = compare_records(perturbed, original, lambda pair: EQUAL)
     return {
-        key_of(row.stored): error
-        for row in found.rows
+        make_key(row.stored): error
+        for row in drift.rows
         if row.measures is not None and math.isfinite(error := row.measures.relative_euclidean)
     }
 
 
 def apply_agreement(row: Row, judged: Judged | None) -> Row:
-    """Return the row with the agreement's result: refused if rounding hides the value, bad if the agreement says so."""
+    """Return the row with the agreement's result: refused if the value is not informative, bad if its pair is bad."""
     if judged is None or judged.same:
         return row
     if not judged.is_informative and not judged.why:
-        return replace(row, result="refused", reason=MAGNIFIED, follows_from="")
+        return replace(row, result="refused", reason=AMPLIFIED, follows_from="")
     return replace(row, result="bad", reason=row.reason or judged.why) if judged.bad else row
 
 
 def find_first_call(drift: Drift) -> Row | None:
-    """Return the first input or output of a module that is not good: of the lowest rank, in the order of the calls."""
+    """Return the first input or output of a module that is not good, of the lowest rank."""
     calls = [row for row in drift.rows if kind_key(row.stored) is None and row.result != "good"]
     return min(calls, key=lambda row: (row.stored.rank, row.stored.step, row.stored.order), default=None)
 
 
 def find_first_difference(again: str | Path, first: str | Path) -> str | None:
-    """Return the first module whose recorded input or output is not equal in two runs of one side; None if all are."""
+    """Return the first module whose recorded input or output differs between two runs of one side, or None."""
     row = find_first_call(compare_records(again, first, lambda pair: EQUAL))
     return None if row is None else describe_call(row)
 

@@ -1,8 +1,8 @@
 """Edits that an earlier carry of the same files has executed: `--earlier OUT`.
 
-One command reaches one branch of `if args.resume:`, another the other one. An edit is proved by the run that executed
-it, if everything that was compared there agreed. That holds only for the same files: every file of the project that
-the earlier runs executed must still be what it was, byte for byte, on both sides.
+One command may execute one branch of `if args.resume:`, another command the other branch. An edit is proved by the run
+that executed it, if everything that was compared there agreed. This holds only if every file of the project that the
+earlier runs executed is unchanged on both sides.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Key = tuple[str, str, int, str]  # side, file, line and text of an edit
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier carry: its folder, its arguments, and how often it executed each edit."""
+    """An earlier carry: its folder and arguments, and the executions of each edit."""
 
     folder: str
     arguments: list[str]
-    executed: dict[Key, list[int]]  # of every edit the counts of its parts; 0 for a part that was not executed
-    hashes: dict[str, dict[str, str]]  # by side, SHA-256 of the project's files that it executed
+    executed: dict[Key, list[int]]  # for each edit, the number of executions of each part
+    hashes: dict[str, dict[str, str]]  # side -> executed file of the project -> SHA-256
 
 
 def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
-    """Read an earlier carry; raise BadValue if it cannot be read or proves nothing about this one's edits.
+    """Read an earlier carry; raise BadValue if it cannot be read or proves nothing about the edits of this one.
 
-    It must have the same target and limits, and no doubt but edits that were never executed.
+    It must have the same target and limits, and no doubts except about edits that were never executed.
     """
     flag = f"--earlier {folder}"
     if folder.resolve() == out.resolve():
-        raise BadValue(f"{flag} is --out too.", "Give this carry another --out.")
+        raise BadValue(f"{flag} is also --out.", "Give this carry another --out.")
     try:
         record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
         verdict, kinds = record["verdict"], {doubt["kind"] for doubt in record["not_proved"]}
@@ -49,7 +49,7 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
         if verdict not in ("agrees", "not proved") or kinds - {"never executed"}:
             raise BadValue(
                 f"{flag}: its verdict is {verdict!r}, so it proves nothing about its edits.",
-                "An earlier carry counts if it agrees, or agrees but for edits that were never executed.",
+                "An earlier carry counts if its only doubts are edits that were never executed.",
             )
         if record["limits_mode"] != limits:
             raise BadValue(
@@ -61,12 +61,10 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
         advice = f"Give the --out of an earlier `viaduct carry`; it holds {RECORD_FILE}."
         raise BadValue(f"{flag}: {error.strerror}: {folder / RECORD_FILE}.", advice) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        what = f"{flag}: {folder / RECORD_FILE} is not what this version of carry writes."
-        raise BadValue(what, "Carry it again.") from None
+        raise BadValue(f"{flag}: {folder / RECORD_FILE} is not of this version of carry.", "Carry it again.") from None
 
 
 def read_executed(record: dict[str, Any]) -> dict[Key, list[int]]:
-    """Return the counts of all edits of a record."""
     return {
         (edit["side"], edit["file"], edit["line"], edit["text"]): edit.get("parts", [edit["executed"]])
         for edit in record["edits"]
@@ -74,16 +72,15 @@ def read_executed(record: dict[str, Any]) -> dict[Key, list[int]]:
 
 
 def read_hashes(record: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the hashes of the files that each side executed."""
     return {
         side: {file["position"]: file["sha256"] for file in record["runs"][side]["modules"]}
         for side in ("original", "migrated")
     }
 
 
-def refuse_changed_files(found: Iterable[Earlier], original: Path, migrated: Path) -> None:
-    """Raise BadValue where a file that an earlier carry executed is another one now."""
-    for earlier in found:
+def refuse_changed_files(carries: Iterable[Earlier], original: Path, migrated: Path) -> None:
+    """Raise BadValue if a file that an earlier carry executed has changed."""
+    for earlier in carries:
         for side, root in (("original", original), ("migrated", migrated)):
             changed = next(find_changed(earlier.hashes[side], root), None)
             if changed is not None:
@@ -94,22 +91,22 @@ def refuse_changed_files(found: Iterable[Earlier], original: Path, migrated: Pat
 
 
 def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
-    """Yield the files that are missing, or whose content is no longer what was executed."""
+    """Yield the files that are missing or have changed."""
     for position, sha256 in hashes.items():
         path = root / position
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
             yield position
 
 
-def add_earlier(edits: list[Edit], found: Iterable[Earlier]) -> list[Edit]:
-    """Set `earlier` of each edit that this carry did not execute, or not in all its parts."""
-    return [edit if edit.count else replace(edit, earlier=find_folder(edit, found)) for edit in edits]
+def add_earlier(edits: list[Edit], carries: Iterable[Earlier]) -> list[Edit]:
+    """Set `earlier` of each edit with a part that this carry did not execute."""
+    return [edit if edit.count else replace(edit, earlier=find_folder(edit, carries)) for edit in edits]
 
 
-def find_folder(edit: Edit, found: Iterable[Earlier]) -> str:
+def find_folder(edit: Edit, carries: Iterable[Earlier]) -> str:
     """Return the first earlier carry that executed a part this one did not; empty if a part remains unexecuted."""
     parts, first = list(edit.parts or (edit.count,)), ""
-    for earlier in found:
+    for earlier in carries:
         counts = earlier.executed.get((edit.side, edit.file, edit.line, edit.text), [])
         if len(counts) == len(parts) and any(count and not part for part, count in zip(parts, counts, strict=True)):
             first = first or earlier.folder

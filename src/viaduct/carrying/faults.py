@@ -1,4 +1,4 @@
-"""The reason why a run failed: the script, something missing, a limit of the card, a bound of the run, or viaduct."""
+"""The reason why a run failed: the script, a missing package or file, a limit of the card or of the run, or viaduct."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, make_
 from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, has_empty_input
 from viaduct.signals import name_signal
 
-Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # what is at fault: sentences.FAULTS names it
+Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # what is at fault; see sentences.FAULTS
 _PACKAGE = str(Path(viaduct.__file__).resolve().parent) + "/"
-# Messages of PyTorch's dispatcher and of the stand-in about an operator that the stand-in lacks.
+# Messages about an operator that the stand-in lacks.
 NO_KERNEL = re.compile(
     r"Could not run 'aten::|PrivateUse1|not implemented for .*(?:npu|mlu)|No registered kernel", re.I
 )
-# A package that is installed and cannot be loaded: a name that its release lacks, a shared library.
+# An installed package cannot be loaded: its release lacks a name, or a shared library is missing.
 NOT_IMPORTED = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
 # A name that the installed release of a package lacks.
 NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no attribute '\w+'")
 KNOWN_RELEASES = {"NoneType copy mode not allowed": "numpy"}  # message, package: copy=None needs NumPy 2
 NO_NAME = re.compile(r"^ImportError: cannot import name '\w+' from '([A-Za-z0-9_.]+)'")
 NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No such file or directory")
-# If the innermost frame is viaduct's, these types mean a bug in viaduct; other types were raised by PyTorch because of
-# the script.
+# Bugs of viaduct if the innermost frame is viaduct's; other errors are raised by PyTorch because of the script.
 MISTAKES = (
     "AttributeError", "TypeError", "KeyError", "IndexError", "NameError", "AssertionError", "NotImplementedError",
 )  # fmt: skip
@@ -42,14 +41,14 @@ NO_NETWORK = re.compile(
     re.I,
 )
 ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
-# TensorFlow writes the node and the reason of a failed graph below the traceback of the node's creation.
+# TensorFlow writes the node and reason of a failed graph after the traceback of the node's creation.
 GRAPH_ERROR = re.compile(r"([\w.]+): Graph execution error:.*?^Node: '([^']*)'\n([^\n]+)", re.DOTALL | re.MULTILINE)
 STEP_AT = "Name a line or a function that each step executes, or give the script after -- the arguments to reach it."
 STEP_AT_ZH = "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。"
 SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
 REPORT = (
     "This is a fault of viaduct, not of the script. Please report it with {file}: it has the command, the versions, "
-    "the lines around the one that failed and the traceback."
+    "the failing line with the lines around it, and the traceback."
 )
 REPORT_ZH = "这是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,其中有命令、版本、出错位置附近的代码和调用栈。"
 FATAL = (139, 134, 136, 132)  # exit codes of SIGSEGV, SIGABRT, SIGFPE, SIGILL
@@ -67,7 +66,7 @@ class Fault:
 
 
 def find_fault(run: Run) -> Fault:
-    """Return why a run failed, by its summary and output: the first reason that fits, else the script's own error."""
+    """Return the first reason that fits the run's summary and output, else the script's own error."""
     summary, who, who_zh = run.summary, *name_side(run)
     if any(hit["mode"] == "error" for hit in summary.limits):
         text = f"{who} goes beyond a documented limit of the card"
@@ -120,31 +119,30 @@ def find_fault(run: Run) -> Fault:
             f"{who} ended with exit code 0 and took no training step",
             f"{who_zh}正常结束,但没有执行任何训练步",
             "A step is an update by an optimizer, or by hand between a backward pass and the next forward pass of a "
-            "module. Give it after -- the arguments with which it trains, or say with --step-at FILE:LINE where a step "
-            "ends.",
+            "module. Give the arguments for training after --, or the line where a step ends with --step-at FILE:LINE.",
             "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数,"
             "或用 --step-at 文件:行号 指出一步在哪里结束。",
         )
-    how = error or f"{describe_ending(summary.script_exit_code)}{last_line(run)}"
-    return Fault("script", f"{who} fails: {how}", f"{who_zh}运行失败:{how}")
+    reason = error or f"{describe_ending(summary.script_exit_code)}{quote_last_line(run)}"
+    return Fault("script", f"{who} fails: {reason}", f"{who_zh}运行失败:{reason}")
 
 
 def name_side(run: Run) -> tuple[str, str]:
-    """Return the name of a run's side in English and in Chinese; every run but the migrated one is of the original."""
+    """Return the name of a run's side in English and in Chinese."""
     return ("the migrated script", "迁移后的脚本") if run.side == "migrated" else ("the original", "原脚本")
 
 
 def explain_missing_module(run: Run, name: str) -> Fault:
-    """Return the fault of a module that is missing: of TensorFlow, Horovod, the stand-in or another package."""
+    """Return the fault of a missing module of TensorFlow, Horovod, the stand-in or another package."""
     who, who_zh = name_side(run)
     top = name.partition(".")[0]
     if top == "tensorflow" and is_installed("tensorflow"):
-        text = f"TensorFlow 2.15, which plays TensorFlow 1 here, has no module {name!r}, which {who} imports"
+        text = f"TensorFlow 2.15, which is used as TensorFlow 1 here, has no module {name!r}, which {who} imports"
         return blame_viaduct(run, text, f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{who_zh}导入的模块 {name!r}")
     if top == "horovod" and run.plan.on == "npu":
         return Fault(
             "limit",
-            f"{who} still imports 'horovod', which an NPU does not have: its manual review is not done",
+            f"{who} still imports 'horovod', which an NPU does not have: the manual review is not done",
             f"{who_zh}仍然导入 NPU 上没有的 'horovod':人工检查尚未完成",
             "Change the lines that the page lists for manual review in the migrated copy, and give it with --migrated.",
             "请在迁移后的副本中修改页面列出的需人工检查的行,然后用 --migrated 指定该副本。",
@@ -159,10 +157,10 @@ def explain_missing_module(run: Run, name: str) -> Fault:
 def explain_failed_import(run: Run) -> Fault:
     """Return the fault of an import that fails though the package is installed.
 
-    The message shows names of tf.contrib and of other releases; else the file of the innermost frame decides.
+    It is found by the message for names of tf.contrib and of other releases, else by the innermost frame's file.
     """
     who, who_zh = name_side(run)
-    how = shorten_error(run.summary.failure)
+    error = shorten_error(run.summary.failure)
     if lacks_contrib(run.summary.failure):
         return blame_stand_in(run)
     if package := find_other_release(run):
@@ -170,14 +168,14 @@ def explain_failed_import(run: Run) -> Fault:
     traced = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
     frames = [file for file, _ in traced if not file.startswith("<")]  # not <frozen importlib>
     if not frames or frames[-1].startswith(f"{run.plan.tree or run.plan.project}/"):
-        return Fault("script", f"{who} cannot import what it needs: {how}", f"{who_zh}无法导入所需内容:{how}")
+        return Fault("script", f"{who} cannot import what it needs: {error}", f"{who_zh}无法导入所需内容:{error}")
     if frames[-1].startswith(_PACKAGE):
         return blame_stand_in(run)
     return Fault(
         "package",
-        f"{who} imports a package that cannot be loaded: {how}",
-        f"{who_zh}导入的软件包无法加载:{how}",
-        f"The package is installed, and fails in {frames[-1]}: another release of it, or of what it needs, may fit.",
+        f"{who} imports a package that cannot be loaded: {error}",
+        f"{who_zh}导入的软件包无法加载:{error}",
+        f"The package is installed, but fails in {frames[-1]}: try another release of it or of its dependencies.",
         f"该软件包已安装,但在 {frames[-1]} 处出错:请换用与其依赖相符的版本。",
     )
 
@@ -189,7 +187,7 @@ def lacks_contrib(failure: str) -> bool:
 
 
 def find_other_release(run: Run) -> str:
-    """Return the installed package whose release lacks what the run needs; empty if the failure is another.
+    """Return the installed package whose release lacks a name that the run needs; else empty.
 
     Frameworks, the standard library, the stand-in's packages and the project's own modules do not count.
     """
@@ -214,18 +212,18 @@ def read_release(package: str) -> str:
 def explain_other_release(run: Run, package: str) -> Fault:
     """Return the fault of a package in a release that the script cannot use."""
     who, who_zh = name_side(run)
-    how, release = shorten_error(run.summary.failure.splitlines()[0]), read_release(package)
+    error, release = shorten_error(run.summary.failure.splitlines()[0]), read_release(package)
     return Fault(
         "package",
-        f"{who} needs another release of {package!r} than {release}: {how}",
-        f"{who_zh}需要 {package!r} 的其他版本,而不是 {release}:{how}",
+        f"{who} needs another release of {package!r} than {release}: {error}",
+        f"{who_zh}需要 {package!r} 的其他版本,而不是 {release}:{error}",
         f"Install the release of {package} that the script was written for, or change that line.",
         f"请安装脚本所用的 {package} 版本,或修改该行。",
     )
 
 
 def blame_viaduct(run: Run, text: str, chinese: str) -> Fault:
-    """Return a fault of viaduct's own, with the advice to report it with the reproducer."""
+    """Return a fault of viaduct with the advice to report it."""
     path = Path(run.plan.record).parents[1] / REPRODUCER_FILE
     file = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     return Fault("viaduct", text, chinese, REPORT.format(file=file), REPORT_ZH.format(file=file))
@@ -234,17 +232,17 @@ def blame_viaduct(run: Run, text: str, chinese: str) -> Fault:
 def blame_stand_in(run: Run) -> Fault:
     """Return the fault of a failure within viaduct's stand-in."""
     who, who_zh = name_side(run)
-    how = shorten_error(run.summary.failure) or describe_ending(run.summary.script_exit_code)
+    error = shorten_error(run.summary.failure) or describe_ending(run.summary.script_exit_code)
     return blame_viaduct(
-        run, f"viaduct's stand-in fails under {who}: {how}", f"viaduct 的替身在运行{who_zh}时出错:{how}"
+        run, f"viaduct's stand-in fails under {who}: {error}", f"viaduct 的替身在运行{who_zh}时出错:{error}"
     )
 
 
 def is_viaducts_fault(run: Run) -> bool:
     """Return True if viaduct is at fault.
 
-    That is: a fatal signal without an error message, an operator or a name of tf.contrib that the stand-in lacks, an
-    error of the stand-in itself (StandInFails), or a programming error (MISTAKES) whose innermost frame is viaduct's.
+    Its faults are: a fatal signal without an error message, an operator or name of tf.contrib that the stand-in lacks,
+    an error of the stand-in (StandInFails), and a programming error (MISTAKES) with viaduct's innermost frame.
     """
     if run.summary.script_exit_code in FATAL and not run.summary.failure:
         return True
@@ -259,18 +257,18 @@ def describe_ending(code: int) -> str:
     return f"it was ended by {name_signal(code - 128)}" if code > 128 else f"it ended with exit code {code}"
 
 
-def last_line(run: Run) -> str:
-    """Return the last line of the output in brackets (argparse explains a wrong argument there); empty if none."""
+def quote_last_line(run: Run) -> str:
+    """Return the last line of the output, such as argparse's error, in brackets; empty if there is none."""
     lines = [line.strip() for line in run.output_of_rank(run.summary.failed_rank).splitlines() if line.strip()]
     return f" ({shorten_error(lines[-1])})" if lines else ""
 
 
 def shorten_error(text: str, length: int = 300) -> str:
-    """Return the line of an error that says what happened, cut to `length` characters."""
+    """Return the line with the error's message, cut to `length` characters."""
     if graph := GRAPH_ERROR.match(text):
         text = f"{graph[1]}: {graph[3]} (node {graph[2]})"
     lines = text.splitlines()
-    # Take the first or the last line that begins with an error's name; without such a line, the last one.
+    # Take the first or the last line if it begins with an error's name, else the last one.
     line = next((line for line in (*lines[:1], *lines[-1:]) if ERROR.match(line)), lines[-1] if lines else "")
     line = line.strip().rstrip(".")
     return line if len(line) <= length else f"{line[:length]} …"

@@ -1,4 +1,4 @@
-"""Observations of a rehearsal, read back: losses, gradients, weights and facts of each rank."""
+"""Recorded observations of a rehearsal: losses, gradients, weights and facts of each rank."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Rank:
-    """Observations of one rank. Losses, learning rates and inputs are lists by step, each with the values of that step.
-
-    What is recorded, and the names of parameters: rehearsal/observe.py.
-    """
+    """Observations of one rank (rehearsal/observe.py). Losses, rates and inputs are lists of values for each step."""
 
     number: int
     losses: list[list[float]] = field(default_factory=list)
@@ -31,7 +28,7 @@ class Rank:
     weights: Arrays = field(default_factory=dict)  # at the end
     facts: list[Fact] = field(default_factory=list)  # objects of the script (modules, optimizers …) and their settings
     evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
-    inputs: list[list[float]] = field(default_factory=list)  # by step, sums over the inputs of networks
+    inputs: list[list[float]] = field(default_factory=list)  # sums over the inputs of networks
     times: list[tuple[float, float]] = field(default_factory=list)  # end of each step, in seconds: clock, processor
 
 
@@ -41,12 +38,12 @@ class Observed:
 
     @property
     def first(self) -> Rank:
-        """Return the lowest rank that was seen; an empty one if none was."""
+        """Return the lowest observed rank, or an empty one."""
         return self.ranks[0] if self.ranks else Rank(0)
 
 
 def are_joined(observed: Observed) -> bool:
-    """Return True if ranks were seen to train together."""
+    """Return True if ranks trained together."""
     return any(fact.kind == RANKS_KIND and fact.settings["together"] for rank in observed.ranks for fact in rank.facts)
 
 

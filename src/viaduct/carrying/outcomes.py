@@ -1,8 +1,8 @@
-"""Printed numbers, network inputs and evaluation results of the two sides, compared.
+"""Comparison of printed numbers, network inputs and evaluation results of the two sides.
 
-A printed number counts if two runs of the same side print the same text for it; times and speeds never count. Two lines
-are paired if they differ in their numbers and the name of the device alone. A number that differs, or that one side
-alone prints, does not make the verdict "differs" (a script may print the memory of its device), but "not proved".
+A printed number counts if two runs of the same side print the same text for it; times and speeds do not count. Lines
+are paired if they differ only in numbers and device names. For a number that differs or that only one side prints, the
+verdict is "not proved" instead of "differs", since a script may print the memory of its device.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ TIMES = (
     r"[0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?",
     r"1[6-9]\d{8}(?:\.\d+)?",  # seconds since 1970
 )
-# What stands before a number that is a time or a speed, and what stands after one.
-SPENT = re.compile(
+# Text before and after a number that is a time or a speed.
+TIME_PREFIX = re.compile(
     r"\b(?:time(?:/| per )(?:batch|step|epoch|iter(?:ation)?|image|sample|example)"
     r"|time|took|elapsed|duration|runtime|throughput|speed)\W{0,4}$",
     re.IGNORECASE,
 )
-UNIT = re.compile(
+TIME_SUFFIX = re.compile(
     r" ?(?:(?:s|secs?|seconds?|ms)(?:/(?:it|iter|batch|step|epoch|image|sample|example))?"
     r"|minutes?|(?:it|[a-z]{2,10})/s(?:ec)?|fps)(?![\w/])",
     re.IGNORECASE,
 )
+# Dates and times of day: two runs of a side may print the same day, and the other side the next one.
 TIME = re.compile(rf"(?<![\d.])(?:{'|'.join(TIMES)})(?!\d)")
-"""Dates and times of day: both runs of a side may print the same day, and the other side, run later, another."""
 MAX_LINES = 5000  # printed lines of a rank that are compared
 INPUT_ROUNDING = 1e-5  # allowed difference of a network's inputs, relative to their magnitude
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Differences between the sides, and how much was compared."""
+    """Differences between the sides, and numbers of compared results."""
 
-    differing: list[str]  # each in words
+    differing: list[str]  # descriptions for the user
     compared: int = 0  # printed numbers
     unpaired: int = 0  # printed lines without a partner on the other side
     evaluations: int = 0  # passes without gradients
@@ -66,8 +66,8 @@ def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: 
     differing: list[str] = []
     compared = unpaired = 0
     ours, theirs = read_printed(original.plan), read_printed(migrated.plan)
-    # An original that was run once counts in all its numbers: the two runs of the migrated script show which change.
-    # A migrated script without a second run has no number that is known to repeat itself.
+    # Without a second run of the original, the two runs of the migrated script show which numbers repeat themselves.
+    # Without a second run of the migrated script, no number is known to repeat itself.
     ours_again = read_printed(again.plan) if again is not None else ours
     theirs_again = read_printed(repeated.plan) if repeated is not None else {}
     for rank in sorted(ours.keys() | theirs.keys()):
@@ -94,7 +94,7 @@ def read_printed(plan: Plan) -> dict[int, list[str]]:
 
 
 def remove_own_names(lines: list[str], plan: Plan) -> list[str]:
-    """Return lines without the paths that each run has of its own, and without times."""
+    """Replace paths of the run, and times, which differ between runs."""
     paths = re.compile("|".join(re.escape(path) for path in (plan.work, plan.record, plan.tree) if path))
     return [TIME.sub("time", paths.sub("…", line)) for line in lines]
 
@@ -105,7 +105,7 @@ def skeleton(line: str) -> str:
 
 
 def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
-    """Return the pairs of lines that differ in numbers and device names only."""
+    """Return the pairs of lines that differ only in numbers and device names."""
     matcher = SequenceMatcher(
         None, [skeleton(line) for line in left], [skeleton(line) for line in right], autojunk=False
     )
@@ -113,24 +113,24 @@ def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
 
 
 def stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]:
-    """Return the numbers of each line; None for a time or speed, and where the second run prints another or none."""
-    found: list[list[str | None]] = [[None] * len(NUMBER.findall(line)) for line in lines]
+    """Return the numbers of each line; None for times, speeds and numbers that the second run does not print."""
+    stable: list[list[str | None]] = [[None] * len(NUMBER.findall(line)) for line in lines]
     for a, b in pair_lines(lines, again):
         numbers = zip(NUMBER.findall(lines[a]), NUMBER.findall(again[b]), strict=True)
-        spent = find_durations(lines[a])
-        found[a] = [x if x == y and index not in spent else None for index, (x, y) in enumerate(numbers)]
-    return found
+        durations = find_durations(lines[a])
+        stable[a] = [x if x == y and index not in durations else None for index, (x, y) in enumerate(numbers)]
+    return stable
 
 
 def find_durations(line: str) -> set[int]:
     """Return the indices of the numbers of a line that are times or speeds.
 
-    They are left out even if two runs print them alike: with few digits that happens by chance.
+    Two runs may print the same time by chance, so times are recognised by the text around them.
     """
     return {
         index
         for index, match in enumerate(NUMBER.finditer(line))
-        if SPENT.search(line[: match.start()]) or UNIT.match(line[match.end() :])
+        if TIME_PREFIX.search(line[: match.start()]) or TIME_SUFFIX.match(line[match.end() :])
     }
 
 
@@ -146,17 +146,17 @@ def find_one_sided_lines(
 def is_alike(left: str, right: str, allowed: float) -> bool:
     """Return True if two printed numbers are equal, or differ by no more than `allowed` (relative).
 
-    If rounding is allowed, the last printed digit may differ by one, too. Whole numbers have no such digit.
+    If rounding is allowed, the last printed decimal may also differ by one.
     """
     if left == right:
         return True
     a, b = float(left), float(right)
     last_place = min(find_last_place(left), find_last_place(right)) if allowed else 0.0
-    return abs(a - b) <= allowed * max(abs(a), abs(b)) + 1.01 * last_place  # 1.01: of the subtraction's own rounding
+    return abs(a - b) <= allowed * max(abs(a), abs(b)) + 1.01 * last_place  # 1.01 allows for rounding of a - b
 
 
 def find_last_place(number: str) -> float:
-    """Return the value of one unit in the last printed digit: 0.01 for 1.25, 1e-6 for 1.5e-05; 0 for a whole number."""
+    """Return one unit in the last printed decimal: 0.01 for 1.25, 1e-6 for 1.5e-05; 0 for a whole number."""
     mantissa, _, exponent = number.lower().partition("e")
     decimals = len(mantissa.partition(".")[2])
     return float(f"1e{int(exponent or 0) - decimals}") if decimals or exponent else 0.0
@@ -172,14 +172,14 @@ def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[l
 
     Return the first difference of each rank, and the number of passes that both sides have.
     """
-    found, count = [], 0
+    differing, count = [], 0
     for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):
         count += min(len(left.evaluations), len(right.evaluations))
-        found += list(differing_evaluations(left, right, allowed))[:1]
-    return found, count
+        differing += list(find_other_evaluations(left, right, allowed))[:1]
+    return differing, count
 
 
-def differing_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[str]:
+def find_other_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[str]:
     """Yield another number of evaluations, and the evaluations whose sums differ by more than `allowed`."""
     if len(left.evaluations) != len(right.evaluations):
         counts = f"{len(left.evaluations)} passes without gradients in the original, {len(right.evaluations)} after"
@@ -190,23 +190,23 @@ def differing_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[s
 
 
 def compare_inputs(original: Run, migrated: Run) -> list[str]:
-    """Return the first step of each rank whose network inputs differ, judged by weighted sums.
+    """Return the first step of each rank with different network inputs, by weighted sums.
 
-    The samples of a batch in another order have the same loss up to rounding, so that the losses do not show it.
+    Losses do not show another order of the samples in a batch: they differ by rounding only.
     """
-    found = []
+    differing = []
     for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):
         for step, (ours, theirs) in enumerate(zip(left.inputs, right.inputs, strict=False)):
             if not are_sums_alike(ours, theirs, INPUT_ROUNDING):
-                found.append(f"the data of step {step} of rank {left.number}, or their order")
+                differing.append(f"the data of step {step} of rank {left.number}, or their order")
                 break
-    return found
+    return differing
 
 
 def are_sums_alike(left: list[float], right: list[float], allowed: float) -> bool:
-    """Return True if two lists of sums agree: of each tensor a weighted sum, then the sum of magnitudes.
+    """Return True if two lists of sums agree: for each tensor a weighted sum and the sum of magnitudes.
 
-    A difference of either sum is relative to the sum of magnitudes.
+    Differences of both are relative to the sum of magnitudes.
     """
     if len(left) != len(right):
         return False

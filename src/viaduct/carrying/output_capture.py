@@ -1,4 +1,4 @@
-"""Output of a run: shown on the terminal and kept in a file, whichever process writes it."""
+"""Output of a run, from all its processes: shown on the terminal and saved to a file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 CHUNK = 1 << 16
-ENDS = re.compile(rb"([\r\n])")
+LINE_ENDS = re.compile(rb"([\r\n])")
 
 
 @contextmanager
 def capture_output(path: Path, label: str) -> Iterator[None]:
     """Send stdout and stderr of the block, and of processes that it starts, to the terminal's stderr and to a file.
 
-    stdout is kept for the results of the verb. On the terminal each line begins with the label, since both sides print
-    the same lines; the file has the text without labels.
+    On the terminal each line begins with the label, since both sides print the same lines.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -37,14 +36,14 @@ def capture_output(path: Path, label: str) -> Iterator[None]:
         sys.stderr.flush()
         for number, stream in enumerate(streams, start=1):
             os.dup2(stream, number)
-        copier.join(timeout=10)  # seconds; a process that the script has left behind may still hold the pipe open
+        copier.join(timeout=10)  # seconds; a process that the script left running may keep the pipe open
         for stream in streams:
             os.close(stream)
 
 
 def copy(reading: int, terminal: int, path: Path, label: str) -> None:
-    """Copy a pipe to a file, and with labels to the terminal, until all its writers have closed it."""
-    labelled = Labelled(label)
+    """Copy a pipe to a file, and with labels to the terminal, until all writers have closed it."""
+    labelled = LineLabeller(label)
     with open(path, "wb", buffering=0) as file:
         while chunk := os.read(reading, CHUNK):
             file.write(chunk)
@@ -53,8 +52,8 @@ def copy(reading: int, terminal: int, path: Path, label: str) -> None:
     os.close(reading)
 
 
-class Labelled:
-    """Puts a label before every line of a stream that arrives in chunks; a redrawn progress bar counts as a line."""
+class LineLabeller:
+    """Adds a label to every line of a stream in chunks; a redrawn progress bar counts as a line."""
 
     def __init__(self, label: str) -> None:
         self._label = f"{label} | ".encode()
@@ -64,7 +63,7 @@ class Labelled:
         return b"".join(self._parts(chunk))
 
     def _parts(self, chunk: bytes) -> Iterator[bytes]:
-        for part in filter(None, ENDS.split(chunk)):
+        for part in filter(None, LINE_ENDS.split(chunk)):
             is_blank = part == self._last == b"\n"
             if is_blank or (self._last in (b"\n", b"\r") and part not in (b"\n", b"\r")):
                 yield self._label
@@ -72,5 +71,5 @@ class Labelled:
             self._last = part
 
     def finish(self) -> bytes:
-        """Return the line end that the stream lacks, so that the next message begins a new line."""
+        """Return a line end if the stream does not end with one."""
         return b"" if self._last == b"\n" else b"\n"

@@ -1,7 +1,4 @@
-"""Provenance: the files that each side executed, checked against that side's tree.
-
-A comparison says something about a file only if that file was executed, from the right tree, as it stands on disk.
-"""
+"""Provenance: the files that each side executed, checked against the files in that side's tree."""
 
 from __future__ import annotations
 
@@ -25,8 +22,8 @@ class Executed:
     position: str  # path within the project
     file: str  # full path
     sha256: str
-    names: tuple[str, ...] = ()  # under which it was imported
-    processes: int = 1  # that executed it
+    names: tuple[str, ...] = ()  # names of the imported module
+    processes: int = 1  # number of processes that executed it
     problem: Problem = ""
     detail: str = ""
 
@@ -40,7 +37,6 @@ class Provenance:
 
     @property
     def problems(self) -> list[Executed]:
-        """Return the files of the wrong tree, and those whose executed code is not their content."""
         return [file for file in self.executed if file.problem]
 
     @property
@@ -53,7 +49,7 @@ class Provenance:
 
 
 def read(plan: Plan) -> Provenance:
-    """Judge the record of a run against the files on disk; rehearsal/provenance.py says what an entry of it holds."""
+    """Check the record of a run (rehearsal/provenance.py) against the files on disk."""
     path = Path(plan.record) / MODULES_FILE
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     grouped: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
@@ -71,7 +67,7 @@ def read(plan: Plan) -> Provenance:
 
 
 def is_shared(entry: dict[str, Any], plan: Plan) -> bool:
-    """Return True for a file of neither tree: a library elsewhere, or a module that the script has written itself."""
+    """Return True for a file of neither tree: a library, or a module that the script has written."""
     if entry["tree"] != "outside":
         return False
     if entry["position"] is None:
@@ -81,7 +77,7 @@ def is_shared(entry: dict[str, Any], plan: Plan) -> bool:
 
 
 def judge(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) -> Executed:
-    """Return one executed file, from its first entry and all entries of the same file."""
+    """Return one executed file from its first entry and all its entries."""
     position = entry["position"] or entry["file"]
     names = tuple(dict.fromkeys(item["name"] for item in entries if item["name"]))
     processes = len({item["pid"] for item in entries})
@@ -90,11 +86,11 @@ def judge(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) 
 
 
 def find_problem(entry: dict[str, Any], expected: Path) -> tuple[Problem, str]:
-    """Return the problem of an executed file and its detail; empty if it is `expected`, the file of the side's tree."""
+    """Return the problem of an executed file and its detail; empty if it is the file `expected` of the side's tree."""
     if entry["tree"] == "other" or not expected.is_file():
         return "wrong tree", entry["file"]
     if not entry["from_file"]:
-        return "not the file", "what was executed is not what the file compiles to"
+        return "not the file", "the executed code is not the compiled file"
     if hashlib.sha256(expected.read_bytes()).hexdigest() != entry["sha256"]:
         return "not the file", f"the file that was executed, {entry['file']}, has other content"
     return "", ""

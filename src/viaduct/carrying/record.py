@@ -26,8 +26,8 @@ def write(carried: Carried, path: Path) -> None:
 
 def as_record(carried: Carried) -> dict[str, Any]:
     """Return the fields of carry.json."""
-    request, found = carried.request, carried.agreement
-    first = found.first if found else None
+    request, agreement = carried.request, carried.agreement
+    first = agreement.first if agreement else None
     return {
         "tool": {"name": "viaduct", "version": __version__, "verb": "carry"},
         "verdict": carried.verdict,
@@ -44,15 +44,17 @@ def as_record(carried: Carried) -> dict[str, Any]:
         "steps": request.steps,
         "ranks": request.ranks,
         "seed": request.seed,
-        "bitwise": found is not None and found.verdict == "same",
+        "bitwise": agreement is not None and agreement.verdict == "same",
         "first_difference": describe_pair(first) if first else None,
         "module": carried.explanation.module if carried.explanation else "",
-        "made_differently": [asdict(other) for other in carried.explanation.others] if carried.explanation else [],
+        "made_differently": [asdict(other) for other in carried.explanation.changed_settings]
+        if carried.explanation
+        else [],
         "without_effect": [
             {name: encode_number(value) for name, value in asdict(other).items()} for other in carried.ineffective
         ],
         "suspects": [asdict(item) | {"place": item.place} for item in carried.suspects],
-        "pairs": [describe_pair(pair) for pair in found.pairs] if found else [],
+        "pairs": [describe_pair(pair) for pair in agreement.pairs] if agreement else [],
         "limits": carried.limits,
         "manual_review": [
             {"place": location, "risk": item.risk, "rule": item.rule, "text": item.message}
@@ -65,7 +67,7 @@ def as_record(carried: Carried) -> dict[str, Any]:
             item.side: {
                 "equal": item.is_equal,
                 "deterministic": item.is_deterministic,
-                "finished": item.again.is_finished,
+                "finished": item.second_run.is_finished,
             }
             for item in carried.repeated
         },
@@ -96,19 +98,19 @@ def describe_speed_record(speed: Speed | None) -> dict[str, Any] | None:
 
 
 def describe_fault(carried: Carried) -> dict[str, str] | None:
-    """Return which side failed and whose fault that is; None unless a side could not run."""
+    """Return the side that failed and the cause; None unless a side could not run."""
     if carried.verdict != "could not run":
         return None
     if carried.failed_run is None:
         return {"side": "migrated", "whose": "limit"}
-    found = find_fault(carried.failed_run)
+    fault = find_fault(carried.failed_run)
     side = "migrated" if carried.failed_run.side == "migrated" else "original"
-    return {"side": side, "whose": found.whose, "text": found.text, "advice": found.advice}
+    return {"side": side, "whose": fault.whose, "text": fault.text, "advice": fault.advice}
 
 
 def list_runs(carried: Carried) -> list[Run]:
-    """Return each run once; `base` is often the original. The second runs are not among them."""
-    runs = [carried.original, carried.migrated, carried.base, carried.shaken]
+    """Return the runs without duplicates (`base` is often the original) and without the second runs."""
+    runs = [carried.original, carried.migrated, carried.base, carried.perturbed]
     return list({id(run): run for run in runs if run is not None}.values())
 
 
@@ -123,5 +125,5 @@ def describe_pair(pair: Pair) -> dict[str, Any]:
 
 
 def encode_number(value: Any) -> Any:
-    """Return None for NaN and infinity, which JSON does not have; any other value unchanged."""
+    """Return None for NaN and infinity, which JSON does not have, and other values unchanged."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

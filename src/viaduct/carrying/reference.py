@@ -1,6 +1,6 @@
-"""The reference: a copy of the original to which only those rules are applied that change numbers on purpose.
+"""The reference: a copy of the original with only those rules applied that change numbers on purpose.
 
-It is run if the sides differ. Any difference between the migrated script and the reference was not intended.
+It is run if the sides differ. A difference between the migrated script and the reference is not intended.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from viaduct.carrying.sides import Sides, find_project
 from viaduct.migration.run import migrate_project
 from viaduct.migration.writing import write_out
 
-INTENDED = {  # rule -> what it changes
+INTENDED = {  # rule -> description of its change
     "tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped"
 }
-JOINED = "all ranks begin with rank 0's variables, and gradients are averaged; the original is for one device"
+JOINED = "all ranks begin with rank 0's variables, and gradients are averaged, while the original is for one device"
 
 
 def find_changing_rules(sides: Sides) -> dict[str, str]:
-    """Return the rules that changed this project and are known to change numbers, with what each changes."""
+    """Return the rules that changed this project and are known to change numbers, with descriptions."""
     if sides.outcome is None:
         return {}
     used = {finding.rule for finding in sides.outcome.findings if finding.status == "changed"}
-    return {rule: what for rule, what in INTENDED.items() if rule in used}
+    return {rule: description for rule, description in INTENDED.items() if rule in used}
 
 
 def write(request: Request, sides: Sides, rules: tuple[str, ...]) -> Path:
-    """Write a copy of the original to which these rules alone are applied; return its script."""
+    """Write a copy of the original with only these rules applied; return its script."""
     path, entry = find_project(request)
     options = replace(request.options, entry=entry if path.is_dir() else "", only=rules, skip=())
     folder = request.out / "runs" / "reference_source"

@@ -1,8 +1,8 @@
 """The second run of each side: a script that is not deterministic shows nothing about its migration.
 
-It runs in a process of its own. It runs beside the first run if the machine has two cores, there is one rank, and the
-runs cannot disturb each other: no sign of network use in the sources, no absolute path among the arguments. Otherwise
-it runs after the first.
+It has a separate process. It runs at the same time as the first run if the machine has two cores, there is one rank,
+and the runs cannot disturb each other: no sign of network use in the sources, no absolute path among the arguments.
+Otherwise it runs after the first.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.summary import Summary, load_summary
 
 Side = Literal["original", "migrated"]
-# Python code of the process of a second run. `root`, the folder that holds the package viaduct, is on sys.path only
-# until viaduct is imported, so that the script's own modules are found as in the first run.
+# Code of a second run's process. `root`, the folder of the package viaduct, is on sys.path only while viaduct is
+# imported, so that the script's own modules are found as in the first run.
 SECOND_RUN_CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.carrying.repetition import main; sys.exit(main(sys.argv[1]))"
 )
-ROUNDING = 1e-5  # relative difference of the first value that differs, up to which it is rounding
-NETWORK_USE = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # two runs at a time may want the same port
+ROUNDING = 1e-5  # the first value that differs is rounding up to this relative difference
+NETWORK_USE = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # two runs at a time may use the same port
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """The second run of one side, and the pairs of its values with the first run's; no pairs if it failed."""
+    """The second run of one side, and the pairs of both runs' values; no pairs if it failed."""
 
     side: Side
-    again: Run
+    second_run: Run
     pairs: list[Pair]
 
     @property
     def is_equal(self) -> bool:
-        """Return True if the second run ended and all its values are the same."""
-        return self.again.is_finished and bool(self.pairs) and all(pair.same for pair in self.pairs)
+        """Return True if the second run finished with the same values."""
+        return self.second_run.is_finished and bool(self.pairs) and all(pair.same for pair in self.pairs)
 
     @property
     def is_deterministic(self) -> bool:
         """Return True if the runs are equal, or if the first value that differs does so by rounding.
 
-        Rounding comes from threads that add in no fixed order. The shaken run is no yardstick here: it would differ by
-        the same randomness, and excuse it.
+        Threads that add in no fixed order cause rounding. The perturbed run cannot measure it here: it would have the
+        same randomness.
         """
         first = Agreement("differ", self.pairs).earliest
         return self.is_equal or (first is not None and not first.why and first.error <= ROUNDING)
@@ -70,7 +70,7 @@ class Repetition:
 class SecondRun:
     """A second run with the same plan.
 
-    As a context manager it is started at once if it can run beside the first, and stopped if the block raises.
+    As a context manager it starts at once if it can run beside the first, and is stopped if the block raises.
     """
 
     def __init__(self, side: Side, plan: Plan) -> None:
@@ -88,7 +88,7 @@ class SecondRun:
             )
 
     def finish(self) -> Run | None:
-        """Start the run if it was not, wait for its end and return it; None if it left no summary."""
+        """Wait for the end of the run, and start it before if needed; return None if it left no summary."""
         if self._process is None:
             self.start()
         assert self._process is not None
@@ -99,7 +99,7 @@ class SecondRun:
         return Run(self.side, self.plan, summary, read(self.plan), provenance.read(self.plan))
 
     def stop(self) -> None:
-        """End the run with all its processes, if it is still running."""
+        """End the run with all its processes."""
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -144,12 +144,12 @@ def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
 
 
 def find_second_run(repeated: list[Repetition], side: Side) -> Run | None:
-    """Return the second run of a side; None if there is none, or if it left no summary."""
-    return next((repetition.again for repetition in repeated if repetition.side == side), None)
+    """Return the second run of a side, or None if there is none."""
+    return next((repetition.second_run for repetition in repeated if repetition.side == side), None)
 
 
 def describe_place(first: Run, again: Run, pair: Pair) -> str:
-    """Name `pair`, a value that differs between two runs of a side, and the first module whose tensors differ."""
+    """Describe `pair`, which differs between two runs of a side, with the first module whose tensors differ."""
     rank = f" of rank {pair.rank}" if pair.rank else ""
     name = pair.name if pair.kind == "loss" else f"{pair.kind} of {pair.name}"
     module = find_first_difference(again.plan.record, first.plan.record)

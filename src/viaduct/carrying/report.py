@@ -56,7 +56,7 @@ KINDS: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "
 MOMENTS: dict[Kind, str] = {"gradient": "gradient of the first step", "weight": "weight at the end"}
 MAX_CHARTED_LAYERS = 60  # the table has all
 MAX_OUTSIDE_FILES = 5  # files of neither tree that are listed
-MAX_OTHERS = 40  # rows of settings with other values
+MAX_SETTINGS = 40  # rows of settings with other values
 MAX_DRAWN_RANKS = 2  # in the chart of losses
 BOTH_EXECUTED = "Both scripts were executed on this machine; no accelerator took part. The numbers are the CPU's."
 ORIGINAL_EXECUTED = "The original was executed on this machine, and failed. The migrated script was not executed."
@@ -91,8 +91,7 @@ def make_page(carried: Carried) -> Page:
 
 
 def make_tiles(carried: Carried) -> list[Tile]:
-    # Of a tile's `good`, None means neither good nor bad.
-    good = {"agrees": True, "not proved": None}.get(carried.verdict, False)
+    good = {"agrees": True, "not proved": None}.get(carried.verdict, False)  # None: neither good nor bad
     verdict = CHINESE_VERDICTS[carried.verdict] if carried.request.lang == "zh" else carried.verdict
     return [
         Tile("verdict", verdict, describe_bits(carried), good),
@@ -105,7 +104,7 @@ def make_tiles(carried: Carried) -> list[Tile]:
 
 
 def describe_bits(carried: Carried) -> str:
-    """Return how closely the sides agree, or the number of doubts; empty without a comparison."""
+    """Describe the closeness of the sides, or the number of doubts; empty without a comparison."""
     if carried.agreement is None or carried.verdict == "could not run":
         return ""
     if carried.verdict == "not proved":
@@ -129,7 +128,7 @@ def make_steps_tile(carried: Carried) -> Tile:
 
 
 def make_agreement_tile(agreement: Agreement, kind: Kind) -> Tile:
-    """Return the tile of one kind; values that are mostly rounding neither agree nor differ."""
+    """Return the tile of one kind of values, without those that are mostly rounding."""
     pairs, judged = agreement.pairs_of(kind), agreement.informative_pairs(kind)
     if not pairs:
         return Tile(f"{KINDS[kind]} that agree", "not seen", "not compared")
@@ -158,26 +157,26 @@ def make_manual_tile(sides: Sides) -> Tile:
     return Tile("manual review", str(manual), note, good=None if manual or unread else True)
 
 
-# ---- where they part
+# ---- the first divergence
 
 
 def make_divergence_sections(carried: Carried) -> list[Section]:
-    found = carried.explanation
-    if found is None:
+    explanation = carried.explanation
+    if explanation is None:
         return make_output_sections(carried)
     parts: list[Part] = []
     if carried.suspects:
         rows = [[suspect.place, suspect.why, suspect.old, suspect.new] for suspect in carried.suspects]
         columns = ["migrated line", "why it is suspected", "before", "after"]
         parts.append(Table(columns, rows, "Changed lines, the likeliest first"))
-    if found.others:
+    if explanation.changed_settings:
         columns = ["object", "setting", "original", "migrated", "line"]
-        others = []
-        for other in found.others[:MAX_OTHERS]:
-            line = f"{display_path(carried, other.right_at[0])}:{other.right_at[1]}" if other.right_at else ""
-            others.append([other.name, other.what, format_value(other.left), format_value(other.right), line])
-        parts.append(Table(columns, others, "Created with other values"))
-    return [Section("Where they part", " ".join(found.remarks), parts)]
+        rows = []
+        for setting in explanation.changed_settings[:MAX_SETTINGS]:
+            line = f"{display_path(carried, setting.right_at[0])}:{setting.right_at[1]}" if setting.right_at else ""
+            rows.append([setting.name, setting.what, format_value(setting.left), format_value(setting.right), line])
+        parts.append(Table(columns, rows, "Created with other values"))
+    return [Section("Where they part", " ".join(explanation.remarks), parts)]
 
 
 def make_output_sections(carried: Carried) -> list[Section]:
@@ -191,13 +190,13 @@ def make_output_sections(carried: Carried) -> list[Section]:
 
 
 def make_loss_sections(carried: Carried) -> list[Section]:
-    sides = [run for run in (carried.base, carried.migrated) if run is not None and run.observed.ranks]
-    if not sides:
+    runs = [run for run in (carried.base, carried.migrated) if run is not None and run.observed.ranks]
+    if not runs:
         return []
-    lines = [make_loss_series(run, rank) for run in sides for rank in list_drawn_ranks(run)]
+    lines = [make_loss_series(run, rank) for run in runs for rank in list_drawn_ranks(run)]
     equal = has_equal_losses(carried)
     if equal:
-        originals = lines[: len(list_drawn_ranks(sides[0]))]
+        originals = lines[: len(list_drawn_ranks(runs[0]))]
         lines = [replace(line, name=f"{line.name} and migrated, equal") for line in originals]
     charts: list[Part] = [LineChart("Loss", "step", "loss", lines)]
     if carried.agreement is not None and not equal:
@@ -206,8 +205,8 @@ def make_loss_sections(carried: Carried) -> list[Section]:
         series = [Series("difference", steps, [pair.error for pair in pairs])]
         if any(pair.noise for pair in pairs):
             series.append(Series("allowed", steps, [pair.allowed for pair in pairs]))
-        several = ", rank 0" if len(list_drawn_ranks(sides[0])) > 1 else ""
-        charts.append(LineChart(f"Relative difference{several}", "step", "of the loss", series, log_y=True))
+        rank_name = ", rank 0" if len(list_drawn_ranks(runs[0])) > 1 else ""
+        charts.append(LineChart(f"Relative difference{rank_name}", "step", "of the loss", series, log_y=True))
     return [Section("Losses", describe_losses(carried), charts)]
 
 
@@ -220,7 +219,7 @@ def describe_losses(carried: Carried) -> str:
 
 
 def has_equal_losses(carried: Carried) -> bool:
-    """Return True if losses were compared and all are equal; False if none was seen."""
+    """Return True if losses were compared and all are equal."""
     pairs = carried.agreement.pairs_of("loss") if carried.agreement is not None else []
     return bool(pairs) and all(pair.same for pair in pairs)
 
@@ -251,20 +250,19 @@ def make_layer_sections(carried: Carried) -> list[Section]:
 
 
 def draw_layers(differing: Sequence[Layer], count: int) -> NamedBars:
-    """Return the chart of the layers that differ, in their order; of very many only those that differ most."""
+    """Return the chart of the layers that differ, in their order, or of those that differ most."""
     largest = sorted(differing, key=lambda layer: -max(pair.error for pair in layer[1].values()))[:MAX_CHARTED_LAYERS]
     drawn = [layer for layer in differing if layer in largest]
     text = f"{len(differing):,} of {plural(count, 'layer')} {'differs' if len(differing) == 1 else 'differ'}."
     if len(drawn) < len(differing):
         text += f" The {len(drawn)} that differ most are drawn; the table has all."
     if equal := count - len(differing):
-        some = "1 is" if equal == 1 else f"{equal:,} are"
-        text += f" {some} equal in every bit of what was compared, without a bar."
+        text += f" Without a bar, since all compared bits are equal: {equal:,}."
     series = [
         BarSeries(
             name,
-            [found[kind].error if kind in found else None for _, found in drawn],
-            frozenset(index for index, (_, found) in enumerate(drawn) if kind in found and found[kind].bad),
+            [pairs[kind].error if kind in pairs else None for _, pairs in drawn],
+            frozenset(index for index, (_, pairs) in enumerate(drawn) if kind in pairs and pairs[kind].bad),
         )
         for kind, name in MOMENTS.items()
     ]
@@ -272,27 +270,26 @@ def draw_layers(differing: Sequence[Layer], count: int) -> NamedBars:
 
 
 def group_by_layer(agreement: Agreement) -> list[Layer]:
-    """Return the pairs of rank 0 by layer: those with a gradient first, then others, as the optimizer's variables."""
+    """Return the pairs of rank 0 by layer: layers with a gradient first, then others, such as optimizer variables."""
     pairs = [pair for pair in agreement.pairs if pair.kind != "loss" and pair.rank == 0]
-    found: dict[str, dict[str, Pair]] = {}
+    layers: dict[str, dict[str, Pair]] = {}
     for pair in sorted(pairs, key=lambda pair: pair.kind != "gradient"):
-        found.setdefault(pair.name, {})[pair.kind] = pair
-    return list(found.items())
+        layers.setdefault(pair.name, {})[pair.kind] = pair
+    return list(layers.items())
 
 
 def list_layers(layers: Sequence[Layer]) -> Table:
     """Return the table of all layers; tolerance and verdict have columns only if something differs."""
     columns = ["layer", *MOMENTS.values()]
-    rows: list[list[object]] = [[name, *map(write_difference, map(found.get, MOMENTS))] for name, found in layers]
-    if all(pair.same for _, found in layers for pair in found.values()):
+    rows: list[list[object]] = [[name, *map(format_difference, map(pairs.get, MOMENTS))] for name, pairs in layers]
+    if all(pair.same for _, pairs in layers for pair in pairs.values()):
         return Table(columns, rows, "Relative difference by layer")
-    judged = [[*row, *judge_layer(found)] for row, (_, found) in zip(rows, layers, strict=True)]
+    judged = [[*row, *judge_layer(list(pairs.values()))] for row, (_, pairs) in zip(rows, layers, strict=True)]
     return Table([*columns, "allowed", "verdict"], judged, "Relative difference by layer, in numbers")
 
 
-def judge_layer(found: dict[str, Pair]) -> list[object]:
+def judge_layer(pairs: list[Pair]) -> list[object]:
     """Return the cells of the columns "allowed" and "verdict"."""
-    pairs = list(found.values())
     bad = [pair for pair in pairs if pair.bad]
     allowed = max((pair.allowed for pair in pairs), default=0.0)
     if bad:
@@ -305,7 +302,7 @@ def judge_layer(found: dict[str, Pair]) -> list[object]:
     return [Value(f"{allowed:.1e}", allowed) if allowed else None, verdict]
 
 
-def write_difference(pair: Pair | None) -> Value | None:
+def format_difference(pair: Pair | None) -> Value | None:
     if pair is None:
         return None
     if pair.same:
@@ -335,14 +332,14 @@ def make_executed_sections(carried: Carried) -> list[Section]:
         return []
     runs = carried.base, carried.migrated
     ours, theirs = ({file.position: file for file in run.provenance.executed} for run in runs)
-    # A position is a file's path within the project, so that it is the same on both sides.
+    # A position is a file's path within the project, which is the same on both sides.
     positions = [*dict.fromkeys([*ours, *theirs, *carried.sides.files])]
     rows = [make_file_row(carried, path, ours.get(path), theirs.get(path)) for path in positions]
     columns = ["file", "original", "migrated", "in processes", "remark"]
-    text = "Hashes (SHA-256) of the source that was compiled; each side may execute files of its own tree only."
+    text = "Hashes (SHA-256) of the compiled sources; each side may execute only files of its own tree."
     outside = sorted({*carried.base.provenance.outside, *carried.migrated.provenance.outside})
     if outside:
-        text += f" Outside of both trees, and not migrated: {', '.join(outside[:MAX_OUTSIDE_FILES])}"
+        text += f" Outside both trees, and not migrated: {', '.join(outside[:MAX_OUTSIDE_FILES])}"
         text += f" and {len(outside) - MAX_OUTSIDE_FILES} more." if len(outside) > MAX_OUTSIDE_FILES else "."
     files = Section("Files that were executed", text, [Table(columns, rows)] if rows else [])
     return [files, *make_edit_sections(carried)]
@@ -359,8 +356,8 @@ def make_edit_sections(carried: Carried) -> list[Section]:
     ran = sum(edit.is_executed for edit in carried.edits)
     text = (
         f"{ran} of {plural(len(carried.edits), 'changed line')} with code were executed, in all processes together. "
-        "What never ran is not proved. Of a line with several branches the one that ran least counts; lines that the "
-        "migration removed are counted in the original."
+        "Lines that never ran are not proved. The count of a line with several branches is that of the branch that ran "
+        "least. Lines that the migration removed are counted in the original."
     )
     return [Section("Edits that were executed", text, [Table(["line", "executed", "text"], rows)])]
 
@@ -402,20 +399,20 @@ def make_limit_sections(carried: Carried) -> list[Section]:
 def describe_no_limit(carried: Carried) -> str:
     if are_limits_off(carried.request):
         return "Not checked: --limits off."
-    when = "" if carried.migrated is not None and carried.migrated.is_finished else " before the run ended"
+    end = "" if carried.migrated is not None and carried.migrated.is_finished else " before the run ended"
     note = describe_unchecked_limits(carried)
     remark = f" {note[0].upper()}{note[1:]}." if note else ""
-    return f"None of the card's limits that docs/rehearse.md lists was met{when}.{remark}"
+    return f"None of the card's limits that docs/rehearse.md lists was met{end}.{remark}"
 
 
 def are_limits_off(request: Request) -> bool:
-    """Return True if no limit was checked. `limits` is a mode and single switches: "off,NAME=error"."""
+    """Return True if no limit was checked. `limits` is a mode with single switches, such as "off,NAME=error"."""
     mode, *switches = request.limits.split(",")
     return mode == "off" and all(switch.endswith("=off") for switch in switches)
 
 
 def describe_unchecked_limits(carried: Carried) -> str:
-    """Say which limits were not checked, or that the run ended early; empty if all were checked to the end."""
+    """Describe the limits that were not checked, or say that the run ended early; empty if all were checked."""
     mode, *switches = carried.request.limits.split(",")
     off = [switch.partition("=")[0] for switch in switches if switch.endswith("=off")]
     on = [switch.partition("=")[0] for switch in switches if not switch.endswith("=off")]
@@ -431,9 +428,10 @@ def format_location(carried: Carried, at: dict[str, object] | None) -> str:
 
 
 def make_manual_section(carried: Carried) -> Section:
-    rows = [[item.risk, at, item.text(carried.request.lang), item.rule] for at, item in carried.sides.manual_findings]
+    lang = carried.request.lang
+    rows = [[item.risk, line, item.text(lang), item.rule] for line, item in carried.sides.manual_findings]
     unread = carried.sides.unread_count
-    text = "What the rules cannot decide from the text of the script; the riskiest first."
+    text = "Lines that the rules cannot decide from the text of the script; the riskiest first."
     if not rows:
         text = "Nothing was found."
         if unread:
@@ -449,13 +447,13 @@ def make_changes_section(carried: Carried) -> Section:
 
 def mark_rows(carried: Carried, file: DiffFile) -> DiffFile:
     """Return the diff with a comment on suspected lines and on edits that were never executed."""
-    missed = [edit for edit in carried.edits if edit.file == file.name and not edit.is_executed]
-    unexecuted, removed = ({edit.line for edit in missed if edit.side == side} for side in ("migrated", "original"))
-    why = {suspect.line: suspect.why for suspect in carried.suspects if suspect.file == file.name}
-    rows: list[DiffRow | int] = []  # a number stands for that many unchanged lines, which the page leaves out
+    edits = [edit for edit in carried.edits if edit.file == file.name and not edit.is_executed]
+    unexecuted, removed = ({edit.line for edit in edits if edit.side == side} for side in ("migrated", "original"))
+    reasons = {suspect.line: suspect.why for suspect in carried.suspects if suspect.file == file.name}
+    rows: list[DiffRow | int] = []  # a number: so many unchanged lines are left out
     for row in file.rows:
-        if isinstance(row, DiffRow) and row.kind != "same" and row.new in why:
-            comment = Comment(f"suspected: {why[row.new]}", "carry", "suspected", "bad")
+        if isinstance(row, DiffRow) and row.kind != "same" and row.new in reasons:
+            comment = Comment(f"suspected: {reasons[row.new]}", "carry", "suspected", "bad")
             row = replace(row, comments=[*row.comments, comment])
         if isinstance(row, DiffRow) and (
             (row.new in unexecuted and row.kind != "same") or (not row.new and row.old in removed)
@@ -473,14 +471,14 @@ def make_commands_section(carried: Carried) -> Section:
 
 
 def make_baseline_sections(carried: Carried) -> list[Section]:
-    """Return the table of accuracy and speed: figures measured here, and empty cells for the devices' own figures."""
+    """Return the table of accuracy and speed: figures measured here, and empty cells for those of the devices."""
     if carried.migrated is None or not carried.migrated.is_finished:
         return []
     measured = describe_speed(carried)
     text = (
         f"{measured[1] if measured else 'Too few steps to measure a speed.'} Speeds are medians over the intervals "
-        f"between steps, and no part of the verdict. {BASELINE_FILE} has this table for a spreadsheet: enter what the "
-        "original reaches on its own device, and what the card gives."
+        f"between steps, and not part of the verdict. {BASELINE_FILE} has this table for a spreadsheet: enter the "
+        "figures of the original on its own device, and those of the card."
     )
     rows: list[list[object]] = [[*row, "", ""] for row in list_figures(carried)]
     return [Section("Accuracy and speed", text, [Table(name_columns(carried), rows, "The baseline")])]
@@ -501,13 +499,13 @@ def make_method_section(carried: Carried) -> Section:
     parts: list[Part] = [Facts(facts), Code(request.command, "The command")]
     if carried.branches:
         rows = [[branch.place, branch.text] for branch in carried.branches]
-        parts.append(Table(["original line", "text"], rows, "Where the script asks which device it has"))
+        parts.append(Table(["original line", "text"], rows, "Lines that test the device"))
     if carried.agreement is None:
         return Section("How it was run", "Nothing was compared, since a script failed. docs/carry.md says more.", parts)
     text = (
-        "Both scripts ran twice with the same seed and data, each run in a process and a copy of the working folder of "
-        "its own. The same kernels of the CPU computed both, so equal bits are expected; what a rewrite rounds "
-        "differently is measured against a run of the original whose weights were moved by one unit in the last place. "
+        "Both scripts ran twice with the same seed and data, each run in its own process and its own copy of the "
+        "working folder. The same kernels of the CPU computed both, so equal bits are expected. Differences by "
+        "rounding are measured by a run of the original whose weights were moved by one unit in the last place. "
         "docs/carry.md says more."
     )
     return Section("How it was compared", text, parts)

@@ -1,6 +1,6 @@
 """Details for a report about a fault of viaduct: the command, the versions, the lines that failed, the traceback.
 
-OUT/reproducer.txt is plain text, so that a person reads it before handing it on: it quotes some lines of the script.
+OUT/reproducer.txt quotes lines of the script, so it is plain text that the user can read before sending it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_TRACEBACK_LINES = 80
 
 
 def write(carried: Carried, path: Path) -> None:
-    """Write the reproducer if viaduct is at fault; nothing otherwise."""
+    """Write the reproducer if viaduct is at fault."""
     run = carried.failed_run
     if carried.verdict != "could not run" or run is None or find_fault(run).whose != "viaduct":
         return
@@ -39,7 +39,7 @@ def make_lines(carried: Carried, run: Run) -> Iterator[str]:
         yield from quote(Path(location[0]), location[1])
     yield ""
     yield "Traceback, or the last lines of the output:"
-    yield from traceback_of(run)
+    yield from extract_traceback(run)
 
 
 def quote(path: Path, line: int) -> Iterator[str]:
@@ -50,7 +50,7 @@ def quote(path: Path, line: int) -> Iterator[str]:
         yield f"{'>' if number == line else ' '} {number:5d}  {lines[number - 1]}"
 
 
-def traceback_of(run: Run) -> list[str]:
+def extract_traceback(run: Run) -> list[str]:
     """Return the last lines of the failed rank's last traceback, or of its output if there is no traceback."""
     lines = run.output_of_rank(run.summary.failed_rank).splitlines()
     begins = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]

@@ -29,7 +29,7 @@ class Request:
     fake_data: bool = False
     framework: StageName | None = None
     launch: Launch = "auto"
-    step_at: str = ""  # FILE:LINE or a function, where a step ends
+    step_at: str = ""  # FILE:LINE or a function that ends a step
     migrated: Path | None = None  # the user's migrated copy (--migrated), compared instead of the rules' migration
     earlier: tuple[Path, ...] = ()  # output folders of earlier carries, whose executed edits count as executed
     force: bool = False

@@ -1,4 +1,4 @@
-"""The rehearsals of a carry: each in a process and a folder of its own, with the same seed."""
+"""The rehearsals of a carry: each in a separate process and folder, with the same seed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LABELS: dict[Side, str] = {
     "shaken": "original, weights moved",
     "reference": "original, intended changes",
 }
-MAX_OUTPUT_LINES = 60  # that a page shows, from the end
+MAX_OUTPUT_LINES = 60  # the last lines, which a page shows
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Run:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def output_of_rank(self, rank: int | None) -> str:
-        """Return the whole output for None, else the lines of the given rank."""
+        """Return the lines of a rank, or the whole output for None."""
         if rank is None:
             return self.output
         return "\n".join(line for line in self.output.splitlines() if line.startswith(f"[rank {rank}] "))
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def failed_at(self) -> tuple[str, int] | None:
-        """Return the file and line of the last traceback entry in the output that lies in the project; None if none."""
+        """Return file and line of the output's last traceback entry within the project, or None."""
         frames = TRACEBACK_FRAME.findall(self.output_of_rank(self.summary.failed_rank))
         project = f"{self.plan.tree or self.plan.project}/"
         return next(((file, int(line)) for file, line in reversed(frames) if file.startswith(project)), None)
@@ -90,7 +90,7 @@ def describe_side(side: Side) -> str:
 
 
 def choose_stage(request: Request, sides: Sides) -> StageName:
-    """Return the framework whose stand-in runs the script; refuse missing packages and too old frameworks."""
+    """Return the framework whose stand-in runs the script; raise an error if a package is missing or too old."""
     script_project = project.read_project(sides.original_script)
     stage = request.framework or project.find_stage(script_project)
     project.refuse_missing(script_project)
@@ -133,7 +133,7 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
 
 
 def find_step_at(request: Request, sides: Sides) -> str:
-    """Return where a step ends in the original (--step-at), empty if not given; raises BadValue if it is not found."""
+    """Return the end of a step in the original (--step-at), or empty; raise BadValue if it does not exist."""
     if not request.step_at:
         return ""
     return str(
@@ -144,7 +144,7 @@ def find_step_at(request: Request, sides: Sides) -> str:
 
 
 def move_step_at(text: str, sides: Sides) -> str:
-    """Return the same place in the migrated script, whose lines may have moved; raises BadValue if none is left."""
+    """Return the same lines in the migrated script; raise BadValue if the migration removed them."""
     target = parse_target(text) if text else None
     if target is None or target.file not in sides.files:
         return text
@@ -156,7 +156,7 @@ def move_step_at(text: str, sides: Sides) -> str:
 
 
 def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script: Path | None = None) -> Plan:
-    """Return the plan of another run. `script`: for the original's own runs, a script other than the original's."""
+    """Return the plan of another run. `script`: for a run of the original, another script to run."""
     plan = replace(first, record=str(Path(first.record).parent / side))
     root, folder = str(sides.root.resolve()), str(sides.folder.resolve())
     if side == "migrated":
@@ -165,13 +165,13 @@ def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script:
         plan = replace(plan, on=request.to, script=str(sides.migrated_script), limits=request.limits)
         return move_record(plan, Path(plan.record))
     if script is not None and not script.is_relative_to(root):
-        tree = str(script)[: -len(sides.entry) - 1]  # the folder above the entry's path, which ends the script's path
+        tree = str(script)[: -len(sides.entry) - 1]  # the script's path ends with the entry's path
         plan = replace(plan, tree=tree, other_trees=(root, folder), replaced_tree=root)
     return move_record(replace(plan, script=str(script or first.script), perturb=side == "shaken"), Path(plan.record))
 
 
 def run_side(side: Side, plan: Plan, sides: Sides, report: Callable[[str], None]) -> Run:
-    """Rehearse one side and read its record; raises Interrupted if a signal ended it."""
+    """Rehearse one side and read its record; raise Interrupted if a signal ended it."""
     Path(plan.record).mkdir(parents=True)
     if side in ("original", "migrated"):
         coverage.prepare(plan, sides, side)

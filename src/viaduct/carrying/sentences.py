@@ -24,7 +24,7 @@ FAULTS: dict[Whose, tuple[str, str]] = {
     "viaduct": ("viaduct, not the script", "viaduct 自身,而不是脚本"),
 }
 KINDS: tuple[Kind, ...] = ("loss", "gradient", "weight")
-MAX_ARGUMENT_LETTERS = 80  # of the arguments of an earlier carry that are shown
+MAX_ARGUMENT_LETTERS = 80  # shown of the arguments of an earlier carry
 SHOWN = 3  # items of a remark: lines, files, settings, device tests
 
 
@@ -44,27 +44,27 @@ def make_headline(carried: Carried) -> str:
             return f"无法运行:触及加速卡的 {count} 个文档限制。"
         limits = f"{count} documented {'limit is' if count == 1 else 'limits are'} met"
         return f"Could not run: the card would refuse it, {limits}."
-    found = find_fault(carried.failed_run)
-    return f"无法运行:{found.chinese}。" if chinese else f"Could not run: {found.text}."
+    fault = find_fault(carried.failed_run)
+    return f"无法运行:{fault.chinese}。" if chinese else f"Could not run: {fault.text}."
 
 
 def agreement_headline(carried: Carried, to: str) -> str:
-    """Return the headline of `agrees`: the number of losses, gradients and tensors that were compared."""
+    """Return the headline of `agrees`, with the numbers of compared losses, gradients and tensors."""
     assert carried.agreement is not None
     counts = [count_values(carried, kind) for kind in KINDS]
     compared = join_parts([count for count in counts if count], carried.request.lang)
     if carried.request.lang == "zh":
-        how = "在舍入误差内一致" if carried.agreement.verdict == "rounding" else "逐位相等"
-        return f"一致:在 {to} 替身上,{compared}{how}。"
+        result = "在舍入误差内一致" if carried.agreement.verdict == "rounding" else "逐位相等"
+        return f"一致:在 {to} 替身上,{compared}{result}。"
     single = sum(len(carried.agreement.informative_pairs(kind)) for kind in KINDS) == 1
-    how = "is equal in every bit" if single else "are equal in every bit"
+    result = "is equal in every bit" if single else "are equal in every bit"
     if carried.agreement.verdict == "rounding":
-        how = "agrees up to rounding" if single else "agree up to rounding"
-    return f"Agrees on the {to} stand-in: {compared} {how}."
+        result = "agrees up to rounding" if single else "agree up to rounding"
+    return f"Agrees on the {to} stand-in: {compared} {result}."
 
 
 def count_values(carried: Carried, kind: Kind) -> str:
-    """Return the number of compared values of a kind, without those that are mostly rounding; empty for none."""
+    """Describe the number of compared values of a kind, without those that are mostly rounding; empty for none."""
     assert carried.agreement is not None
     count = len(carried.agreement.informative_pairs(kind))
     if not count:
@@ -91,12 +91,12 @@ def join_parts(parts: list[str], language: str) -> str:
 
 
 def doubt_headline(carried: Carried) -> str:
-    """Return the headline of `not proved`. If no doubt may hide a difference, it also says what agrees."""
+    """Return the headline of `not proved`, with the results that agree unless a doubt may hide a difference."""
     assert carried.agreement is not None
     first, *more = sorted(carried.doubts, key=lambda doubt: not doubt.hides_differences)
     chinese = carried.request.lang == "zh"
     agrees = carried.agreement.verdict in ("same", "rounding") and not first.hides_differences
-    # The code that printed numbers or wrote files ran, too: if these differ, only the numbers of the training agree.
+    # If printed numbers or written files differ, only the numbers of the training agree.
     has_other_results = any(doubt.kind in ("printed", "written") for doubt in carried.doubts)
     if chinese:
         agreeing = "训练数值一致" if has_other_results else "执行到的部分一致"
@@ -119,28 +119,28 @@ def list_remarks(carried: Carried) -> list[tuple[str, str]]:
     ]
     remarks += [speed] if (speed := describe_speed(carried)) is not None else []
     remarks += [
-        ("Meant", f"Done in the original, too, since it changes numbers on purpose: {what}.")
-        for what in carried.intended_changes
+        ("Meant", f"Done in the original, too, since it changes numbers on purpose: {change}.")
+        for change in carried.intended_changes
     ]
     if carried.agreement is not None:
         remarks += [("Note", remark) for remark in (*carried.agreement.remarks, *idle_remarks(carried))]
     for path in carried.shared:
-        advice = "give a relative path, so that each has its own"
-        remarks.append(("Shared", f"The original wrote to {path}, which both sides use: {advice}."))
+        advice = "with a relative path, each side has its own"
+        remarks.append(("Shared", f"The original wrote to {path}, which both sides use; {advice}."))
     if carried.branches:
         locations = ", ".join(f"original {branch.place}" for branch in carried.branches[:SHOWN])
         more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""
-        tests = "The script tests which device it has, and may take another branch on the card"
+        tests = "The script tests the device, and may take another branch on the card"
         remarks.append(("Branches", f"{tests}: {locations}{more}."))
     remarks += earlier_remarks(carried)
-    if carried.aside is not None:
-        remarks.append(("Kept", f"What was in {carried.request.out} before is now in {carried.aside}."))
+    if carried.old_output is not None:
+        remarks.append(("Kept", f"What was in {carried.request.out} before is now in {carried.old_output}."))
     return remarks
 
 
 def earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
-    """Name the edits that count though this command did not execute them."""
-    found = []
+    """Return a remark for each earlier carry whose executed edits count."""
+    remarks = []
     for earlier in carried.earlier:
         count = sum(edit.earlier == earlier.folder for edit in carried.edits)
         if not count:
@@ -150,10 +150,10 @@ def earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
         command = f"{earlier.folder} (-- {shortened})" if arguments else earlier.folder
         edits = f"{count} edit{'' if count == 1 else 's'}"
         if carried.request.lang == "zh":
-            found.append(("先前执行", f"{count} 处修改在 {command} 中执行,其比较结果一致。"))
+            remarks.append(("先前执行", f"{count} 处修改在 {command} 中执行,其比较结果一致。"))
         else:
-            found.append(("Earlier", f"{edits} not executed here ran in {command}, where what ran agrees."))
-    return found
+            remarks.append(("Earlier", f"{edits} not executed here ran in {command}, where what ran agrees."))
+    return remarks
 
 
 def doubt_remarks(carried: Carried) -> list[tuple[str, str]]:
@@ -171,7 +171,7 @@ def name_remark(carried: Carried, name: str) -> str:
 
 
 def advise_execution(carried: Carried) -> str:
-    """Say how more of the edits would be executed."""
+    """Return advice for executing more of the edits."""
     assert carried.migrated is not None
     count = carried.original.summary.steps
     if carried.request.lang == "zh":
@@ -182,11 +182,11 @@ def advise_execution(carried: Carried) -> str:
         )
     if carried.migrated.summary.stopped:
         return (
-            f"Both runs were stopped after {format_steps(carried)}, so nothing behind the loop ran. "
-            "Give the script's own option for so many steps after --, and whatever else reaches these lines."
+            f"Both runs were stopped after {format_steps(carried)}, so nothing after the loop ran. "
+            "After --, give the script's own option for so many steps, and other arguments that reach these lines."
         )
     return (
-        "Give the script after -- the arguments with which it reaches these lines. If no single command reaches all, "
+        "After --, give arguments with which the script reaches these lines. If no single command reaches all, "
         f"carry it once more with others and --earlier {carried.request.out}."
     )
 
@@ -201,7 +201,7 @@ def idle_remarks(carried: Carried) -> list[str]:
     """Return a sentence for each optimizer that took no step."""
     return [
         f"{fact.name[0].upper()}{fact.name[1:]} ({fact.settings['class']}) took no step in {format_steps(carried)}"
-        f"{format_location(carried, fact.line)}: what it does is not compared."
+        f"{format_location(carried, fact.line)}: its effect is not compared."
         for fact in carried.idle
     ]
 
@@ -216,9 +216,9 @@ def format_location(carried: Carried, location: tuple[str, int] | None) -> str:
 
 
 def failure_remarks(carried: Carried) -> list[tuple[str, str]]:
-    """Return why the verdict is `could not run`: whose fault it is and in which line, limits, and what to try.
+    """Return the reasons of the verdict `could not run`: the fault with its line, limits, and advice.
 
-    Both runs may have finished: then the card would refuse what they did, and the limits are all there is.
+    If both runs finished, they met limits of the card.
     """
     if carried.verdict != "could not run":
         return []
@@ -227,11 +227,11 @@ def failure_remarks(carried: Carried) -> list[tuple[str, str]]:
     run = carried.failed_run
     if run is None:
         return met
-    found = find_fault(run)
-    in_english, in_chinese = FAULTS[found.whose]
+    fault = find_fault(run)
+    in_english, in_chinese = FAULTS[fault.whose]
     last = run.failed_at
     location = f", {locate_line(last[0], last[1]).replace(last[0], display_path(carried, last[0]))}" if last else ""
-    advice = found.chinese_advice if chinese else found.advice
+    advice = fault.chinese_advice if chinese else fault.advice
     remarks = [(name_remark(carried, "At fault"), f"{in_chinese if chinese else in_english}{location}."), *met]
     return [*remarks, (name_remark(carried, "Try"), advice)] if advice else remarks
 
@@ -243,17 +243,17 @@ def describe_limit(carried: Carried, hit: dict[str, object]) -> str:
 
 
 def location_remarks(carried: Carried) -> list[tuple[str, str]]:
-    """Return what is known about the first divergence, and the suspected lines."""
-    found = carried.explanation
-    if found is None:
+    """Return remarks on the first divergence and the suspected lines."""
+    explanation = carried.explanation
+    if explanation is None:
         return []
-    lines = [("What is known", remark) for remark in found.remarks]
-    for other in found.others[:SHOWN]:
-        lines.append(("Made differently", f"{other.sentence}{format_location(carried, other.right_at)}."))
+    remarks = [("What is known", remark) for remark in explanation.remarks]
+    for setting in explanation.changed_settings[:SHOWN]:
+        remarks.append(("Made differently", f"{setting.sentence}{format_location(carried, setting.right_at)}."))
     for suspect in carried.suspects[:2]:
         why = f" ({suspect.why})" if suspect.why else ""
-        lines.append(("Look at", f"migrated {suspect.place}: {suspect.new or 'gone: ' + suspect.old}{why}"))
-    return lines
+        remarks.append(("Look at", f"migrated {suspect.place}: {suspect.new or 'removed: ' + suspect.old}{why}"))
+    return remarks
 
 
 def compared_remarks(carried: Carried) -> list[tuple[str, str]]:
@@ -277,7 +277,7 @@ def format_count(count: int, singular: str, plural: str) -> str:
 
 
 def uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
-    """Return what the verdict does not cover."""
+    """Return remarks on results that the verdict does not cover."""
     if carried.agreement is None:
         return []
     if carried.request.lang == "zh":
@@ -317,38 +317,37 @@ def describe_kind(carried: Carried, kind: Kind) -> str:
     if not pairs:
         return f"no {kind} was seen"
     ending = "" if len(pairs) == 1 else "s"
-    what = {
-        "loss": "losses" if ending else "loss",
-        "gradient": f"gradient{ending} of the first step",
-        "weight": f"weight{ending} at the end",
+    count = {
+        "loss": f"{len(pairs)} {'losses' if ending else 'loss'}",
+        "gradient": f"{len(pairs)} gradient{ending} of the first step",
+        "weight": f"{len(pairs)} weight{ending} at the end",
     }[kind]
     equal = sum(pair.same for pair in pairs)
     if equal == len(pairs):
-        return f"{len(pairs)} {what}, equal in every bit"
-    return f"{len(pairs)} {what}, {equal} equal in every bit{describe_worst(carried.agreement.informative_pairs(kind))}"
+        return f"{count}, equal in every bit"
+    return f"{count}, {equal} equal in every bit{describe_worst(carried.agreement.informative_pairs(kind))}"
 
 
 def describe_worst(pairs: list[Pair]) -> str:
-    """Describe the largest relative difference among some pairs, and count the pairs that have none.
+    """Describe the largest relative difference among some pairs, and count the pairs without a relative measure.
 
-    A pair has no relative difference if the original is zero, a value is not finite, or the values are integers. Pairs
-    with `why`, which were not compared, do not count.
+    Pairs with `why` do not count: they were not compared.
     """
     measured = [pair for pair in pairs if not pair.why and math.isfinite(pair.error)]
-    beyond = [pair.name for pair in pairs if not pair.why and not math.isfinite(pair.error)]
+    unmeasured = [pair.name for pair in pairs if not pair.why and not math.isfinite(pair.error)]
     worst = max(measured, key=lambda pair: pair.error, default=None)
-    text = f", {len(beyond)} beyond measure (from zero, not finite, or whole numbers: {beyond[0]})" if beyond else ""
+    text = ""
+    if unmeasured:
+        reasons = f"from zero, not finite, or whole numbers: {unmeasured[0]}"
+        text = f", {len(unmeasured)} without a relative measure ({reasons})"
     if worst is None or not worst.error:
         return text
     rounding = f", where {worst.allowed:.1e} is allowed" if worst.noise else ""
-    return f"{text}, the largest {'other ' if beyond else ''}difference {worst.error:.1e}{rounding}"
+    return f"{text}, the largest {'other ' if unmeasured else ''}difference {worst.error:.1e}{rounding}"
 
 
 def display_path(carried: Carried, file: str) -> str:
-    """Return the side of a file and its path within that side; for a file of neither side, its name.
-
-    Both sides have files of the same names, and a line may have different numbers in them.
-    """
+    """Return the side of a file and its path within that side; for a file of neither side, its name."""
     path = Path(file)
     for side, root in (("migrated", carried.sides.folder.resolve()), ("original", carried.sides.root.resolve())):
         if path.is_relative_to(root):

@@ -1,6 +1,6 @@
-"""Paths that both sides share by mistake: absolute paths among the arguments that the original writes to.
+"""Paths that both sides share by mistake: absolute paths among the arguments, if the original writes to them.
 
-A relative path lies in each run's own folder. Under an absolute one the migrated script may find the original's
+A relative path lies in each run's own folder. At an absolute one the migrated script may find the original's
 checkpoints and resume from them.
 """
 
@@ -17,18 +17,18 @@ MAX_ENTRIES = 2000  # files and folders below a path whose times are read
 
 
 def find_newest(arguments: Sequence[str]) -> dict[str, float]:
-    """Return the absolute paths among the arguments, with the time of the last change; 0 where nothing exists."""
-    return {value: last_written(Path(value)) for value in split_arguments(arguments) if os.path.isabs(value)}
+    """Return the absolute paths among the arguments, with the time of the last change (0: the path does not exist)."""
+    return {value: find_last_change(Path(value)) for value in split_arguments(arguments) if os.path.isabs(value)}
 
 
-def last_written(path: Path) -> float:
-    """Return the time of the last change below a path, among its first MAX_ENTRIES entries; 0 if there is none."""
+def find_last_change(path: Path) -> float:
+    """Return the time of the last change among the first MAX_ENTRIES entries below a path; 0 if there are none."""
     times = [entry.lstat().st_mtime for entry in islice(iterate_below(path), MAX_ENTRIES) if os.path.lexists(entry)]
     return max(times, default=0.0)
 
 
 def iterate_below(path: Path) -> Iterator[Path]:
-    """Yield a path and everything below it."""
+    """Yield a path and all entries below it."""
     if path.exists():
         yield path
     for root, folders, files in os.walk(path):
@@ -36,5 +36,5 @@ def iterate_below(path: Path) -> Iterator[Path]:
 
 
 def find_written_since(before: dict[str, float]) -> list[str]:
-    """Return the paths with a later change than `before` has."""
-    return [value for value, time in before.items() if last_written(Path(value)) > time]
+    """Return the paths with a later change than in `before`."""
+    return [value for value, time in before.items() if find_last_change(Path(value)) > time]

@@ -1,4 +1,4 @@
-"""The two sides of a carry: the original script and the migrated one, and what changed."""
+"""The two sides of a carry: the original script and the migrated one, with their differences."""
 
 from __future__ import annotations
 
@@ -28,19 +28,14 @@ RUNNABLE = (".py", ".ipynb")
 
 @dataclass
 class Sides:
-    """The folders of the original and of the migrated project, and the lines in which they differ.
-
-    The migrated side is made by the rules (then `outcome` is set), or is the user's copy (--migrated: `leftovers`).
-    """
+    """The folders of the original and of the migrated project, and the lines in which they differ."""
 
     root: Path  # folder of the original
     folder: Path  # folder of the migrated copy
-    entry: str  # path of the script that is started, the same within both folders
-    outcome: Outcome | None = None  # the migration by the rules
-    leftovers: Outcome | None = None  # what the rules still find in the user's copy
-    files: dict[str, list[AlignedLine]] = field(
-        default_factory=dict
-    )  # diff of each changed file, by its path in the project
+    entry: str  # path of the script within both folders
+    outcome: Outcome | None = None  # the migration, if the rules made the migrated side
+    leftovers: Outcome | None = None  # findings of the rules in the user's copy (--migrated)
+    files: dict[str, list[AlignedLine]] = field(default_factory=dict)  # path within the project -> diff
     deviating_lines: dict[str, set[int]] = field(default_factory=dict)  # of the user's copy; see find_deviating_lines
 
     @property
@@ -55,7 +50,7 @@ class Sides:
     def manual_findings(self) -> list[tuple[str, Finding]]:
         """Return the findings that need manual review, riskiest first, with their locations."""
         outcome = self.outcome or self.leftovers
-        return [(outcome.where(finding), finding) for finding in outcome.by_risk] if outcome is not None else []
+        return [(outcome.locate(finding), finding) for finding in outcome.by_risk] if outcome is not None else []
 
     @property
     def unread_count(self) -> int:
@@ -64,17 +59,17 @@ class Sides:
         return sum(1 for file in outcome.files if file.reason) if outcome is not None else 0
 
     def diffs(self, language: str) -> list[DiffFile]:
-        """Return the diffs for the page; the rules' remarks are in them where the rules made the migrated side."""
+        """Return the diffs for the page, with the rules' remarks if the rules made the migrated side."""
         if self.outcome is not None:
             return migration_report.diffs(self.outcome, language)
         return [make_diff(path, rows) for path, rows in self.files.items()]
 
 
 def find_project(request: Request) -> tuple[Path, str]:
-    """Return the file or folder to migrate, and the path of the script within it.
+    """Return the file or folder to migrate, and the path of the script within it (empty: a folder without --entry).
 
-    For a script that imports modules of its project, the project's folder is migrated. The script's path is empty for a
-    folder without --entry. Raises BadValue if the source does not exist or --entry contradicts it.
+    For a script that imports modules of its project, the project's folder is migrated. Raise BadValue if the source
+    does not exist or --entry contradicts it.
     """
     if request.source.is_dir():
         return request.source, request.options.entry
@@ -95,6 +90,7 @@ def find_project(request: Request) -> tuple[Path, str]:
 
 def find_module_project(request: Request, script_project: project.Project) -> tuple[Path, str]:
     """Return the folder from which `python -m` finds the module, or the project's root above it, and the script."""
+    # The name of a package stands for its __main__.py, one level deeper.
     script = script_project.script
     depth = request.module.count(".") + (script.name == "__main__.py")
     start_folder = script.parents[depth]
@@ -139,7 +135,7 @@ def find_entry(outcome: Outcome) -> str:
 
 
 def write(sides: Sides, request: Request) -> None:
-    """Write the migrated copy with its start scripts; the user's copy (--migrated) is left where it is."""
+    """Write the migrated copy with its start scripts, unless it is the user's (--migrated)."""
     if sides.outcome is not None:
         is_script = not request.module and not is_notebook(sides.entry)
         extra = start_scripts(sides.outcome) if is_script else {}
@@ -150,9 +146,9 @@ def write(sides: Sides, request: Request) -> None:
 
 
 def compare_with_copy(request: Request, path: Path, entry: str) -> Sides:
-    """Return the sides of a project whose migrated copy the user gives, as a folder or as one script.
+    """Return the sides for a migrated copy of the user, a folder or one script.
 
-    Raises BadValue if the copy does not exist, or does not hold the script under the original's name.
+    Raise BadValue if the copy does not exist, or does not hold the script with the original's name.
     """
     assert request.migrated is not None
     copy = request.migrated
@@ -176,10 +172,10 @@ def compare_with_copy(request: Request, path: Path, entry: str) -> Sides:
 
 
 def find_deviating_lines(request: Request, path: Path, folder: Path) -> Iterator[tuple[str, set[int]]]:
-    """Yield each file's lines of the user's copy that the rules would write differently.
+    """Yield for each file the lines of the user's copy that the rules would write differently.
 
-    For a line that the copy lacks, the line before it is meant. The original is migrated twice, for one card and for
-    several (`distributed`): the user may have chosen either, so that only a line unlike both migrations deviates.
+    For a missing line, the line before it counts. The user may have migrated for one card or for several
+    (`distributed`), so only a line unlike both migrations deviates.
     """
     options = [replace(request.options, entry="", distributed=distributed) for distributed in (False, True)]
     single_card, several_cards = (migrate_project(path, option) for option in options)
@@ -191,13 +187,13 @@ def find_deviating_lines(request: Request, path: Path, folder: Path) -> Iterator
 
 
 def find_differing_lines(ours: str, theirs: str) -> set[int]:
-    """Return the numbers of the lines of `theirs` that `ours` does not have; for a missing line, the one before it."""
+    """Return the lines of `theirs` that `ours` does not have, and the lines before missing ones."""
     codes = SequenceMatcher(None, lines_of(ours), lines_of(theirs), autojunk=False).get_opcodes()
     return {line for kind, _, _, c, d in codes if kind != "equal" for line in (range(c + 1, d + 1) or [c])}
 
 
 def find_leftovers(request: Request, copy: Path, entry: str) -> Outcome:
-    """Migrate the user's copy in memory: what the rules still change or report there was left over by hand."""
+    """Migrate the user's copy in memory: the rules find what was not yet migrated by hand."""
     options = replace(request.options, entry=entry if copy.is_dir() else "")
     return migrate_project(copy, options)
 
@@ -215,16 +211,16 @@ def diff_scripts(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str
 
 
 def read_text(path: Path) -> str:
-    """Return the source of a script; of a notebook its code cells, joined in the order in which they are run."""
+    """Return the source of a script, or a notebook's code cells in order."""
     data = path.read_bytes()
     try:
         return decode(read_source(path, data))[0]
-    except BadValue:  # a notebook that cannot be run: its JSON text is compared
+    except BadValue:  # a notebook that cannot be run; its JSON text is compared
         return decode(data)[0]
 
 
 def match_lines(old: str, new: str) -> list[int]:
-    """Return for each new line the number of the old line that it equals or replaces; 0 for an inserted line."""
+    """Return for each new line the old line that it equals or replaces; 0 for an inserted line."""
     before, after = lines_of(old), lines_of(new)
     origins = [0] * len(after)
     for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -235,7 +231,7 @@ def match_lines(old: str, new: str) -> list[int]:
 
 
 def make_diff(path: str, rows: list[AlignedLine]) -> DiffFile:
-    """Return a file's diff for the page: the changed rows and a few rows around them, without remarks."""
+    """Return a file's diff for the page: the changed rows and a few rows around them."""
     drawn: list[DiffRow | int] = []
     for row in with_context(rows, set()):
         if isinstance(row, int):

@@ -1,7 +1,7 @@
-"""Steps per second of both sides on this machine's CPU, with the noise of the measurement; no part of the verdict.
+"""Steps per second of both sides on this machine's CPU, with the noise of the measurement.
 
-The time of a step includes carry's observations. It shows what the migration adds to a step or takes away, and nothing
-about the card's speed. The card's own figures are for the user to enter (`baseline.csv`).
+They show the cost of the migration for a step, not the card's speed, and are not part of the verdict. The time of a
+step includes carry's observations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
 
 MIN_INTERVALS = 4  # between steps, for a median
-LEAST_NOISE = 0.05  # relative; other work on the machine may make two medians of the same work differ by this
+LEAST_NOISE = 0.05  # relative; two medians of the same work may differ by this because of other work on the machine
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Speed:
 
     original: tuple[float, ...]
     migrated: tuple[float, ...]
-    intervals: int  # of the run with the fewest
+    intervals: int  # smallest number of intervals of a run
     processor_ratio: float  # `ratio` by processor time, which other work on the machine hardly changes
 
     @property
@@ -39,7 +39,7 @@ class Speed:
 
     @property
     def noise(self) -> float:
-        """Return the relative noise: LEAST_NOISE, the spread of a side's runs, or clock against processor time."""
+        """Return the largest of LEAST_NOISE, the spread of a side's runs, and wall clock against processor time."""
         spread = max(max(runs) / min(runs) - 1 for runs in (self.original, self.migrated))
         return max(spread, find_excess(self.ratio / self.processor_ratio), LEAST_NOISE)
 
@@ -50,12 +50,12 @@ class Speed:
 
 
 def find_excess(ratio: float) -> float:
-    """Return by how much a ratio is away from 1, in either direction."""
+    """Return the distance of a ratio from 1: 0.25 for 1.25 and 0.8."""
     return max(ratio, 1 / ratio) - 1
 
 
 def measure_speed(carried: Carried) -> Speed | None:
-    """Return the speeds of both sides; None if the migrated script failed, or a run took too few steps."""
+    """Return the speeds of both sides, or None if the migrated script failed or a run took too few steps."""
     if carried.migrated is None or not carried.migrated.is_finished:
         return None
     original_again, migrated_again = (find_second_run(carried.repeated, side) for side in ("original", "migrated"))
@@ -65,16 +65,13 @@ def measure_speed(carried: Carried) -> Speed | None:
         return None
     seconds = ([statistics.median(clock for clock, _ in intervals) for intervals in side] for side in sides)
     original, migrated = (tuple(1 / median for median in side) for side in seconds)
-    spent = [statistics.median(processor for intervals in side for _, processor in intervals) for side in sides]
-    ratio = spent[0] / spent[1] if all(spent) else 1.0
+    processor_time = [statistics.median(time for intervals in side for _, time in intervals) for side in sides]
+    ratio = processor_time[0] / processor_time[1] if all(processor_time) else 1.0
     return Speed(original, migrated, min(len(intervals) for side in sides for intervals in side), ratio)
 
 
 def find_intervals(run: Run) -> list[tuple[float, float]]:
-    """Return the seconds between the ends of steps, by the clock and of the processor.
-
-    The time before the first end is left out: it includes preparation.
-    """
+    """Return the seconds between the ends of steps, by the clock and by processor time."""
     pairs = itertools.pairwise(run.observed.first.times)
     return [(after[0] - before[0], after[1] - before[1]) for before, after in pairs if after[0] > before[0]]
 
@@ -99,11 +96,11 @@ def write_rate(rate: float) -> str:
     return f"{rate:.3g}" if rate < 1000 else f"{rate:.0f}"
 
 
-# ---- the baseline: a table for figures of the real devices
+# ---- the baseline: a table in which the user enters the figures of the real devices
 
 
 def list_figures(carried: Carried) -> list[list[str]]:
-    """Return the rows of the baseline: figure, unit, original and migrated on the CPU; the other columns are empty."""
+    """Return the rows of the baseline: figure, unit, original and migrated on the CPU."""
     runs = (carried.original, carried.migrated)
     speed, last = carried.speed, carried.original.summary.steps - 1
     rates = [f"{sum(side) / len(side):.4g}" for side in (speed.original, speed.migrated)] if speed else ["", ""]
@@ -128,7 +125,7 @@ def find_loss(run: Run | None, step: int) -> str:
 
 
 def name_columns(carried: Carried) -> list[str]:
-    """Return the columns; the user fills in the last two: the original on its own device, and the card."""
+    """Return the names of the columns; the user fills in the last two."""
     card = carried.request.to.upper()
     return ["figure", "unit", "original here", "migrated here", "original on its own device", f"migrated on the {card}"]
 

@@ -1,9 +1,8 @@
 """Changed lines that may cause a difference, most likely first.
 
-A changed line scores by what is known of the difference: an object was created there or nearby with another number, a
-number in the line changed, the line contains a keyword of the difference. In the user's copy (--migrated) a line that
-the rules would write differently scores most. A line that renames the device or backend alone, or imports the adapter,
-is left out.
+A changed line has a high score if an object was created there or nearby with another number, if a number in the line
+changed, or if the line contains a keyword of the difference. In the user's copy (--migrated) a line that the rules
+would write differently scores most. Lines that only rename the device or backend, or import the adapter, are left out.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ NEAR_LINES = 8
 
 @dataclass(frozen=True)
 class Suspect:
-    """A changed line that may cause the difference. `line` is in the migrated file; the one before a removed line."""
+    """A changed line that may cause the difference."""
 
     file: str
-    line: int
+    line: int  # in the migrated file; for a removed line, the one before
     old: str
     new: str
     why: str
@@ -44,7 +43,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Change:
-    """Removed lines and the one that replaced them; `marked` is the part that differs."""
+    """Removed lines and the line that replaced them; `marked` is the part that differs."""
 
     line: int
     old: str
@@ -62,54 +61,56 @@ def find_suspects(sides: Sides, found: Explanation) -> list[Suspect]:
 
 def score_file(sides: Sides, path: str, rows: list[AlignedLine], found: Explanation) -> Iterator[Suspect]:
     """Yield the changed lines of one file with their scores."""
-    full = str((sides.folder / path).resolve())
-    lines = [line for file, line in found.places if str(Path(file).resolve()) == full]
+    full_path = str((sides.folder / path).resolve())
+    lines = [line for file, line in found.suspected_lines if str(Path(file).resolve()) == full_path]
     deviating = sides.deviating_lines.get(path, set())
     for change in iterate_changes(rows):
-        if not is_innocent(change):
+        if not is_harmless(change):
             score, why = score_change(change, lines, deviating, found.keywords)
             yield Suspect(path, change.line, change.old.strip(), change.new.strip(), why, score)
 
 
 def iterate_changes(rows: list[AlignedLine]) -> Iterator[Change]:
-    """Yield changes: what was removed with what was added right after it."""
-    last, gone = 1, ""
+    """Yield changes: removed lines with the line added right after them."""
+    last, removed = 1, ""
     for row in rows:
-        if gone and row.kind != "removed" and row.kind != "added":
-            yield Change(last, gone, "", gone)
-            gone = ""
+        if removed and row.kind != "removed" and row.kind != "added":
+            yield Change(last, removed, "", removed)
+            removed = ""
         last = row.new or last
         if row.kind == "removed":
-            gone = f"{gone} {row.old_text.strip()}".strip()
-        elif row.kind == "added" and (row.new_text + gone).strip():
-            yield Change(last, gone, row.new_text, gone + row.new_text)
-            gone = ""
+            removed = f"{removed} {row.old_text.strip()}".strip()
+        elif row.kind == "added" and (row.new_text + removed).strip():
+            yield Change(last, removed, row.new_text, removed + row.new_text)
+            removed = ""
         elif row.kind == "changed":
             marked = " ".join(piece.text for piece in (*row.left, *row.right) if piece.marked)
             yield Change(last, row.old_text, row.new_text, marked)
-    if gone:
-        yield Change(last, gone, "", gone)
+    if removed:
+        yield Change(last, removed, "", removed)
 
 
-def is_innocent(change: Change) -> bool:
-    """Return True if only the device or backend is renamed, or the adapter is imported."""
+def is_harmless(change: Change) -> bool:
+    """Return True if a change only renames the device or backend, or imports the adapter."""
     old, new = (BACKEND.sub("backend", DEVICE.sub("device", text)).strip() for text in (change.old, change.new))
     return old == new or (not change.old and bool(ADAPTERS.match(change.new)))
 
 
 def score_change(change: Change, lines: list[int], deviating: set[int], keywords: tuple[str, ...]) -> tuple[float, str]:
-    """Return a score and its reasons. `lines`: where objects were created that differ or whose outputs differ."""
+    """Return a score and its reasons. `lines`: those that created differing objects or objects with other outputs."""
     reasons: list[tuple[float, str]] = []
     if change.line in deviating:
         reasons.append((60, "the rules would write it differently"))
     if change.line in lines:
-        reasons.append((40, "what differs was created here"))
+        reasons.append((40, "it created an object that differs"))
     elif near := [line for line in lines if abs(line - change.line) <= NEAR_LINES]:
-        reasons.append((20 - min(abs(line - change.line) for line in near), "what differs was created nearby"))
+        reasons.append(
+            (20 - min(abs(line - change.line) for line in near), "an object that differs was created nearby")
+        )
     if change.old and NUMBER.findall(change.old) != NUMBER.findall(change.new):
         reasons.append((15, "a number changed"))
     if matching := [keyword for keyword in keywords if keyword in change.marked]:
-        reasons.append((10, f"it is about {matching[0]}"))
+        reasons.append((10, f"it changes {matching[0]!r}"))
     elif matching := [keyword for keyword in keywords if keyword in change.old + change.new]:
-        reasons.append((4, f"it is about {matching[0]}"))
+        reasons.append((4, f"it contains {matching[0]!r}"))
     return sum(score for score, _ in reasons), "; ".join(why for _, why in reasons)

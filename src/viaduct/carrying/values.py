@@ -1,7 +1,7 @@
-"""Values changed by hand in the user's copy (--migrated): if the runs agree, their effect was not compared.
+"""Lines of the user's copy (--migrated) with values changed by hand: if the runs agree, their effect was not compared.
 
-Such a line is one that the rules would write differently, and that differs from the original's line in numbers,
-strings, operators or keywords alone. It is not another way of writing the same.
+The rules would write such a line differently, and it differs from the original's only in numbers, strings, operators
+or keywords.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from viaduct.carrying.sides import Sides
 from viaduct.migration.diffing import AlignedLine
 
-DEVICE = re.compile(r"^(?:cuda|npu|mlu)(?::0)?(?=$|:)")  # "cuda", "npu" and "npu:0" are one device
+DEVICE = re.compile(r"^(?:cuda|npu|mlu)(?::0)?(?=$|:)")  # "cuda", "npu" and "npu:0" are the same device
 PUNCTUATION = set("()[]{},:;.=")
 SKIPPED = {tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT}
 
@@ -37,7 +37,7 @@ def iterate_value_rows(rows: list[AlignedLine], deviating: set[int]) -> Iterator
 
 
 def differs_in_values(old: str, new: str) -> bool:
-    """Return True if two lines have the same names in the same order and other values or operators."""
+    """Return True if two lines have the same names in the same order, but other values or operators."""
     before, after = split_line(old), split_line(new)
     if before is None or after is None or before == after:
         return False
@@ -45,27 +45,27 @@ def differs_in_values(old: str, new: str) -> bool:
 
 
 def split_line(text: str) -> list[tuple[str, object]] | None:
-    """Return the names, values and operators of a line, without punctuation; literals by their value.
+    """Return the names, values and operators of a line, without punctuation; None if it cannot be tokenized.
 
-    Returns None if nothing of the line can be read. Of a line that ends within a bracket the tokens count.
+    A line that ends within a bracket has its readable tokens.
     """
-    found: list[tuple[str, object]] = []
+    tokens: list[tuple[str, object]] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text.strip() + "\n").readline):
             if token.type in SKIPPED or token.string in PUNCTUATION:
                 continue
             if token.type == tokenize.STRING and "f" in token.string.lower().partition(token.string[-1])[0]:
-                found += split_formatted(token.string)
+                tokens += split_formatted(token.string)
             elif token.type in (tokenize.NUMBER, tokenize.STRING):
-                found.append(("value", evaluate_literal(token.string)))
+                tokens.append(("value", evaluate_literal(token.string)))
             elif token.type == tokenize.NAME and not keyword.iskeyword(token.string):
-                found.append(("name", token.string))
+                tokens.append(("name", token.string))
             else:
-                found.append(("operator", token.string))
+                tokens.append(("operator", token.string))
     except (tokenize.TokenError, IndentationError, SyntaxError):
-        if not found:
+        if not tokens:
             return None
-    return found
+    return tokens
 
 
 def split_formatted(text: str) -> list[tuple[str, object]]:
@@ -74,21 +74,21 @@ def split_formatted(text: str) -> list[tuple[str, object]]:
         node = ast.parse(text, mode="eval").body
     except SyntaxError:
         return [("value", text)]
-    found: list[tuple[str, object]] = []
+    tokens: list[tuple[str, object]] = []
     for part in ast.walk(node):
         if isinstance(part, ast.Constant):
-            found.append(("value", part.value))
+            tokens.append(("value", part.value))
         elif isinstance(part, ast.Name):
-            found.append(("name", part.id))
+            tokens.append(("name", part.id))
         elif isinstance(part, ast.Attribute):
-            found.append(("name", part.attr))
+            tokens.append(("name", part.attr))
         elif isinstance(part, (ast.operator, ast.cmpop, ast.unaryop, ast.boolop)):
-            found.append(("operator", type(part).__name__))
-    return found
+            tokens.append(("operator", type(part).__name__))
+    return tokens
 
 
 def evaluate_literal(text: str) -> object:
-    """Return a literal's value, and whether it is a bool, since True equals 1; of an f-string the text itself."""
+    """Return True for a bool (True equals 1) and the value of a literal; an f-string is returned as text."""
     try:
         value = ast.literal_eval(text)
     except (SyntaxError, ValueError):  # an f-string

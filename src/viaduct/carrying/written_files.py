@@ -1,8 +1,8 @@
-"""Files that the two sides wrote, compared by content.
+"""Comparison of the files that the two sides wrote, by content.
 
-A checkpoint's tensors are judged as weights are, with the drift of the shaken run's file as their yardstick. Tensors,
-plain values, scalars and lines count if the second run of a side, where there is one, writes them alike. A file of one
-side only is a difference. A file that cannot be compared is listed with the reason.
+Tensors of a checkpoint are judged as weights, with tolerances by the perturbed run's file. Tensors, plain values,
+scalars and lines count if the second run of a side, if there is one, writes them equally. A file of only one side is a
+difference. A file that cannot be compared is listed with the reason.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from viaduct.rehearsal.files import find_file
 
 State = Literal["equal", "rounding", "differs", "not compared"]
 REPEATS = 1e-5  # relative difference up to which the second run of a side writes the same
-MAX_FILES = 500  # that are compared
+MAX_FILES = 500  # pairs of files that are compared
 SHOWN = 3  # values of a file that are named
 IGNORED = re.compile(r"(?:^|/)__pycache__/|\.pyc$|\.lock$")
 CHECKPOINT_DATA = re.compile(r"\.data-\d{5}-of-\d{5}$")  # of a TensorFlow checkpoint, read with its .index
 
 
 @dataclass(frozen=True)
-class Written:
-    """Result of one file, with what was compared, what differs, or why it was not compared."""
+class WrittenFile:
+    """Result of one file. `detail`: what was compared or differs, or why it was not compared."""
 
     name: str  # in the original; in the migrated script if the original does not write it
     state: State
@@ -52,18 +52,18 @@ class Written:
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs whose files are compared: both sides, their second runs, and the original with moved weights."""
+    """The runs whose files are compared: both sides, their second runs, and the perturbed run of the original."""
 
     original: Run
     migrated: Run
     original_again: Run | None = None
     migrated_again: Run | None = None
-    shaken: Run | None = None
+    perturbed: Run | None = None
     allowed: float = 0.0  # relative difference of plain numbers that rounding explains
 
 
 def list_written(run: Run | None) -> dict[str, Path]:
-    """Return the files that a run wrote or changed, by their paths: relative to the working folder, or absolute."""
+    """Return the files that a run wrote or changed, by path: relative to the working folder, or absolute."""
     if run is None:
         return {}
     names = [name for name in run.summary.wrote if not IGNORED.search(name)]
@@ -71,24 +71,24 @@ def list_written(run: Run | None) -> dict[str, Path]:
     return {name: path for name, path in files.items() if path.is_file() and not path.is_symlink()}
 
 
-def compare_written(runs: Runs) -> list[Written]:
-    """Compare the files that the sides wrote: the first MAX_FILES pairs; a file of one side only differs."""
+def compare_written(runs: Runs) -> list[WrittenFile]:
+    """Compare the files that the sides wrote."""
     ours, theirs = list_written(runs.original), list_written(runs.migrated)
     pairs = pair_names(list(ours), list(theirs))
-    found = list(compare_one_sided(runs, ours, theirs, pairs))
+    results = list(compare_one_sided(runs, ours, theirs, pairs))
     for number, (left, right) in enumerate(pairs.items()):
         if CHECKPOINT_DATA.search(left) and any(name.endswith(".index") for name in ours):
             continue
         if number >= MAX_FILES:
-            found.append(Written(left, "not compared", f"it is beyond the first {MAX_FILES} files"))
+            results.append(WrittenFile(left, "not compared", f"it is beyond the first {MAX_FILES} files"))
         elif filecmp.cmp(ours[left], theirs[right], shallow=False) and not left.endswith(".index"):
-            found.append(Written(left, "equal", "equal in every byte", 1))
+            results.append(WrittenFile(left, "equal", "equal in every byte", 1))
         else:
-            found.append(compare_file(runs, left, ours[left], right, theirs[right]))
-    return sorted(found, key=lambda file: file.name)
+            results.append(compare_file(runs, left, ours[left], right, theirs[right]))
+    return sorted(results, key=lambda file: file.name)
 
 
-def plain_name(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Return a file's name with device names, times and numbers of six digits or more replaced, for pairing."""
     if "tfevents" in name:
         name = re.sub(r"tfevents\.[^/]*", "tfevents", name)
@@ -96,56 +96,55 @@ def plain_name(name: str) -> str:
 
 
 def pair_names(left: list[str], right: list[str]) -> dict[str, str]:
-    """Return right names by left names: equal names, then the others by their plain names, in order."""
+    """Return right names by left names: equal names, then the others by their normalised names, in order."""
     pairs = {name: name for name in left if name in set(right)}
     waiting: dict[str, list[str]] = defaultdict(list)
     for name in sorted(set(right) - pairs.keys()):
-        waiting[plain_name(name)].append(name)
+        waiting[normalise_name(name)].append(name)
     for name in sorted(set(left) - pairs.keys()):
-        if others := waiting.get(plain_name(name)):
+        if others := waiting.get(normalise_name(name)):
             pairs[name] = others.pop(0)
     return pairs
 
 
 def compare_one_sided(
     runs: Runs, ours: dict[str, Path], theirs: dict[str, Path], pairs: dict[str, str]
-) -> Iterator[Written]:
-    """Yield the files that only one side wrote: a difference, unless that side's second run does not write it."""
+) -> Iterator[WrittenFile]:
+    """Yield the files that only one side wrote: a difference if the second run of the side writes them too."""
     sides = (
         (ours, set(pairs), runs.original_again, "the original"),
         (theirs, set(pairs.values()), runs.migrated_again, "the migrated script"),
     )
     for files, paired, again, side in sides:
-        repeated = {plain_name(name) for name in list_written(again)} if again is not None else None
+        repeated = {normalise_name(name) for name in list_written(again)} if again is not None else None
         for name in sorted(files.keys() - paired):
-            if repeated is not None and plain_name(name) not in repeated:
-                yield Written(name, "not compared", f"one of two runs of {side} writes it, the other does not")
+            if repeated is not None and normalise_name(name) not in repeated:
+                yield WrittenFile(name, "not compared", f"one of two runs of {side} writes it, the other does not")
             else:
-                yield Written(name, "differs", f"only {side} writes it")
+                yield WrittenFile(name, "differs", f"only {side} writes it")
 
 
-def compare_file(runs: Runs, left: str, left_path: Path, right: str, right_path: Path) -> Written:
-    """Compare one file by its content."""
+def compare_file(runs: Runs, left: str, left_path: Path, right: str, right_path: Path) -> WrittenFile:
     try:
         ours, theirs = read_content(left_path), read_content(right_path)
         ours_again, theirs_again = read_again(runs.original_again, left), read_again(runs.migrated_again, right)
-        shaken = read_again(runs.shaken, left)
+        perturbed = read_again(runs.perturbed, left)
     except Unreadable as reason:
-        return Written(left, "not compared", str(reason))
+        return WrittenFile(left, "not compared", str(reason))
     if (ours.lines is None) != (theirs.lines is None):
-        return Written(left, "differs", "it has another format after the migration")
+        return WrittenFile(left, "differs", "it has another format after the migration")
     if ours.unread or theirs.unread:
         return compare_storages(left, ours, theirs)
     if ours.lines is not None:
         return compare_lines(runs, left, ours, theirs, ours_again, theirs_again)
-    return compare_values(runs, left, (ours, theirs), (ours_again, theirs_again), shaken)
+    return compare_values(runs, left, (ours, theirs), (ours_again, theirs_again), perturbed)
 
 
 def read_again(run: Run | None, name: str) -> Content | None:
-    """Read the file of the same name, or plain name, that another run of the side wrote; None if there is none."""
+    """Read the same file of another run of the side, by name or normalised name; return None if there is none."""
     files = list_written(run)
-    found = name if name in files else next((file for file in files if plain_name(file) == plain_name(name)), None)
-    return read_content(files[found]) if found is not None else None
+    names = [name] if name in files else [file for file in files if normalise_name(file) == normalise_name(name)]
+    return read_content(files[names[0]]) if names else None
 
 
 # ---- tensors and plain values
@@ -155,12 +154,12 @@ Both = tuple[Content, Content]  # of the original and the migrated script
 BothAgain = tuple[Content | None, Content | None]  # of their second runs
 
 
-def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, shaken: Content | None) -> Written:
+def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, perturbed: Content | None) -> WrittenFile:
     """Compare the tensors and plain values of a file that repeat themselves."""
     ours, theirs = sides
     unstable = set().union(*(find_unstable(*pair) for pair in zip(sides, again, strict=True)))
     pairs = [pair for pair in pair_arrays("weight", ours.arrays, theirs.arrays, 0) if pair.name not in unstable]
-    yardstick = list(pair_arrays("weight", ours.arrays, shaken.arrays, 0)) if shaken is not None else []
+    yardstick = list(pair_arrays("weight", ours.arrays, perturbed.arrays, 0)) if perturbed is not None else []
     judged = judge_pixels(runs, ours, theirs) if ours.pixels else set_tolerances(pairs, yardstick)
     bad = [f"{pair.name} {pair.why or f'is off by {pair.error:.2g}'}" for pair in judged if pair.bad]
     names = [*ours.values, *(key for key in theirs.values if key not in ours.values)]
@@ -171,34 +170,36 @@ def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, shaken:
         if not is_same_value(ours.values.get(key), theirs.values.get(key), runs.allowed)
     ]
     count = len(pairs) + len(compared)
-    what = ", ".join(filter(None, (format_plural(len(pairs), "tensor"), format_plural(len(compared), "value"))))
+    counts = ", ".join(filter(None, (format_plural(len(pairs), "tensor"), format_plural(len(compared), "value"))))
     if bad:
-        return Written(name, "differs", describe_some(bad), count)
+        return WrittenFile(name, "differs", describe_some(bad), count)
     skipped = [*dict.fromkeys([*ours.skipped, *theirs.skipped])]
     unread = f"; not read: {describe_some(skipped)}" if skipped else ""
     if not count:
-        return Written(name, "not compared", f"it holds no value that repeats itself and that both sides write{unread}")
+        return WrittenFile(
+            name, "not compared", f"it holds no value that repeats itself and that both sides write{unread}"
+        )
     equal_values = (is_same_value(ours.values.get(key), theirs.values.get(key), 0.0) for key in compared)
     equal = all(pair.same for pair in pairs) and all(equal_values)
-    how = "equal" if equal else "within rounding"
+    result = "equal" if equal else "within rounding"
     hidden = sum(not pair.is_informative and not pair.same for pair in judged)
     if hidden:
-        how += f", {hidden} of them mostly rounding"
-    return Written(name, "equal" if equal else "rounding", f"{what} {how}{unread}", count)
+        result += f", {hidden} of them mostly rounding"
+    return WrittenFile(name, "equal" if equal else "rounding", f"{counts} {result}{unread}", count)
 
 
-def compare_storages(name: str, ours: Content, theirs: Content) -> Written:
-    """Compare the bytes of tensors: equal, or not compared, since rounding changes them, too."""
+def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
+    """Compare the bytes of tensors. If they differ, the file is not compared: rounding changes bytes too."""
     why = ours.unread or theirs.unread
     equal = (np.array_equal(array, theirs.arrays[storage]) for storage, array in ours.arrays.items())
     if ours.arrays.keys() != theirs.arrays.keys() or not all(equal):
-        return Written(name, "not compared", f"{why}; the bytes of its tensors differ")
+        return WrittenFile(name, "not compared", f"{why}; the bytes of its tensors differ")
     count = len(ours.arrays)
-    return Written(name, "equal", f"the bytes of {format_plural(count, 'tensor')} equal; {why}", count)
+    return WrittenFile(name, "equal", f"the bytes of {format_plural(count, 'tensor')} equal; {why}", count)
 
 
 def judge_pixels(runs: Runs, ours: Content, theirs: Content) -> list[Pair]:
-    """Return the pair of pixels; nothing if the runs differ by rounding and no pixel by more than one step of 256."""
+    """Return the pair of pixels, or nothing if the runs differ by rounding and no pixel by more than one of 256."""
     left, right = ours.arrays["pixels"], theirs.arrays["pixels"]
     if left.shape == right.shape and runs.allowed and int(np.abs(left.astype(int) - right).max(initial=0)) <= 1:
         return []
@@ -229,10 +230,10 @@ def is_same_value(left: str | None, right: str | None, allowed: float) -> bool:
         return left is right
     if NUMBER.fullmatch(left) and NUMBER.fullmatch(right):
         return is_alike(left, right, allowed)
-    return left == right or plain_text(left) == plain_text(right)
+    return left == right or normalise_text(left) == normalise_text(right)
 
 
-def plain_text(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Return a text with device names (and device number 0) and times replaced."""
     return TIME.sub("time", re.sub(r"device(?::0)?", "device", DEVICE.sub("device", text)))
 
@@ -242,8 +243,8 @@ def plain_text(text: str) -> str:
 
 def compare_lines(
     runs: Runs, name: str, ours: Content, theirs: Content, ours_again: Content | None, theirs_again: Content | None
-) -> Written:
-    """Compare a text by lines: paired ones by their stable numbers; those of one side if both its runs write them."""
+) -> WrittenFile:
+    """Compare a text by lines: paired lines by their stable numbers, others if both runs of a side write them."""
     left, right = read_lines(ours, runs.original), read_lines(theirs, runs.migrated)
     left_again = read_lines(ours_again, runs.original_again) if ours_again and runs.original_again else left
     right_again = read_lines(theirs_again, runs.migrated_again) if theirs_again and runs.migrated_again else right
@@ -261,16 +262,16 @@ def compare_lines(
         (right, right_again, {b for _, b in pairs}, "the migrated script"),
     ):
         repeated = {a for a, _ in pair_lines(lines, again)}
-        bad += [f"only {side} writes {describe_line(lines[at])}" for at in sorted(repeated - paired)]
+        bad += [f"only {side} writes {describe_line(lines[index])}" for index in sorted(repeated - paired)]
     if bad:
-        return Written(name, "differs", describe_some(bad), count)
+        return WrittenFile(name, "differs", describe_some(bad), count)
     if not count:
-        return Written(name, "not compared", "both sides write no line in common, and neither repeats its own")
+        return WrittenFile(name, "not compared", "both sides write no line in common, and neither repeats its own")
     state: State = "rounding" if inexact else "equal"
-    how = "within rounding" if inexact else "equal"
+    result = "within rounding" if inexact else "equal"
     if not inexact and any(left[a] != right[b] for a, b in pairs):
-        how = "equal but for device names and numbers that do not repeat themselves"
-    return Written(name, state, f"{format_plural(count, 'line')} {how}", count)
+        result = "equal except for device names and numbers that do not repeat themselves"
+    return WrittenFile(name, state, f"{format_plural(count, 'line')} {result}", count)
 
 
 def read_lines(content: Content, run: Run) -> list[str]:

@@ -80,10 +80,7 @@ def check_owner(folder: Path) -> None:
 
 
 def take_lock(lock: int) -> None:
-    """Lock an open file with flock, or lockf if the file system does not support flock.
-
-    Raise FolderBusy if it is locked, NotOurFolder if it is not a plain file.
-    """
+    """Lock an open file with flock, else lockf; raise FolderBusy, or NotOurFolder if it is not a plain file."""
     if not stat.S_ISREG(os.fstat(lock).st_mode):
         raise NotOurFolder(f"its {LOCK} is not a plain file")
     for lock_function in (fcntl.flock, fcntl.lockf):
@@ -104,7 +101,6 @@ class Stop:
 
     @property
     def name(self) -> str:
-        """Name of the recorded signal, or ""."""
         return self.signal.name if self.signal is not None else ""
 
     def report_outcome(self, outcome: str) -> None:
@@ -112,7 +108,6 @@ class Stop:
         print(f"viaduct migrate: stopped by {self.name}. {outcome}", file=sys.stderr, flush=True)
 
     def check(self) -> None:
-        """Raise Stopped if a signal was recorded."""
         if self.signal is not None:
             raise Stopped
 

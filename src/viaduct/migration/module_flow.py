@@ -20,13 +20,13 @@ from collections.abc import Iterator, Mapping
 from viaduct.migration.mixed_aliases import (
     Value,
     drop_mixed,
-    handed_on_function,
     is_declaration,
-    is_handed_on,
     is_module_or_false,
+    is_passed_as_value,
+    qualify_function,
     stored_value,
 )
-from viaduct.migration.names import FunctionNode, Names, all_arguments, canonical
+from viaduct.migration.names import FunctionNode, Names, all_parameters, canonical
 from viaduct.migration.predicates import is_none, is_self
 from viaduct.migration.project import Project, parse_names
 from viaduct.migration.project_calls import METHOD_KINDS, ProjectCalls, function_name
@@ -49,10 +49,7 @@ MEMBERS = {
 
 
 def note_module_flow(project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
-    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`.
-
-    `plain`: path and content of the files without a framework, which may assign other values to an attribute.
-    """
+    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`. `plain`: files without a framework."""
     if not any("horovod" in names.source.text for names in files.values()):
         return
     flow = ModuleFlow(project, files, plain)
@@ -180,7 +177,7 @@ class ModuleFlow:
 
     def key_of_result(self, names: Names, statement: ast.Return) -> str | None:
         """Return the key of a function's result; None for nested and decorated functions, such as properties."""
-        definition = names.source.function(statement)
+        definition = names.source.function_around(statement)
         function = self.calls.function_at(names, definition) if definition is not None else None
         is_plain = function is not None and self.calls.decorators(function) <= {*METHOD_KINDS}
         return f"{function}()" if is_plain else None
@@ -222,7 +219,7 @@ class ModuleFlow:
             callees = self.calls.callees(names, node) if names.qualified(node) is None else []
             is_result = any(f"{function}()" in results for function in callees)
             return is_result and is_used_as_module(names.source, node)
-        return is_handed_on(names.source, node) and f"{handed_on_function(names, node)}()" in results
+        return is_passed_as_value(names.source, node) and f"{qualify_function(names, node)}()" in results
 
     def is_overwriting(self, names: Names, target: ast.Attribute) -> bool:
         """Return True for `main.hvd = other`, where `main.hvd` is the module, and for `hvd.rank = other`."""
@@ -265,7 +262,7 @@ def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | 
         scope = names.scope_of(target)
         if isinstance(scope.node, ast.ClassDef):
             return f"{names.module}.{scope.node.name}.{target.id}"
-        declared_outside = target.id in scope.elsewhere  # global or nonlocal
+        declared_outside = target.id in scope.redirects  # global or nonlocal
         return f"{names.module}.{target.id}" if isinstance(scope.node, ast.Module) or declared_outside else ""
     owner = names.source.class_around(target) if is_self(target.value) else None
     return f"{names.module}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
@@ -339,6 +336,6 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     function = scope.node
     if not isinstance(function, FunctionNode) or len(scope.bound[node.id]) > 1:  # not a parameter, or bound again
         return None
-    is_parameter = node.id in {parameter.arg for parameter in all_arguments(function.args)}
+    is_parameter = node.id in {parameter.arg for parameter in all_parameters(function.args)}
     name = function_name(names, function) if is_parameter else None
     return aliases.get(f"{name}({node.id})") if name else None

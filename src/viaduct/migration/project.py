@@ -184,10 +184,7 @@ def parse_names(path: str, data: bytes) -> Names | None:
 
 
 def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[str, Names]:
-    """Parse those of the files without a framework that import one from a module of the project.
-
-    Such a file may re-export the framework, so the other files are tried again until none is added.
-    """
+    """Parse those of the files without a framework that import one from the project, directly or indirectly."""
     received: dict[str, Names] = {}
     pending = files
     while pending:
@@ -239,7 +236,7 @@ def note_functions(project: Project, path: str, names: Names) -> None:
 
 def returns_of(names: Names, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Return]:
     """Return the return statements of a function, without those of nested functions."""
-    by_function: dict[ast.AST, list[ast.Return]] = names.remember("returns", lambda: group_returns(names.source))
+    by_function: dict[ast.AST, list[ast.Return]] = names.get_table("returns", lambda: group_returns(names.source))
     return by_function.get(function, [])
 
 

@@ -68,8 +68,6 @@ class ProjectCalls:
         name = function_name(names, node)
         return name if name is not None and name in self.functions else None
 
-    # ---- calls
-
     def callees(self, names: Names, call: ast.Call) -> list[str]:
         """Return the functions or methods that a call may run; several if the object's class is not known."""
         name = names.qualified(call.func)
@@ -104,8 +102,6 @@ class ProjectCalls:
         has_mapping = any(keyword.arg is None for keyword in call.keywords)
         return dict.fromkeys(parameters) | passed if has_mapping else passed
 
-    # ---- functions
-
     def parameters(self, function: str) -> list[str]:
         """Return the names of a function's parameters, without `self`."""
         arguments = self.functions[function][1].args
@@ -123,7 +119,6 @@ class ProjectCalls:
         return {parameter.arg: default for parameter, default in pairs if default is not None}
 
     def decorators(self, function: str) -> set[str]:
-        """Return the names of a function's decorators; "" for one that is not a plain name."""
         return {getattr(decorator, "id", "") for decorator in self.functions[function][1].decorator_list}
 
     def is_method(self, function: str) -> bool:

@@ -137,7 +137,7 @@ def note_npu_helpers(project: Project, names: Names) -> None:
         return
     for node in names.source.of_kind(ast.Constant):
         if node.value == "NpuOptimizer":
-            function = names.source.function(node)
+            function = names.source.function_around(node)
             owner = names.source.parents.get(function) if function is not None else None
             if function is not None and isinstance(owner, ast.ClassDef):
                 project.npu_helpers |= {f"{names.module}.{owner.name}.{function.name}", f".{function.name}"}

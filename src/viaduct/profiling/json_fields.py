@@ -61,7 +61,6 @@ def decode_record(kind: Any, value: Any, path: str = "") -> Any:
 
 @functools.cache
 def find_decoder(kind: Any) -> Decoder:
-    """Return the function that checks and converts a value of this type."""
     if dataclasses.is_dataclass(kind):
         return functools.partial(decode_fields, kind)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)

@@ -1,9 +1,8 @@
-"""The page of a profile: what to change first, then where the time goes, from the iteration down to the kernel.
+"""The page of a profile: the best advice first, then the time of iterations, modules, operators and kernels.
 
     write_report(profile, Path("prof/report.html"))
 
-Charts are made in report_charts.py, tables in report_tables.py. A section without data is left out, or says in a
-sentence why it has none.
+report_charts.py makes the charts, report_tables.py the tables. A section without data is left out or gives the reason.
 """
 
 from __future__ import annotations
@@ -48,16 +47,13 @@ TOOLS = {"msprof": "msprof's files", "torch_npu": "torch_npu's files", "kineto":
 
 
 def write_report(profile: Profile, path: Path) -> None:
-    """Write the page of a profile to `path`, whole or not at all."""
     write_page(build_page(profile), path)
 
 
 def build_page(profile: Profile) -> Page:
-    """Return the page as a record."""
     ranks = measure_ranks(profile)
-    further = [make_callout(advice, profile) for advice in profile.advice[1:]]  # the first stands on top
     sections = [
-        *([Section("Further advice", "The most valuable first; gains do not add up.", further)] if further else []),
+        *describe_further_advice(profile),
         *describe_iterations(profile, ranks),
         *describe_ranks(ranks),
         *describe_modules(profile),
@@ -85,7 +81,7 @@ def build_page(profile: Profile) -> Page:
 
 
 def describe_setting(facts: Facts) -> str:
-    """Say on what and how the steps were measured."""
+    """Return device, conditions, number of steps and source of a profile."""
     device = DEVICES.get(facts.device, facts.device)
     steps = count_steps(facts.timed_steps or facts.recorded_steps)
     tool = [f"read from {TOOLS[facts.kind]}"] if facts.kind in TOOLS else []
@@ -102,14 +98,14 @@ def write_date(date: str) -> str:
 
 
 def make_lead(profile: Profile) -> list[Part]:
-    """Return the best advice, or why there is none; before it why the run ended early."""
+    """Return the best advice, or the reason why there is none, and a callout if the run ended early."""
     ended: list[Part] = [Callout("bad", f"Ended early: {profile.facts.ended}")] if profile.facts.ended else []
     verdict = judge(profile)
     if profile.advice:
-        beyond = judge_beyond_advice(profile)
+        remark = judge_beyond_advice(profile)
         callout = make_callout(profile.advice[0], profile)
-        follows = [Callout("muted", beyond)] if beyond else []
-        return [*ended, callout, *follows]
+        remarks_after = [Callout("muted", remark)] if remark else []
+        return [*ended, callout, *remarks_after]
     counts = {"operators": len(profile.operators), "kernels": len(profile.kernels)}
     judged = [
         count_steps(len(profile.regular_steps)),
@@ -121,7 +117,7 @@ def make_lead(profile: Profile) -> list[Part]:
 
 
 def make_callout(advice: Advice, profile: Profile) -> Callout:
-    """Return one advice with its evidence; a remark for accelerators is no warning."""
+    """Return one advice with its evidence; a remark for accelerators has a muted tone."""
     remarks = [Remark("What to change", advice.action)] if advice.action else []
     remarks += [Remark("Evidence", sentence) for sentence in advice.evidence]
     remarks += [Remark("Where", location) for location in advice.locations]
@@ -150,22 +146,21 @@ def make_throughput_tile(profile: Profile) -> Tile:
 
 
 def make_data_tile(ranks: Sequence[RankFigures]) -> Tile:
-    known = [figures for figures in ranks if figures.phases]
-    if not known:
+    with_phases = [figures for figures in ranks if figures.phases]
+    if not with_phases:
         return Tile("data tail", MISSING, "phases were not measured")
-    worst = max(known, key=lambda figures: figures.phases[0].share)
+    worst = max(with_phases, key=lambda figures: figures.phases[0].share)
     note = f"median {write_ms(worst.phases[0].median_us)} ms a step"
-    return Tile(
-        "data tail", write_percent(worst.phases[0].share), f"rank {worst.rank}, {note}" if len(known) > 1 else note
-    )
+    rank = f"rank {worst.rank}, " if len(with_phases) > 1 else ""
+    return Tile("data tail", write_percent(worst.phases[0].share), rank + note)
 
 
 def make_memory_tile(profile: Profile) -> Tile:
     if not profile.memory:
         return Tile("peak memory", MISSING, "not recorded")
     peak = max(profile.memory, key=lambda point: point.allocated)
-    where = f"rank {peak.rank}, in live tensors" if profile.facts.ranks > 1 else "in live tensors"
-    return Tile("peak memory", write_bytes(peak.allocated), where)
+    rank = f"rank {peak.rank}, " if profile.facts.ranks > 1 else ""
+    return Tile("peak memory", write_bytes(peak.allocated), f"{rank}in live tensors")
 
 
 def write_bytes(count: float) -> str:
@@ -176,22 +171,30 @@ def write_bytes(count: float) -> str:
 # Sections
 
 
+def describe_further_advice(profile: Profile) -> list[Section]:
+    """Return all advice except the first, which is the lead."""
+    callouts = [make_callout(advice, profile) for advice in profile.advice[1:]]
+    return [Section("Further advice", "The most valuable first; gains do not add up.", callouts)] if callouts else []
+
+
 def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[Section]:
-    """Return the phases of each step."""
     if not ranks:
         missing = "No step follows another one directly: how long an iteration takes is not known."
         return [Section("Iterations", missing if profile.steps else "No step was measured.")]
     parts: list[Part] = [draw_iterations(profile)]
     if len(ranks) == 1:
         parts.append(list_steps(ranks[0]))
-    only_lengths = "Only the length of each iteration is known, not its phases."
-    first = "From the end of one step to the end of the next." if profile.facts.phases_measured else only_lengths
+    definition = (
+        "From the end of one step to the end of the next."
+        if profile.facts.phases_measured
+        else "Only the length of each iteration is known, not its phases."
+    )
     left_out = describe_left_out(step for step in profile.steps if step.interrupted_by)
-    return [Section("Iterations", " ".join([first, *left_out, *describe_uneven(ranks)]), parts)]
+    return [Section("Iterations", " ".join([definition, *left_out, *describe_uneven(ranks)]), parts)]
 
 
 def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
-    """Return the ranks side by side, and how far they lie apart in each phase."""
+    """Return the ranks side by side, with the range of each phase."""
     if len(ranks) < 2:
         return []
     spreads = []
@@ -205,7 +208,6 @@ def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
 
 
 def describe_modules(profile: Profile) -> list[Section]:
-    """Return the flame graph by phase and module."""
     graph = draw_modules(profile)
     if graph is None:
         return []
@@ -213,7 +215,6 @@ def describe_modules(profile: Profile) -> list[Section]:
 
 
 def describe_operators(profile: Profile) -> list[Section]:
-    """Return the roofline and the table of operators."""
     if not profile.operators:
         return [Section("Operators", "None were recorded.")]
     roofline = draw_roofline(profile)
@@ -222,23 +223,21 @@ def describe_operators(profile: Profile) -> list[Section]:
     if profile.ceilings is None:
         text += " No roofline: the ceilings of the device were not measured."
     elif roofline is None:
-        text += " No roofline: no operator has both its floating-point operations and its bytes counted."
+        text += " No roofline: no operator has both floating-point operations and bytes."
     return [Section("Operators", text, [*parts, list_operators(profile)])]
 
 
 def describe_kernels(profile: Profile) -> list[Section]:
-    """Return kernels by kind and by name."""
     if not profile.kernels:
         reason = "Operators were not recorded." if not profile.operators else "No kernels were recorded."
         return [Section("Kernels", reason)]
     text = "Counts are means over the recorded steps, times those of a typical one."
     if profile.facts.device == "cpu":
-        text += " The CPU has no kernels of its own: these are operators, without the time of operators that they call."
+        text += " The CPU has no kernels: these are operators, without the time of operators that they call."
     return [Section("Kernels", text, [draw_kinds(profile), list_kernels(profile)])]
 
 
 def describe_memory(profile: Profile) -> list[Section]:
-    """Return the memory curve and the owners of the peak."""
     if not profile.memory and not profile.memory_owners:
         return []
     parts: list[Part] = [draw_memory(profile)] if profile.memory else []
@@ -248,7 +247,6 @@ def describe_memory(profile: Profile) -> list[Section]:
 
 
 def describe_system(profile: Profile) -> list[Section]:
-    """Return what the machine did meanwhile."""
     charts = draw_system(profile)
     if not charts:
         return []
@@ -258,15 +256,14 @@ def describe_system(profile: Profile) -> list[Section]:
 
 
 def describe_reader_tables(profile: Profile) -> list[Section]:
-    """Return the further tables of the profile, such as those of a vendor's profiler."""
+    """Return the tables in `Profile.tables`, such as those of a vendor's profiler."""
     tables = list_reader_tables(profile)
     return (
-        [Section("Further tables", "Written by the profiler, or worked out from its events.", tables)] if tables else []
+        [Section("Further tables", "Written by the profiler, or computed from its events.", tables)] if tables else []
     )
 
 
 def describe_measurement(profile: Profile) -> Section:
-    """Return how the figures came about."""
     facts = profile.facts
     parts: list[Part] = [FactList(collect_facts(profile))]
     remarks = [Remark("Time points", sentence) for sentence in facts.phases_found_by]
@@ -277,9 +274,8 @@ def describe_measurement(profile: Profile) -> Section:
 
 
 def collect_facts(profile: Profile) -> dict[str, object]:
-    """Return names and values of what is known about the run."""
     facts = profile.facts
-    known: dict[str, object] = {
+    all_facts: dict[str, object] = {
         "source": facts.source,
         "command": facts.command,
         "device": f"{facts.device}: {facts.description}" if facts.description else facts.device,
@@ -292,16 +288,16 @@ def collect_facts(profile: Profile) -> dict[str, object]:
         "warm-up steps": facts.warmup_steps,
         "timed steps": facts.timed_steps,
         "recorded steps": facts.recorded_steps,
-        "iteration while recorded": write_recorded(profile),
+        "iteration while recorded": write_recorded_iteration(profile),
         "ceilings": write_ceilings(profile),
         "date": write_date(facts.date),
         **facts.versions,
     }
-    return {name: value for name, value in known.items() if value not in (None, "")}
+    return {name: value for name, value in all_facts.items() if value not in (None, "")}
 
 
-def write_recorded(profile: Profile) -> str:
-    """Say what recording operators adds to a step."""
+def write_recorded_iteration(profile: Profile) -> str:
+    """Return the iteration with and without the recording of operators; "" if unknown."""
     recorded = profile.facts.recorded_step_us
     if recorded is None:
         return ""
@@ -310,7 +306,6 @@ def write_recorded(profile: Profile) -> str:
 
 
 def write_ceilings(profile: Profile) -> str:
-    """Write the roofs that were measured."""
     ceilings = profile.ceilings
     if ceilings is None:
         return ""

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from viaduct.profiling.measures import PHASE_NAMES, RankFigures, find_roofline_share, list_first_rank_operators
 from viaduct.profiling.record import Ceilings, MemoryPoint, Operator, Profile, Sample, Step
+from viaduct.profiling.report_tables import FEW_ROWS
 from viaduct.reporting import (
     BarChart,
     BarGroup,
@@ -25,12 +26,12 @@ from viaduct.reporting import (
 )
 
 MOST_LINES = 6
-"""Most lines of a chart; of more figures the highest, the mean and the lowest are drawn."""
+"""Largest number of lines of a chart; for more figures their maximum, mean and minimum are drawn."""
 MOST_OWNERS = 20
 MOST_POINTS = 2000
 PHASES = ("forward", "backward", "update", "data", "other")
 LARGE = 0.05
-"""Share of the operators' time from which an operator far below the roof is marked."""
+"""Least share of the operators' time of a marked operator far below the roof."""
 SMALL = 0.002
 """Share of the operators' time below which an operator is drawn muted."""
 FAR = 0.25
@@ -42,7 +43,6 @@ NUMBERED_FIGURE = re.compile(r"(?P<kind>\D+?) (?P<number>\d+) (?P<rest>.+)")
 
 
 def draw_iterations(profile: Profile) -> StackedBars:
-    """Return the regular steps of each rank, phase on phase."""
     ranks = sorted({step.rank for step in profile.regular_steps})
     measured = profile.facts.phases_measured
     return StackedBars(
@@ -57,7 +57,6 @@ def draw_iterations(profile: Profile) -> StackedBars:
 
 
 def make_step_group(rank: int, steps: Sequence[Step], measured: bool) -> BarGroup:
-    """Return the bars of one rank."""
     layers: list[list[float | None]] = [[step.iteration_us / 1000 for step in steps]]
     if measured:
         layers = [
@@ -69,7 +68,7 @@ def make_step_group(rank: int, steps: Sequence[Step], measured: bool) -> BarGrou
 
 
 def draw_ranks(ranks: Sequence[RankFigures]) -> StackedBars:
-    """Return one bar a rank: the means of its phases."""
+    """Return a bar for each rank: the means of its phases."""
     measured = all(figures.phases for figures in ranks)
     columns = [figures.phases if measured else (figures.iteration,) for figures in ranks]
     layers = [[phase.mean_us / 1000 for phase in layer] for layer in zip(*columns, strict=True)]
@@ -83,7 +82,7 @@ def draw_ranks(ranks: Sequence[RankFigures]) -> StackedBars:
 
 @dataclass
 class ModuleTimes:
-    """Time of a module or operator, with the modules and operators inside it."""
+    """Time of a module or operator, including its children."""
 
     time_us: float = 0.0
     calls: float = 0.0
@@ -99,19 +98,18 @@ class ModuleTimes:
         level.calls += calls
 
     def make_node(self, name: str, colour: int | None = None) -> FlameNode:
-        """Return the box of this level."""
         note = f"{self.calls:,.4g} calls" if self.calls else ""
         children = [self.children[child].make_node(child) for child in sorted(self.children, key=split_digits)]
         return FlameNode(name, self.time_us / 1000, children, colour, note)
 
 
 def split_digits(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts layer10 behind layer9, so that a module has the same place in every phase."""
+    """Return a key that sorts layer10 after layer9."""
     return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", name)]
 
 
 def draw_modules(profile: Profile) -> FlameGraph | None:
-    """Return one step of the first recorded rank by phase, module and operator; None without operators."""
+    """Return the operators of the first recorded rank by phase and module; None without operators."""
     operators = [operator for operator in list_first_rank_operators(profile) if operator.cost_us > 0]
     if not operators:
         return None
@@ -127,15 +125,15 @@ def draw_modules(profile: Profile) -> FlameGraph | None:
         colour=len(PHASES),
     )
     legend = [(PHASES.index(phase), phase) for phase in present]
-    return FlameGraph("Time by module", node, "ms", legend, explain_modules(profile, operators))
+    return FlameGraph("Time by module", node, "ms", legend, describe_times(profile, operators))
 
 
-def explain_modules(profile: Profile, operators: Sequence[Operator]) -> str:
-    """Say whose time and which clock the boxes show."""
+def describe_times(profile: Profile, operators: Sequence[Operator]) -> str:
+    """Return the side (device or host) and rank of the times, and the share with a known module."""
     side = "Kernels on the device" if any(operator.device_us is not None for operator in operators) else "Host time"
     rank = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
-    known = sum(operator.cost_us for operator in operators if operator.module)
-    share = known / sum(operator.cost_us for operator in operators)
+    in_modules = sum(operator.cost_us for operator in operators if operator.module)
+    share = in_modules / sum(operator.cost_us for operator in operators)
     return f"{side}{rank}; the module is known for {100 * share:.0f} % of the time."
 
 
@@ -143,17 +141,17 @@ def explain_modules(profile: Profile, operators: Sequence[Operator]) -> str:
 
 
 def draw_roofline(profile: Profile) -> ScatterChart | None:
-    """Return operators between the roofs of the device; None if there are no roofs or no points."""
+    """Return the operators under the roofs of the device; None without roofs or points."""
     ceilings = profile.ceilings
     if ceilings is None or ceilings.bandwidth <= 0:
         return None
     total = sum(operator.cost_us for operator in list_first_rank_operators(profile))
-    first = min((operator.rank for operator in profile.operators), default=0)
-    linked = len(profile.operators) > 12
+    rank = min((operator.rank for operator in profile.operators), default=0)
+    is_linked = len(profile.operators) > FEW_ROWS  # only a virtual table has addresses of rows
     points = [
         point
         for row, operator in enumerate(profile.operators)
-        if operator.rank == first and (point := place_operator(row if linked else None, operator, total, ceilings))
+        if operator.rank == rank and (point := make_point(row if is_linked else None, operator, total, ceilings))
     ]
     if not points:
         return None
@@ -176,8 +174,8 @@ LEGEND: list[tuple[Tone, str]] = [
 ]
 
 
-def place_operator(row: int | None, operator: Operator, total: float, ceilings: Ceilings) -> Point | None:
-    """Return the point of an operator; None if its work was not counted or took no time."""
+def make_point(row: int | None, operator: Operator, total: float, ceilings: Ceilings) -> Point | None:
+    """Return the point of an operator; None without counted work or time."""
     time = operator.cost_us
     if not operator.flops or not operator.bytes or time <= 0 or total <= 0:
         return None
@@ -189,20 +187,20 @@ def place_operator(row: int | None, operator: Operator, total: float, ceilings: 
     elif share >= LARGE and attained is not None and attained < FAR:
         tone = "bad"
     roof = f", {100 * attained:.0f} % of the roof" if attained is not None else ""
-    where = f" in {operator.module}" if operator.module else ""
+    module = f" in {operator.module}" if operator.module else ""
     intensity = operator.flops / operator.bytes
     return Point(
         intensity,
         operator.flops * 1e6 / time,
         tone,
-        f"{operator.name}{where}: {intensity:.3g} FLOP/byte, {100 * share:.1f} % of the time{roof}",
+        f"{operator.name}{module}: {intensity:.3g} FLOP/byte, {100 * share:.1f} % of the time{roof}",
         "" if row is None else f"#operators-{row}",
         write_speed(operator.flops * 1e6 / time),
     )
 
 
 def draw_roofs(ceilings: Ceilings, points: Sequence[Point]) -> list[Roof]:
-    """Return the slope of the bandwidth and a level for each dtype, over the stretch that the points need."""
+    """Return the slope of the bandwidth and a level for each dtype, over the range of the points."""
     peaks = {name: flops for name, flops in ceilings.flops.items() if flops > 0}
     ridges = [flops / ceilings.bandwidth for flops in peaks.values()]
     low = min([point.x for point in points] + ridges) / 2
@@ -216,7 +214,7 @@ def draw_roofs(ceilings: Ceilings, points: Sequence[Point]) -> list[Roof]:
 
 
 def join_close_peaks(peaks: dict[str, float]) -> list[tuple[str, float]]:
-    """Join names of peaks within 15 % of each other, whose labels would overlap; the higher level is drawn."""
+    """Join peaks within 15 % of each other, whose labels would overlap; the higher level is drawn."""
     joined: list[tuple[str, float]] = []
     for name, flops in sorted(peaks.items(), key=lambda item: -item[1]):
         if joined and joined[-1][1] < 1.15 * flops:
@@ -241,7 +239,7 @@ def write_bandwidth(bytes_per_second: float) -> str:
 
 
 def write_digits(value: float) -> str:
-    """Write three digits, and no exponent."""
+    """Write a number with three digits, without an exponent."""
     return f"{float(f'{value:.3g}'):,.10g}"
 
 
@@ -249,19 +247,17 @@ def write_digits(value: float) -> str:
 
 
 def draw_kinds(profile: Profile) -> BarChart:
-    """Return the time of kernels by kind, of the first rank that has some."""
-    first = min(kernel.rank for kernel in profile.kernels)
+    rank = min(kernel.rank for kernel in profile.kernels)
     sums: dict[str, float] = {}
     for kernel in profile.kernels:
-        if kernel.rank == first:
+        if kernel.rank == rank:
             sums[kernel.kind] = sums.get(kernel.kind, 0.0) + kernel.time_us
     kinds = sorted(sums, key=lambda kind: -sums[kind])
-    where = f", rank {first}" if profile.facts.ranks > 1 else ""
-    return BarChart(f"Time by kind (µs a step{where})", kinds, [round(sums[kind]) for kind in kinds])
+    suffix = f", rank {rank}" if profile.facts.ranks > 1 else ""
+    return BarChart(f"Time by kind (µs a step{suffix})", kinds, [round(sums[kind]) for kind in kinds])
 
 
 def draw_memory(profile: Profile) -> LineChart:
-    """Return the bytes in live tensors, and those that the allocator holds, over time."""
     by_rank: dict[int, list[MemoryPoint]] = {}
     for point in profile.memory:
         by_rank.setdefault(point.rank, []).append(point)
@@ -275,7 +271,6 @@ def draw_memory(profile: Profile) -> LineChart:
 
 
 def draw_rank_memory(rank: int, points: Sequence[MemoryPoint], start: float, several: bool) -> list[Series]:
-    """Return the curves of one rank."""
     ordered = sorted(points, key=lambda point: point.time_us)
     times = [(point.time_us - start) / 1000 for point in ordered]
     name = f"rank {rank}, " if several else ""
@@ -287,7 +282,7 @@ def draw_rank_memory(rank: int, points: Sequence[MemoryPoint], start: float, sev
 
 
 def draw_owners(profile: Profile) -> BarChart:
-    """Return who owned the bytes at the peak of the rank with the most."""
+    """Return the owners of the bytes at the peak, for the rank with the most bytes."""
     sums: dict[int, int] = {}
     for owner in profile.memory_owners:
         sums[owner.rank] = sums.get(owner.rank, 0) + owner.bytes
@@ -300,8 +295,8 @@ def draw_owners(profile: Profile) -> BarChart:
     if len(owners) > len(shown):
         labels.append(f"{len(owners) - len(shown):,} others")
         counts.append(round(sum(owner.bytes for owner in owners[len(shown) :]) / size))
-    where = f", rank {rank}" if profile.facts.ranks > 1 else ""
-    return BarChart(f"Owners at the peak ({unit}{where})", labels, counts)
+    suffix = f", rank {rank}" if profile.facts.ranks > 1 else ""
+    return BarChart(f"Owners at the peak ({unit}{suffix})", labels, counts)
 
 
 def draw_system(profile: Profile) -> list[Part]:
@@ -310,22 +305,22 @@ def draw_system(profile: Profile) -> list[Part]:
         return []
     groups: dict[tuple[str, str], list[str]] = {}
     for name in dict.fromkeys(name for sample in profile.samples for name in sample.values):
-        groups.setdefault(group_name(name), []).append(name)
+        groups.setdefault(parse_figure(name), []).append(name)
     return [draw_samples(title, unit, names, profile.samples) for (title, unit), names in groups.items()]
 
 
-def group_name(name: str) -> tuple[str, str]:
-    """Return the title and the unit of the chart that a figure belongs to: `cpu 3 %` is of `cpu`, in `%`."""
-    first, *others = name.split()
-    unit = others[-1] if others else ""
+def parse_figure(name: str) -> tuple[str, str]:
+    """Return title and unit of the chart of a figure: `cpu` and `%` of `cpu 3 %`."""
+    subject, *words = name.split()
+    unit = words[-1] if words else ""
     numbered = NUMBERED_FIGURE.fullmatch(name)
     if numbered:  # gpu 0 memory MiB: "gpu memory" in MiB
         return " ".join([numbered["kind"], *numbered["rest"].split()[:-1]]), unit
-    return first, unit
+    return subject, unit
 
 
 def draw_samples(title: str, unit: str, names: Sequence[str], samples: Sequence[Sample]) -> LineChart:
-    """Return the lines of one group; of many cores the busiest, the mean and the idlest."""
+    """Return the chart of one group; for many figures only their maximum, mean and minimum."""
     start = samples[0].time_us
     present = [sample for sample in samples if any(name in sample.values for name in names)]
     heading = title[:1].upper() + title[1:]
@@ -339,8 +334,8 @@ def draw_samples(title: str, unit: str, names: Sequence[str], samples: Sequence[
     else:
         series = []
         for name in names:  # some figures are read every few samples only
-            known = [(sample.time_us, sample.values[name]) for sample in present if name in sample.values]
+            pairs = [(sample.time_us, sample.values[name]) for sample in present if name in sample.values]
             label = name.removesuffix(unit).strip() or name
-            series.append(Series(label, [(time - start) / 1e6 for time, _ in known], [value for _, value in known]))
+            series.append(Series(label, [(time - start) / 1e6 for time, _ in pairs], [value for _, value in pairs]))
     limits = (0, 100) if unit == "%" else (0,)
     return LineChart(heading, "time (s)", title, series, log_y=False, unit=unit, includes=limits)

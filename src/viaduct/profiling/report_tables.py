@@ -12,14 +12,14 @@ from viaduct.profiling.summary import write_ms_column
 from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
 
 FEW_ROWS = 12
-"""Rows up to which a table needs neither filter nor scrolling."""
+"""Largest number of rows of a table without filters and scrolling."""
 MAX_TABLE_ROWS = 20_000
-"""Most rows of a table of `Profile.tables` that the page holds."""
+"""Largest number of rows of a table in `Profile.tables` on the page."""
 NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 
 
 def list_steps(figures: RankFigures) -> Table:
-    """Return the four times of one rank."""
+    """Return iteration and phases of one rank."""
     times = (figures.iteration, *figures.phases)
     medians = write_times([phase.median_us for phase in times])
     means = write_times([phase.mean_us for phase in times])
@@ -29,12 +29,12 @@ def list_steps(figures: RankFigures) -> Table:
 
 
 def write_times(times_us: Sequence[float]) -> list[Value]:
-    """Write microseconds that stand under each other as milliseconds, short enough for a phone."""
+    """Write a column of microseconds as milliseconds."""
     return [Value(text, time) for text, time in zip(write_ms_column(times_us), times_us, strict=True)]
 
 
 def list_ranks(ranks: Sequence[RankFigures]) -> Table:
-    """Return a row a rank: phases, collectives, and what of them was exposed."""
+    """Return phases, collectives and exposed time of each rank."""
     heads = ["rank", "steps", "iteration ms", "data tail ms", "forward + backward ms", "update tail ms"]
     rows = [
         [
@@ -50,7 +50,7 @@ def list_ranks(ranks: Sequence[RankFigures]) -> Table:
     return Table(
         [*heads, "collectives ms", "exposed ms"],
         rows,
-        "Means of a step; collectives: of the steps that show them; exposed: nothing was computed meanwhile",
+        "Means per step; collectives: of steps that have them; exposed: while nothing was computed",
     )
 
 
@@ -68,7 +68,7 @@ def write_share(share: float | None) -> Value | None:
 
 
 def list_operators(profile: Profile) -> Part:
-    """Return the operators, as they are ordered in the profile, with their share of their rank's time."""
+    """Return the operators with their share of their rank's time."""
     operators = profile.operators
     total = sum_by_rank([(operator.rank, operator.cost_us) for operator in operators])
     shares = [divide(operator.cost_us, total[operator.rank]) for operator in operators]
@@ -120,7 +120,6 @@ def list_roofline(rows: Sequence[Operator | Kernel], profile: Profile) -> list[f
 
 
 def sum_by_rank(times: Sequence[tuple[int, float]]) -> dict[int, float]:
-    """Add up the times of each rank."""
     sums: dict[int, float] = {}
     for rank, time in times:
         sums[rank] = sums.get(rank, 0.0) + time
@@ -136,7 +135,7 @@ def scale(value: float | None, factor: float) -> float | None:
 
 
 def drop_empty(columns: Sequence[DataColumn]) -> list[DataColumn]:
-    """Leave out columns in which nothing was measured, and the rank if there is one only."""
+    """Remove columns without values, and the rank if there is only one."""
     return [
         column
         for column in columns
@@ -146,12 +145,12 @@ def drop_empty(columns: Sequence[DataColumn]) -> list[DataColumn]:
 
 
 def sort_by(shares: Sequence[float | None]) -> list[int]:
-    """Return the rows by their shares, largest first."""
+    """Return the indices of the rows, largest share first."""
     return sorted(range(len(shares)), key=lambda row: -(shares[row] or 0.0))
 
 
 def make_table(name: str, columns: Sequence[DataColumn], caption: str, order: Sequence[int], download: str) -> Part:
-    """Return a large table with filters, or a plain one if there are few rows."""
+    """Return a virtual table, or a plain one for few rows."""
     rows = len(columns[0].values) if columns else 0
     if rows > FEW_ROWS:
         return VirtualTable(name, columns, caption, download=download, order=order)
@@ -180,7 +179,7 @@ def list_reader_tables(profile: Profile) -> list[Part]:
 
 
 def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Part:
-    """Return one table; columns of numbers that came as text are converted, so that they sort as numbers."""
+    """Return one table; columns of numbers in strings are converted to numbers."""
     shown = rows[:MAX_TABLE_ROWS]
     caption = name if len(shown) == len(rows) else f"{name}: the first {len(shown):,} of {len(rows):,} rows"
     raw = [[row[index] if index < len(row) else None for row in shown] for index in range(len(columns))]
@@ -197,15 +196,15 @@ def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequ
 
 def read_column(values: Sequence[Any]) -> list[object]:
     """Return a column as numbers if all its texts are numbers, else as texts; "N/A" and "" are missing values."""
-    present = [None if value is None or str(value).strip() in ("", "N/A", "NA", "nan") else value for value in values]
-    texts = [value for value in present if isinstance(value, str)]
+    cells = [None if value is None or str(value).strip() in ("", "N/A", "NA", "nan") else value for value in values]
+    texts = [value for value in cells if isinstance(value, str)]
     if all(NUMBER.fullmatch(text.strip()) for text in texts):
-        return [float(value) if isinstance(value, str) else value for value in present]
-    return ["" if value is None else str(value) for value in present]
+        return [float(value) if isinstance(value, str) else value for value in cells]
+    return ["" if value is None else str(value) for value in cells]
 
 
 def count_decimals(values: Sequence[Any]) -> int | None:
-    """Return the most decimals of numbers that came as text; None if there are none, or an exponent."""
+    """Return the most decimals of numbers in strings; None if there are none, or if one has an exponent."""
     texts = [str(value).strip() for value in values]
     if any("e" in text.lower() for text in texts if NUMBER.fullmatch(text)):
         return None

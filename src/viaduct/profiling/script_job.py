@@ -1,9 +1,9 @@
-"""The job of profiling a script, and the files by which the script's processes take part in it.
+"""The job of profiling a script, and the files of the script's processes.
 
 RECORD/job.json            the job; its path is in the environment of the script's processes
 RECORD/PID/steps.jsonl     of each process that trains: a line for each step as it ends, and lines with its facts
-RECORD/PID/finished        its whole profile, written when it ends or has taken all steps
-RECORD/PID/ended.json      how the script ended, of the process that ran it
+RECORD/PID/finished        its complete profile, written when it ends or has taken all steps
+RECORD/PID/ended.json      of the process that ran the script: how the script ended
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from viaduct.profiling.collector import Plan
 JOB_VARIABLE = "VIADUCT_PROFILE_JOB"
 """Environment variable with the path of job.json."""
 PYTHON_VARIABLE = "VIADUCT_PROFILE_PYTHON"
-"""Environment variable with the Python whose processes take part; scripts/hook/sitecustomize.py reads it."""
+"""Environment variable with the path of the profiled Python; scripts/hook/sitecustomize.py reads it."""
 JOB_FILE = "job.json"
 STEPS_FILE, FINISHED_FILE, ENDED_FILE = "steps.jsonl", "finished", "ended.json"
 
 
 @dataclass(frozen=True)
 class ScriptJob:
-    """A script that is profiled, and how."""
+    """A script to profile, and the number of its steps."""
 
     target: str  # path of the script, or name of the module
     arguments: tuple[str, ...]
     is_module: bool
-    record: str  # folder of the files above
+    record: str  # folder RECORD
     script_folder: str
     skip: int  # this and the next two: the steps of a collector.Plan
     timed: int

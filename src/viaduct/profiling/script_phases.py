@@ -1,13 +1,12 @@
 """Find the phases of a user's training script from its calls of torch, and mark them for a collector.
 
-    data                  from the end of the step before to the first call of a network with gradients enabled
+    data                  from the end of the previous step to the first call of a network with gradients enabled
     forward + backward    from there to the last return of autograd before the update
     update                from there to the return of `optimizer.step()`
 
-With several optimizers (a GAN) a step ends with the last optimizer that steps before the next batch is asked for;
-without a DataLoader, with the optimizer that stepped last before the first one stepped again. Without an optimizer a
-step ends where the next batch is asked for, or the next forward pass begins. An evaluation or a checkpoint between two
-steps is marked as an interruption.
+With several optimizers (a GAN) a step ends with the last optimizer that steps before the next batch is requested, or,
+without a DataLoader, before the first optimizer steps again. Without an optimizer a step ends when the next batch is
+requested, or the next forward pass begins. Evaluations and checkpoints between two steps are marked as interruptions.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-LONGEST_CYCLE = 100  # most updates of several optimizers that are remembered to find their order
+LONGEST_CYCLE = 100  # largest number of updates that are recorded to find the order of several optimizers
 EVALUATION, CHECKPOINT, SKIPPED = "evaluation", "checkpoint", "skipped update"
 
 
 class ScriptPhases(Watcher):
-    """Marks the phases of a script's steps while it is entered.
+    """Context manager that marks the phases of a script's steps.
 
-    A training pass is a call of a network that a backward pass may follow. `on_facts` is called after the first one,
-    `on_done` when the collector has taken all steps of its plan.
+    A training pass is a call of a network that may be followed by a backward pass. `on_facts` is called after the first
+    one, `on_done` when the collector has taken all steps of its plan.
     """
 
     def __init__(
@@ -56,22 +55,22 @@ class ScriptPhases(Watcher):
         self.steps_without_optimizer = 0
         self.workers: int | None = None
         self._calls = OuterCalls(self._on_call, self._on_return)
-        self._weights: WeakKeyDictionary[nn.Module, torch.Tensor] = WeakKeyDictionary()  # a trained weight of each
+        self._weights: WeakKeyDictionary[nn.Module, torch.Tensor] = WeakKeyDictionary()  # a trainable weight of each
         self._patches = ExitStack()
         self._thread: int | None = None
-        self._trained: set[int] = set()  # networks that were in training mode in a training pass
-        self._has_idle_pass = False  # a network was called without training it, and nothing was trained since
-        self._has_stepped = False  # an optimizer has stepped; whether the step is over is not known yet
-        self._step_passes = self._step_backwards = self._step_batches = 0  # counts within the present step
+        self._trained: set[int] = set()  # ids of networks that were in training mode in a training pass
+        self._has_idle_pass = False  # a network was called without training since the last training pass
+        self._has_stepped = False  # an optimizer has stepped, but another one may follow
+        self._step_passes = self._step_backwards = self._step_batches = 0  # counts within the current step
         self._cycle: list[Optimizer] = []  # optimizers in the order of their updates
-        self._last_optimizer: Optimizer | None = None  # the one of several that ends a step, once that is known
-        self._is_functional = False  # a backward pass came without a call of a network: torch.func, or plain tensors
+        self._last_optimizer: Optimizer | None = None  # ends a step, once it is known
+        self._is_functional = False  # a backward pass came without a call of a network (torch.func, plain tensors)
         self._updates_before_scaler = 0
         self._graphs_before = count_graphs()
 
     def __enter__(self) -> ScriptPhases:
         enter = self._patches.enter_context
-        enter(patches.observe_loaders(self._on_batch_asked, self._on_batch, self.notes.append))
+        enter(patches.observe_loaders(self._on_batch_requested, self._on_batch, self.notes.append))
         enter(patches.observe_backward(self._on_backward_end))
         enter(patches.observe_saving(self._on_save))
         enter(patches.observe_scaler(self._on_scaler_begin, self._on_scaler_end))
@@ -85,7 +84,7 @@ class ScriptPhases(Watcher):
 
     # Data
 
-    def _on_batch_asked(self) -> None:
+    def _on_batch_requested(self) -> None:
         """End the step if it is over, and mark an evaluation that ran since the last training pass."""
         if not self._is_training_thread():
             return
@@ -99,7 +98,7 @@ class ScriptPhases(Watcher):
         if not self._is_training_thread():
             return
         self.collector.mark_loader_wait(began_us, ended_us)
-        if not hasattr(loader, "__next__"):  # the start of an epoch, which brings no batch
+        if not hasattr(loader, "__next__"):  # the start of an epoch, without a batch
             return
         self.batches += 1
         self._step_batches += 1
@@ -128,7 +127,7 @@ class ScriptPhases(Watcher):
         self.collector.mark_forward_start()
 
     def _is_training_pass(self, module: nn.Module) -> bool:
-        """Return True for a pass with gradients, in training mode or of a network that is never in training mode."""
+        """Return True for a pass with gradients, in training mode or of a network that was never in training mode."""
         import torch
 
         if not torch.is_grad_enabled():
@@ -142,10 +141,10 @@ class ScriptPhases(Watcher):
         return module.training or id(module) not in self._trained
 
     def _on_idle_pass(self, module: nn.Module) -> None:
-        """Mark an evaluation if a trained network is called outside a step."""
+        """Mark an evaluation if a trained network is called between steps."""
         self._has_idle_pass = True
-        is_outside = not self._step_passes or self._has_stepped  # within a step a pass without gradients is part of it
-        if id(module) in self._trained and is_outside:
+        is_between_steps = not self._step_passes or self._has_stepped
+        if id(module) in self._trained and is_between_steps:
             if self._has_stepped:
                 self._close_step()
             self.collector.mark_interruption(EVALUATION)
@@ -178,13 +177,13 @@ class ScriptPhases(Watcher):
         self.collector.mark_backward_end()
 
     def on_update_begin(self, step: int, optimizer: Optimizer) -> None:
-        if self._is_training_thread() and not self._step_backwards:  # gradients come from elsewhere, or from a closure
+        if self._is_training_thread() and not self._step_backwards:  # gradients from elsewhere, or from a closure
             self._mark_backward_end()
         if self._cycle and optimizer is self._cycle[0] and self.optimizers > 1 and not self._step_batches:
             self._find_last_optimizer()
 
     def _find_last_optimizer(self) -> None:
-        """Record, when the first optimizer is about to step again, that the one before it ends a step."""
+        """When the first optimizer is about to step again, record that the previous optimizer ends a step."""
         if self._last_optimizer is None:
             self._last_optimizer = self._cycle[-1]
             if self._has_stepped:
@@ -207,7 +206,7 @@ class ScriptPhases(Watcher):
         self._updates_before_scaler = self.updates
 
     def _on_scaler_end(self) -> None:
-        """End the step here if its gradients overflowed, so that the scaler left out the update."""
+        """End the step if the scaler skipped the update because gradients overflowed."""
         if self._is_training_thread() and self.updates == self._updates_before_scaler and self._step_backwards:
             self.skipped_updates += 1
             self.collector.mark_interruption(SKIPPED)
@@ -231,13 +230,13 @@ class ScriptPhases(Watcher):
         self._has_stepped = False
         self._step_passes = self._step_backwards = self._step_batches = 0
         self.collector.mark_step_end()
-        if self.collector.taken == max(1, self.collector.plan.skip):  # the networks are known: timed steps come now
+        if self.collector.taken == max(1, self.collector.plan.skip):  # the networks are known, and timed steps follow
             self._calls.narrow()
         if self.collector.done:
             self._on_done()
 
     def _is_training_thread(self) -> bool:
-        """Return True in the thread of the first training pass, unless it is capturing a graph of the device."""
+        """Return True in the thread of the first training pass, unless it is capturing a graph."""
         if self._thread is not None and self._thread != threading.get_ident():
             return False
         return not is_capturing(self.collector.device)
@@ -245,13 +244,12 @@ class ScriptPhases(Watcher):
     # Description
 
     def describe(self) -> tuple[str, ...]:
-        """Return sentences that say how each time point was found."""
         return (*self._describe_start(), *self._describe_backward(), *self._describe_end())
 
     def _describe_start(self) -> list[str]:
         if self._is_functional:
-            start = "the batch arrives" if self.batches else "the step before ends"
-            sentence = f"t1, forward start: no network was called with its weights; it is taken to be when {start}."
+            start = "the arrival of the batch" if self.batches else "the end of the previous step"
+            sentence = f"t1, forward start: no network was called with its weights; {start} is used."
         else:
             network = self.facts.network if self.facts is not None else "a network"
             sentence = f"t1, forward start: the first call of {network} with gradients enabled in a step."
@@ -262,28 +260,27 @@ class ScriptPhases(Watcher):
 
     def _describe_backward(self) -> list[str]:
         if not self.backwards:
-            return ["t2, backward end: autograd was not called; it is taken to be when the optimizer is called."]
+            return ["t2, backward end: autograd was not called; the call of the optimizer is used."]
         return ["t2, backward end: the last return of torch.autograd before the update."]
 
     def _describe_end(self) -> list[str]:
         if self.steps_without_optimizer:
-            where = "asks for the next batch" if self.batches else "begins the next forward pass"
-            return [f"t6, step end: no optimizer of torch.optim steps; a step ends where the script {where}."]
+            event = "requests the next batch" if self.batches else "begins the next forward pass"
+            return [f"t6, step end: no optimizer of torch.optim steps; a step ends when the script {event}."]
         sentence = "t6, step end: the return of optimizer.step()"
         if len({id(optimizer) for optimizer in self._cycle}) > 1:
-            last = "before the next batch is asked for" if self.batches else "of each round"
+            last = "before the next batch is requested" if self.batches else "of each round"
             return [f"{sentence} of the last of several optimizers {last}."]
         return [f"{sentence}."]
 
     def describe_absence(self) -> str:
-        """Return why no step was found."""
+        """Return the reason why no step was found."""
         if not (self.passes or self.backwards or self.optimizers):
             return "it called no network with gradients, made no optimizer and ran no backward pass in this process"
         counts = f"{self.passes} training passes, {self.backwards} backward passes, {self.updates} optimizer steps"
         return f"it made {self.optimizers} optimizers; {counts}"
 
     def list_notes(self) -> list[str]:
-        """Return notes about skipped updates and steps whose passes were not seen."""
         notes = list(self.notes)
         if self.skipped_updates:
             notes.append(f"GradScaler skipped {self.skipped_updates} updates; those steps are left out of the medians.")

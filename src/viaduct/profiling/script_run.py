@@ -1,9 +1,9 @@
-"""Run a script under the profiler in a process of its own, or in several as ranks, and gather what was collected.
+"""Run a script under the profiler in a separate process, or in several as ranks, and gather the profiles.
 
-    run = run_script_job(job, ranks=1, stdout=None, tell=print)
+    run = run_script_job(job, ranks=1, stdout=None, notify=print)
     run.code, run.reason, run.ranks
 
-Every step is in a file as soon as it ends, so that steps taken before a crash of the script are kept.
+Every step is written to a file when it ends, so a crash of the script does not lose it.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from viaduct.signals import forward_signals, name_signal
 
 HOOK = Path(__file__).parents[1] / "scripts" / "hook"
 ROOT = Path(viaduct.__file__).parents[1]
-# `-c` and `-m` both put the current folder first in sys.path. Here that entry is replaced by the folder of the viaduct
-# that this process runs, and removed once viaduct is imported.
+# `-c` and `-m` both put the current folder first in sys.path. Here it is replaced by the folder of this viaduct, which
+# is removed after the import.
 CHILD_CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.profiling.child import main; sys.exit(main())"
 )
 POLL_S = 0.25
-GRACE_S = 15.0  # time for the script to end after its last step, or after a signal; then it is killed
+GRACE_S = 15.0  # between the last step or a signal and the kill
 VIADUCT_VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "GOMP_SPINCOUNT": "1000"}
-"""Variables that viaduct sets for itself (cli.py) and does not pass on to the script."""
+"""Variables that viaduct sets for itself (cli.py) and removes from the script's environment."""
 
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """How a profiled script ended, and what its processes left."""
+    """Result of a profiled script."""
 
-    code: int  # exit code for `viaduct profile`; 0 if the script was ended after its steps
-    reason: str  # why it ended before all steps were taken; empty if they were
+    code: int  # exit code for `viaduct profile`; 0 if all steps were taken
+    reason: str  # why it ended before all steps were taken; "" if all were
     ranks: list[RankProfile]
-    interrupted: int = 0  # number of the signal that asked viaduct to stop; 0 without one
+    interrupted: int = 0  # number of the signal that stopped viaduct; 0 without one
 
 
-def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, tell: Callable[[str], None]) -> ScriptRun:
-    """Run the script to its end, or until it has taken its steps."""
+def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, notify: Callable[[str], None]) -> ScriptRun:
+    """Run the script until it ends or has taken all steps."""
     path = job.save()
     command = [sys.executable, "-c", CHILD_CODE.format(root=str(ROOT))]
     variables = build_environment(path)
     if ranks > 1:
-        failures, interrupted = run_ranks(job, command, variables, ranks, tell)
+        failures, interrupted = run_ranks(job, command, variables, ranks, notify)
     else:
         failures, interrupted = run_alone(job, command, variables, stdout)
     gathered = gather_ranks(job)
@@ -66,12 +66,12 @@ def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, tell: Callabl
 
 
 def build_environment(job: Path) -> dict[str, str]:
-    """Return the environment of the script's processes: the user's own, and what lets them take part in the job."""
-    users = {name: value for name, value in os.environ.items() if VIADUCT_VARIABLES.get(name) != value}
-    paths = [path for path in users.get("PYTHONPATH", "").split(os.pathsep) if path]
+    """Return the environment of the script's processes: the user's, and the variables of the job."""
+    user_variables = {name: value for name, value in os.environ.items() if VIADUCT_VARIABLES.get(name) != value}
+    paths = [path for path in user_variables.get("PYTHONPATH", "").split(os.pathsep) if path]
     return {
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch's profiler warns of memory that was allocated before it began
-        **users,
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch's profiler warns about memory allocated before it started
+        **user_variables,
         "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
         JOB_VARIABLE: str(job),
         PYTHON_VARIABLE: sys.executable,
@@ -81,20 +81,20 @@ def build_environment(job: Path) -> dict[str, str]:
 def run_alone(
     job: ScriptJob, command: list[str], variables: dict[str, str], stdout: int | None
 ) -> tuple[dict[int | None, int], int]:
-    """Run the script in one process; return its exit code under None, and a signal that viaduct got or 0."""
+    """Run the script in one process; return {None: exit code}, and the signal that viaduct received or 0."""
     process = subprocess.Popen(command, env=variables, stdout=stdout, start_new_session=True)
     with forward_signals(process.pid) as signals:
         try:
             wait_for_end(process, job, signals)
         finally:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # also processes that the script has left behind
+                os.killpg(process.pid, signal.SIGKILL)  # including processes left by the script
             code = process.wait()
     return {None: code}, signals[0] if signals else 0
 
 
 def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[int]) -> None:
-    """Wait for the process; after a signal, or when its steps are taken, `GRACE_S` longer and no more."""
+    """Wait for the process, but at most GRACE_S after a signal or the last step."""
     deadline: float | None = None
     while deadline is None or time.monotonic() < deadline:
         with suppress(subprocess.TimeoutExpired):
@@ -105,9 +105,9 @@ def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[i
 
 
 def run_ranks(
-    job: ScriptJob, command: list[str], variables: dict[str, str], ranks: int, tell: Callable[[str], None]
+    job: ScriptJob, command: list[str], variables: dict[str, str], ranks: int, notify: Callable[[str], None]
 ) -> tuple[dict[int | None, int], int]:
-    """Start the ranks as `viaduct launch` does; return exit codes of failed ranks, and a signal that viaduct got or 0.
+    """Start the ranks like `viaduct launch`; return the exit codes of failed ranks, and the signal of viaduct or 0.
 
     The rank that most likely caused the failure comes first.
     """
@@ -129,7 +129,7 @@ def run_ranks(
             log_dir=str(Path(job.record) / "logs"),
             show_all=True,
             get_variables=add_variables,
-            report=tell,
+            report=notify,
         )
     if outcome.signal:
         return {None: -outcome.signal}, 0 if outcome.by_ranks else outcome.signal
@@ -138,21 +138,21 @@ def run_ranks(
 
 @contextmanager
 def replace_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Replace this process's environment within the block: torch's agent passes it on to the ranks."""
-    before = dict(os.environ)
+    """Replace this process's environment within the block, because torch's agent passes it on to the ranks."""
+    original = dict(os.environ)
     os.environ.clear()
     os.environ.update(variables)
     try:
         yield
     finally:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(original)
 
 
 def choose_code(code: int, ranks: list[RankProfile]) -> int:
-    """Return 0 where all steps were taken, else the script's exit code; 2 if it ended well without any step.
+    """Return 0 if all steps were taken, else the script's exit code; 2 if that is 0 and no step was taken.
 
-    A script that a signal ended has a negative code, for which a shell's 128 + signal is returned.
+    The negative code of a script killed by a signal becomes 128 + signal, as in a shell.
     """
     if ranks and all(rank.done for rank in ranks):
         return 0
@@ -162,24 +162,24 @@ def choose_code(code: int, ranks: list[RankProfile]) -> int:
 
 
 def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], interrupted: int = 0) -> str:
-    """Return why the script ended before all steps were taken; "" if they were."""
+    """Return the reason if the script ended before all steps were taken, else ""."""
     if ranks and all(rank.done for rank in ranks):
         return ""
-    taken = min((rank.taken for rank in ranks), default=0)
-    what = describe_code(end.code) + (f" ({end.failure})" if end.failure else "")
+    steps_taken = min((rank.taken for rank in ranks), default=0)
+    outcome = describe_code(end.code) + (f" ({end.failure})" if end.failure else "")
     if len(ranks) > 1 and end.rank is not None and end.code:
-        what = what.replace("the script", f"rank {end.rank}", 1)
+        outcome = outcome.replace("the script", f"rank {end.rank}", 1)
     if end.killed_by:
-        what += f" and its process by {name_signal(end.killed_by)}"
+        outcome += f" and its process by {name_signal(end.killed_by)}"
     if interrupted:
-        what = f"the script was interrupted by {name_signal(interrupted)}"
-    if taken:
-        return f"{what} after {taken} of {job.plan.total} steps"
-    return f"{what}, and no training step was found" + (f": {end.absence}" if end.absence else "")
+        outcome = f"the script was interrupted by {name_signal(interrupted)}"
+    if steps_taken:
+        return f"{outcome} after {steps_taken} of {job.plan.total} steps"
+    return f"{outcome}, and no training step was found" + (f": {end.absence}" if end.absence else "")
 
 
 def describe_code(code: int) -> str:
-    """Return what an exit code says; a negative one is a signal, as subprocess has it."""
+    """Describe an exit code; a negative one is a signal, as in subprocess."""
     if code == 0:
         return "the script ended by itself"
     if code > 0:

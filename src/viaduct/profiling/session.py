@@ -1,7 +1,7 @@
-"""Profile the training in this process, and write the profile to a folder of the process's own (script_job.py).
+"""Profile the training in this process, and write the profile to the process's folder (script_job.py).
 
-The times of each step are appended to a file as soon as they are known, so that they are kept when the process is
-killed; operators, kernels and memory are written at the end.
+The times of each step are appended to a file as soon as they are known, so that they survive a kill; operators, kernels
+and memory are written at the end.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -25,7 +26,7 @@ from viaduct.profiling.script_phases import ScriptPhases
 
 
 class Session:
-    """Collects while it is entered; after the last step of the plan it calls `stop`, which raises to end the script."""
+    """Context manager that collects; after the last step it calls `stop`, which raises to end the script."""
 
     def __init__(self, job: ScriptJob, stop: Callable[[], None]) -> None:
         self.job, self._stop = job, stop
@@ -40,6 +41,8 @@ class Session:
         self.phases = ScriptPhases(self.collector, self._finish, self._take_facts)
 
     def __enter__(self) -> Session:
+        # torch.compile would warn about our hooks, of which the script knows nothing.
+        warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
         self.phases.__enter__()
         return self
 
@@ -47,7 +50,7 @@ class Session:
         self.phases.__exit__()
 
     def finish(self) -> None:
-        """Write the whole profile, once; nothing if this process did not train, or was forked from the session's."""
+        """Write the complete profile once, unless this process did not train or is a fork of the session's process."""
         has_trained = self.phases.passes or self.phases.backwards or self.phases.updates
         if self._is_finished or not has_trained or self._process != os.getpid():
             return
@@ -57,7 +60,6 @@ class Session:
             pickle.dump((profile, self.collector.events, self.collector.done), file)
 
     def describe(self) -> Facts:
-        """Return what is known of the training in this process."""
         import torch
 
         network = self.phases.facts
@@ -79,7 +81,7 @@ class Session:
         )
 
     def open_folder(self) -> Path:
-        """Return the folder of this process; the first call makes it, so that only processes that train have one."""
+        """Return the folder of this process; the first call creates it."""
         if self._folder is None:
             self._folder = Path(self.job.record) / str(os.getpid())
             self._folder.mkdir(exist_ok=True)
@@ -99,11 +101,11 @@ class Session:
     def _write_step(self, part: Part, step: Step) -> None:
         fields = vars(step) if not step.collectives else asdict(step)  # asdict takes 30 µs
         self._write({"kind": "step", "part": part, "step": fields})
-        if step.number == 0:  # `describe` now also says how the end of a step is found
+        if step.number == 0:  # `describe` now includes how the end of a step is found
             self._write_facts()
 
     def _write(self, line: dict[str, Any]) -> None:
-        """Append a record with one system call, so that it is in the file even if the process is killed right after."""
+        """Append a record with one system call, so that it survives a kill of the process."""
         if self._log is None:
             self._log = os.open(self.open_folder() / STEPS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(self._log, json.dumps(line).encode() + b"\n")
@@ -111,17 +113,17 @@ class Session:
 
 @functools.cache
 def describe_device(kind: str) -> str:
-    """Return the device's description; empty if the device cannot be used."""
+    """Return the device's description; "" if the device cannot be used."""
     from viaduct import devices
 
     try:
         return devices.get(kind).describe_card()
-    except Exception:  # a device in an error state answers nothing
+    except Exception:  # the device is in an error state
         return ""
 
 
 def find_rank() -> int:
-    """Return this process's rank: that of torch.distributed, else of the environment, else 0."""
+    """Return this process's rank from torch.distributed, else from the environment, else 0."""
     distributed = find_group()
     if distributed is not None:
         return int(distributed.get_rank())
@@ -132,7 +134,7 @@ def find_rank() -> int:
 
 
 def count_ranks() -> int:
-    """Return the number of ranks: that of torch.distributed, else of the environment, else 1."""
+    """Return the number of ranks from torch.distributed, else from the environment, else 1."""
     distributed = find_group()
     if distributed is not None:
         return int(distributed.get_world_size())

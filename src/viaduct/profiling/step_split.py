@@ -1,7 +1,7 @@
 """Parts of a step on a device: computing, communication that is not overlapped, free time.
 
-torch_npu's profiler writes these as step_trace_time.csv; for other traces they are computed here, so that a GPU and an
-NPU can be compared. Time in which several streams run counts once.
+torch_npu's profiler writes these as step_trace_time.csv; for other traces they are computed here. Time in which several
+streams run counts once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STEP_PARTS = (COMPUTING, EXPOSED, FREE)
 
 
 def split_steps(steps: Sequence[Step], computing: Iterable[Span], collectives: Iterable[Collective]) -> dict[str, Any]:
-    """Return the table of the steps' parts; a step whose previous step's end is not known is left out."""
+    """Return the table of the steps' parts; a step without a known previous end is left out."""
     busy = join_spans(computing)
     communicating = join_spans((row.start_us, row.start_us + row.duration_us) for row in collectives)
     exposed = remove_spans(communicating, busy)
@@ -27,26 +27,26 @@ def split_steps(steps: Sequence[Step], computing: Iterable[Span], collectives: I
     for step in steps:
         if step.previous_end_us is None:
             continue
-        inside = [sum_spans(cut_spans(spans, step.previous_end_us, step.end_us)) for spans in (busy, exposed)]
-        rows.append([step.number, *inside, max(step.iteration_us - sum(inside), 0.0)])
+        times = [sum_spans(cut_spans(spans, step.previous_end_us, step.end_us)) for spans in (busy, exposed)]
+        rows.append([step.number, *times, max(step.iteration_us - sum(times), 0.0)])
     return {"columns": ["step", *STEP_PARTS], "rows": rows}
 
 
 def cut_spans(spans: Sequence[Span], start: float, end: float) -> list[Span]:
-    """Return the parts of disjoint spans that lie within a window."""
+    """Return the parts of disjoint spans within a window."""
     low, high = max(bisect_left(spans, (start,)) - 1, 0), bisect_left(spans, (end,))
     return [(max(first, start), min(last, end)) for first, last in spans[low:high] if last > start]
 
 
 def read_split(profile: Profile) -> dict[str, list[float]]:
-    """Return the parts of each step and their sum, "E2E", from the profile's table; {} if it has none."""
+    """Return the parts of each step and their sum, "E2E", from the profile's table; {} without a table."""
     table = profile.tables.get(STEP_TRACE_TABLE)
     if not table or not set(STEP_PARTS) <= set(table["columns"]):
         return {}
     positions = [table["columns"].index(name) for name in STEP_PARTS]
     rows = [[row[position] for position in positions] for row in table["rows"]]
-    known = [row for row in rows if all(isinstance(value, int | float) for value in row)]
-    if not known:
+    complete = [row for row in rows if all(isinstance(value, int | float) for value in row)]
+    if not complete:
         return {}
-    split = {name: [float(row[number]) for row in known] for number, name in enumerate(STEP_PARTS)}
-    return {"E2E": [float(sum(row)) for row in known], **split}
+    split = {name: [float(row[number]) for row in complete] for number, name in enumerate(STEP_PARTS)}
+    return {"E2E": [float(sum(row)) for row in complete], **split}

@@ -1,9 +1,8 @@
-"""The summary of a profile on the terminal: what was profiled, its phases, operators, advice, and what is unknown.
+"""Terminal summary of a profile: the run, its phases, operators, advice and notes.
 
     print(write_summary(profile, width=100))
 
-Prose wraps at the width; names and figures are never cut: a name too long to stand beside its figures has a line of its
-own.
+Prose wraps at the width; a name too long for the line of its figures gets a separate line.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ LONGEST_PROSE = 110
 MOST_OPERATORS = 8
 DEVICES = {"cpu": "CPU", "cuda": "CUDA", "npu": "NPU", "mlu": "MLU"}
 BARS = ("░", "█", "▒")
-"""Shades of a rank's bar: data tail (end of the step before to forward pass), forward + backward, update tail."""
+"""Shades of a rank's bar: data tail (end of the previous step to forward pass), forward + backward, update tail."""
 
 
 def write_summary(profile: Profile, width: int = 100) -> str:
@@ -55,16 +54,16 @@ def write_summary(profile: Profile, width: int = 100) -> str:
 
 
 def describe_run(facts: Facts) -> str:
-    """Say in one line what was profiled and on what."""
+    """Return source, device, conditions and number of steps in one sentence."""
     device = DEVICES.get(facts.device, facts.device)
     conditions = [f"{device}: {facts.description}" if facts.description else device, *list_conditions(facts)]
-    return f"{facts.source} on {', '.join(conditions)}; {describe_length(facts)}"
+    return f"{facts.source} on {', '.join(conditions)}; {describe_steps(facts)}"
 
 
-def describe_length(facts: Facts) -> str:
-    """Say how many steps gave the figures."""
+def describe_steps(facts: Facts) -> str:
+    """Return the numbers of timed, warm-up and recorded steps."""
     if not facts.timed_steps and facts.recorded_steps:
-        return f"{count_steps(facts.recorded_steps)}, all of them under a profiler of operators"
+        return f"{count_steps(facts.recorded_steps)}, all of them under the operator profiler"
     warmup = f" after {facts.warmup_steps:,} of warm-up" if facts.warmup_steps else ""
     recorded = f", operators of {facts.recorded_steps:,}" if facts.recorded_steps else ", no operators recorded"
     return f"{count_steps(facts.timed_steps)} timed{warmup}{recorded}"
@@ -74,7 +73,7 @@ def describe_length(facts: Facts) -> str:
 
 
 def write_phases(profile: Profile, width: int) -> list[str]:
-    """Write iteration and phases: of one rank a line each, of several ranks a line for each rank."""
+    """Write a line for the iteration and each phase of one rank, or a line for each of several ranks."""
     ranks = measure_ranks(profile)
     if not ranks:
         return wrap(f"The times of an iteration are not known: {explain_no_steps(profile)}.", width)
@@ -91,22 +90,22 @@ def write_phases(profile: Profile, width: int) -> list[str]:
 
 
 def explain_no_steps(profile: Profile) -> str:
-    """Say why no regular step exists."""
+    """Return the reason why no regular step exists."""
     if not profile.steps:
         return "no step was measured"
     if len(profile.steps) == 1:
-        return "one step was measured, and an iteration lasts from the end of the one before"
+        return "one step was measured, and an iteration begins at the end of the previous step"
     return "no step follows another one directly"
 
 
 def write_one_rank(figures: RankFigures, width: int) -> list[str]:
-    """Write a line with a bar for the iteration and each phase."""
+    """Write a line with a bar for the iteration and each phase of one rank."""
     rows = [figures.iteration, *figures.phases]
     names = ["iteration", *(PHASE_NAMES if width >= 80 else SHORT_PHASE_NAMES)][: len(rows)]
     label = max(map(len, names))
     times = write_ms_column([row.median_us for row in rows])
     column = max(len("median ms"), *map(len, times))
-    bar = max(0, min(LONGEST_BAR, width - label - column - 13))  # 13: the share with its margin, and two gaps
+    bar = max(0, min(LONGEST_BAR, width - label - column - 13))  # 13: the columns of share and gaps
     lines = [f"{'':{label}}  {'median ms':>{column}}  {'share':>7}"]
     for name, row, time in zip(names, rows, times, strict=True):
         line = f"{name:{label}}  {time:>{column}}  {write_percent(row.share):>7}  {'█' * round(row.share * bar)}"
@@ -115,7 +114,7 @@ def write_one_rank(figures: RankFigures, width: int) -> list[str]:
 
 
 def write_several_ranks(ranks: Sequence[RankFigures], width: int) -> list[str]:
-    """Write a line a rank: medians in ms, and a bar of its phases on one scale."""
+    """Write a line for each rank: medians in ms, and a bar of its phases on a common scale."""
     heads = ["rank", "iteration", "data", "fwd+bwd", "update"][: 2 + len(ranks[0].phases)]
     figures_by_column = [[figures.iteration.median_us for figures in ranks]]
     figures_by_column += [[figures.phases[index].median_us for figures in ranks] for index in range(len(heads) - 2)]
@@ -134,7 +133,7 @@ def write_several_ranks(ranks: Sequence[RankFigures], width: int) -> list[str]:
 
 
 def draw_phases(figures: RankFigures, scale: float) -> str:
-    """Return one bar of three shades; each part ends where the rounded sum does, so that the whole has its length."""
+    """Return a bar of three shades; parts end at rounded sums, so that rounding does not change the length."""
     bar, end, drawn = "", 0.0, 0
     shades = BARS if figures.phases else BARS[1:2]
     for shade, phase in zip(shades, figures.phases or (figures.iteration,), strict=True):
@@ -148,28 +147,27 @@ def draw_phases(figures: RankFigures, scale: float) -> str:
 
 
 def write_operators(profile: Profile, width: int) -> list[str]:
-    """Write the operators that take the most time."""
     operators = list_first_rank_operators(profile)
     total = sum(operator.cost_us for operator in operators)
     if not operators or total <= 0:
         return []
-    where = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
+    rank = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
     side = "on the device" if any(operator.device_us is not None for operator in operators) else "on the host"
     recorded_us = profile.facts.recorded_step_us
     recording = (
         "" if recorded_us is None else f", in steps that took {write_ms(recorded_us)} ms while they were recorded"
     )
-    title = f"Operators{where}: {write_ms(total)} ms a step {side}{recording}"
+    title = f"Operators{rank}: {write_ms(total)} ms a step {side}{recording}"
     shown = operators[:MOST_OPERATORS]
     lines = [*wrap(title, width), *write_operator_lines(shown, total, profile, width)]
     if len(operators) > len(shown):
-        others = sum(operator.cost_us for operator in operators[len(shown) :])
-        lines += wrap(f"and {len(operators) - len(shown):,} more: {write_percent(others / total)}", width, "  ", "  ")
+        other_us = sum(operator.cost_us for operator in operators[len(shown) :])
+        lines += wrap(f"and {len(operators) - len(shown):,} more: {write_percent(other_us / total)}", width, "  ", "  ")
     return lines
 
 
 def write_operator_lines(operators: Sequence[Operator], total: float, profile: Profile, width: int) -> Iterator[str]:
-    """Write a head and a line for each operator; one whose name is too long takes two."""
+    """Yield a heading and a line for each operator, or two lines if its name is long."""
     times = write_ms_column([operator.cost_us for operator in operators])
     names = [name_operator(operator) for operator in operators]
     column = max(len("ms"), *map(len, times))
@@ -187,27 +185,26 @@ def write_operator_lines(operators: Sequence[Operator], total: float, profile: P
 
 
 def name_operator(operator: Operator) -> str:
-    """Return the operator with its module, or if that is not known with its line in the script."""
-    where = operator.module or operator.location
-    return escape_controls(f"{operator.name}  {where}" if where else operator.name)
+    """Return the operator's name with its module, or with its line in the script if the module is not known."""
+    location = operator.module or operator.location
+    return escape_controls(f"{operator.name}  {location}" if location else operator.name)
 
 
 # Advice
 
 
 def write_advice(profile: Profile, width: int) -> list[str]:
-    """Write numbered advice, or why there is none."""
+    """Write numbered advice, or the verdict without any."""
     if not profile.advice:
         return wrap(f"{judge(profile).headline}.", width)
     lines: list[str] = []
     for number, advice in enumerate(profile.advice, 1):
         lines += ["", *write_one_advice(number, advice, profile, width)]
-    beyond = judge_beyond_advice(profile)
-    return [*lines[1:], *(["", *wrap(f"{beyond}.", width)] if beyond else [])]
+    remark = judge_beyond_advice(profile)
+    return [*lines[1:], *(["", *wrap(f"{remark}.", width)] if remark else [])]
 
 
 def write_one_advice(number: int, advice: Advice, profile: Profile, width: int) -> list[str]:
-    """Write one advice with its evidence, lines of the script and gain."""
     head = f"{number}. "
     indent = " " * len(head)
     lines = wrap(advice.title, width, head, indent)
@@ -220,7 +217,7 @@ def write_one_advice(number: int, advice: Advice, profile: Profile, width: int) 
 
 
 def describe_gain(advice: Advice, profile: Profile) -> str:
-    """Say what the advice is expected to save, and how that is known."""
+    """Return the expected gain of an advice and its basis."""
     if is_remark(advice, profile):
         return f"Expected gain: {advice.gain_basis}"
     basis = f" ({advice.gain_basis})" if advice.gain_basis else ""
@@ -235,7 +232,7 @@ def describe_gain(advice: Advice, profile: Profile) -> str:
 
 
 def write_remarks(facts: Facts, width: int) -> Iterator[list[str]]:
-    """Write how the time points were found, what was not measured, and why the run ended early."""
+    """Yield how the time points were found, the notes, and the reason of an early end."""
     lists = {"How the time points were found:": facts.phases_found_by, "Notes:": facts.notes}
     for title, sentences in lists.items():
         if sentences:
@@ -260,14 +257,14 @@ def wrap(text: str, width: int, first: str = "", following: str = "") -> list[st
 
 
 def write_ms(time_us: float) -> str:
-    """Write microseconds as milliseconds: from 1000 ms on without decimals, from 10 ms on with one, else with three."""
+    """Write microseconds as milliseconds: without decimals from 1000 ms, with one from 10 ms, else with three."""
     milliseconds = time_us / 1000
     size = abs(milliseconds)
     return f"{milliseconds:,.0f}" if size >= 1000 else f"{milliseconds:.1f}" if size >= 10 else f"{milliseconds:.3f}"
 
 
 def write_ms_column(times_us: Sequence[float]) -> list[str]:
-    """Write microseconds that stand under each other as milliseconds with the same number of decimals."""
+    """Write a column of microseconds as milliseconds with the same number of decimals."""
     largest = max(map(abs, times_us), default=0.0) / 1000
     decimals = 1 if largest >= 100 else 2 if largest >= 10 else 3
     return [f"{time / 1000:,.{decimals}f}" for time in times_us]
@@ -278,5 +275,4 @@ def write_percent(share: float) -> str:
 
 
 def write_rate(rate: float) -> str:
-    """Write a rate per second."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"

@@ -3,11 +3,11 @@
     sampler = SystemSampler()
     sampler.start(); …
     samples = sampler.stop()
-    sampler.missing        # sentences: what this system does not show
+    sampler.missing        # sentences about figures that this system does not have
 
-Figures of the host come from Linux' /proc, those of NVIDIA GPUs from NVML (nvml.py). A thread reads them five times a
+Figures of the host come from Linux's /proc, those of NVIDIA GPUs from NVML (nvml.py). A thread reads them five times a
 second. Rates are means since the previous sample. `memory MiB` is the sum of the resident memory of this process and
-its descendants, so that pages they share count several times. Importing this module does not import torch.
+its descendants; shared pages count several times. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ PROC = Path("/proc")
 MIB = 1 << 20
 SECTOR = 512  # bytes; the unit of /proc/diskstats for every disk
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-# Beginnings of names that are no physical disks, and of interfaces within the machine.
+# Prefixes of names of devices that are not physical disks, and of internal network interfaces.
 NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd")
 NO_NETWORKS = ("lo", "docker", "veth", "br-", "virbr")
-CHILDREN_EVERY = 10  # samples between two searches for descendants
+CHILDREN_EVERY = 10  # samples per search for descendants
 
 Figures = dict[str, float]
 
 
 class SystemSampler:
-    """Read figures of the system in a thread."""
+    """Samples figures of the system in a thread."""
 
     def __init__(self, interval_s: float = 0.2, proc: Path = PROC, gpus: GpuReader | None = None) -> None:
         self.interval_s = interval_s
         self.missing: list[str] = []
         self.samples: list[Sample] = []
-        self.cpu_seconds = 0.0  # processor time that sampling itself took
+        self.cpu_seconds = 0.0  # processor time of the sampling thread
         self.readers: list[Callable[[], Figures]] = []
         self.gpus = GpuReader.open() if gpus is None else gpus
         self.is_stopped = threading.Event()
@@ -50,7 +50,7 @@ class SystemSampler:
             self.try_reader(reader.read, reader.subject)
 
     def try_reader(self, read: Callable[[], Figures], subject: str) -> None:
-        """Keep a reader that works on this system; otherwise add a sentence to `missing`."""
+        """Add a reader if it works on this system; otherwise add a sentence to `missing`."""
         try:
             read()
         except (OSError, ValueError, IndexError) as error:
@@ -59,13 +59,12 @@ class SystemSampler:
             self.readers.append(read)
 
     def start(self) -> None:
-        """Begin to sample."""
         self.is_stopped.clear()
         self.thread = threading.Thread(target=self.sample_until_stopped, name="viaduct-system", daemon=True)
         self.thread.start()
 
     def stop(self) -> list[Sample]:
-        """End sampling and return all samples in order of time."""
+        """Stop sampling and return all samples in order of time."""
         self.is_stopped.set()
         if self.thread is not None:
             self.thread.join(timeout=5)
@@ -73,13 +72,12 @@ class SystemSampler:
         return list(self.samples)
 
     def sample_until_stopped(self) -> None:
-        """Take a sample, then wait for the interval, again and again."""
         while not self.is_stopped.wait(self.interval_s):
             self.take_sample()
             self.cpu_seconds = time.thread_time()
 
     def take_sample(self) -> None:
-        """Read all figures once; those of a reader that fails this time are left out."""
+        """Read all figures once; those of a failing reader are left out."""
         values: Figures = {}
         for read in self.readers:
             try:
@@ -97,7 +95,6 @@ class ProcFile:
         self.descriptor: int | None = None
 
     def read(self) -> str:
-        """Return the file as it is now."""
         if self.descriptor is None:
             self.descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         content = b""
@@ -126,27 +123,26 @@ class Rates:
 
 
 class CoreReader:
-    """Load of each core in percent. Like the readers below it names its `subject` for `SystemSampler.missing`."""
+    """Load of each core in percent; every reader has a `subject` for `SystemSampler.missing`."""
 
     subject = "load of the cores"
 
     def __init__(self, proc: Path) -> None:
         self.file = ProcFile(proc / "stat")
-        self.before: dict[str, tuple[int, int]] = {}
+        self.previous: dict[str, tuple[int, int]] = {}  # busy and idle ticks by core
 
     def read(self) -> Figures:
-        """Return the share of time since the last call in which a core did not idle."""
         lines = self.file.read().splitlines()
         counts = {line.split()[0].removeprefix("cpu"): count_ticks(line) for line in lines if re.match(r"cpu\d", line)}
         if not counts:
             raise ValueError(f"{self.file.path} names no core")
-        before, self.before = self.before, counts
-        both = {
-            core: (busy - before[core][0], idle - before[core][1])
+        previous, self.previous = self.previous, counts
+        new = {
+            core: (busy - previous[core][0], idle - previous[core][1])
             for core, (busy, idle) in counts.items()
-            if core in before
+            if core in previous
         }
-        return {f"cpu {core} %": 100 * busy / (busy + idle) for core, (busy, idle) in both.items() if busy + idle > 0}
+        return {f"cpu {core} %": 100 * busy / (busy + idle) for core, (busy, idle) in new.items() if busy + idle > 0}
 
 
 def count_ticks(line: str) -> tuple[int, int]:
@@ -157,7 +153,7 @@ def count_ticks(line: str) -> tuple[int, int]:
 
 
 class MemoryReader:
-    """Memory of this process with its children, and what is available to all."""
+    """Resident memory of this process with its descendants, and the available memory of the system."""
 
     subject = "memory"
 
@@ -168,7 +164,6 @@ class MemoryReader:
         self.calls = 0
 
     def read(self) -> Figures:
-        """Return the resident memory of the processes, and the memory that the system has available."""
         available = re.search(r"^MemAvailable:\s+(\d+) kB", self.file.read(), re.MULTILINE)
         if available is None:
             raise ValueError(f"{self.file.path} has no MemAvailable")
@@ -182,7 +177,7 @@ class MemoryReader:
 def list_processes(proc: Path, root: str) -> list[str]:
     """Return a process and all its descendants."""
     processes = [root]
-    for process in processes:  # grows while it is read
+    for process in processes:  # the list grows during the loop
         for tasks in (proc / process / "task").glob("*/children"):
             try:
                 processes += tasks.read_text().split()
@@ -209,7 +204,6 @@ class DiskReader:
         self.rates = Rates()
 
     def read(self) -> Figures:
-        """Return what was read and written in MiB/s since the last call; partitions are part of their disk."""
         rows = [line.split() for line in self.file.read().splitlines()]
         disks = [row for row in rows if not row[2].startswith(NO_DISKS) and not is_partition(row[2])]
         if not disks:
@@ -226,7 +220,7 @@ def is_partition(name: str) -> bool:
 
 
 class NetworkReader:
-    """Traffic of all network interfaces but those within the machine."""
+    """Traffic of all external network interfaces."""
 
     subject = "network"
 
@@ -235,7 +229,6 @@ class NetworkReader:
         self.rates = Rates()
 
     def read(self) -> Figures:
-        """Return what was received and sent in MiB/s since the last call."""
         lines = [line.partition(":") for line in self.file.read().splitlines() if ":" in line]
         rows = [columns.split() for name, _, columns in lines if not name.strip().startswith(NO_NETWORKS)]
         if not rows:

@@ -1,11 +1,11 @@
-"""Tables of a profile: the CSV files that lie beside profile.json.
+"""Tables of a profile: the CSV files beside profile.json.
 
     step_trace.csv   msprof's columns in msprof's order, then rank, wait for the loader, and interruptions as a note
-    operators.csv    one row an operator and signature, the most expensive first
-    kernels.csv      one row a kernel name
-    system.csv       one row a sample, one column a figure
+    operators.csv    a row for each operator and signature, the most expensive first
+    kernels.csv      a row for each kernel
+    system.csv       a row for each sample, a column for each figure
 
-What was not measured is N/A, as msprof writes it.
+Missing values are N/A, as in msprof.
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ Row = list[Any]
 
 
 def make_step_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of step_trace.csv.
-
-    A rank has one device, so Device_id is the rank. There is a pair of REDUCE_COLUMNS for each collective of the step
-    with the most.
-    """
+    """Return the columns and rows of step_trace.csv; Device_id is the rank, which has one device."""
     pairs = max((len(step.collectives) for step in profile.steps), default=0)
     columns = [*STEP_COLUMNS, *REDUCE_COLUMNS * pairs, *VIADUCT_COLUMNS]
     rows = []
@@ -65,14 +61,13 @@ def make_record_table(kind: Any, records: Sequence[Any]) -> tuple[list[str], lis
 
 
 def make_system_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of system.csv."""
     names = list(dict.fromkeys(name for sample in profile.samples for name in sample.values))
     rows = [[sample.time_us, *(sample.values.get(name) for name in names)] for sample in profile.samples]
     return ["time_us", *names], rows
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Write a table whole or not at all; N/A if a value is None."""
+    """Write a table atomically; None becomes N/A."""
     with replace_file(path, durable=False) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         writer = csv.writer(text, lineterminator="\n")

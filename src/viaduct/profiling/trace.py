@@ -1,10 +1,10 @@
 """The trace of a profile for Perfetto and chrome://tracing.
 
-The trace has a process for the step trace of each rank as msprof draws it, counters of each rank's memory and of the
-system, and the processes of the events that the recorder collected. All times are microseconds.
+The trace has a process for the step trace of each rank as in msprof, counters of each rank's memory and of the system,
+and the processes of recorded events. All times are microseconds.
 
     Step Trace    Iteration N, and in it Data_aug Bound, FP_BP Time N, Iteration Refresh N
-                  Reduce_N_i on lines of their own, since they overlap the backward pass
+                  Reduce_N_i on separate lines, because they overlap the backward pass
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .record import Profile, Step
 Event = dict[str, Any]
 STEP_THREAD, REDUCE_THREAD = 0, 1
 FLOWS = ("s", "t", "f")
-DRAWN_PIDS = "viaduct"  # key in otherData: the processes that are drawn from the profile, not recorded
+DRAWN_PIDS = "viaduct"  # key in otherData: the processes drawn from the profile, in contrast to recorded ones
 
 
 def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any]:
-    """Return the JSON object of the trace. `events` have the profile's clock; what no viewer could draw is left out."""
+    """Return the JSON object of the trace; `events` have the profile's clock, and invalid ones are left out."""
     drawable = [event | {"tid": event.get("tid", 0)} for event in events if is_drawable(event)]
     unpaired = {*find_unpaired_slices(drawable), *find_unpaired_flows(drawable)}
     recorded = [event for number, event in enumerate(drawable) if number not in unpaired]
-    taken = {str(event["pid"]) for event in recorded}
-    pids = (number for number in itertools.count(1) if str(number) not in taken)  # that no recorded event has
+    recorded_pids = {str(event["pid"]) for event in recorded}
+    pids = (number for number in itertools.count(1) if str(number) not in recorded_pids)
     drawn = [*draw_steps(profile, pids), *draw_memory(profile, pids), *draw_system(profile, pids)]
     timed = [*drawn, *recorded]
     named = {event["pid"] for event in recorded if event["ph"] == "M" and event.get("name") == "process_name"}
@@ -46,7 +46,7 @@ def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any
 
 
 def name_process(pid: int, name: str, order: int) -> list[Event]:
-    """Return the events that give a process its name and its place among the others, lowest on top."""
+    """Return the events that set the name and the position of a process; the lowest `order` is on top."""
     return [
         {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}},
         {"ph": "M", "pid": pid, "tid": 0, "name": "process_sort_index", "args": {"sort_index": order}},
@@ -64,7 +64,7 @@ def name_thread(pid: int, tid: int, name: str) -> list[Event]:
 
 
 def draw_steps(profile: Profile, pids: Iterator[int]) -> list[Event]:
-    """Return one process a rank with its iterations and their phases."""
+    """Return a process for each rank, with its iterations and their phases."""
     events: list[Event] = []
     for rank in profile.ranks:
         pid = next(pids)
@@ -77,12 +77,11 @@ def draw_steps(profile: Profile, pids: Iterator[int]) -> list[Event]:
 
 
 def draw_phases(step: Step, pid: int) -> list[Event]:
-    """Return the slices of one step: the iteration, and its parts inside it."""
-    facts = {"loader wait us": step.loader_wait_us, "interrupted by": step.interrupted_by or None}
+    """Return the slices of one step: the iteration and its phases."""
+    facts: dict[str, Any] = {"loader wait us": step.loader_wait_us, "interrupted by": step.interrupted_by or None}
     if step.recompiled:
         facts |= {"graphs compiled": step.recompiled, "compile us": step.compile_us}
-    known = {name: value for name, value in facts.items() if value is not None}
-    parts = [(f"Iteration {step.number}", step.start_us, step.end_us, known)]
+    parts = [(f"Iteration {step.number}", step.start_us, step.end_us, facts)]
     if step.previous_end_us is not None and not step.interrupted_by:
         parts.append(("Data_aug Bound", step.previous_end_us, step.forward_start_us, {}))
     parts.append((f"FP_BP Time {step.number}", step.forward_start_us, step.backward_end_us, {}))
@@ -91,12 +90,12 @@ def draw_phases(step: Step, pid: int) -> list[Event]:
 
 
 def draw_slice(pid: int, tid: int, name: str, begin: float, end: float, facts: dict[str, Any]) -> Event:
-    duration = max(end - begin, 0.0)
-    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": begin, "dur": duration, "args": facts}
+    duration, known = max(end - begin, 0.0), {name: value for name, value in facts.items() if value is not None}
+    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": begin, "dur": duration, "args": known}
 
 
 def draw_collectives(steps: Sequence[Step], pid: int) -> list[Event]:
-    """Return the collectives of the steps, those that overlap each other on different lines."""
+    """Return the collectives of the steps; overlapping ones are on different lines."""
     slices: list[Event] = []
     line_ends: list[float] = []  # end of the last collective on each line
     numbered = [(step, number, row) for step in steps for number, row in enumerate(step.collectives)]
@@ -105,8 +104,7 @@ def draw_collectives(steps: Sequence[Step], pid: int) -> list[Event]:
         line = next((line for line, busy_until in enumerate(line_ends) if busy_until <= start), len(line_ends))
         line_ends[line : line + 1] = [end]
         facts = {"operation": collective.name, "bytes": collective.bytes, "exposed us": collective.exposed_us}
-        known = {name: value for name, value in facts.items() if value is not None}
-        slices.append(draw_slice(pid, REDUCE_THREAD + line, f"Reduce_{step.number}_{number}", start, end, known))
+        slices.append(draw_slice(pid, REDUCE_THREAD + line, f"Reduce_{step.number}_{number}", start, end, facts))
     threads = [event for line in range(len(line_ends)) for event in name_thread(pid, REDUCE_THREAD + line, "Reduce")]
     return [*threads, *slices]
 
@@ -129,7 +127,6 @@ def draw_memory(profile: Profile, pids: Iterator[int]) -> list[Event]:
 
 
 def draw_system(profile: Profile, pids: Iterator[int]) -> list[Event]:
-    """Return the figures of the system, one counter each."""
     if not profile.samples:
         return []
     pid = next(pids)
@@ -148,7 +145,7 @@ def draw_counter(pid: int, name: str, time_us: float, value: float) -> Event:
 
 
 def is_drawable(event: Event) -> bool:
-    """Return True for an event of a process with finite times, and a duration if its kind needs one."""
+    """Return True if an event has a process, finite times, and a duration if its kind needs one."""
     if "ph" not in event or "pid" not in event:
         return False
     times = [event.get(name) for name in ("ts", "dur") if name in event]
@@ -158,9 +155,9 @@ def is_drawable(event: Event) -> bool:
 
 
 def find_unpaired_slices(events: Sequence[Event]) -> set[int]:
-    """Return the numbers of begins without an end on their thread, and of ends without a begin."""
+    """Return the indices of begin events without an end on their thread, and of end events without a begin."""
     opened: dict[tuple[Any, Any], list[int]] = defaultdict(list)
-    alone: set[int] = set()
+    unpaired: set[int] = set()
     order = sorted((n for n, event in enumerate(events) if event["ph"] in "BE"), key=lambda n: float(events[n]["ts"]))
     for number in order:
         stack = opened[events[number]["pid"], events[number]["tid"]]
@@ -169,12 +166,12 @@ def find_unpaired_slices(events: Sequence[Event]) -> set[int]:
         elif stack:
             stack.pop()
         else:
-            alone.add(number)
-    return alone.union(*opened.values())
+            unpaired.add(number)
+    return unpaired.union(*opened.values())
 
 
 def find_unpaired_flows(events: Sequence[Event]) -> set[int]:
-    """Return the numbers of flow events whose flow lacks its start or its end."""
+    """Return the indices of events of flows without a start or an end."""
     groups: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     for number, event in enumerate(events):
         if event["ph"] in FLOWS:

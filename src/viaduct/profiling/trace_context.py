@@ -3,9 +3,9 @@
     trace = Trace.read(raw_events, windows=[(start, end), …], main_thread=(pid, tid), device="cpu")
     trace.contexts[id(operator)].module
 
-Phase, module and line of an operator follow from the events around it in its thread: `Optimizer.step#…` is the update,
-`enumerate(DataLoader)#…` data, an evaluation of the autograd engine the backward pass. Backward operators take module
-and line from the forward operator with their sequence number. Importing this module does not import torch.
+The events around an operator in its thread give its phase, module and line: `Optimizer.step#…` is the update,
+`enumerate(DataLoader)#…` data, an evaluation of the autograd engine the backward pass. A backward operator has the
+module and line of the forward operator with its sequence number. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from viaduct.profiling.record import Phase
 MODULE_ANNOTATION = "viaduct.module:"  # annotations around the forward pass of a module
 LOADER_FILES = "torch/utils/data"
 FOLLOWING: dict[Phase, Phase] = {"forward": "forward", "backward": "update"}
-"""Phase of an operator that nothing marks, after an operator of this phase: a loss, gradient clipping."""
+"""Phase of an unmarked operator after an operator of this phase, such as a loss or gradient clipping."""
 
 
 @dataclass
 class Trace:
-    """Events of the recorded steps, and what surrounds each of them."""
+    """Events of the recorded steps and their contexts."""
 
     events: list[Event]
     windows: list[Span]  # start and end of each recorded step, in order
@@ -59,7 +59,7 @@ class Trace:
         return [event for event in self.events if event.category == OPERATOR and self.is_in_step(event.start)]
 
     def is_in_step(self, moment: float) -> bool:
-        """Return True for a moment within a recorded step; steps that were left out are gaps between the windows."""
+        """Return True for a moment within a recorded step; the gaps between windows are steps that were left out."""
         number = bisect_right(self.windows, moment, key=lambda window: window[0]) - 1
         return number >= 0 and moment < self.windows[number][1]
 
@@ -74,18 +74,14 @@ class Trace:
 
     @cached_property
     def contexts(self) -> dict[int, Context]:
-        """Surroundings of each operator, by id."""
+        """Context of each operator, by id."""
         return find_contexts(self)
 
     def find_typical(self, times: Iterable[tuple[float, float]]) -> float:
-        """Return the sum of times in a typical step, given (moment, time) of each event.
-
-        That is the median over the steps, so that one step on a busy machine has no effect; the mean if some step
-        has no such event.
-        """
+        """Return the median sum per step of (moment, time) pairs, or the mean if some step has no such event."""
         starts = [start for start, _ in self.windows]
         sums = [0.0] * len(starts)
-        present = set()
+        present = set()  # indices of steps with such an event
         for moment, duration in times:
             number = max(0, bisect_right(starts, moment) - 1)
             sums[number] += duration
@@ -100,12 +96,12 @@ class Context:
     phase: Phase = "other"
     module: str = ""
     location: str = ""
-    on_host: bool = False  # inside the loader or the optimizer, whose values are on the host
+    on_host: bool = False  # inside the loader or the optimizer; their values are on the host
 
 
 @dataclass
 class Mark:
-    """Surroundings of an event, as far as the events around it show them."""
+    """Context of an event from the events around it."""
 
     phase: Phase | None = None
     module: str = ""
@@ -115,10 +111,9 @@ class Mark:
 
 
 def find_contexts(trace: Trace) -> dict[int, Context]:
-    """Return the surroundings of each operator."""
     marks = mark_events(trace)
     sources = find_sources(trace.operators, marks)
-    trained = {id(source) for source in sources.values()}
+    trained = {id(source) for source in sources.values()}  # operators with a gradient
     contexts: dict[int, Context] = {}
     running: Phase = "other"
     for event in trace.operators:
@@ -136,7 +131,7 @@ def find_contexts(trace: Trace) -> dict[int, Context]:
 
 
 def mark_events(trace: Trace) -> dict[int, Mark]:
-    """Return phase, module and Python function of each event of the host, from the events around it."""
+    """Return the mark of each event of the host, by id."""
     marks: dict[int, Mark] = {}
     for event in trace.events:
         if event.category in ON_DEVICE:
@@ -157,7 +152,7 @@ def mark_events(trace: Trace) -> dict[int, Mark]:
 
 
 def mark_annotation(mark: Mark, event: Event) -> None:
-    """Set module or phase by the name of an annotation; the events inside it inherit them."""
+    """Set module or phase by the name of an annotation."""
     if event.name.startswith(MODULE_ANNOTATION):
         mark.module = event.name.removeprefix(MODULE_ANNOTATION)
     elif event.name.startswith(OPTIMIZER):
@@ -167,10 +162,10 @@ def mark_annotation(mark: Mark, event: Event) -> None:
 
 
 def find_sources(operators: Iterable[Event], marks: dict[int, Mark]) -> dict[int | None, Event]:
-    """Return the forward operator of each sequence number that a backward function has.
+    """Return the forward operator of each sequence number of a backward function.
 
-    An operator that needs no gradient carries the number that the next function will get, so the last operator with a
-    number before its backward function is the one that took it.
+    An operator without a gradient has the number of the next function, so the last operator with a number before its
+    backward function is the right one.
     """
     latest: dict[int, Event] = {}
     sources: dict[int | None, Event] = {}

@@ -1,6 +1,6 @@
 """Write the trace of a profile as trace.json, or as trace.json.gz if it is large, and read it back.
 
-Perfetto opens both. Viewers fail on size: chrome://tracing from roughly 0.5 GB, the page of Perfetto around 2 GB.
+Perfetto opens both. chrome://tracing fails from about 0.5 GB, Perfetto from about 2 GB.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write_trace(profile: Profile, folder: Path, events: Sequence[Event] = ()) ->
 
 
 def exceeds(trace: dict[str, Any], limit: int) -> bool:
-    """Return True if the trace has more than `limit` bytes; counting stops there."""
+    """Return True if the encoded trace has more than `limit` bytes."""
     size = 0
     for piece in encode_trace(trace):
         size += len(piece)
@@ -59,7 +59,7 @@ def exceeds(trace: dict[str, Any], limit: int) -> bool:
 
 
 def encode_trace(trace: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the JSON text, one event a line."""
+    """Yield the JSON text, with one event per line."""
     head = {name: value for name, value in trace.items() if name != "traceEvents"}
     yield json.dumps(head, allow_nan=False)[:-1].encode() + b', "traceEvents": [\n'
     for number, event in enumerate(trace["traceEvents"]):
@@ -68,7 +68,7 @@ def encode_trace(trace: dict[str, Any]) -> Iterator[bytes]:
 
 
 def encode_event(event: Event) -> bytes:
-    """Return an event as JSON; NaN and infinity among its arguments become null."""
+    """Return an event as JSON; NaN and infinity become null."""
     try:
         return json.dumps(event, allow_nan=False, separators=(",", ":"), default=str).encode()
     except ValueError:
@@ -76,7 +76,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def read_events(folder: Path) -> list[Event]:
-    """Return the recorded events of a trace that `write_trace` wrote, without what was drawn from the profile."""
+    """Return the recorded events of a trace of `write_trace`, without those drawn from the profile."""
     path = next((folder / name for name in (PACKED_TRACE, PLAIN_TRACE) if (folder / name).is_file()), None)
     if path is None:
         return []
@@ -86,4 +86,4 @@ def read_events(folder: Path) -> list[Event]:
         drawn = set(trace["otherData"][DRAWN_PIDS])
         return [event for event in trace["traceEvents"] if event["pid"] not in drawn]
     except (ValueError, KeyError, TypeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadData(f"{path} is damaged: {type(error).__name__}, {error}.", "Profile that rank once more.") from None
+        raise BadData(f"{path} is damaged: {type(error).__name__}, {error}.", "Profile that rank again.") from None

@@ -1,11 +1,11 @@
-"""Steps of a trace that torch.profiler or torch_npu's profiler wrote.
+"""Steps of a trace of torch.profiler or torch_npu's profiler.
 
     result = find_steps(raw_events, launches)
     result.steps, result.windows, result.phases_found_by
 
-Steps and phases are found from events that torch records by itself: ProfilerStep#n, enumerate(DataLoader)#…,
-Optimizer.step#…, evaluations of the autograd engine, and flows from forward to backward operators. Where kernels are
-known, a time point is that of the kernels that the host launched from there on.
+Steps and phases are found from events that torch always records: ProfilerStep#n, enumerate(DataLoader)#…,
+Optimizer.step#…, evaluations of the autograd engine, and flows from forward to backward operators. If kernels are
+known, the kernels launched after a time point give the time on the device.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .record import Collective, Step
 
 STEP = re.compile(r"ProfilerStep#(\d+)")
 OPTIMIZER_STEP = f"{OPTIMIZER}step#"
-# Operators that copy, create or collate tensors, as loading a batch does: they do not begin the forward pass.
+# Operators that copy, create or collate tensors, as in loading a batch: they do not begin the forward pass.
 COPIES = re.compile(
     r"aten::(to|_to_copy|copy_|empty\w*|pin_memory|_pin_memory|is_pinned|detach\w*|zero_|zeros\w*|set_|resize_|record_stream"
     r"|item|_local_scalar_dense|lift_fresh|randperm|random_|unbind|select|as_strided|stack|cat)\b|detach|npu::npu_format"
@@ -30,7 +30,7 @@ RawEvent = dict[str, Any]
 
 
 class Launch(NamedTuple):
-    """A kernel, and when the host launched it."""
+    """A kernel with the time of its launch on the host."""
 
     host_us: float
     start_us: float
@@ -38,12 +38,12 @@ class Launch(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A span of the host that holds one step."""
+    """Span of one step on the host."""
 
     number: int
     start: float
     end: float
-    follows: bool  # True if the step before it is in the trace as well
+    follows: bool  # True if the previous step is in the trace too
 
 
 @dataclass
@@ -52,7 +52,7 @@ class FoundSteps:
 
     steps: list[Step] = field(default_factory=list)
     windows: list[Span] = field(default_factory=list)  # of each step on the host
-    main_thread: Any = None  # process and thread of the steps' annotations; None without these
+    main_thread: Any = None  # process and thread of the steps' annotations; None without annotations
     phases_found_by: list[str] = field(default_factory=list)  # for Facts.phases_found_by
     notes: list[str] = field(default_factory=list)
     phases_measured: bool = True
@@ -60,13 +60,13 @@ class FoundSteps:
 
 @dataclass
 class HostMarks:
-    """Events of the host that mark steps and their phases, each kind in order of time."""
+    """Events of the host that mark steps and their phases, by kind and in order of time."""
 
     steps: list[RawEvent] = field(default_factory=list)
     loaders: list[Span] = field(default_factory=list)
     optimizers: list[Span] = field(default_factory=list)
     engine: list[Span] = field(default_factory=list)
-    flows: list[float] = field(default_factory=list)  # starts of forward operators that have a backward one
+    flows: list[float] = field(default_factory=list)  # starts of forward operators with a backward operator
     operators: list[tuple[float, float, str]] = field(default_factory=list)  # start, end, name
 
 
@@ -108,7 +108,7 @@ def find_steps(events: Iterable[RawEvent], launches: Sequence[Launch] = (), rank
     ordered = sorted(launches)
     previous: float | None = None
     for window in windows:
-        step = place_step(window, marks, ordered, previous if window.follows else None, rank, result)
+        step = build_step(window, marks, ordered, previous if window.follows else None, rank, result)
         previous = step.end_us if step is not None else None
         if step is not None:
             result.steps.append(step)
@@ -118,7 +118,7 @@ def find_steps(events: Iterable[RawEvent], launches: Sequence[Launch] = (), rank
 
 
 def find_windows(marks: HostMarks, result: FoundSteps) -> list[Window]:
-    """Return the steps by ProfilerStep#n, else by the ends of the optimizer's steps."""
+    """Return the windows of ProfilerStep#n, else those between the ends of the optimizer's steps."""
     if marks.steps:
         result.phases_found_by.append("Steps are the annotations ProfilerStep#n of the profiler's schedule.")
         numbers = [int(str(event["name"]).partition("#")[2]) for event in marks.steps]
@@ -129,64 +129,64 @@ def find_windows(marks: HostMarks, result: FoundSteps) -> list[Window]:
     if len(marks.optimizers) > 1:
         result.phases_found_by.append("There is no ProfilerStep#n: a step ends with each Optimizer.step.")
         ends = [end for _, end in marks.optimizers]
-        first = min([start for start, *_ in marks.operators] + [marks.optimizers[0][0]])
-        return [Window(n, start, end, n > 0) for n, (start, end) in enumerate(zip([first, *ends], ends, strict=False))]
+        begin = min([start for start, *_ in marks.operators] + [marks.optimizers[0][0]])
+        return [Window(n, start, end, n > 0) for n, (start, end) in enumerate(zip([begin, *ends], ends, strict=False))]
     result.notes.append("The trace has neither ProfilerStep#n nor several Optimizer.step: its steps are not known.")
     return []
 
 
-def place_step(
+def build_step(
     window: Window, marks: HostMarks, launches: list[Launch], previous: float | None, rank: int, result: FoundSteps
 ) -> Step | None:
     """Return one step; None for a window with neither a forward nor a backward pass. Notes are added to `result`.
 
-    `previous` is the end of the step before, as `Step.end_us`; None if that is not in the trace.
-    Where the forward start or the backward end is not in the trace, the phases are not measured.
+    `previous` is `end_us` of the previous step; None if that is not in the trace. Without a forward start or a backward
+    end, the phases are not measured.
     """
-    optimizers = spans_within(marks.optimizers, window.start, window.end)
+    optimizers = select_spans(marks.optimizers, window.start, window.end)
     end = optimizers[-1][1] if optimizers else window.end
     forward = find_forward_start(window, marks, end)
     backward = find_backward_end(window, marks, optimizers)
     if forward is None and backward is None:
         result.notes.append(
-            f"Step {window.number} of the trace holds neither a forward nor a backward pass: it is left out."
+            f"Step {window.number} of the trace has neither a forward nor a backward pass: it is left out."
         )
         return None
     points = (forward, backward, end)
     if launches and forward is not None and backward is not None:
-        points = place_on_device(launches, forward, backward, end)
+        points = find_device_times(launches, forward, backward, end)
     if points[0] is None or points[1] is None:
         result.phases_measured = False
         points = (window.start if previous is None else previous, points[2], points[2])
     begin, middle, finish = (float(point) for point in points if point is not None)
     if previous is not None and begin < previous:
         result.notes.append(
-            f"The forward pass of step {window.number} overlaps the step before: its data tail counts as 0."
+            f"The forward pass of step {window.number} overlaps the previous step: its data tail counts as 0."
         )
         begin = previous
     wait = measure_loader(marks, window, previous, forward)
     return Step(rank, window.number, begin, max(middle, begin), max(finish, middle, begin), previous, wait)
 
 
-def spans_within(spans: list[Span], start: float, end: float) -> list[Span]:
+def select_spans(spans: list[Span], start: float, end: float) -> list[Span]:
     """Return the spans that begin within a window."""
     return spans[bisect_left(spans, (start, -1.0)) : bisect_left(spans, (end, -1.0))]
 
 
 def find_forward_start(window: Window, marks: HostMarks, end: float) -> float | None:
-    """Return the start of the first operator with a backward one; else of the first that is no copy."""
-    loaded = max([window.start, *(stop for _, stop in spans_within(marks.loaders, window.start, end))])
+    """Return the start of the first operator with a backward operator, else of the first that is not a copy."""
+    loaded = max([window.start, *(stop for _, stop in select_spans(marks.loaders, window.start, end))])
     low, high = (bisect_left(marks.operators, (time,)) for time in (loaded, end))
-    inside = find_outermost(marks.operators[low:high])
-    first = bisect_left(marks.flows, loaded)
-    if first < len(marks.flows) and marks.flows[first] < end:
-        flow = marks.flows[first]
-        return next((start for start, stop, _ in inside if start <= flow <= stop), flow)
-    return next((start for start, _, name in inside if not COPIES.match(name)), None)
+    outermost = find_outermost(marks.operators[low:high])
+    index = bisect_left(marks.flows, loaded)
+    if index < len(marks.flows) and marks.flows[index] < end:
+        flow = marks.flows[index]
+        return next((start for start, stop, _ in outermost if start <= flow <= stop), flow)
+    return next((start for start, _, name in outermost if not COPIES.match(name)), None)
 
 
 def find_outermost(operators: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
-    """Return the operators that no other one of the list surrounds."""
+    """Return the operators that are not inside another one of the list."""
     outer: list[tuple[float, float, str]] = []
     for operator in sorted(operators, key=lambda row: (row[0], -row[1])):
         if not outer or operator[0] >= outer[-1][1]:
@@ -196,14 +196,16 @@ def find_outermost(operators: Sequence[tuple[float, float, str]]) -> list[tuple[
 
 def find_backward_end(window: Window, marks: HostMarks, optimizers: list[Span]) -> float | None:
     """Return the end of the last evaluation of the autograd engine; else the start of the optimizer's step."""
-    evaluated = spans_within(marks.engine, window.start, window.end)
+    evaluated = select_spans(marks.engine, window.start, window.end)
     if evaluated:
         return max(stop for _, stop in evaluated)
     return optimizers[0][0] if optimizers else None
 
 
-def place_on_device(launches: list[Launch], forward: float, backward: float, end: float) -> tuple[float, float, float]:
-    """Return the time points by kernels: begin and end of those launched in the passes, end of those of the update."""
+def find_device_times(
+    launches: list[Launch], forward: float, backward: float, end: float
+) -> tuple[float, float, float]:
+    """Return forward start, backward end and step end by the kernels that were launched between these points."""
     times = [launch.host_us for launch in launches]
     low, middle, high = bisect_left(times, forward), bisect_right(times, backward), bisect_right(times, end)
     if low >= middle:
@@ -214,11 +216,11 @@ def place_on_device(launches: list[Launch], forward: float, backward: float, end
 
 
 def measure_loader(marks: HostMarks, window: Window, previous: float | None, forward: float | None) -> float | None:
-    """Return how long the host waited for the batch of a step; None if the trace has no loader."""
-    if not marks.loaders or (previous is None and not spans_within(marks.loaders, window.start, window.end)):
+    """Return the host's wait for the batch of a step; None if the trace has no loader."""
+    if not marks.loaders or (previous is None and not select_spans(marks.loaders, window.start, window.end)):
         return None
     until = window.end if forward is None else forward
-    return sum(stop - start for start, stop in spans_within(marks.loaders, window.start, until))
+    return sum(stop - start for start, stop in select_spans(marks.loaders, window.start, until))
 
 
 def describe_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> None:
@@ -228,16 +230,16 @@ def describe_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> No
     if not result.phases_measured:
         result.phases_found_by.append(
             "The start of the forward pass or the end of the backward pass is not in the trace: "
-            "the whole step stands as forward + backward."
+            "the complete step counts as forward + backward."
         )
         return
-    first = "the first operator that has a backward one" if marks.flows else "the first operator that is no copy"
-    last = "the last evaluation of the autograd engine" if marks.engine else "the start of Optimizer.step"
+    forward = "the first operator with a backward operator" if marks.flows else "the first operator that is not a copy"
+    backward = "the last evaluation of the autograd engine" if marks.engine else "the start of Optimizer.step"
     ending = "the end of Optimizer.step" if marks.optimizers else "the end of ProfilerStep#n"
-    where = "kernels launched from there on" if on_device else "times of the host"
+    clock = "on the device, by the kernels launched in between" if on_device else "on the host"
     result.phases_found_by += [
-        f"Forward start: {first}. Backward end: {last}. End of a step: {ending}.",
-        f"The points are {where}; the profiler was on, so that steps take longer than without.",
+        f"Forward start: {forward}. Backward end: {backward}. End of a step: {ending}.",
+        f"The times are {clock}; the profiler was on, which makes steps longer.",
     ]
     if not marks.loaders:
         result.phases_found_by.append("The trace has no DataLoader: the wait for data is not known.")
@@ -251,16 +253,16 @@ def add_collectives(
 ) -> list[Step]:
     """Return the steps with the collectives that began in them, with exposed times if `computing` is known.
 
-    `computing` holds the spans in which the rank's device computed.
+    `computing` are the spans in which the rank's device computed.
     """
     ordered = sorted(collectives, key=lambda collective: collective.start_us)
     busy = None if computing is None else join_spans(computing)
     starts = [collective.start_us for collective in ordered]
     completed = []
     for step in steps:
-        inside = ordered[bisect_left(starts, step.start_us) : bisect_left(starts, step.end_us)]
-        measured = inside if busy is None else [measure_exposed(collective, busy) for collective in inside]
-        completed.append(replace(step, collectives=tuple(measured)) if inside else step)
+        begun = ordered[bisect_left(starts, step.start_us) : bisect_left(starts, step.end_us)]
+        measured = begun if busy is None else [measure_exposed(collective, busy) for collective in begun]
+        completed.append(replace(step, collectives=tuple(measured)) if begun else step)
     return completed
 
 

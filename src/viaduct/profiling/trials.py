@@ -1,11 +1,10 @@
-"""Measurements on this machine for advice: the same work done in two ways, in turns.
+"""Measurements on this machine for advice: two implementations of the same work, in turns.
 
     trials = DeviceTrials("cpu", threads=2)
     contiguous_us, channels_last_us = trials.time_layouts(convolution)
 
-Each variant is warmed up and takes turns with the other in short windows, so that a slow moment of the machine falls on
-both alike; the result is the time of one pass in the fastest window. Work that cannot be run here (no memory, no such
-type) gives None.
+After a warm-up, the two take turns in short windows, so that a slow moment of the machine affects both. The result is
+the time of one pass in the fastest window, or None for work that cannot be run here (no memory, unsupported dtype).
 """
 
 from __future__ import annotations
@@ -20,40 +19,37 @@ from torch.nn import functional
 
 from viaduct import devices
 from viaduct.devices.timing import Clock, repeat, take_turns
-from viaduct.profiling.figures import Convolution, Product
+from viaduct.profiling.figures import Convolution, Product, Trials
 
 WINDOWS = 7
 WINDOW_S = 0.03
-"""Length of a window: long against the clock's grain, short against the disturbances of a shared machine."""
+"""Length of a window: much longer than the clock's resolution, shorter than disturbances of a shared machine."""
 MAX_ELEMENTS = 1 << 28
-"""Most elements of a tensor for which a trial is made: 1 GiB of float32."""
+"""Largest number of elements of a tensor in a trial: 1 GiB of float32."""
 
 Work = Callable[[], object]
 
 
-class DeviceTrials:
+class DeviceTrials(Trials):
     """Trials on one device of this machine."""
 
     def __init__(self, device: str, threads: int | None = None) -> None:
-        """Time on `device`; `threads` is the number on the CPU, None for torch's own."""
+        """Set the device, and the number of threads on the CPU (None: torch's default)."""
         self.device = device
         self.threads = threads
-        self.failures: list[str] = []  # why a trial gave no figure
+        self.failures: list[str] = []  # reasons of trials without a result
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
-        """Return microseconds of a forward and backward pass: contiguous, channels_last."""
         return self.compare(
             lambda: make_convolution(convolution, self.device, convolution.dtype),
             lambda: make_convolution(convolution, self.device, convolution.dtype, torch.channels_last),
         )
 
     def time_dtypes(self, work: Convolution | Product, dtype: str) -> tuple[float, float] | None:
-        """Return microseconds of a forward and backward pass: in float32, and in `dtype` including the casts."""
         make: Any = make_convolution if isinstance(work, Convolution) else make_product
         return self.compare(lambda: make(work, self.device, "float32"), lambda: make(work, self.device, dtype))
 
     def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
-        """Return microseconds of one update of parameters of these sizes: torch's default, then fused."""
         default = {"foreach": self.device != "cpu"}  # on the CPU torch updates one parameter at a time
         return self.compare(
             lambda: make_update(kind, sizes, self.device, **default),
@@ -69,7 +65,7 @@ class DeviceTrials:
             with self.set_threads():
                 return self.take_times(make_first(), make_second())
         except (RuntimeError, TypeError, ValueError, MemoryError) as error:
-            # This operator does not exist in this type or size here, or there is no memory for it.
+            # The operator does not support this dtype or size here, or there is no memory for it.
             self.failures.append(f"{type(error).__name__}: {error}".splitlines()[0])
             return None
 
@@ -84,15 +80,15 @@ class DeviceTrials:
 
     @contextmanager
     def set_threads(self) -> Iterator[None]:
-        """Set the number of threads; restore the former number and the CPU's random state when the block ends."""
-        before = torch.get_num_threads()
+        """Set the number of threads within the block; restore it and the CPU's random state at the end."""
+        original = torch.get_num_threads()
         if self.threads and self.device == "cpu":
             torch.set_num_threads(self.threads)
         try:
             with torch.random.fork_rng(devices=[]):
                 yield
         finally:
-            torch.set_num_threads(before)
+            torch.set_num_threads(original)
 
 
 def make_convolution(
@@ -135,7 +131,6 @@ def make_update(kind: str, sizes: Sequence[int], device: str, **options: Any) ->
 
 
 def make_tensor(shape: Sequence[int], device: str) -> torch.Tensor:
-    """Return random numbers; raise ValueError for more than MAX_ELEMENTS."""
     if prod(shape) > MAX_ELEMENTS:
         raise ValueError(f"{prod(shape)} elements are too many for a trial")
     return torch.randn(tuple(shape), device=device)

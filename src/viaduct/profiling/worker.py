@@ -1,8 +1,7 @@
 """Profiling of processes that the profiled script starts itself: mp.spawn, torchrun, a forked rank.
 
-`scripts/hook/sitecustomize.py` calls `join` at the start of each Python process. The process is profiled from its first
-import of torch on, which most processes never reach. A process that trains writes a folder of its own (script_job.py),
-as the script's first process does.
+`scripts/hook/sitecustomize.py` calls `join` at the start of each Python process. A process is profiled from its first
+import of torch on. Each process that trains writes its own folder (script_job.py).
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from multiprocessing import util
 from types import ModuleType
@@ -53,7 +51,7 @@ class TorchFinder(importlib.abc.MetaPathFinder):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             spec.loader = TorchLoader(spec.loader, self._job)
-        return spec  # torch's own, but for the loader
+        return spec  # torch's own spec with another loader
 
 
 class TorchLoader(importlib.abc.Loader):
@@ -77,7 +75,6 @@ def start_session(job: ScriptJob) -> None:
     """Profile the training in this process until it ends, or until all steps are taken."""
     from viaduct.profiling.session import Session
 
-    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
     session = Session(job, end_worker)
     session.__enter__()
     finish_at_exit(session)
@@ -85,13 +82,13 @@ def start_session(job: ScriptJob) -> None:
 
 
 def finish_at_exit(session: Session) -> None:
-    """Write the profile at the end of the process; a process of multiprocessing runs its finalizers, not atexit's."""
+    """Write the profile at the end of the process, also in processes of multiprocessing, which do not run atexit."""
     atexit.register(session.finish)
     util.Finalize(None, session.finish, exitpriority=100)
 
 
 def restart_in_forks(job: ScriptJob, session: Session) -> None:
-    """Replace the session in processes that are forked from this one: each may be a rank of its own."""
+    """Start a new session in processes that are forked from this one, because each may be a rank."""
 
     def restart() -> None:
         from viaduct.profiling.session import Session

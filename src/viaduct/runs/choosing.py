@@ -1,8 +1,7 @@
-"""Choose and order runs by their fields: --filter 'recipe=resnet*' 'top1>90', --sort top1, best --by top1.
+"""Filters and order of runs: --filter 'recipe=resnet*' 'top1>90', --sort top1, best --by top1.
 
 A field is one of `facts.FIELDS` or a path in the recipe (`optimizer.lr`). top1 is the best validation top-1 in percent.
-A run without a value of the field passes `field=none` and `field!=value` and no other filter. It comes last in any
-order.
+A run without a value of the field passes only `field=none` and `field!=value`, and comes last in any order.
 """
 
 from __future__ import annotations
@@ -23,11 +22,9 @@ CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(>=|<=|!=|==|=|>|<)\s*(.*)", re.DOT
 LARGEST_FIRST = {"top1", "best", "last", "images_per_s", "began", "changed", "steps", "epoch"}
 """Fields that are sorted from the largest value down."""
 MEASURES = {"top1": max, "best": max, "last": max, "loss": min, "images_per_s": max}
-"""Measures that `best --by` takes, and whether the largest or the smallest value is the best."""
-SYNTHETIC_DATA = "synthetic"
-"""Fingerprint and name of the data of `--data synthetic`, which are noise."""
+"""Measures of `best --by`; the largest or the smallest value is the best."""
+SYNTHETIC_DATA = "synthetic"  # fingerprint and name of the data of `--data synthetic`
 MAX_LISTED_NAMES = 3
-"""Names that a message lists before it is cut."""
 COMPARISONS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 
 
@@ -53,18 +50,18 @@ def looks_like_condition(text: str) -> bool:
 
 
 def parse_conditions(texts: list[str], runs: list[RunFacts]) -> list[Condition]:
-    """Return the conditions of --filter; raise BadValue for an unknown field or a bound that is no number."""
+    """Return the conditions of --filter; raise BadValue for an unknown field or a bound that is not a number."""
     conditions = []
     for text in texts:
         match = CONDITION.fullmatch(text.strip())
         if match is None:
             raise BadValue(
-                f"--filter {text!r} is no condition.", "Write it as field=value, field!=value or field>number."
+                f"--filter {text!r} is not a condition.", "Write it as field=value, field!=value or field>number."
             )
         condition = Condition(*match.groups())
         check_field(condition.field, runs, "--filter")
         if condition.sign in COMPARISONS and read_number(condition.operand) is None:
-            raise BadValue(f"--filter {text!r} compares with {condition.operand!r}, which is no number.")
+            raise BadValue(f"--filter {text!r} compares with {condition.operand!r}, which is not a number.")
         conditions.append(condition)
     return conditions
 
@@ -91,14 +88,14 @@ def is_equal(value: Any, text: str) -> bool:
     """
     if value is None:
         return text.lower() in ("none", "-", "")
-    number, wanted = read_number(value), read_number(text)
-    if number is not None and wanted is not None:
-        return number == wanted
+    number, expected = read_number(value), read_number(text)
+    if number is not None and expected is not None:
+        return number == expected
     return fnmatchcase(str(value).lower() if isinstance(value, bool) else str(value), text)
 
 
 def read_number(value: Any) -> float | None:
-    """Return a value, or the number that a text spells; None for a bool and anything else."""
+    """Convert a number or text to a float; None for a bool and anything else."""
     if isinstance(value, bool):
         return None
     try:
@@ -108,7 +105,7 @@ def read_number(value: Any) -> float | None:
 
 
 def sort_runs(runs: list[RunFacts], field: str) -> list[RunFacts]:
-    """Return runs in the order of a field, those without a value last; a minus sign before it reverses the order."""
+    """Sort runs by a field, those without a value last; a minus sign before the field reverses the order."""
     name = field.removeprefix("-")
     check_field(name, runs, "--sort")
 
@@ -125,16 +122,13 @@ def sort_runs(runs: list[RunFacts], field: str) -> list[RunFacts]:
 
 @dataclass(frozen=True)
 class Best:
-    """The runs with the best value of a measure, and how many runs were left out."""
+    """The runs with the best value of a measure, and numbers of the others."""
 
     runs: list[RunFacts]
-    considered: int
-    """Runs that were compared: those with a value, without runs on noise."""
+    considered: int  # runs that were compared
     without_value: int
-    on_noise: int
-    """Runs trained on noise, whose accuracies and losses say nothing."""
-    tied: list[RunFacts] = dataclasses.field(default_factory=list)
-    """Runs beyond the listed ones whose value equals that of the last listed run."""
+    on_noise: int  # runs trained on noise, which are not compared by accuracy or loss
+    tied: list[RunFacts] = dataclasses.field(default_factory=list)  # further runs with the value of the last in `runs`
 
 
 def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
@@ -149,7 +143,7 @@ def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
 
 
 def describe_best(best: Best, measure: str) -> list[str]:
-    """Return the lines below the table of the best runs: of how many, which others tie, and what was left out."""
+    """Return the lines below the table of the best runs: number of runs, ties, and runs that were left out."""
     left_out = [f"{best.without_value:,} without a value"] * bool(best.without_value)
     left_out += [f"{best.on_noise:,} on noise"] * bool(best.on_noise)
     lines = [f"best of {best.considered:,} by {measure}" + (f"; left out: {', '.join(left_out)}" if left_out else "")]

@@ -1,4 +1,4 @@
-"""Export of runs as CSV, one row for each run: path, `facts.FIELDS`, best_step, reason, the fields of all recipes."""
+"""Export of runs as CSV, one row for each run, with `facts.FIELDS` and the fields of all recipes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write_csv(runs: Sequence[RunFacts], path: Path) -> None:
 
 
 def render_csv(runs: Sequence[RunFacts]) -> str:
-    """Return the runs as CSV; the cell of a field that a run's recipe lacks is empty."""
+    """Return the runs as CSV; a field that a run's recipe does not have is empty."""
     fields = list(dict.fromkeys(name for run in runs for name in run.fields))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

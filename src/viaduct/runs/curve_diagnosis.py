@@ -2,14 +2,14 @@
 
     diagnose(losses).text     The loss fell evenly from 2.31 to 2.05 and still falls, 45 % of it in the second half: …
 
-The rules follow the curves in textbooks. Too high: the loss rises or jumps. Too low: it falls evenly and is still high
-at the end. Good: it has fallen well below its start. A curve that fell a little and then stays flat may come from a
-rate that is somewhat too high or from a network that can learn no more, so the diagnosis is "cannot say". Differences
-count only if they are larger than the curve's own noise.
+Too high: the loss rises or jumps. Too low: it falls evenly and is still high at the end. Good: it has fallen well below
+its start. A curve that fell a little and then stays flat may come from a rate that is somewhat too high or from a
+network that can learn no more, so the diagnosis is "cannot say". Differences count only if they are larger than the
+curve's own noise.
 
-A loss that flattens because the rate decays does not show whether the rate was right. If the rates of the steps are
-known, only the part from the end of the warm-up until the rate falls below half of its peak is read. If that part shows
-nothing, the whole curve can still show that the rate is good.
+If the rates of the steps are known, only the part from the end of the warm-up until the rate falls below half of its
+peak is read, because a loss flattens when the rate decays. If this part shows nothing, the whole curve can still show
+that the rate is good.
 """
 
 from __future__ import annotations
@@ -23,40 +23,28 @@ from typing import Literal
 
 Kind = Literal["too low", "good", "too high", "cannot say"]
 
-MIN_VALUES = 20
-"""Values below which no diagnosis is made."""
-SEGMENTS = 10
-"""Equal parts into which a curve is divided."""
-STANDARD_ERRORS = 5.0
-"""Standard errors that a difference must exceed; see `Curve.needed_errors`."""
-LEAST_CHANGE = 0.02
-"""Fraction of the first loss below which a change is ignored, however certain it is."""
-CONVERGED = 0.7
-"""Fraction of the first loss up to which the last loss counts as a good result."""
+MIN_VALUES = 20  # values below which no diagnosis is made
+SEGMENTS = 10  # equal parts into which a curve is divided
+STANDARD_ERRORS = 5.0  # standard errors that a difference must exceed; see `Curve.needed_errors`
+LEAST_CHANGE = 0.02  # fraction of the first loss below which a change is ignored
+CONVERGED = 0.7  # fraction of the first loss up to which the last loss counts as a good result
 EVEN = (0.38, 0.6)
-"""Range of the part of a fall in the second half of the steps, for the fall to be even.
+"""A fall is even if this fraction of it lies in the second half of the steps.
 
 0.5 is a straight line, 0.38 an exponential of one time constant.
 """
-HIDDEN_BY_NOISE = 0.15
-"""Fraction of a fall that the noise may hide at most, for the end of a curve to be called flat."""
-RISEN = 0.3
-"""Fraction of the fall that must be lost again for the end to count as a rise."""
-SPIKE_DEVIATIONS = 8.0
-"""Standard deviations of the noise by which a value must exceed both neighbours to be a jump."""
-SPIKES_SHARE = 0.03
-"""Fraction of the values that must be jumps."""
-PEAK = 0.9
-"""Fraction of the highest rate from which on the warm-up is over."""
-FLAT = 0.1
-"""Fraction of the first loss up to which a change counts as hardly any movement."""
-DECAYED = 0.5
-"""Fraction of the highest rate below which the schedule has decayed."""
+HIDDEN_BY_NOISE = 0.15  # largest fraction of a fall that noise may hide for the end of a curve to be called flat
+RISEN = 0.3  # fraction of the fall that must be lost again for the end to count as a rise
+SPIKE_DEVIATIONS = 8.0  # standard deviations by which a jump exceeds both neighbours
+SPIKES_SHARE = 0.03  # fraction of the values that must be jumps
+PEAK = 0.9  # fraction of the highest rate at which the warm-up ends
+FLAT = 0.1  # fraction of the first loss up to which a change counts as hardly any movement
+DECAYED = 0.5  # fraction of the highest rate below which the schedule has decayed
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a loss curve says about the learning rate, with its evidence."""
+    """Diagnosis of the learning rate, with its evidence."""
 
     kind: Kind
     text: str
@@ -68,20 +56,15 @@ class Curve:
     """A loss curve and its statistics."""
 
     values: list[float]
-    start: float
-    """Mean of the first values."""
-    segments: list[float]
-    """Means of ten equal parts."""
-    noise: float
-    """Standard deviation around the trend."""
-    error: float
-    """Standard error of a difference between two segments' means."""
-    start_error: float
-    """Standard error of a difference between the mean of the first values and a segment's mean."""
+    start: float  # mean of the first values
+    segments: list[float]  # means of ten equal parts
+    noise: float  # standard deviation around the trend
+    error: float  # standard error of a difference between two segments' means
+    start_error: float  # standard error of a difference between `start` and a segment's mean
 
     @property
     def needed_errors(self) -> float:
-        """Standard errors that a difference must exceed: more for short curves, whose noise is hardly known."""
+        """Standard errors that a difference must exceed; more for short curves, whose noise is uncertain."""
         return STANDARD_ERRORS * (1 + 10 / len(self.values))
 
     @property
@@ -104,14 +87,11 @@ class Curve:
 
 
 def diagnose(losses: Sequence[float | None], rates: Sequence[float | None] | None = None) -> Diagnosis:
-    """Return what a loss curve says about the learning rate; `rates` are the rates of the same steps, where known.
-
-    None in a sequence is a value that was not logged.
-    """
+    """Diagnose the learning rate from a loss curve and, if known, the rates of its steps; None: not logged."""
     finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
     if ends_in_nan(losses):
-        before = f" It was {finite[-1]:.4g} before." if finite else ""
-        text = f"The loss is NaN or infinite at the end.{before} The learning rate is too high, or numbers overflow."
+        earlier = f" It was {finite[-1]:.4g} before." if finite else ""
+        text = f"The loss is NaN or infinite at the end.{earlier} The learning rate is too high, or numbers overflow."
         return Diagnosis("too high", text)
     values, obstacle = select_high_rates(losses, rates)
     if obstacle:
@@ -122,22 +102,19 @@ def diagnose(losses: Sequence[float | None], rates: Sequence[float | None] | Non
         return Diagnosis("cannot say", text)
     diagnosis = read_shape(measure(values), may_decay=rates is None)
     if diagnosis.kind == "cannot say" and rates is not None and len(finite) > len(values):
-        of_whole_curve = read_shape(measure(finite), may_decay=True)
-        return of_whole_curve if of_whole_curve.kind == "good" else diagnosis
+        whole_curve = read_shape(measure(finite), may_decay=True)
+        return whole_curve if whole_curve.kind == "good" else diagnosis
     return diagnosis
 
 
 def ends_in_nan(losses: Sequence[float | None]) -> bool:
-    """Return True if neither of the last two logged values is finite; a single one may be a skipped step."""
+    """Return True if neither of the last two logged values is finite; a single value may be a skipped step."""
     logged = [loss for loss in losses if loss is not None]
     return bool(logged) and not any(math.isfinite(loss) for loss in logged[-2:])
 
 
 def select_high_rates(losses: Sequence[float | None], rates: Sequence[float | None] | None) -> tuple[list[float], str]:
-    """Return the finite losses after the warm-up and before the rate has decayed, and an empty text.
-
-    If the curve cannot be read, return no losses and the reason. Without rates, all losses are taken.
-    """
+    """Return the finite losses between warm-up and decay (all without rates); if none, the text is the reason."""
     if rates is None:
         return [loss for loss in losses if loss is not None and math.isfinite(loss)], ""
     known = [rate if rate is not None and math.isfinite(rate) else 0.0 for rate in rates]
@@ -166,16 +143,13 @@ def measure(values: list[float]) -> Curve:
 
 
 def estimate_noise(values: Sequence[float]) -> float:
-    """Return the standard deviation of the noise, from differences of neighbours; jumps hardly change it.
-
-    1.4826 times the median of |differences| is their standard deviation if noise is normal, and a difference has the
-    noise of two values.
-    """
+    """Return the standard deviation of the noise, from the median difference of neighbours; jumps hardly change it."""
+    # For normal noise, 1.4826 x the median of |difference| is its standard deviation: that of two values.
     return 1.4826 * median(abs(after - before) for before, after in pairwise(values)) / math.sqrt(2)
 
 
 def read_shape(curve: Curve, may_decay: bool) -> Diagnosis:
-    """Return the diagnosis of a curve with enough values; `may_decay`: its rate may have decayed within the curve."""
+    """Return the diagnosis of a curve; `may_decay` is True if its rate may have decayed within it."""
     from_to = f"from {curve.start:.4g} to {curve.end:.4g}"
     figures = {"start": curve.start, "end": curve.end, "noise": curve.noise}
     lowest = min(curve.segments)
@@ -207,10 +181,7 @@ def read_flat(curve: Curve, from_to: str, figures: dict[str, float]) -> Diagnosi
 
 
 def count_jumps(curve: Curve) -> int:
-    """Return how many values lie far above both neighbours, by at least half the fall; 0 if they are few.
-
-    The first value is not tested: a loss often begins high.
-    """
+    """Return the number of values far above both neighbours; 0 if they are few. The first value is not tested."""
     values, jumps = curve.values, 0
     limit = max(SPIKE_DEVIATIONS * curve.noise, 0.5 * abs(curve.fall), LEAST_CHANGE * abs(curve.start))
     for before, value, after in zip(values[1:], values[2:], values[3:], strict=False):
@@ -219,7 +190,7 @@ def count_jumps(curve: Curve) -> int:
 
 
 def read_fall(curve: Curve, from_to: str, figures: dict[str, float], may_decay: bool) -> Diagnosis:
-    """Return the diagnosis of a curve that falls, from how low it came and how much of the fall came late."""
+    """Return the diagnosis of a curve that falls, from its end and the part of the fall in its second half."""
     middle = fmean(curve.segments[4:6])
     late = (middle - curve.end) / max(curve.segments[0] - curve.end, 1e-300)
     left = curve.end / curve.start if curve.start > 0 else math.nan

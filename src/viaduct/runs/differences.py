@@ -1,6 +1,6 @@
 """Differences between two runs: recipe, data, code, machine, first and final weights; then losses and results.
 
-An aspect that one of the runs has not recorded is neither equal nor different: it is listed as not recorded.
+An aspect that one of the runs has not recorded is listed as not recorded.
 """
 
 from __future__ import annotations
@@ -14,26 +14,22 @@ from viaduct.runs.facts import RunFacts
 from viaduct.runs.importance import rank_importance
 from viaduct.runs.lineage import WEIGHTS, hash_file
 from viaduct.runs.losses import LossDifference, compare_losses, describe_losses
-from viaduct.runs.seeds import FEWEST_SEEDS, SeedNoise, measure_seed_noise
+from viaduct.runs.seeds import MIN_SEEDS, SeedNoise, measure_seed_noise
 from viaduct.runs.table import render_rows, write_percent
 
-MISSING = "(no such field)"
-"""Shown as the value of a field that only the other recipe has."""
+MISSING = "(no such field)"  # shown for a field that only the other recipe has
 MAX_WEIGHTS_BYTES = 2 << 30
 MACHINE_FIELDS = ("description", "device", "cpus", "threads", "system", "python")
 
 
 @dataclass(frozen=True)
 class Aspect:
-    """One thing that is the same in two runs or not. `same` None: not recorded in both runs, or not compared.
-
-    `changes` are the values of both runs by name.
-    """
+    """Comparison of one aspect of two runs."""
 
     name: str
-    same: bool | None
+    same: bool | None  # None: not recorded in both runs, or not compared
     text: str
-    changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # values of both runs by name
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,7 @@ class RunDifference:
         return [aspect for aspect in self.aspects if aspect.same is None]
 
     def lines(self) -> list[str]:
-        """Return the difference as text, first the changed values; those of the recipe by how likely they matter."""
+        """Return the difference as text, first the changed values, the most important fields of the recipe first."""
         return [
             *([] if self.differs else ["No difference was found in what both runs have recorded."]),
             *self._list_changes(),
@@ -95,7 +91,7 @@ class RunDifference:
         noise = (
             self.noise.judge(difference)
             if self.noise
-            else f"seed noise is not known: neither recipe has {FEWEST_SEEDS} finished seeds beside these runs"
+            else f"seed noise is not known: neither recipe has {MIN_SEEDS} finished seeds beside these runs"
         )
         return [f"{last}, B {difference:+.2f} points; {noise}."]
 
@@ -114,7 +110,7 @@ class RunDifference:
 
 
 def diff_runs(first: RunFacts, second: RunFacts) -> RunDifference:
-    """Compare two runs; files that only one of them has are not compared."""
+    """Compare two runs."""
     compare_others = (compare_data, compare_code, compare_machine, compare_init, compare_final_weights)
     return RunDifference(
         first,
@@ -137,7 +133,7 @@ def compare_recipes(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare fingerprints; without them, a different number of images still shows that the data differ."""
+    """Compare fingerprints; without them, a different number of images shows that the data differ."""
     pair = (first.fingerprint, second.fingerprint)
     if None in pair:
         if first.images != second.images and None not in (first.images, second.images):
@@ -152,7 +148,7 @@ def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_code(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the digests of the source code; without them, different commits still show that the code differs."""
+    """Compare the digests of the source code; without them, different commits show that the code differs."""
     digests, commits = (first.source, second.source), (first.code, second.code)
     if None not in digests:
         if digests[0] == digests[1]:
@@ -176,7 +172,7 @@ def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def describe_machine(run: RunFacts) -> dict[str, Any]:
-    """Return what was recorded of a run's machine, the versions of its software, and the number of ranks."""
+    """Return the recorded hardware, software versions and number of ranks of a run."""
     machine = run.machine or {}
     versions = machine.get("versions")
     values = {name: machine.get(name) for name in MACHINE_FIELDS} | (versions if isinstance(versions, dict) else {})
@@ -184,10 +180,7 @@ def describe_machine(run: RunFacts) -> dict[str, Any]:
 
 
 def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the files of first weights by their recorded checksums.
-
-    Weights that both runs drew count as the same origin: their values follow from recipe and seed.
-    """
+    """Compare the files of first weights by their recorded checksums; random weights count as the same."""
     runs = (first, second)
     if all(run.fields.get("init.source") == "" for run in runs):
         return Aspect("origin of the first weights (drawn)", True, "First weights: drawn in both")
@@ -204,10 +197,7 @@ def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the files of final weights by their checksums.
-
-    A file that is in one run only, is too large or cannot be read is not compared; the other one may still differ.
-    """
+    """Compare the files of final weights by their checksums, without missing, too large and unreadable files."""
     changes: dict[str, tuple[Any, Any]] = {}
     obstacle = ""
     for name in WEIGHTS:

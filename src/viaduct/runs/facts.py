@@ -11,26 +11,20 @@ State = Literal["running", "finished", "interrupted", "pruned", "crashed", "neve
 
 @dataclass
 class RunFacts:
-    """Facts from the files of a run; None: the files do not state it. Times are seconds since the epoch (Unix time)."""
+    """Facts from the files of a run; None: not in the files. Times are Unix times in seconds."""
 
     path: str
-    name: str
-    """Name in the table: the path relative to the only searched folder, else the path."""
+    name: str  # name in the table: the path, relative to the folder if only one is searched
     recipe: str
-    fields: dict[str, Any]
-    """The recipe's fields by their paths: `optimizer.lr`."""
+    fields: dict[str, Any]  # the recipe's fields by their paths: `optimizer.lr`
     data: str = ""
     data_path: str | None = None
     fingerprint: str | None = None
-    fingerprint_basis: str | None = None
-    """What the fingerprint was computed from, in words."""
-    build: dict[str, Any] | None = None
-    """How `viaduct data build` made the data."""
-    images: int | None = None
-    """Number of training images."""
+    fingerprint_basis: str | None = None  # inputs of the fingerprint, in words
+    build: dict[str, Any] | None = None  # record of `viaduct data build`
+    images: int | None = None  # number of training images
     commit: str | None = None
-    source: str | None = None
-    """Digest of viaduct's source code."""
+    source: str | None = None  # digest of viaduct's source code
     modified_files: int | None = None
     version: str | None = None
     device: str | None = None
@@ -40,13 +34,11 @@ class RunFacts:
     pid: int | None = None
     began: float | None = None
     changed: float | None = None
-    sessions: int | None = None
-    """How often training was started."""
+    sessions: int | None = None  # number of times that training was started
     id: str | None = None
     init: dict[str, Any] | None = None
     """File of the first weights: source, file, sha256, bytes, step, and run and run_id if it belonged to a run."""
-    has_provenance: bool = False
-    """recipe.json records the sessions; runs of early versions do not."""
+    has_provenance: bool = False  # True if recipe.json records the sessions; early versions did not
     command: str | None = None
     precision: str | None = None
     parameters: int | None = None
@@ -54,25 +46,18 @@ class RunFacts:
     steps_total: int | None = None
     epoch: float | None = None
     loss: float | None = None
-    top1: float | None = None
-    """Of the last evaluation, from 0 to 1 as `best_top1`."""
+    top1: float | None = None  # of the last evaluation, from 0 to 1
     best_top1: float | None = None
     best_step: int | None = None
     images_per_s: float | None = None
     damaged_lines: int = 0
     state: str = "unknown"
-    reason: str = ""
-    """Why a run is in this state, where that is known."""
-    ending: dict[str, Any] | None = field(default=None, repr=False)
-    """Contents of ending.json."""
-    is_complete: bool = False
-    """summary.json is there and covers all steps that the recipe asks for."""
-    newest_checkpoint: int | None = None
-    """Step of the newest checkpoint; None for a complete run."""
-    lost_step: int | None = None
-    """First step whose loss was NaN or infinite."""
-    damage: list[str] = field(default_factory=list)
-    """What is missing or damaged in the files of a run that is listed nevertheless."""
+    reason: str = ""  # reason of the state, if known
+    ending: dict[str, Any] | None = field(default=None, repr=False)  # contents of ending.json
+    is_complete: bool = False  # True if summary.json covers all steps of the recipe
+    newest_checkpoint: int | None = None  # step of the newest checkpoint; None for a complete run
+    lost_step: int | None = None  # first step whose loss was NaN or infinite
+    damage: list[str] = field(default_factory=list)  # missing or damaged files of a run that is still listed
 
     @property
     def seed(self) -> Any:
@@ -80,14 +65,14 @@ class RunFacts:
 
     @property
     def code(self) -> str | None:
-        """The commit, with a plus sign where files were modified; viaduct's version where no commit is recorded."""
+        """Commit, with a plus sign if files were modified; viaduct's version if no commit is recorded."""
         if self.commit is None:
             return self.version
         return f"{self.commit}+" if self.modified_files else self.commit
 
     @property
     def short_device(self) -> str | None:
-        """The machine's description up to the first comma, and the number of ranks if several: `NVIDIA H200 x2`."""
+        """Machine's description up to the first comma, and the number of ranks if several: `NVIDIA H200 x2`."""
         if self.device is None:
             return None
         description = self.device.split(",")[0]
@@ -95,7 +80,7 @@ class RunFacts:
 
 
 def percent(share: float | None) -> float | None:
-    """Return a share in percent, without the last bits that the product adds: 0.14 is 14, not 14.000000000000002."""
+    """Convert a share to percent, rounded: 0.14 is 14, not 14.000000000000002."""
     return None if share is None else round(100 * share, 9)
 
 
@@ -127,7 +112,7 @@ FIELDS: Mapping[str, Callable[[RunFacts], Any]] = {
 
 
 def read_field(run: RunFacts, name: str) -> Any:
-    """Return a field of a run: one of FIELDS, or of its recipe; None where this run has none of that name."""
+    """Return a field of a run: one of FIELDS, or of its recipe; None if the run does not have it."""
     if name in FIELDS:
         return FIELDS[name](run)
     return run.fields.get(name)

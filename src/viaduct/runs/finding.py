@@ -1,8 +1,7 @@
-"""Find run directories below a folder. A folder with recipe.json is a run directory, and is not searched further.
+"""Search for run directories below a folder: folders with recipe.json.
 
-Links are followed, and each folder is visited once. Hidden folders, folders in `SKIPPED_FOLDERS` and those more than
-`MAX_DEPTH` levels deep are not searched. Folders that look like an incomplete run, and folders that cannot be read, are
-reported with the reason.
+Links are followed, and each folder is visited once. Run directories, hidden folders, `SKIPPED_FOLDERS` and folders more
+than `MAX_DEPTH` levels deep are not searched. Incomplete runs and unreadable folders are reported with the reason.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ RECIPE_JSON = "recipe.json"
 MAX_DEPTH = 6
 """Levels of folders that are searched below a root."""
 RUN_FILES = {"metrics.jsonl", "summary.json", "checkpoints", ".lock"}
-"""Names in a run directory: a folder with one of them and without recipe.json is taken for an incomplete run."""
+"""Names in a run directory: a folder with one of them and without recipe.json is an incomplete run."""
 OTHER_VERBS_FILES = {"carry.json", "drift.csv", "plan.json", "profile.json", "study.json"}
-"""Files of other verbs (carry, compare, rehearse, profile, search): a folder with one of them is no incomplete run."""
+"""Files of carry, compare, rehearse, profile and search: a folder with one of them is not an incomplete run."""
 SKIPPED_FOLDERS = {"checkpoints", "node_modules", "__pycache__", "site-packages"}
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A folder that is not listed as a run, and why."""
+    """A folder that is not listed as a run, and the reason."""
 
     path: str
     reason: str
@@ -34,25 +33,21 @@ class Problem:
 
 @dataclass
 class FoundRuns:
-    """Run directories below some roots, and the folders that are not listed or not searched."""
+    """Result of a search for runs."""
 
     runs: list[str]
     problems: list[Problem]
-    cut_off: int = 0
-    """Folders that lie `MAX_DEPTH` + 1 levels deep; neither they nor the folders below them are searched."""
+    too_deep: int = 0  # number of folders `MAX_DEPTH` + 1 levels deep, which are not searched
 
 
 def search_folders(roots: list[Path]) -> FoundRuns:
-    """Return the run directories below these folders; a root may be a run itself.
-
-    Raise BadValue for a root that cannot be listed.
-    """
-    found = FoundRuns([], [])
+    """Return the run directories at and below these folders; raise BadValue for a root that cannot be listed."""
+    result = FoundRuns([], [])
     visited: set[tuple[int, int]] = set()
     for root in roots:
         check_root(root)
-        search_folder(str(root), 0, found, visited)
-    return found
+        search_folder(str(root), 0, result, visited)
+    return result
 
 
 def check_root(root: Path) -> None:
@@ -72,40 +67,40 @@ def check_root(root: Path) -> None:
         ) from None
 
 
-def search_folder(folder: str, depth: int, found: FoundRuns, visited: set[tuple[int, int]]) -> None:
-    """Add the runs and problems at and below a folder to `found`.
+def search_folder(folder: str, depth: int, result: FoundRuns, visited: set[tuple[int, int]]) -> None:
+    """Add the runs and problems at and below a folder to the result.
 
-    A folder that was visited by another path is skipped; `visited` has the device and inode of each folder.
+    `visited` has the device and inode of each visited folder.
     """
     try:
         status = os.stat(folder)
     except OSError:
-        pass  # listing it fails as well, which is reported below
+        pass  # listing the folder fails below, and is reported there
     else:
         if (status.st_dev, status.st_ino) in visited:
             return
         visited.add((status.st_dev, status.st_ino))
     if os.path.lexists(f"{folder}/{RECIPE_JSON}"):
-        found.runs.append(folder)
+        result.runs.append(folder)
         return
     try:
-        with os.scandir(folder) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
+        with os.scandir(folder) as iterator:
+            entries = sorted(iterator, key=lambda entry: entry.name)
     except OSError as error:
-        found.problems.append(Problem(folder, f"cannot be read: {error.strerror}"))
+        result.problems.append(Problem(folder, f"cannot be read: {error.strerror}"))
         return
-    names = {entry.name for entry in listed}
+    names = {entry.name for entry in entries}
     if (run_files := RUN_FILES & names) and not names & OTHER_VERBS_FILES:
-        found.problems.append(Problem(folder, describe_incomplete(run_files)))
+        result.problems.append(Problem(folder, describe_incomplete(run_files)))
         return
     # The folder `work` of a rehearsal mirrors the folder of the user's script, with the runs in it.
     if "plan.json" in names:
         return
-    for path in list_subfolders(listed):
+    for path in list_subfolders(entries):
         if depth == MAX_DEPTH:
-            found.cut_off += 1
+            result.too_deep += 1
         else:
-            search_folder(path, depth + 1, found, visited)
+            search_folder(path, depth + 1, result, visited)
 
 
 def list_subfolders(entries: list[os.DirEntry[str]]) -> Iterator[str]:

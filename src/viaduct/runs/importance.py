@@ -1,10 +1,10 @@
-"""Rank the fields of a recipe by how likely a difference in them matters to the result."""
+"""Importance of the fields of a recipe for the result of a run."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-# From the most to the least decisive; a field has the rank of the first pattern that fits.
+# From the most to the least important; a field has the rank of the first pattern that matches.
 ORDER = (
     "model",
     "network",
@@ -38,16 +38,16 @@ ORDER = (
 )
 BOOKKEEPING = ("data.workers", "data.prefetch", "data.eval_batch", "evaluation.*", "checkpoint.*", "log.*", "expects*")
 BOOKKEEPING_PARTS = ("evaluation", "checkpoint", "log", "sink", "callbacks", "metrics")
-"""With BOOKKEEPING: fields about logging, evaluation and feeding, which are not expected to change the weights."""
+"""With BOOKKEEPING: fields about logging, evaluation and data loading, which should not change the weights."""
 
 
 def is_bookkeeping(field: str) -> bool:
-    """Return True for a field that is not expected to change the weights."""
+    """Return True for a field that should not change the weights."""
     return field in BOOKKEEPING_PARTS or any(fnmatchcase(field, pattern) for pattern in BOOKKEEPING)
 
 
 def rank_importance(field: str) -> int:
-    """Return the rank of a field among differences: the smaller, the earlier it is listed."""
+    """Return the rank of a field: the smaller, the more important."""
     if is_bookkeeping(field):
         return len(ORDER)
     return next(position for position, pattern in enumerate(ORDER) if fnmatchcase(field, pattern))

@@ -1,10 +1,9 @@
-"""Index of the runs below some folders: the facts of each, so that the next command reads only what has changed.
+"""Cache of the facts of runs, so that the next command reads only changed files.
 
 The index is a file in the user's cache folder ($XDG_CACHE_HOME/viaduct/runs), one for each list of folders. An entry is
-used only while inode, size and modification time of the files in `reading.FILES` are the same. Else the run is read
-again, of metrics.jsonl only the lines that were added. An index that is damaged (its checksum does not fit) or was
-written by another version is read as empty. Errors in writing are ignored. The file is replaced atomically; of two
-processes that write at the same time, the later one wins.
+valid while inode, size and modification time of the files in `reading.FILES` are the same. An index that is damaged
+(its checksum does not fit), or is of another version, is read as empty. Errors in writing are ignored. The file is
+replaced atomically; of two processes that write at the same time, the later one wins.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ class RunIndex:
     changed: bool = False
 
     def find(self, folder: str, signature: Signature) -> RunFacts | None:
-        """Return the stored facts of a run; None if its files have changed since, or it is not stored."""
+        """Return the stored facts of a run; None if they are missing or its files have changed since."""
         entry = self.entries.get(folder)
         if entry is None or entry["signature"] != signature:
             return None
         return RunFacts(**entry["facts"])
 
     def find_digest(self, folder: str) -> MetricsDigest | None:
-        """Return the stored digest of a run's metrics, even if its files have changed since; None if not stored."""
+        """Return the stored digest of a run's metrics, even if its files have changed since; None if missing."""
         entry = self.entries.get(folder)
         return None if entry is None else MetricsDigest(*entry["digest"])
 
     def store(self, run: RunFacts, signature: Signature, digest: MetricsDigest) -> None:
-        """Store what was read of a run; the digest as a list of its fields' values."""
+        """Store the facts of a run, and the digest as a list of its fields' values."""
         entry = {"signature": signature, "facts": dict(vars(run)), "digest": list(vars(digest).values())}
         self.entries[run.path] = entry
         self.changed = True
@@ -66,16 +65,16 @@ class RunIndex:
             with replace_file(self.path, durable=False) as file:
                 file.write(make_header(body) + body)
         except (OSError, ValueError, RecursionError):
-            return  # the next command reads everything anew
+            return  # the next command reads all files
 
 
 def make_header(body: bytes) -> bytes:
-    """Return the first line of an index: its format, the version that wrote it, and a checksum of what follows."""
+    """Return the first line of an index: its format, viaduct's version, and a checksum of the body."""
     return f"viaduct runs {FORMAT} {__version__} {hashlib.sha256(body).hexdigest()}\n".encode()
 
 
 def open_index(roots: list[Path]) -> RunIndex:
-    """Return the index of the runs below these folders; empty where there is none that can be used."""
+    """Return the index of the runs below these folders; an empty one if there is no usable file."""
     path = choose_index_path(roots)
     try:
         head, _, body = read_plain_file(path, MAX_INDEX_BYTES).partition(b"\n")
@@ -86,10 +85,7 @@ def open_index(roots: list[Path]) -> RunIndex:
 
 
 def choose_index_path(roots: list[Path]) -> Path:
-    """Return the index file of these folders.
-
-    One folder that is spelled in two ways has two files, since the facts contain the runs' paths as they were given.
-    """
+    """Return the index file of these folders; another spelling of a folder has another file."""
     key = "\0".join(f"{root}\0{os.path.abspath(root)}" for root in roots)
     name = hashlib.sha256(os.fsencode(key)).hexdigest()[:24]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))

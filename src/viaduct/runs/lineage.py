@@ -1,9 +1,8 @@
 """Origin of a run's first weights and its data: a graph of runs, weight files and data.
 
-A run records the file that gave its first weights (`init`): path, SHA-256, and the id of the run that the file belonged
-to. A run that was moved or renamed since is found again by its id, or by the checksum in the manifests of its
-checkpoints. An origin that cannot be found is a node of kind `missing`. Of several copies of a run, one whose weights
-still have the recorded checksum is shown; if none has, the note says so.
+A run records the file of its first weights (`init`): path, SHA-256, and the id of the run that the file belonged to. A
+run that was moved or renamed is found by its id, or by the checksums in the manifests of its checkpoints. An origin
+that cannot be found is a node of kind `missing`. If a run has several copies, one with the recorded checksum is shown.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_GENERATIONS = 50
 Kind = Literal["run", "weights", "data", "missing"]
 Verdict = Literal["same", "unrecorded", "missing", "changed"]
 NOTES: dict[Verdict, str] = {
-    # Of several runs that may be the origin, the one with the earliest of these verdicts is shown.
+    # If several runs may be the origin, the one with the first of these verdicts is shown.
     "same": "",
     "unrecorded": "",
     "missing": "; its file of these weights is gone, so that the checksum was not checked",
@@ -38,12 +37,12 @@ NOTES: dict[Verdict, str] = {
 
 @dataclass
 class Node:
-    """A run, a weight file or data; `parents` are the nodes that it was made from."""
+    """A run, a weight file or data."""
 
     kind: Kind
     label: str
     note: str = ""
-    parents: list[Node] = field(default_factory=list)
+    parents: list[Node] = field(default_factory=list)  # nodes that it was made from
 
     @property
     def text(self) -> str:
@@ -52,10 +51,10 @@ class Node:
 
 @dataclass
 class Ancestors:
-    """Runs that may have given weights to others. `init` is what a run recorded of the file of its first weights.
+    """Runs that may be the origin of other runs' weights.
 
-    Its keys: `source` as the recipe names it, `file`, `step`, `sha256`, `bytes`, and of the run around the file `run`
-    (its path) and `run_id`. Any may be missing or None.
+    `init` is a run's record of the file of its first weights. Its keys are `source` (in the recipe), `file`, `step`,
+    `sha256`, `bytes`, `run` (path of the run that the file belonged to) and `run_id`. Any may be missing or None.
     """
 
     runs: list[RunFacts]
@@ -64,20 +63,17 @@ class Ancestors:
         self.runs = [run for run in self.runs if has_begun(run)]
 
     def find(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
-        """Return the run that a weight file came from, and how it was found and whether its weights still fit.
-
-        If it was not found, return None and the reason.
-        """
+        """Return the run that a weight file came from and a note about the match; None and the reason if not found."""
         if run := choose_fitting(self.find_by_id(init), init):
-            then = init.get("run")
-            is_there = then is not None and Path(run.path).absolute() == Path(str(then)).absolute()
-            moved = "" if is_there else f"; it was at {then} then"
+            recorded = init.get("run")
+            is_there = recorded is not None and Path(run.path).absolute() == Path(str(recorded)).absolute()
+            moved = "" if is_there else f"; it was at {recorded} then"
             return run, f"found by its id{moved}{describe_fit(run, init)}"
         if run := choose_fitting(self.find_by_checksum(init), init):
-            how = "found by the checksum of the weights"
+            note = "found by the checksum of the weights"
             if init.get("run_id") and run.id != init["run_id"]:
-                how = f"another run with the same weights; that of id {init['run_id']} was not found"
-            return run, f"{how}{describe_fit(run, init)}"
+                note = f"another run with the same weights; that of id {init['run_id']} was not found"
+            return run, f"{note}{describe_fit(run, init)}"
         return self.find_at_path(init)
 
     def find_by_id(self, init: dict[str, Any]) -> list[RunFacts]:
@@ -88,7 +84,7 @@ class Ancestors:
         return [run for run in runs if run_id and run.id == run_id]
 
     def find_by_checksum(self, init: dict[str, Any]) -> list[RunFacts]:
-        """Return the runs with a checkpoint of the recorded checksum; if there is none, those with such final files."""
+        """Return the runs with the recorded checksum in a checkpoint, or else in their final files."""
         checksum = init.get("sha256")
         if not checksum:
             return []
@@ -96,7 +92,7 @@ class Ancestors:
         return [run for run in runs if check_weights(run, init) != "changed"]
 
     def find_at_path(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
-        """Return the run at the recorded path and how it was found; None and the reason if it is not the origin."""
+        """Return the run at the recorded path and a note; None and the reason if it is not the origin."""
         if not init.get("run"):
             return None, "it lies in no run"
         try:
@@ -112,7 +108,7 @@ class Ancestors:
 
     @cached_property
     def by_checksum(self) -> dict[str, list[RunFacts]]:
-        """Runs by the checksums of the weights in their checkpoints, as the manifests have them."""
+        """Runs by the checksums of weights in the manifests of their checkpoints."""
         runs: dict[str, list[RunFacts]] = {}
         for run in self.runs:
             for checksum in {checksum for _, checksums in list_checkpoints(run) for checksum in checksums.values()}:
@@ -120,7 +116,7 @@ class Ancestors:
         return runs
 
     def find_final(self, checksum: str, size: Any) -> list[RunFacts]:
-        """Return the runs whose final weights have this checksum; files of another size are not read."""
+        """Return the runs whose final weights have this checksum."""
         files = [(run, Path(run.path) / name) for run in self.runs for name in WEIGHTS]
         return [run for run, file in files if has_checksum(file, checksum, size)]
 
@@ -136,7 +132,7 @@ def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | Non
 
 
 def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
-    """Return the end of a run's note about its weights; empty if they fit or no checksum was recorded."""
+    """Return the end of a run's note if its weights do not fit; empty if they fit or no checksum was recorded."""
     verdict = check_weights(run, init)
     if verdict == "same" and has_other_final(run, init):
         return "; the checkpoint fits, but its final weights have another checksum than this last step"
@@ -153,12 +149,12 @@ def has_other_final(run: RunFacts, init: dict[str, Any]) -> bool:
 
 
 def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
-    """Return whether the recorded weights are still in a run; the files are hashed, their manifests are not trusted."""
+    """Return the verdict whether the recorded weights are still in a run; files are hashed again."""
     checksum, size = init.get("sha256"), init.get("bytes")
     if not checksum:
         return "unrecorded"
-    recorded = locate_file(run, init)
-    files = [recorded] if recorded else []
+    recorded_file = locate_file(run, init)
+    files = [recorded_file] if recorded_file else []
     files += [folder / name for folder, sums in list_checkpoints(run) for name in sums if sums[name] == checksum]
     final = [Path(run.path) / name for name in WEIGHTS]
     if any(has_checksum(file, checksum, size) for file in dict.fromkeys([*files, *final])):
@@ -167,7 +163,7 @@ def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
 
 
 def locate_file(run: RunFacts, init: dict[str, Any]) -> Path | None:
-    """Return the path of the recorded file in a run that may have been moved; None if it did not lie in a run."""
+    """Return the path of the recorded file in a run that may have been moved; None if it was not in a run."""
     try:
         return Path(run.path) / Path(str(init.get("file"))).relative_to(Path(str(init.get("run"))).absolute())
     except ValueError:
@@ -175,12 +171,12 @@ def locate_file(run: RunFacts, init: dict[str, Any]) -> Path | None:
 
 
 def has_checksum(file: Path, checksum: str, size: Any) -> bool:
-    """Return True if a file has this checksum; one of another size is not read."""
+    """Return True if a file has this checksum; a file of another size is not read."""
     return file.is_file() and (size is None or file.stat().st_size == size) and hash_file(file) == checksum
 
 
 def list_checkpoints(run: RunFacts) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Yield the folder of each checkpoint and the checksums of its weight files; without those it cannot read."""
+    """Yield the folder of each readable checkpoint and the checksums of its weight files."""
     for folder in step_folders(Path(run.path) / "checkpoints").values():
         with contextlib.suppress(BadRun):
             files = read_manifest(folder)["files"]
@@ -200,12 +196,12 @@ def hash_file(file: Path) -> str | None:
 
 
 def trace_lineage(run: RunFacts, others: Iterable[RunFacts]) -> Node:
-    """Return the graph of a run's origins, as far as they were recorded and can be found among `others`."""
+    """Return the graph of a run's recorded origins; `others` are runs that may be among them."""
     return trace_run(run, Ancestors(list(others)), descendants=())
 
 
 def trace_run(run: RunFacts, ancestors: Ancestors, descendants: tuple[str, ...]) -> Node:
-    """Return a run as a node with its origins; `descendants` are the ids (or paths) of the runs that led to it."""
+    """Return a run as a node with its origins; `descendants` are the ids or paths of runs made from it."""
     node = Node("run", run.path, describe_result(run))
     key = run.id or str(Path(run.path).absolute())
     if key in descendants:
@@ -233,16 +229,16 @@ def trace_weights(run: RunFacts, ancestors: Ancestors, descendants: tuple[str, .
     if not source and not run.init:
         return None
     if run.init is None:
-        parent, how = ancestors.find_at_path({"run": source})
+        parent, note = ancestors.find_at_path({"run": source})
         node = Node("weights", f"weights {source}", "checksum not recorded")
     else:
-        parent, how = ancestors.find(run.init)
+        parent, note = ancestors.find(run.init)
         node = Node("weights", f"weights {run.init.get('source')}", describe_file(run.init))
     if parent is None:
-        node.parents.append(Node("missing", "not found", how))
+        node.parents.append(Node("missing", "not found", note))
     else:
         origin = trace_run(parent, ancestors, descendants)
-        origin.note = f"{origin.note}; {how}"
+        origin.note = f"{origin.note}; {note}"
         node.parents.append(origin)
     return node
 
@@ -271,7 +267,7 @@ def describe_data(run: RunFacts) -> Node:
 
 
 def describe_build(build: dict[str, Any]) -> str:
-    """Return size and options of a build of data; `pictures` is what its record calls images."""
+    """Return size and options of a build of data; its record calls images `pictures`."""
     source, options = build.get("source") or {}, build.get("options") or {}
     counts = [
         f"{source[key]:,} {noun}"
@@ -285,9 +281,9 @@ def render_tree(node: Node, prefix: str = "") -> str:
     """Return a node and its origins as text."""
     lines = [escape_controls(node.text)]
     for position, parent in enumerate(node.parents):
-        last = position == len(node.parents) - 1
-        branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        lines.append(prefix + branch + render_tree(parent, prefix + below))
+        is_last = position == len(node.parents) - 1
+        branch, indent = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+        lines.append(prefix + branch + render_tree(parent, prefix + indent))
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""List the runs below some folders with their present states, and the folders that are not listed with the reason."""
+"""Runs below some folders with their current states, and the folders that are not listed, with the reason."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Listing:
 
 
 def list_runs(roots: list[Path]) -> Listing:
-    """Return the runs below these folders, or below `runs/` where no folder is given; the last changed first."""
+    """Return the runs below these folders, or below `runs/` if no folder is given; the last changed first."""
     roots = roots or [DEFAULT_ROOT]
-    found = search_folders(roots)
+    search = search_folders(roots)
     index = open_index(roots)
-    listing = Listing([], found.problems)
-    if found.cut_off:
-        note = f"{found.cut_off:,} folders lie more than {MAX_DEPTH} levels deep and were not searched"
+    listing = Listing([], search.problems)
+    if search.too_deep:
+        note = f"{search.too_deep:,} folders lie more than {MAX_DEPTH} levels deep and were not searched"
         listing.notes.append(note)
-    for folder in found.runs:
+    for folder in search.runs:
         try:
             run = load_run(folder, index)
         except BadRun as error:
@@ -46,7 +46,7 @@ def list_runs(roots: list[Path]) -> Listing:
         run.name = name_run(folder, roots)
         judge_state(run)
         listing.runs.append(run)
-    index.write(set(found.runs))
+    index.write(set(search.runs))
     listing.runs.sort(key=lambda run: run.changed or 0.0, reverse=True)
     return listing
 
@@ -62,7 +62,7 @@ def load_run(folder: str, index: RunIndex) -> RunFacts:
 
 
 def open_run(path: Path) -> RunFacts:
-    """Return the run at a path; raise BadValue if there is no folder, BadRun if its recipe.json cannot be read."""
+    """Return the run at a path; raise BadValue if it is not a folder, BadRun if its recipe.json cannot be read."""
     folder = str(path)
     if not path.is_dir():
         problem = "is a file, not a run" if path.exists() else "does not exist"

@@ -1,4 +1,4 @@
-"""Compare the loss curves of two runs: where they first differ, whether by more than noise, and by how much."""
+"""Comparison of the loss curves of two runs: first difference, noise, and distance."""
 
 from __future__ import annotations
 
@@ -18,29 +18,22 @@ from viaduct.errors import BadData
 class LossDifference:
     """Difference of two curves at their common steps.
 
-    A loss that is NaN or infinite (`lost`) has no distance from another loss: `area` and `mean_gap` are None if a
-    common step has such a loss, `last_gap` is None if one of the last steps has.
+    A lost loss is NaN or infinite. `area` and `mean_gap` are None if a common step has a lost loss, `last_gap` is None
+    if one of the last steps has.
     """
 
-    common: int
-    """Number of common steps."""
+    common: int  # number of common steps
     only_left: int
     only_right: int
-    first: int | None
-    """The first step whose losses differ at all; None: all are equal."""
+    first: int | None  # first step whose losses differ at all; None: all are equal
     first_losses: tuple[float, float] | None
-    beyond_noise: int | None
-    """The first step from which on the curves stay apart beyond the noise of both."""
-    noise_measured: bool
-    """False: too few common steps to tell a difference from noise."""
-    area: float | None
-    """Area between the curves in loss times steps, from the first to the last common step."""
+    beyond_noise: int | None  # first step from which on the curves differ by more than the noise of both
+    noise_measured: bool  # False: too few common steps to measure the noise
+    area: float | None  # area between the curves in loss x steps
     mean_gap: float | None
     last_step: int
-    last_gap: float | None
-    """Second minus first: the median over the last tenth of the common steps, at most nine."""
-    lost_left: int = 0
-    """Common steps whose loss is NaN or infinite in the first curve."""
+    last_gap: float | None  # second minus first: median over the last tenth of the common steps, at most nine
+    lost_left: int = 0  # common steps whose loss is lost in the first curve
     lost_right: int = 0
     first_lost: int | None = None
     lost_in_both: int = 0
@@ -52,7 +45,7 @@ class LossDifference:
 
 
 def compare_losses(left: Path, right: Path) -> LossDifference | str:
-    """Return how the losses of two runs differ, or a sentence why they cannot be compared."""
+    """Return the difference of two runs' losses, or a sentence why they cannot be compared."""
     if missing := [name for name, run in (("A", left), ("B", right)) if not has_log(run)]:
         return f"{' and '.join(missing)} logged no loss."
     try:
@@ -66,7 +59,7 @@ def compare_losses(left: Path, right: Path) -> LossDifference | str:
 
 
 def has_log(run: Path) -> bool:
-    """Return True if metrics.jsonl is a plain file (reading a pipe would never end) and contains a log line."""
+    """Return True if metrics.jsonl is a plain file and contains a log line."""
     file = run / METRICS_FILE
     if file.is_file():
         with contextlib.suppress(OSError), file.open("rb") as opened:
@@ -109,7 +102,6 @@ def integrate(steps: Array, heights: Array) -> float:
 
 
 def describe_losses(losses: LossDifference | str) -> list[str]:
-    """Return the sentences about the curves."""
     if isinstance(losses, str):
         return [f"Losses: not compared: {losses}"]
     if losses.first is None or losses.first_losses is None:
@@ -135,7 +127,7 @@ def describe_losses(losses: LossDifference | str) -> list[str]:
 
 
 def describe_gap(losses: LossDifference) -> list[str]:
-    """Return the sentences about the distance of two curves that are not equal."""
+    """Return the sentences about the distance of two different curves."""
     lines = []
     if not losses.noise_measured:
         lines.append(f"Too few common steps to tell a difference from noise ({FEWEST_STEPS} are needed).")

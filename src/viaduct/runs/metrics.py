@@ -1,7 +1,7 @@
-"""Digest of RUN/metrics.jsonl for the table of runs; the next command reads only the lines that were added.
+"""Digest of RUN/metrics.jsonl for the table of runs; the next command reads only added lines.
 
-Of the log lines only the first, the last few and those whose loss is null are parsed. The others change nothing in the
-table, and parsing thousands of lines with a loss for each step would take most of the time.
+Only the first log line, the last few and those whose loss is null are parsed: the others change nothing in the table,
+and parsing them would take most of the time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from viaduct.plain_files import open_plain_file
 from viaduct.run_files import LATEST_STEP
 
 TAIL = 64
-"""Bytes before `offset` that are compared at the next reading; if they differ, the file is read from its beginning."""
+"""Bytes before `offset` that are compared at the next reading; if they differ, the whole file is read."""
 MAX_LINE_BYTES = 64 << 20
 LOG_START = b'{"kind": "log", "step": '
-KEPT_SPEEDS = 16
-"""Last log lines whose images_per_s are kept; their median is shown for a run without a summary."""
+KEPT_SPEEDS = 16  # last log lines from which the median of images_per_s is computed
 
 
 @dataclass
@@ -30,11 +29,9 @@ class MetricsDigest:
 
     inode: int = 0
     offset: int = 0
-    tail: str = ""
-    """The last TAIL bytes before `offset`, in hexadecimal."""
+    tail: str = ""  # the last TAIL bytes before `offset`, in hexadecimal
     step: int = 0
-    logs: int = 0
-    """Number of log lines."""
+    logs: int = 0  # number of log lines
     epoch: float | None = None
     loss: float | None = None
     top1: float | None = None
@@ -44,14 +41,12 @@ class MetricsDigest:
     first_time: float | None = None
     last_time: float | None = None
     checkpoint: int | None = None
-    lost: int | None = None
-    """The first step whose loss was NaN or infinite."""
-    damaged: int = 0
-    """Number of lines that are not the record of a step."""
+    lost_step: int | None = None  # first step whose loss was NaN or infinite
+    damaged: int = 0  # number of lines that are not the record of a step
 
     @property
     def images_per_s(self) -> float | None:
-        """The median of the last speeds, without that of the run's first log line, which includes the warm-up."""
+        """Median of the last speeds, without that of the run's first log line, which includes the warm-up."""
         speeds = self.speeds[1:] if self.logs <= KEPT_SPEEDS and len(self.speeds) > 1 else self.speeds
         return statistics.median(speeds) if speeds else None
 
@@ -59,7 +54,7 @@ class MetricsDigest:
 def update_digest(path: str, earlier: MetricsDigest | None) -> MetricsDigest:
     """Return the digest of a file, reading only the lines that were added since `earlier`.
 
-    The digest is empty if the file cannot be opened. A last line without an end is left for the next reading.
+    The digest is empty if the file cannot be opened. An incomplete last line is left for the next reading.
     """
     try:
         file = open_plain_file(path)
@@ -71,27 +66,27 @@ def update_digest(path: str, earlier: MetricsDigest | None) -> MetricsDigest:
         file.seek(digest.offset)
         tail = bytes.fromhex(digest.tail)
         last_logs: deque[bytes] = deque(maxlen=KEPT_SPEEDS)
-        while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):  # the last one may be half-written
+        while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
             digest.offset += len(line)
             tail = (tail + line)[-TAIL:]
             if digest.first_time is None or not is_usual_log(line):
-                take_line(digest, line)
+                add_line(digest, line)
                 continue
-            digest.logs += len(last_logs) == KEPT_SPEEDS  # `append` drops the oldest of them, which is counted here
+            digest.logs += len(last_logs) == KEPT_SPEEDS  # count the line that `append` drops
             last_logs.append(line)
     for line in last_logs:
-        take_line(digest, line)
+        add_line(digest, line)
     digest.tail = tail.hex()
     return digest
 
 
 def is_usual_log(line: bytes) -> bool:
-    """Return True for a log line with a finite loss, as far as its bytes show that without parsing."""
+    """Return True for a log line with a finite loss, judged without parsing."""
     return line.startswith(LOG_START) and line.endswith(b"}\n") and b'"loss": null' not in line
 
 
 def has_grown(file: BinaryIO, status: os.stat_result, earlier: MetricsDigest) -> bool:
-    """Return True if a file is the one of `earlier`, not shorter, and with the same bytes before `offset`."""
+    """Return True if a file is that of `earlier`, is not shorter, and has the same bytes before `offset`."""
     if status.st_ino != earlier.inode or status.st_size < earlier.offset:
         return False
     tail = bytes.fromhex(earlier.tail)
@@ -99,8 +94,8 @@ def has_grown(file: BinaryIO, status: os.stat_result, earlier: MetricsDigest) ->
     return file.read(len(tail)) == tail
 
 
-def take_line(digest: MetricsDigest, line: bytes) -> None:
-    """Add a line to the digest; a line that is no record of a step is counted as damaged."""
+def add_line(digest: MetricsDigest, line: bytes) -> None:
+    """Add a line to the digest; a line that is not the record of a step is counted as damaged."""
     try:
         record = json.loads(line)
         kind, step = record["kind"], record["step"]
@@ -110,21 +105,21 @@ def take_line(digest: MetricsDigest, line: bytes) -> None:
     if type(step) is not int or not 0 <= step < LATEST_STEP:
         digest.damaged += 1
     elif kind == "log":
-        take_log(digest, step, record)
+        add_log(digest, step, record)
     elif kind == "evaluation":
-        take_evaluation(digest, step, record)
+        add_evaluation(digest, step, record)
     elif kind == "checkpoint":
         digest.checkpoint = step
 
 
-def take_log(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:
+def add_log(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:
     digest.step, digest.logs = max(digest.step, step), digest.logs + 1
     digest.epoch, digest.loss = number_or_none(record.get("epoch")), number_or_none(record.get("loss"))
-    if digest.loss is None and digest.lost is None:
-        digest.lost = find_first_lost(step, record.get("losses"))
+    if digest.loss is None and digest.lost_step is None:
+        digest.lost_step = find_first_lost(step, record.get("losses"))
     if (speed := number_or_none(record.get("images_per_s"))) is not None:
         digest.speeds = [*digest.speeds[1 - KEPT_SPEEDS :], speed]
-    take_time(digest, record)
+    add_time(digest, record)
 
 
 def find_first_lost(step: int, losses: object) -> int:
@@ -134,15 +129,15 @@ def find_first_lost(step: int, losses: object) -> int:
     return step - len(losses) + 1 + losses.index(None)
 
 
-def take_evaluation(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:
+def add_evaluation(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:
     digest.step = max(digest.step, step)
     digest.top1 = number_or_none(record.get("top1"))
     if digest.top1 is not None and (digest.best_top1 is None or digest.top1 > digest.best_top1):
         digest.best_top1, digest.best_step = digest.top1, step
-    take_time(digest, record)
+    add_time(digest, record)
 
 
-def take_time(digest: MetricsDigest, record: dict[str, Any]) -> None:
+def add_time(digest: MetricsDigest, record: dict[str, Any]) -> None:
     if (moment := number_or_none(record.get("time"))) is not None:
         digest.first_time = digest.first_time if digest.first_time is not None else moment
         digest.last_time = moment

@@ -6,10 +6,9 @@
     mlruns/<experiment>/<run>/metrics/validation.top1   a line for each value: milliseconds, value, step
     mlruns/<experiment>/<run>/tags/viaduct.path         code, machine, data, state
 
-Artifacts are hard links to the files of the run. They take no space, and `mlflow gc`, which removes the artifacts of
-deleted runs, removes links and not the run. A store on another disk has no links; then only the tag `viaduct.path` says
-where the files are. The store is written under a temporary name and renamed at the end. Values that are not finite are
-left out. Names consist of letters, digits and `_-. `.
+Artifacts are hard links to the files of the run: they take no space, and `mlflow gc` removes only the links. A store on
+another disk has no links; then only the tag `viaduct.path` names the files. The store is written under a temporary name
+and renamed at the end. Values that are not finite are left out. Names consist of letters, digits and `_-. `.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ FORBIDDEN_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
 
 
 def check_store(out: Path) -> None:
-    """Raise BadValue if the path exists (an existing store may contain other runs) or cannot be written."""
+    """Raise BadValue if the path exists or cannot be written."""
     if out.exists() or out.is_symlink():
         raise BadValue(f"{str(out)!r} is there already.", "Name a new folder with --out; a store is not added to.")
     parent = out.absolute().parent
@@ -62,14 +61,14 @@ def check_store(out: Path) -> None:
 
 
 def write_store(runs: Sequence[RunFacts], out: Path) -> int:
-    """Write the store whole or not at all; return the number of runs with artifacts that could not be linked."""
+    """Write the store atomically; return the number of runs with artifacts that could not be linked."""
     unlinked = 0
     draft = name_temporary(out)
     try:
         draft.mkdir()
         write_experiment(draft, "0", "Default", out)
         for recipe in dict.fromkeys(run.recipe for run in runs):
-            # An id that follows from the name, so that a second export has the same.
+            # The id depends only on the name, so that a second export has the same.
             digest = hashlib.sha256(recipe.encode("utf-8", "surrogateescape")).digest()
             experiment = str(int.from_bytes(digest[:7], "big") | 1 << 56)
             write_experiment(draft, experiment, recipe, out)
@@ -140,7 +139,7 @@ def link_artifacts(run: Path, folder: Path) -> bool:
 
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
-    """Write meta.yaml; JSON scalars are YAML, and control characters in names are escaped in both."""
+    """Write meta.yaml; JSON scalars are valid YAML."""
     lines = [f"{name}: {json.dumps(value)}\n" for name, value in meta.items()]
     (folder / "meta.yaml").write_text("".join(lines), encoding="ascii")
 
@@ -192,7 +191,7 @@ def clean_name(name: str) -> str:
 
 
 def write_metrics(folder: Path, run: Path) -> None:
-    """Write every curve to a file of its own: training.loss, validation.top1 …"""
+    """Write one file for each curve: training.loss, validation.top1 …"""
     lines: dict[str, list[str]] = {}
     for _, record in metric_lines(run):
         if record is None:
@@ -207,7 +206,7 @@ def write_metrics(folder: Path, run: Path) -> None:
 
 
 def read_values(record: Json) -> Iterator[tuple[str, float]]:
-    """Yield name and value of the numbers in a log line or an evaluation, which has the recipe's metrics too."""
+    """Yield name and value of the numbers in a log line or an evaluation, with the recipe's own metrics."""
     if record["kind"] == "log":
         prefix, names = "training", list(TRAINING_METRICS)
     elif record["kind"] == "evaluation":

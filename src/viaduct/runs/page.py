@@ -37,15 +37,11 @@ from viaduct.runs.lineage import Node as Origin
 from viaduct.runs.lineage import trace_lineage
 from viaduct.runs.table import count_states, write_percent
 
-MOST_CURVES = 24
-"""Runs that are drawn at most, as curves and as lineages."""
-MOST_LINES = 500
-"""Runs in the plot of hyper-parameters at most."""
-MOST_PARAMETERS = 7
-"""Hyper-parameters in that plot at most."""
+MAX_CURVES = 24  # runs that are drawn as curves and as lineages
+MAX_LINES = 500  # runs in the plot of hyper-parameters
+MAX_PARAMETERS = 7  # hyper-parameters in that plot
 CURVE_POINTS = 300
-LOG_SCALE_RATIO = 20.0
-"""Ratio of the largest to the smallest loss above which the scale is logarithmic."""
+LOG_SCALE_RATIO = 20.0  # ratio of the largest to the smallest loss above which the scale is logarithmic
 TONES: dict[str, Tone] = {
     "finished": "good",
     "running": "new",
@@ -54,7 +50,7 @@ TONES: dict[str, Tone] = {
     "unknown": "muted",
     "never begun": "muted",
 }
-RESULTS: tuple[tuple[str, str, Callable[[RunFacts], float | None]], ...] = (  # label, unit, how to read it
+RESULTS: tuple[tuple[str, str, Callable[[RunFacts], float | None]], ...] = (  # label, unit, function that reads it
     ("images/s", "", lambda run: run.images_per_s),
     ("last loss", "", lambda run: run.loss),
     ("best top-1", "%", lambda run: percent(run.best_top1)),
@@ -103,7 +99,7 @@ def build_tiles(runs: Sequence[RunFacts]) -> list[Tile]:
 
 
 def warn_of_noise(runs: Sequence[RunFacts]) -> list[Part]:
-    """Return a warning that names the runs trained with `--data synthetic`, if there are any."""
+    """Return a warning that names the runs trained with `--data synthetic`; empty if there are none."""
     noisy = [run.name for run in runs if is_on_noise(run)]
     if not noisy:
         return []
@@ -115,11 +111,11 @@ def warn_of_noise(runs: Sequence[RunFacts]) -> list[Part]:
 
 
 def build_curves(runs: Sequence[RunFacts]) -> Section | None:
-    """Return the curves of training loss and validation top-1; of many runs, those with the best top-1."""
+    """Return the curves of training loss and validation top-1; of many runs only those with the best top-1."""
     drawn = list(runs)
-    if len(runs) > MOST_CURVES:
+    if len(runs) > MAX_CURVES:
         drawn.sort(key=lambda run: run.best_top1 if run.best_top1 is not None else -1.0, reverse=True)
-    drawn = drawn[:MOST_CURVES]
+    drawn = drawn[:MAX_CURVES]
     losses, accuracies = [], []
     for run in drawn:
         logs, evaluations = read_records(run)
@@ -137,7 +133,7 @@ def build_curves(runs: Sequence[RunFacts]) -> Section | None:
 
 
 def read_records(run: RunFacts) -> tuple[list[Json], list[Json]]:
-    """Return the log lines and the evaluations of a run; none if its metrics cannot be read."""
+    """Return the log lines and the evaluations of a run; empty lists if its metrics cannot be read."""
     path = Path(run.path)
     try:
         return read_metrics(path, "log"), read_metrics(path, "evaluation")
@@ -155,7 +151,7 @@ def read_series(name: str, records: list[Json], field: str, factor: float = 1.0)
 
 
 def spans_decades(series: Sequence[Series]) -> bool:
-    """Return True if losses differ so much that a log scale shows them better, and all are above zero."""
+    """Return True if all losses are above 0 and their ratio exceeds LOG_SCALE_RATIO."""
     values = [float(value) for line in series for value in line.y if value is not None]
     return bool(values) and min(values) > 0 and max(values) > LOG_SCALE_RATIO * min(values)
 
@@ -165,11 +161,13 @@ def spans_decades(series: Sequence[Series]) -> bool:
 
 def build_parameters(runs: Sequence[RunFacts]) -> Section | None:
     """Return the plot of hyper-parameters and results on parallel axes; None if no hyper-parameter differs."""
-    shown = list(runs[:MOST_LINES])
+    shown = list(runs[:MAX_LINES])
     names = find_varying(shown)
     if not names:
         return None
-    axes = [PlotAxis(name, [axis_value(run.fields.get(name)) for run in shown]) for name in names[:MOST_PARAMETERS]]
+    axes = [
+        PlotAxis(name, [convert_axis_value(run.fields.get(name)) for run in shown]) for name in names[:MAX_PARAMETERS]
+    ]
     results = [PlotAxis(name, [read(run) for run in shown], unit) for name, unit, read in RESULTS]
     axes += [axis for axis in results if len(axis.known) > 1]
     text = f"Fields of the recipe that differ between runs{describe_left_out(names, len(runs))}."
@@ -185,17 +183,17 @@ def find_varying(runs: Sequence[RunFacts]) -> list[str]:
 
 
 def describe_left_out(names: list[str], count: int) -> str:
-    """Return which hyper-parameters, and how many of `count` runs, the plot leaves out; empty if it shows all."""
+    """Describe the hyper-parameters and runs that the plot leaves out; empty if it shows all."""
     parts = []
-    if len(names) > MOST_PARAMETERS:
-        parts.append(f"the first {MOST_PARAMETERS} of {len(names)}, not {', '.join(names[MOST_PARAMETERS:][:5])}")
-    if count > MOST_LINES:
-        parts.append(f"the newest {MOST_LINES} of {count:,} runs")
+    if len(names) > MAX_PARAMETERS:
+        parts.append(f"the first {MAX_PARAMETERS} of {len(names)}, not {', '.join(names[MAX_PARAMETERS:][:5])}")
+    if count > MAX_LINES:
+        parts.append(f"the newest {MAX_LINES} of {count:,} runs")
     return f": {'; '.join(parts)}" if parts else ""
 
 
-def axis_value(value: Any) -> Any:
-    """Return a value that an axis can show: a number, or text."""
+def convert_axis_value(value: Any) -> Any:
+    """Convert a value to one that an axis can show: a number, or text."""
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
@@ -224,16 +222,16 @@ def build_table(runs: Sequence[RunFacts]) -> Section:
 
 
 def build_lineage(runs: Sequence[RunFacts]) -> Section | None:
-    """Return the graph of runs that began with weights from a file; None if each drew its own."""
+    """Return the graph of runs that began with weights from a file; None if there are none."""
     with_origin = [run for run in runs if run.init or run.fields.get("init.source")]
     if not with_origin:
         return None
     graph = LineageGraph()
-    for run in with_origin[:MOST_CURVES]:
+    for run in with_origin[:MAX_CURVES]:
         graph.add(trace_lineage(run, runs), focus=True)
     drawing = GraphDrawing("Where weights came from", list(graph.nodes.values()), list(graph.edges))
-    cut = f" The first {MOST_CURVES} of {len(with_origin):,} are drawn." if len(with_origin) > MOST_CURVES else ""
-    return Section("Lineage", f"Runs that began with stored weights, and their data.{cut}", [drawing])
+    limit = f" The first {MAX_CURVES} of {len(with_origin):,} are drawn." if len(with_origin) > MAX_CURVES else ""
+    return Section("Lineage", f"Runs that began with stored weights, and their data.{limit}", [drawing])
 
 
 class LineageGraph:

@@ -1,7 +1,7 @@
-"""Evaluate a learning-rate range test: suggest the rate to train with, or say why none is suggested.
+"""Evaluation of a learning-rate range test: a suggested rate, or the reason why there is none.
 
 The suggested rate is where the smoothed loss falls steepest over the logarithm of the rate, but at most a tenth of the
-rate at which it diverges. A loss that does not fall by more than its noise has no steepest point.
+rate at which it diverges. No rate is suggested if the loss does not fall by more than its noise.
 """
 
 from __future__ import annotations
@@ -15,30 +15,23 @@ from statistics import fmean
 from viaduct.runs.curve_diagnosis import estimate_noise
 from viaduct.runs.showing import BLOCKS
 
-MIN_STEPS = 30
-"""Steps below which no rate is suggested."""
-STANDARD_ERRORS = 5.0
-"""Standard errors that the fall must exceed."""
-LEAST_FALL = 0.02
-"""Fraction of the first loss by which the loss must fall."""
-RISEN = 0.5
-"""Fraction of the fall that must be lost again for a loss to count as diverging."""
-DIVERGENCE_DISTANCE = 10.0
-"""Factor by which the suggested rate lies below the rate at which the loss diverges."""
+MIN_STEPS = 30  # steps below which no rate is suggested
+STANDARD_ERRORS = 5.0  # standard errors that the fall must exceed
+LEAST_FALL = 0.02  # fraction of the first loss by which the loss must fall
+RISEN = 0.5  # fraction of the fall that must be lost again for a loss to count as diverging
+DIVERGENCE_DISTANCE = 10.0  # factor between the suggested rate and the rate at which the loss diverges
 PAGE = "rate_finder.html"
-ROWS = 12
-"""Rows of the table of rates on the terminal, at most."""
+ROWS = 12  # rows of the table of rates on the terminal
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Result of a range test. All but `reason` and `smoothed` are rates; `rate` None: none is suggested."""
+    """Result of a range test."""
 
-    rate: float | None
+    rate: float | None  # None: no rate is suggested
     reason: str
-    smoothed: list[float]
-    """The loss of each step, smoothed, up to the first that is not finite."""
-    steepest: float | None = None
+    smoothed: list[float]  # the loss of each step, smoothed, up to the first that is not finite
+    steepest: float | None = None  # rates at which the loss falls steepest, is lowest, and diverges
     lowest: float | None = None
     diverges: float | None = None
 
@@ -57,7 +50,7 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     start = fmean(smoothed[: max(3, len(smoothed) // 10)])
     bottom = min(range(len(smoothed)), key=smoothed.__getitem__)
     fall = start - smoothed[bottom]
-    # The noise of a smoothed value, from the first half of the test, where the rates are low.
+    # Noise of a smoothed value, from the first half of the test, where the rates are low.
     error = estimate_noise(losses[: max(10, count // 2)]) / math.sqrt(2 * max(2, count // 40) + 1)
     if fall <= max(STANDARD_ERRORS * error, LEAST_FALL * abs(start)):
         return describe_no_slope(smoothed, start, rates, diverges)
@@ -73,7 +66,7 @@ def smooth(losses: Sequence[float]) -> list[float]:
 
 
 def find_divergence(smoothed: list[float], bottom: int, fall: float, rates: list[float]) -> float | None:
-    """Return the rate from which on half of the fall is lost, and not regained; None if that never happens."""
+    """Return the rate from which on half of the fall is lost and not regained, or None."""
     limit = smoothed[bottom] + RISEN * fall
     last_low = max(index for index in range(bottom, len(smoothed)) if smoothed[index] <= limit)
     return rates[last_low + 1] if last_low + 1 < len(smoothed) else None
@@ -83,18 +76,17 @@ def find_steepest(smoothed: list[float], bottom: int) -> int:
     """Return the step before the lowest loss around which it falls fastest; rates are evenly spaced on a log scale."""
     radius = max(2, len(smoothed) // 20)
 
-    def fall_around(index: int) -> float:
-        """Return the fall of the smoothed loss per step around a step."""
+    def measure_slope(index: int) -> float:
         before, after = max(0, index - radius), min(len(smoothed) - 1, index + radius)
         return (smoothed[before] - smoothed[after]) / (after - before)
 
-    return max(range(min(radius, bottom), max(bottom - radius, min(radius, bottom)) + 1), key=fall_around)
+    return max(range(min(radius, bottom), max(bottom - radius, min(radius, bottom)) + 1), key=measure_slope)
 
 
 def describe_slope(
     steepest: float, lowest: float, diverges: float | None, smoothed: list[float], start: float, bottom: float
 ) -> Suggestion:
-    """Return the suggestion for a loss that falls; the first three are rates, `start` and `bottom` smoothed losses."""
+    """Return the suggestion for a loss that falls from `start` to `bottom`; the first three parameters are rates."""
     limit = diverges / DIVERGENCE_DISTANCE if diverges is not None else math.inf
     rate = float(f"{min(steepest, limit):.2g}")
     fall = f"from {start:.4g} to {bottom:.4g}, lowest at {lowest:.2g}"
@@ -109,7 +101,7 @@ def describe_slope(
 
 
 def describe_no_slope(smoothed: list[float], start: float, rates: list[float], diverges: float | None) -> Suggestion:
-    """Return the suggestion of no rate for a loss that does not fall by more than its noise."""
+    """Return the result without a rate for a loss that does not fall by more than its noise."""
     end = f", and diverges at {diverges:.2g}" if diverges is not None else f" up to {rates[-1]:.2g}"
     if diverges is None and smoothed[-1] > start * 1.1:
         end = f", and rises to {smoothed[-1]:.4g} at {rates[-1]:.2g}"

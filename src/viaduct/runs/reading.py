@@ -1,4 +1,4 @@
-"""Read one run directory into `RunFacts`: recipe.json, metrics.jsonl, summary.json, ending.json, checkpoints."""
+"""Reader of one run directory: recipe.json, metrics.jsonl, summary.json, ending.json, checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ Signature = list[list[int] | None]
 
 
 def sign_files(folder: str) -> Signature:
-    """Return the signature of a run's files."""
     signature: Signature = []
     for name in FILES:
         try:
@@ -39,16 +38,16 @@ def sign_files(folder: str) -> Signature:
 def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -> tuple[RunFacts, MetricsDigest]:
     """Return the facts of a run, without its name and state, and the digest of its metrics.
 
-    Raise BadRun if recipe.json cannot be read. `earlier` is the digest of an earlier reading.
+    `earlier` is the digest of an earlier reading. Raises BadRun if recipe.json cannot be read.
     """
     path = Path(folder)
     files = dict(zip(FILES, signature, strict=True))
     record = read_recipe_record(path)
     digest = update_digest(f"{folder}/metrics.jsonl", earlier)
     run = describe_record(folder, record)
-    take_metrics(run, digest)
+    set_metrics(run, digest)
     if files["summary.json"] is not None:
-        take_summary(run, read_summary(path), record)
+        set_summary(run, read_summary(path), record)
     run.ending = read_ending(path) if files[ENDING] is not None else None
     if files["checkpoints"] is not None and not run.is_complete:
         run.newest_checkpoint = max(step_folders(path / "checkpoints"), default=None)
@@ -60,26 +59,26 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
 
 
 def describe_record(folder: str, record: dict[str, Any]) -> RunFacts:
-    """Return the facts that recipe.json states."""
+    """Return the facts in recipe.json."""
     data = record.get("data")
     training = (record.get("pictures") or {}).get("training") or {}
     run = RunFacts(folder, folder, record["name"], flatten_recipe(record["recipe"]))
     run.data_path, run.data = data, name_data(data, record["recipe"])
     run.images, run.command = training.get("count"), record.get("command")
     run.device, run.steps_total = record.get("device"), count_steps(record) or None
-    take_provenance(run, record.get("provenance"))
+    set_provenance(run, record.get("provenance"))
     return run
 
 
 def name_data(data: str | None, recipe: dict[str, Any]) -> str:
-    """Return the last component of the data's path, or without a path the class name of the recipe's data."""
+    """Return the last component of the data's path, or the class name of the recipe's data if there is no path."""
     data_record = recipe.get("data")
     kind = data_record.get("is") if isinstance(data_record, dict) else None
     return os.path.basename(data.rstrip("/")) or data if data else str(kind or "")
 
 
-def take_provenance(run: RunFacts, provenance: Any) -> None:
-    """Take what a run has recorded of its sessions: facts of the last one, but `began` of the first."""
+def set_provenance(run: RunFacts, provenance: Any) -> None:
+    """Set the facts of a run's last session, and `began` of the first."""
     if not isinstance(provenance, dict):
         return
     recorded = provenance.get("sessions")
@@ -100,16 +99,16 @@ def take_provenance(run: RunFacts, provenance: Any) -> None:
     run.build = dict_or_none(data.get("build"))
 
 
-def take_metrics(run: RunFacts, digest: MetricsDigest) -> None:
+def set_metrics(run: RunFacts, digest: MetricsDigest) -> None:
     run.steps, run.epoch, run.loss = digest.step, digest.epoch, digest.loss
     run.top1, run.best_top1, run.best_step = digest.top1, digest.best_top1, digest.best_step
     run.images_per_s, run.damaged_lines = digest.images_per_s, digest.damaged
-    run.lost_step = digest.lost
+    run.lost_step = digest.lost_step
     run.began = run.began if run.began is not None else digest.first_time
 
 
-def take_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str, Any]) -> None:
-    """Take the facts of summary.json; a summary of a shorter run, from before it was made longer, is ignored."""
+def set_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str, Any]) -> None:
+    """Set the facts of summary.json; a summary from before the run was made longer is ignored."""
     if summary is None:
         return
     length = {name: record["recipe"].get(name) for name in ("epochs", "steps")}
@@ -129,15 +128,15 @@ def take_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str
 
 
 def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int | None) -> Iterator[str]:
-    """Yield what is wrong with metrics.jsonl, whose `size` is None if it is missing.
+    """Yield descriptions of the damage of metrics.jsonl. `size` is its size, or None if it is missing.
 
-    Only in a complete run is a half-written last line wrong.
+    A run that is not complete may have a half-written last line.
     """
     name = "metrics.jsonl"
     if digest.damaged:
         yield f"{digest.damaged:,} damaged {'line' if digest.damaged == 1 else 'lines'} in {name}"
     if size is not None and not os.path.isfile(f"{folder}/{name}"):
-        yield f"{name} is no plain file"
+        yield f"{name} is not a plain file"
     elif run.is_complete and not size:
         yield f"{name} is {'missing' if size is None else 'empty'}"
     elif run.is_complete and size is not None:
@@ -149,10 +148,7 @@ def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int
 
 
 def flatten_recipe(recipe: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the fields of a stored recipe by their paths.
-
-    `optimizer: {is: SGD, lr: 0.1}` becomes `optimizer: SGD` and `optimizer.lr: 0.1`.
-    """
+    """Flatten a stored recipe: `optimizer: {is: SGD, lr: 0.1}` becomes `optimizer: SGD` and `optimizer.lr: 0.1`."""
     fields: dict[str, Any] = {}
     for name, value in recipe.items():
         if name == "is":

@@ -1,4 +1,4 @@
-"""Seed noise: how much the result of a recipe varies between runs that differ in nothing but the seed."""
+"""Seed noise: variation of a recipe's result between runs that differ only in their seed."""
 
 from __future__ import annotations
 
@@ -13,28 +13,23 @@ from viaduct.runs.facts import RunFacts
 from viaduct.runs.importance import is_bookkeeping
 from viaduct.runs.listing import list_runs
 
-FEWEST_SEEDS = 3
-"""Finished seeds of one recipe that are needed; from two runs the deviation would be too uncertain."""
-MAX_NOISE_DEVIATIONS = 2.0
-"""Standard deviations up to which a difference is called within seed noise."""
+MIN_SEEDS = 3  # finished seeds of one recipe that are needed for an estimate
+MAX_NOISE_DEVIATIONS = 2.0  # standard deviations up to which a difference is within seed noise
 
 
 @dataclass(frozen=True)
 class SeedNoise:
-    """Standard deviation of the final top-1 over seeds, in percentage points, and how many finished seeds A and B have.
+    """Variation of the final top-1 over seeds."""
 
-    `shared`: A and B differ in nothing but the seed, so that both have the same seeds.
-    """
-
-    deviation: float
-    counts: tuple[int, int]
-    shared: bool = False
+    deviation: float  # standard deviation in percentage points
+    counts: tuple[int, int]  # finished seeds of A and of B
+    shared: bool = False  # True if A and B differ only in the seed
 
     def judge(self, difference: float) -> str:
-        """Return how a difference between two single runs, in points, compares with the noise."""
+        """Compare a difference between two single runs, in points, with the noise; return a sentence."""
         noise = self.deviation * math.sqrt(2)
-        named = zip("AB", self.counts, strict=True)
-        source = " and ".join(f"{count} seeds of {name}" for name, count in named if count >= FEWEST_SEEDS)
+        counts = zip("AB", self.counts, strict=True)
+        source = " and ".join(f"{count} seeds of {name}" for name, count in counts if count >= MIN_SEEDS)
         if self.shared:
             source = f"{self.counts[0]} seeds of this recipe"
         measured = f"seed noise of a difference {noise:.2f} points (from {source})"
@@ -49,8 +44,8 @@ def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
     neighbours = list_neighbours(first, second)
     groups = [find_seeds(run, neighbours) for run in (first, second)]
     results = [[run.top1 * 100 for run in group if run.top1 is not None] for group in groups]
-    shared = first.recipe == second.recipe and key_without_seed(first) == key_without_seed(second)
-    measured = [values for values in results[: 1 if shared else 2] if len(values) >= FEWEST_SEEDS]
+    shared = first.recipe == second.recipe and make_seedless_key(first) == make_seedless_key(second)
+    measured = [values for values in results[: 1 if shared else 2] if len(values) >= MIN_SEEDS]
     if not measured:
         return None
     return SeedNoise(pool_deviation(measured), (len(results[0]), len(results[1])), shared)
@@ -63,25 +58,25 @@ def pool_deviation(groups: list[list[float]]) -> float:
 
 
 def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
-    """Return the runs in the folders of two runs, themselves included."""
+    """Return the runs in the folders of two runs, including these."""
     folders = dict.fromkeys(Path(run.path).absolute().parent for run in (first, second))
     try:
         return list_runs(list(folders)).runs
-    except BadValue:  # the folder may not be listed, though the run may be read
+    except BadValue:  # a folder without permission to list it may contain readable runs
         return []
 
 
 def find_seeds(run: RunFacts, neighbours: Iterable[RunFacts]) -> list[RunFacts]:
-    """Return one finished run for each seed of the same recipe and data; the run itself is one if it is finished."""
-    key = key_without_seed(run)
+    """Return one finished run for each seed of the same recipe and data, including the run itself."""
+    key = make_seedless_key(run)
     by_seed = {}
     for other in [*neighbours, run]:
-        if other.is_complete and other.recipe == run.recipe and key_without_seed(other) == key:
+        if other.is_complete and other.recipe == run.recipe and make_seedless_key(other) == key:
             by_seed[str(other.seed)] = other
     return list(by_seed.values())
 
 
-def key_without_seed(run: RunFacts) -> tuple[object, ...]:
-    """Return what two runs have in common that may differ in their seeds alone: data, and fields that matter."""
+def make_seedless_key(run: RunFacts) -> tuple[object, ...]:
+    """Return a key that is equal for runs that differ only in their seed."""
     fields = {name: value for name, value in run.fields.items() if name != "seed" and not is_bookkeeping(name)}
     return run.fingerprint, run.images, sorted((name, repr(value)) for name, value in fields.items())

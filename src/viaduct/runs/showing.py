@@ -1,7 +1,4 @@
-"""One run as text: its facts, its curves as lines of blocks, its last evaluations, its recipe.
-
-Functions `show_…` return the text of one part.
-"""
+"""One run as text: its facts, its curves as lines of blocks, its last evaluations, its recipe."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ def show_run(run: RunFacts) -> str:
 
 
 def read_last_records(run: RunFacts, kind: str) -> list[Json]:
-    """Return the records of a kind; of several for one step (the run was resumed) the last."""
+    """Return the records of a kind; a resumed run may have several for one step, of which the last is returned."""
     return list({record["step"]: record for record in read_metrics(Path(run.path), kind)}.values())
 
 
@@ -106,7 +103,7 @@ def write_end(value: float | None) -> str:
 
 
 def draw_sparkline(values: Sequence[float | None], width: int = WIDTH) -> str:
-    """Return a curve as blocks of eight heights, each the median of a group of neighbours; × if none is finite."""
+    """Return a curve as blocks of eight heights, each the median of a group of values; × if none is finite."""
     count = min(width, len(values))
     medians = []
     for block in range(count):
@@ -137,26 +134,26 @@ def show_evaluations(evaluations: list[Json]) -> str:
         ]
         for record in evaluations[-LAST_EVALUATIONS:]
     ]
-    more = f" (the last {len(rows)} of {len(evaluations)})" if len(rows) < len(evaluations) else ""
-    return f"Evaluations{more}:\n{render_rows(rows, names, names)}"
+    count = f" (the last {len(rows)} of {len(evaluations)})" if len(rows) < len(evaluations) else ""
+    return f"Evaluations{count}:\n{render_rows(rows, names, names)}"
 
 
 def show_diagnosis(logs: list[Json]) -> str:
-    """Return what the loss curve says about the learning rate."""
+    """Return the diagnosis of the learning rate from the loss curve."""
     from viaduct.runs.curve_diagnosis import diagnose
 
     losses: list[float] = []
     rates: list[float] = []
     for record in logs:
-        of_each_step = record.get("losses")
-        values: list[Any] = of_each_step if isinstance(of_each_step, list) and of_each_step else [record["loss"]]
+        step_losses = record.get("losses")
+        values: list[Any] = step_losses if isinstance(step_losses, list) and step_losses else [record["loss"]]
         losses += [math.nan if value is None else float(value) for value in values]
         rates += [math.nan if record["lr"] is None else float(record["lr"])] * len(values)
     return f"Learning rate: {diagnose(losses, rates).text}" if losses else ""
 
 
 def show_recipe(run: RunFacts) -> str:
-    """Return the fields of the recipe that may change the result and are not empty, the most important first."""
+    """Return the fields of the recipe that may change the result, without empty ones, the most important first."""
     shown = {name: value for name, value in run.fields.items() if not is_bookkeeping(name) and value not in ("", None)}
     ordered = sorted(shown, key=rank_importance)
     return "Recipe: " + ", ".join(f"{name}={escape_controls(str(shown[name]))}" for name in ordered)

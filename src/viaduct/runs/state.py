@@ -1,7 +1,7 @@
 """State of a run, judged from its lock and its files.
 
 running       a live process holds RUN/.lock
-finished      summary.json covers all steps that the recipe asks for
+finished      summary.json covers all steps of the recipe
 interrupted   it was stopped after a step and saved: `viaduct train --run RUN` resumes it
 pruned        interrupted by `viaduct search`, which stopped this trial early
 crashed       it ended in an error, or no ending was written although it had begun
@@ -29,7 +29,7 @@ KILLED = "no ending was written: the process was killed (SIGKILL, out of memory)
 def is_locked(folder: str) -> bool | None:
     """Return True while a process holds the run's lock; None if that cannot be tested.
 
-    A shared lock is requested and released at once; a process that starts at that moment tries again (rundir.py).
+    A shared lock is taken and released at once; a process that starts at this moment tries again (rundir.py).
     """
     try:
         descriptor = os.open(f"{folder}/.lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -66,14 +66,14 @@ def judge_state(run: RunFacts) -> None:
 
 
 def describe_process(run: RunFacts) -> str:
-    """Return which process holds the lock, by the process id in the file; empty if there is none."""
+    """Describe the process that holds the lock, by the process id in the file; empty if there is none."""
     try:
         with open(f"{run.path}/.lock", "rb") as file:
             number = file.read(32).decode("ascii", "replace").strip()
     except OSError:
         number = ""
-    where = f" on {run.host}" if run.host else ""
-    return f"process {number}{where}" if number.isdigit() else ""
+    host = f" on {run.host}" if run.host else ""
+    return f"process {number}{host}" if number.isdigit() else ""
 
 
 def judge_stopped(run: RunFacts) -> tuple[str, str]:
@@ -87,13 +87,13 @@ def judge_stopped(run: RunFacts) -> tuple[str, str]:
     if run.steps == 0 and run.newest_checkpoint is None:
         return "never begun", "no step was logged or saved"
     if run.newest_checkpoint is not None and run.newest_checkpoint >= run.steps and not run.has_provenance:
-        # By a version that wrote no endings. A run that is stopped saves a checkpoint of the step that it logs last.
+        # Early versions wrote no endings. A stopped run saves a checkpoint of its last logged step.
         return "interrupted", f"saved after step {run.newest_checkpoint:,}"
     return "crashed", describe_crash(run)
 
 
 def read_pruning(folder: str) -> str | None:
-    """Return why a search stopped this trial early; None if no search did."""
+    """Return the reason why a search stopped this trial early; None if no search did."""
     try:
         trial = read_json_object(Path(folder, TRIAL))
     except (OSError, BadRun):

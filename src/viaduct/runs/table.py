@@ -1,4 +1,4 @@
-"""Table of runs as plain text; columns are as wide as their longest cell."""
+"""Table of runs as plain text or JSON."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write_age(changed: float | None, now: float) -> str:
 
 
 def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], figures: Iterable[str] = ()) -> str:
-    """Return rows under their headings, columns two blanks apart; the columns in `figures` are aligned to the right."""
+    """Return rows under their headings as text; the columns in `figures` are aligned to the right."""
     cells = [[escape_controls(cell) for cell in row] for row in [list(headings), *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     signs = [">" if heading in set(figures) else "<" for heading in headings]
@@ -69,13 +69,13 @@ def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], figures:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def render_table(runs: Sequence[RunFacts], most: int | None = None) -> str:
-    """Return the table of runs, with a last line that counts them by state; `most` limits the rows."""
-    shown = runs if most is None else runs[:most]
+def render_table(runs: Sequence[RunFacts], max_rows: int | None = None) -> str:
+    """Return the table of runs, with a last line that counts them by state."""
+    shown = runs if max_rows is None else runs[:max_rows]
     now = time.time()
     table = render_rows([describe_row(run, now) for run in shown], COLUMNS, NUMERIC_COLUMNS)
-    more = "" if len(shown) == len(runs) else f"; the first {len(shown):,} are shown, --all shows every one"
-    return f"{table}\n{count_states(runs)}{more}"
+    limit = "" if len(shown) == len(runs) else f"; the first {len(shown):,} are shown, --all shows every one"
+    return f"{table}\n{count_states(runs)}{limit}"
 
 
 def count_states(runs: Sequence[RunFacts]) -> str:
@@ -85,21 +85,21 @@ def count_states(runs: Sequence[RunFacts]) -> str:
 
 
 def render_problems(problems: Sequence[Problem], every: bool) -> str:
-    """Return the folders that are not listed as runs, with the reasons; only the first of them unless `every`."""
+    """Return the folders that are not listed as runs, with the reasons; only the first ones unless `every`."""
     subject = "folder is" if len(problems) == 1 else "folders are"
     reasons = [(problem.path, problem.reason) for problem in problems]
     return render_reasons(f"{subject} not listed as runs", reasons, every)
 
 
 def render_damage(runs: Sequence[RunFacts], every: bool) -> str:
-    """Return the listed runs with damaged or missing files, and what is wrong; empty if there is no such run."""
+    """Return the listed runs with damaged or missing files, and the damage; empty if there are none."""
     reasons = [(run.name, "; ".join(run.damage)) for run in runs if run.damage]
     subject = "run has" if len(reasons) == 1 else "runs have"
     return render_reasons(f"{subject} damaged or missing files", reasons, every) if reasons else ""
 
 
 def render_reasons(headline: str, reasons: list[tuple[str, str]], every: bool) -> str:
-    """Return a count with a headline, and below it names and reasons: all if `every`, else the first of them."""
+    """Return a count with a headline, and below it names and reasons: all if `every`, else the first ones."""
     shown = reasons if every else reasons[:MAX_LISTED_PROBLEMS]
     lines = [f"  {escape_controls(name)}: {escape_controls(reason)}" for name, reason in shown]
     if len(shown) < len(reasons):

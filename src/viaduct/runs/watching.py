@@ -1,8 +1,8 @@
-"""Serve a page that renews itself on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
+"""Server of a live page on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
 
-For one run it is the page of `train --watch`; whether the run has ended is read from its lock. For a folder it is the
-page over all its runs, rendered again when the state, the steps or the metrics of one of them have changed. The server
-is that of training/live.py, which calls `answer_page`, `answer_data` and `read_image`.
+For one run it is the page of `train --watch`. For a folder it is the page over all its runs, rendered again when the
+state, the steps or the metrics of a run have changed. The server is that of training/live.py, which calls
+`answer_page`, `answer_data` and `read_image`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from viaduct.runs.page import build_page, build_tiles
 from viaduct.training.live import LOOPBACK, Ending, LivePage, open_server
 
 WAIT_S, IDLE_WAIT_S = 2.0, 15.0
-"""Seconds until a request for a newer version is answered, from a visible and from an idle page."""
+"""Delay of the answer to a request for a newer version, from a visible and from an idle page."""
 POLL_S = 1.0
 
 
 class RunsPage:
-    """Serves the page over all runs below a folder from a thread that does not keep the process alive."""
+    """Page over all runs below a folder, served from a daemon thread."""
 
     def __init__(self, root: Path, port: int = 0) -> None:
         self.root = root
@@ -47,7 +47,7 @@ class RunsPage:
         return f"http://{LOOPBACK}:{self.port}/"
 
     def read_runs(self) -> tuple[Listing, str]:
-        """Return the present runs, and a version that changes with their states, steps and results."""
+        """Return the current runs, and a version that changes with their states, steps and results."""
         with self._lock:
             listing = list_runs([self.root])
         facts = [(run.path, run.state, run.reason, run.steps, run.changed, run.top1) for run in listing.runs]
@@ -90,7 +90,7 @@ def open_page(folder: Path, port: int) -> Iterator[LivePage | RunsPage]:
     """Serve the page of a run, or of the runs below a folder, until the block ends."""
     page: LivePage | RunsPage
     if (folder / "recipe.json").exists():
-        open_run(folder)  # raises an error that says what is wrong with it
+        open_run(folder)  # raises if the run cannot be read
         page = LivePage(folder, port)
         threading.Thread(target=follow_run, args=(page,), daemon=True).start()
     else:
@@ -100,7 +100,7 @@ def open_page(folder: Path, port: int) -> Iterator[LivePage | RunsPage]:
 
 
 def follow_run(page: LivePage) -> None:
-    """Show on the page how its run has ended, as soon as the run is no longer in the state running or unknown."""
+    """Show the ending of a run on its page as soon as its state is neither running nor unknown."""
     while not page.closed:
         run = open_run(page.run)
         if run.state not in ("running", "unknown"):
@@ -110,8 +110,8 @@ def follow_run(page: LivePage) -> None:
 
 
 def describe_ending(run: RunFacts) -> Ending:
-    why = f": {run.reason}" if run.reason else ""
-    sentence = f"{run.state.capitalize()} after step {run.steps:,}{why}."
+    reason = f": {run.reason}" if run.reason else ""
+    sentence = f"{run.state.capitalize()} after step {run.steps:,}{reason}."
     report = Path(run.path) / "report.html"
     remarks = (Remark("Report", str(report)),) if report.is_file() else ()
     kind: Any = run.state if run.state in ("finished", "interrupted") else "stopped"

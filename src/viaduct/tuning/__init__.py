@@ -1,16 +1,16 @@
-"""Operators tuned by measurement, and the bank that stores the fastest variants.
+"""Tune operators by measurement, and store the fastest variants in a bank.
 
-    fingerprint.py     the device and software that measurements belong to
-    bank.py            the bank: one JSON file a fingerprint; merge under a lock, atomic writes
-    location.py        which bank is used: --bank, TUNE_BANK_PATH, the user's own; one is shipped with viaduct
-    operators/         one file a kind of operator: its signature, its variants, how a variant is applied
-    search/            how spaces of configurations (viaduct/search_space.py) are searched
+    fingerprint.py     device and software of a measurement
+    bank.py            the bank: one JSON file for each fingerprint; merge under a lock, atomic writes
+    location.py        location of the bank: --bank, TUNE_BANK_PATH, the user's default
+    operators/         one file for each kind of operator: signature, variants, application of a variant
+    search/            search methods over spaces of configurations (viaduct/search_space.py)
     measuring.py       checks of values; times taken in turns until the ranking is significant
-    worker.py          the process that measures; workers.py starts, limits and restarts it
+    worker.py          the measuring process; workers.py starts, limits and restarts it
     journal.py         measurements of an unfinished search
-    decision.py        what a search does to an operator's entry in the bank: append, update or leave it
+    decision.py        append, update or keep an operator's entry in the bank
     result_file.py     tune_result_pid….json
-    tuner.py           the search of one operator within its share of the budget
+    tuner.py           the search of one operator within a time limit
 
 Importing this package does not import torch.
 """

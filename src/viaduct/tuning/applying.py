@@ -1,13 +1,12 @@
-"""Apply a tuning bank's choices, the fastest variants measured, to a network and its optimizer.
+"""Apply a tuning bank's choices, the fastest measured variants, to a network and its optimizer.
 
-Parameters, buffers and state_dict do not change.
-
-    calls = observe_calls(network, lambda: network(images))        # which operators a forward pass calls
+    calls = observe_calls(network, lambda: network(images))        # calls of operators in a forward pass
     applied = apply_choices(calls, optimizer, choices)
     applied.switch(False); applied.switch(True)                    # without and with the choices, for a comparison
 
-A module's forward pass is replaced on the instance. Where gradients are enabled it takes the variant for calls of the
-tuned shape, type and layout. All other calls take the default: evaluation, a smaller last batch, another batch size.
+A module's `forward` is replaced on the instance. With gradients enabled, calls of the tuned shape, type and layout use
+the variant. All other calls use the default: evaluation, a smaller last batch, another batch size. Parameters, buffers
+and state_dict do not change.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from viaduct.tuning.operators import conv2d, kernel, linear, optimizer
 from viaduct.tuning.signature import Signature
 
 MODULE_KINDS = {nn.Conv2d: conv2d, nn.Linear: linear}
-MAX_THREADS = 4096  # a larger number in a bank's file is ignored
+MAX_THREADS = 4096  # a larger number in a bank is ignored
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class Call:
     name: str  # of the module in the network
     module: nn.Module
     signature: Signature
-    fast_key: tuple[Any, ...]  # of make_fast_key
+    fast_key: tuple[Any, ...]  # see make_fast_key
 
 
 class TunedForward:
-    """Forward pass of one module: a variant for calls that were tuned, the module's default for the others."""
+    """Forward pass of one module: variants for tuned calls, the module's default for all others."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -64,10 +63,7 @@ def make_fast_key(x: Tensor) -> tuple[Any, ...]:
 
 
 def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
-    """Return the calls of tunable modules during `run` that had gradients enabled and one tensor as the only argument.
-
-    Modules whose forward pass is replaced already are left out.
-    """
+    """Return the calls of tunable modules during `run` with gradients enabled and a single tensor argument."""
     calls: list[Call] = []
     names = {module: name for name, module in network.named_modules()}
 
@@ -89,7 +85,7 @@ def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
 
 @dataclass
 class Applied:
-    """Choices that were applied, and what is needed to switch them off."""
+    """Applied choices, which can be switched off and on."""
 
     forwards: list[TunedForward] = field(default_factory=list)
     optimizer: torch.optim.Optimizer | None = None
@@ -97,11 +93,10 @@ class Applied:
     kernels: dict[Key, Choice] = field(default_factory=dict)  # launch parameters of viaduct's own kernels
     threads: int | None = None
     threads_before: int = 0
-    choices: dict[str, Choice] = field(default_factory=dict)  # all of them, by key of the operator's signature
+    choices: dict[str, Choice] = field(default_factory=dict)  # all choices, by key of the operator's signature
     module_count: int = 0
 
     def switch(self, on: bool) -> None:
-        """Use the choices, or the defaults."""
         for forward in self.forwards:
             forward.is_on = on
         if self.optimizer is not None and self.optimizer_choice is not None:
@@ -120,7 +115,7 @@ class Applied:
         self.forwards.clear()
 
     def describe(self) -> str:
-        """Return what was applied: `3 choices: 12 modules, optimizer foreach, 1 thread`."""
+        """Return a summary: `3 choices: 12 modules, optimizer foreach, 1 thread`."""
         parts = [f"{self.module_count} module{'s' * (self.module_count != 1)}"] if self.module_count else []
         if self.optimizer_choice is not None:
             parts.append(f"optimizer {self.optimizer_choice['implementation']}")
@@ -138,10 +133,10 @@ def apply_choices(
     threads_key: str = "",
     with_kernels: bool = False,
 ) -> Applied:
-    """Apply the choices, by signature keys, that fit the calls and the optimizer; the others are ignored.
+    """Apply the choices (by signature key) that match the calls and the optimizer; ignore others.
 
-    `threads_key` is the signature key of the number of threads. Give `with_kernels` for a network that runs on kernels
-    of viaduct, which read their launch parameters from a table.
+    `threads_key`: the signature key of the number of threads. `with_kernels`: the network runs on viaduct's kernels,
+    which read their launch parameters from a table.
     """
     applied = Applied()
     forwards: dict[nn.Module, TunedForward] = {}
@@ -152,7 +147,7 @@ def apply_choices(
         kind = MODULE_KINDS[type(call.module)]
         space = kind.make_space(call.signature, device=call.fast_key[-1], with_compiler=True)
         if dict(choice) == kind.DEFAULT or space.explain_invalid(choice):
-            continue  # the default, or a variant that cannot run here: no compiler, or of another version
+            continue  # the default, or a variant that cannot run here, for example without a compiler
         forward = forwards.get(call.module)
         if forward is None:
             forward = forwards[call.module] = TunedForward(call.module)
@@ -176,7 +171,7 @@ def apply_choices(
 def add_optimizer_choice(
     applied: Applied, own_optimizer: torch.optim.Optimizer | None, choices: Mapping[str, Choice]
 ) -> None:
-    """Add the choice for the optimizer to what is applied, if there is one that differs from the default."""
+    """Add the choice for the optimizer if there is one that differs from the default."""
     signature = optimizer.describe(own_optimizer) if own_optimizer is not None else None
     if signature is None or signature.key not in choices:
         return

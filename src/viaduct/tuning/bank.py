@@ -4,8 +4,8 @@
     bank.update(fingerprint, lambda stored: stored.with_entry(entry))
     bank.read(fingerprint).entries[key].choice
 
-Writers merge under a lock and replace the file as a whole, so several may work into one bank, and a process that
-is killed leaves the file as it was. A file that cannot be read is never overwritten: `set_aside` renames it.
+Writers merge under a lock and replace the file atomically, so several processes may write to one bank, and a killed
+process leaves the file unchanged. A file that cannot be read is never overwritten; `set_aside` renames it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IMPLEMENTATIONS = {
     "linear": ("linear", "transposed", "compiled"),
     "optimizer": ("fused", "foreach", "loop"),
 }
-"""Values of `implementation` by kind of operator; `operators/` says which of them an operator can take on a device."""
+"""Values of `implementation` by kind of operator; a device may support only some of them (`operators/`)."""
 
 
 class BadBank(ViaductError):
@@ -47,7 +47,7 @@ class DamagedBank(BadBank):
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(
             f"{path} is damaged: {why}.",
-            "Move it away or repair it; `viaduct tune run` sets it aside and begins a new file.",
+            "Move it away or repair it; `viaduct tune run` renames it and begins a new file.",
         )
         self.path, self.why = path, why
 
@@ -62,21 +62,20 @@ class Entry:
     default_us: float
     best_us: float
     spread: float
-    """Distance between the quartiles of the chosen variant's times, as a share of their median."""
+    """Interquartile range of the chosen variant's times, as a share of their median."""
     mode: str = ""
     """Search mode, one of tuning.search.MODES."""
     seed: int = 0
     measurements: int = 0
     date: str = ""
     installed: bool = False
-    """True if training applies the choice: a gain of the whole step was measured with it."""
+    """True if training applies the choice: a recipe's step was faster with it."""
     note: str = ""
     failed: tuple[tuple[Choice, str], ...] = ()
-    """Configurations that crashed, hung or computed wrong values, and how."""
+    """Configurations that crashed, hung or computed wrong values, with the reason."""
 
     @property
     def is_default(self) -> bool:
-        """True if the choice is the default: no variant was better."""
         return dict(self.choice) == dict(self.default)
 
     @property
@@ -96,7 +95,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Times of a recipe's whole step with and without choices of the bank."""
+    """Times of a recipe's complete step with and without choices of the bank."""
 
     step: str  # key of the step, made by training/tuned.py
     choices: Mapping[str, Choice]  # by key of the operator's signature
@@ -126,10 +125,7 @@ class Stored:
         return replace(self, verdicts={**self.verdicts, verdict.step: verdict})
 
     def merge(self, other: Stored) -> Stored:
-        """Return the entries and verdicts of both.
-
-        Of an operator that both have the entry with the larger gain is taken, of a step the later verdict.
-        """
+        """Return the entries and verdicts of both: the entry with the larger gain, the later verdict."""
         entries = dict(self.entries)
         for key, entry in other.entries.items():
             entries[key] = choose_better(entries[key], entry) if key in entries else entry
@@ -140,10 +136,7 @@ class Stored:
         return replace(self, entries=entries, verdicts=verdicts).uninstall_unmeasured()
 
     def uninstall_unmeasured(self) -> Stored:
-        """Return the contents with an entry installed only if a verdict that is a gain has its choice.
-
-        A merge keeps one verdict of a step and may keep the choices of several; a file may have been edited.
-        """
+        """Mark entries as not installed unless a verdict with a gain contains their choice."""
         gained = [verdict.choices for verdict in self.verdicts.values() if verdict.is_gain]
         entries = {}
         for key, entry in self.entries.items():
@@ -162,10 +155,7 @@ class Stored:
 
 
 def choose_better(first: Entry, second: Entry) -> Entry:
-    """Return the entry with the larger gain over the default, with the failed configurations of both.
-
-    The gain was measured in turns with the default, so that a busy machine changes it less than it changes the times.
-    """
+    """Return the entry with the larger gain over the default, with the failed configurations of both."""
     better = max(first, second, key=lambda entry: (entry.gain, entry.installed, -entry.best_us))
     failed = {
         json.dumps(dict(point), sort_keys=True): (point, reason) for point, reason in (*first.failed, *second.failed)
@@ -186,7 +176,6 @@ class Bank:
     path: Path
 
     def list_files(self) -> list[Path]:
-        """Return the bank's files of all fingerprints."""
         files = sorted(self.path.glob("*.json"))
         return [file for file in files if not file.name.startswith((RESULT_PREFIX, "."))]
 
@@ -194,40 +183,37 @@ class Bank:
         return self.path / fingerprint.file_name
 
     def read(self, fingerprint: Fingerprint) -> Stored:
-        """Return what the bank has for this device and software, empty if it has no such file.
-
-        Raise DamagedBank for a file that cannot be read, or whose fingerprint is another one.
-        """
+        """Return the contents for a fingerprint, empty without a file; raise DamagedBank for an invalid one."""
         file = self.find_file(fingerprint)
         if not file.exists():
             return Stored(fingerprint)
         stored = read_bank_file(file)
         if stored.fingerprint != fingerprint:
             differences = ", ".join(fingerprint.list_differences(stored.fingerprint))
-            raise DamagedBank(file, f"its name is that of this device, its contents are not ({differences})")
+            raise DamagedBank(file, f"its name and its contents are of different devices or versions ({differences})")
         return stored
 
     def list_other_fingerprints(self, fingerprint: Fingerprint) -> list[Fingerprint]:
-        """Return the other devices and versions that the bank has files for; unreadable files are skipped."""
-        others = []
+        """Return the other fingerprints of the bank's files; unreadable files are skipped."""
+        fingerprints = []
         for file in self.list_files():
             try:
-                other = read_bank_file(file).fingerprint
+                file_fingerprint = read_bank_file(file).fingerprint
             except BadBank:
                 continue
-            if other != fingerprint:
-                others.append(other)
-        return others
+            if file_fingerprint != fingerprint:
+                fingerprints.append(file_fingerprint)
+        return fingerprints
 
     def update(self, fingerprint: Fingerprint, change: Callable[[Stored], Stored]) -> Stored:
-        """Replace the file of a fingerprint by `change` of its contents, under a lock; return the new contents."""
+        """Apply `change` to the contents for a fingerprint, under a lock; return the new contents."""
         with self.lock():
             changed = change(self.read(fingerprint))
             write_file(self.find_file(fingerprint), changed.encode().encode())
         return changed
 
     def set_aside(self, file: Path) -> Path:
-        """Rename a damaged file, so that nothing in it is lost; return its new path."""
+        """Rename a damaged file; return its new path."""
         with self.lock():
             stamp = time.strftime("%Y%m%d-%H%M%S")
             aside = file.with_name(f"{file.name}.damaged-{stamp}")
@@ -240,7 +226,7 @@ class Bank:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the bank's lock; wait until no other process holds it."""
+        """Hold the bank's lock within the block; wait for other processes."""
         descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -253,12 +239,12 @@ def read_bank_file(file: Path) -> Stored:
     """Return the checked contents of a bank's file; raise DamagedBank or, for a newer schema, BadBank."""
     try:
         if not file.is_file() or file.stat().st_size > LARGEST_BYTES:
-            raise DamagedBank(file, f"it is no regular file, or has more than {LARGEST_BYTES >> 20} MiB")
+            raise DamagedBank(file, f"it is not a regular file, or has more than {LARGEST_BYTES >> 20} MiB")
         record = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise DamagedBank(file, f"it is no JSON ({str(error)[:80]})") from None
+        raise DamagedBank(file, f"it is not JSON ({str(error)[:80]})") from None
     if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
-        raise DamagedBank(file, "it does not say which schema it has")
+        raise DamagedBank(file, "it has no schema number")
     if record["schema"] > SCHEMA:
         raise BadBank(
             f"{file} has schema {record['schema']}; this viaduct knows {SCHEMA}.", "Use the viaduct that wrote it."
@@ -283,15 +269,17 @@ def decode_entry(key: str, record: Any) -> Entry:
         raise ValueError(f"entry {key!r:.60} is not an object")
     signature = decode_signature(record.get("signature"))
     if signature.key != key:
-        raise ValueError(f"entry {key!r:.60} holds another operator's signature")
+        raise ValueError(f"entry {key!r:.60} contains another operator's signature")
     failed = record.get("failed", [])
     if not isinstance(failed, list) or not all(isinstance(row, dict) for row in failed):
-        raise ValueError(f"`failed` of {key!r:.60} is no list of objects")
+        raise ValueError(f"`failed` of {key!r:.60} is not a list of objects")
     choice = decode_choice(record.get("choice"), key)
-    known = IMPLEMENTATIONS.get(signature.kind, ())
-    if known and choice.get("implementation", known[0]) not in known:
+    implementations = IMPLEMENTATIONS.get(signature.kind, ())
+    if implementations and choice.get("implementation", implementations[0]) not in implementations:
         implementation = choice["implementation"]
-        raise ValueError(f"the implementation of {key!r:.60} is {implementation!r:.60}; there are {', '.join(known)}")
+        raise ValueError(
+            f"the implementation of {key!r:.60} is {implementation!r:.60}; there are {', '.join(implementations)}"
+        )
     return Entry(
         signature=signature,
         choice=choice,
@@ -333,7 +321,7 @@ def decode_choice(value: Any, key: str) -> Choice:
 
 
 def decode_number(record: dict[str, Any], name: str, key: str, default: float | None = None) -> float:
-    """Return a number of the operator or step `key`; without a `default` a missing one is an error."""
+    """Return a number of the operator or step `key`; raise ValueError if it is invalid or missing."""
     value = record.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
         raise ValueError(f"{name} of {key!r:.60} is {value!r:.60}")

@@ -1,13 +1,13 @@
-"""Decision for one operator, as Ascend's auto-tune makes it: what is written to the bank, and the status.
+"""Decide what is written to the bank for one operator, and its status, as Ascend's auto-tune does.
 
-REPEAT_TUNE is the environment variable that asks for another search of operators that the bank knows.
+The environment variable REPEAT_TUNE requests another search of operators with an entry in the bank.
 
 the bank has an entry, REPEAT_TUNE is off    not searched                                       hit, reserved
 the bank has an entry, REPEAT_TUNE is on     a larger gain was found: replace the entry         hit, update
                                              otherwise: keep it                                 hit, reserved
-the bank has no entry                        store the result; that may be the default,         append
-                                             so that the next run does not search again
-                                             no result (time was over, machine busy)            none
+the bank has no entry                        store the result, even if it is the default, so    append
+                                             that the next run does not search again
+                                             no result (out of time, or machine busy)           none
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 from viaduct.tuning.bank import Entry
 
-MOST_OTHER_LOAD = 0.1
-"""Share of the processors used by other programs above which a machine counts as busy. Thread counts are not compared
-on a busy machine: waiting for threads that other programs hold up makes a single thread look best."""
+MAX_OTHER_LOAD = 0.1
+"""A machine is busy if other programs use a larger share of the processors. Thread counts are not compared on a busy
+machine, where threads wait for each other and a single thread seems fastest."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """What happened to an operator's entry in the bank, by the names of the result file."""
+    """Change of an operator's entry in the bank, with the field names of the result file."""
 
     bank_append: bool = False
     bank_hit: bool = False
@@ -32,10 +32,7 @@ class Status:
 
 
 def decide(hit: Entry | None, result: Entry | None) -> tuple[Entry | None, Status]:
-    """Return the entry to store (None: store nothing) and the status.
-
-    `hit` is the entry of a bank, `result` that of a search; None if there is none.
-    """
+    """Return the entry to store, or None, and the status. `hit`: the bank's entry; `result`: that of a search."""
     if hit is None:
         return result, Status(bank_append=result is not None)
     if result is not None and result.gain > hit.gain and not result.is_default:

@@ -1,4 +1,4 @@
-"""Fingerprint of device and software: a tuning bank's entries are used only under the one they were measured under."""
+"""Fingerprint of device and software. A tuning bank's entries are used only under the fingerprint they belong to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from viaduct.devices.hardware import find_package_version
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Facts besides the operator that decide which of its variants is fastest; "" or 0 where one does not apply."""
+    """Facts about device and software that affect which variant of an operator is fastest; "" or 0: not applicable."""
 
     device: str  # cpu, cuda …
     name: str
@@ -31,21 +31,20 @@ class Fingerprint:
         return f"{self.device}_{readable[:80]}_{checksum:08x}.json"
 
     def describe(self) -> str:
-        """Return the fingerprint in one line."""
         threads = f"{self.threads} threads" if self.threads > 1 else "1 thread"
         parts = [self.name, self.capability, threads if self.threads else "", f"torch {self.torch}"]
         parts += [f"driver {self.driver}"] * bool(self.driver) + [f"triton {self.triton}"] * bool(self.triton)
         return f"{self.device}: {', '.join(filter(None, parts))}"
 
-    def list_differences(self, other: Fingerprint) -> list[str]:
-        """Return the fields that differ from another fingerprint: `torch 2.11.0, here 2.13.0`; `here` is this one."""
-        here, there = asdict(self), asdict(other)
-        names = [name for name in here if here[name] != there[name]]
-        return [f"{name} {there[name] or 'none'}, here {here[name] or 'none'}" for name in names]
+    def list_differences(self, stored: Fingerprint) -> list[str]:
+        """Return the fields that differ from a stored fingerprint: `torch 2.11.0, here 2.13.0`."""
+        values, stored_values = asdict(self), asdict(stored)
+        names = [name for name in values if values[name] != stored_values[name]]
+        return [f"{name} {stored_values[name] or 'none'}, here {values[name] or 'none'}" for name in names]
 
 
 def decode_fingerprint(record: Any) -> Fingerprint:
-    """Return the fingerprint in a bank's file; raise ValueError with the field that is wrong."""
+    """Return the fingerprint in a bank's file; raise ValueError that names an invalid field."""
     if not isinstance(record, dict):
         raise ValueError("its fingerprint is not an object")
     values: dict[str, Any] = {}
@@ -62,7 +61,7 @@ def decode_fingerprint(record: Any) -> Fingerprint:
 def read_fingerprint(device: str) -> Fingerprint:
     """Return the fingerprint of a device of this machine (`cpu`, `cuda`…).
 
-    The result of the first call is kept: its thread count is the one from before choices of a bank were applied.
+    The result is cached, so the thread count stays that of the first call, before a bank's choices were applied.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""Measurements of an unfinished search, each a line of a file, so that kill -9 loses none.
+"""Store the measurements of an unfinished search, each as a line of a file, so that kill -9 loses none.
 
-A searcher (tuning/search) that is given the same times asks for the same configurations. So a search that was
-interrupted begins again, and takes times from the journal instead of measuring them.
+A searcher that receives the same times proposes the same configurations. So an interrupted search starts again and
+takes the times from the journal instead of measuring them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Journal:
     """The journal of one operator on one device."""
 
     path: Path
-    key: str  # of the operator's signature; each line has it, since a file's name has a checksum only
+    key: str  # of the operator's signature; each line contains it, as the file's name has only a checksum
 
     @classmethod
     def of(cls, bank: Bank, fingerprint: Fingerprint, signature: Signature) -> Journal:
@@ -34,10 +34,7 @@ class Journal:
         return cls(folder / f"{signature.kind}_{zlib.crc32(signature.key.encode()):08x}.jsonl", signature.key)
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return the measurements, by `encode_point` of the configuration; lines that are no JSON are skipped.
-
-        A process that was killed while it wrote leaves such a line.
-        """
+        """Return the measurements by `encode_point` of the configuration; incomplete lines are skipped."""
         measurements = {}
         try:
             lines = self.path.read_text(errors="replace").splitlines()
@@ -53,16 +50,16 @@ class Journal:
         return measurements
 
     def append(self, point: Choice, result: Mapping[str, Any]) -> None:
-        """Add a measurement; it is on the disk when this returns."""
+        """Add a measurement and flush it to the disk."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = json.dumps({"key": self.key, "point": dict(point), **result})
         with self.path.open("a") as file:
-            file.write(f"\n{line}\n" if self.ends_amid_line() else f"{line}\n")
+            file.write(f"\n{line}\n" if self.has_incomplete_line() else f"{line}\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def ends_amid_line(self) -> bool:
-        """Return True if the file's last line has no end: a process was killed while it wrote."""
+    def has_incomplete_line(self) -> bool:
+        """Return True if the last line has no line end, because a process was killed while it wrote."""
         try:
             with self.path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
@@ -71,10 +68,8 @@ class Journal:
             return False
 
     def remove(self) -> None:
-        """Delete the journal, once the result of the search is in the bank."""
         self.path.unlink(missing_ok=True)
 
 
 def encode_point(point: Choice) -> str:
-    """Return a configuration as a text by which equal ones are recognised."""
     return json.dumps(dict(point), sort_keys=True)

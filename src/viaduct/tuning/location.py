@@ -1,6 +1,6 @@
-"""Location of the tuning bank (a folder of measured fastest variants): --bank, else TUNE_BANK_PATH, else the default.
+"""Locate the tuning bank: --bank, else TUNE_BANK_PATH, else the user's default folder.
 
-In addition a bank is shipped with viaduct; it is read and never written.
+A bank that is shipped with viaduct is read in addition and never written.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Location:
 
 
 def find_default_path(environment: Mapping[str, str]) -> Path:
-    """Return the folder of the user's own bank: $XDG_DATA_HOME/viaduct/bank, usually ~/.local/share/viaduct/bank."""
+    """Return the default folder: $XDG_DATA_HOME/viaduct/bank, usually ~/.local/share/viaduct/bank."""
     base = environment.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "viaduct" / "bank"
 
 
 def locate_bank(flag_path: Path | None, environment: Mapping[str, str] = os.environ) -> Location:
-    """Return the location of the bank; raise BadBank if TUNE_BANK_PATH is no folder that can be used."""
+    """Return the location of the bank; raise BadBank if TUNE_BANK_PATH is not a usable folder."""
     if flag_path is not None:
         return Location(Bank(flag_path), "--bank")
     if variable := environment.get(BANK_VARIABLE, ""):
@@ -55,12 +55,12 @@ def locate_bank(flag_path: Path | None, environment: Mapping[str, str] = os.envi
 
 
 def check_shared_folder(path: Path) -> None:
-    """Raise BadBank for a TUNE_BANK_PATH that is no folder or cannot be read, written and entered."""
+    """Raise BadBank for a TUNE_BANK_PATH that is not a folder or cannot be read, written and entered."""
     hint = f"Make the folder, or unset {BANK_VARIABLE}."
     try:
         exists, is_folder = path.exists(), path.is_dir()
     except (OSError, ValueError) as error:
-        raise BadBank(f"{BANK_VARIABLE}={str(path)[:200]!r} cannot be looked at: {error}.", hint) from None
+        raise BadBank(f"{BANK_VARIABLE}={str(path)[:200]!r} cannot be read: {error}.", hint) from None
     if not exists:
         raise BadBank(f"{BANK_VARIABLE}={str(path)!r} does not exist.", hint)
     if not is_folder:
@@ -91,7 +91,7 @@ def prepare_writing(location: Location, flag: str = "--bank") -> None:
 
 @contextmanager
 def remove_empty_bank_on_failure(location: Location) -> Iterator[None]:
-    """Remove the bank's folder after an error, if it was not there before and nothing was written into it."""
+    """Remove the bank's folder after an error if the block created it and it is empty."""
     existed = location.path.exists()
     try:
         yield
@@ -103,7 +103,7 @@ def remove_empty_bank_on_failure(location: Location) -> Iterator[None]:
 
 
 def is_repeat_wanted(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return True for REPEAT_TUNE=True: operators with an entry in the bank are searched again."""
+    """Return True if REPEAT_TUNE requests another search of operators with an entry in the bank."""
     text = environment.get(REPEAT_VARIABLE, "").strip().lower()
     if text in ("", "false", "0"):
         return False

@@ -1,12 +1,12 @@
-"""Measurements of variants: check their values, then time them in turns until the ranking of two is significant.
+"""Measure variants: check their values, then time them in turns until the ranking of two is significant.
 
     bench = Bench("cpu", kinds)
     bench.check_values(signature, point, default)                   # None, or what is wrong
     bench.race(signature, {"default": …, "candidate": …}, …)        # times of each, turn by turn
 
-Before every timed run of `race` a buffer of twice the last-level cache, at most LARGEST_FLUSH, is written, so that the
-operands are not in the caches. Variants run in turns, and each turn begins with another variant, so that a slow moment
-of the machine falls on all of them alike. The ratio within a turn counts.
+Before every timed run of `race` a buffer of twice the last-level cache is written, so that the operands are not in the
+caches. Variants run in turns, and each turn begins with another variant, so that changes in the machine's speed affect
+all variants alike. Variants are compared by the ratio of their times within a turn.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from viaduct.tuning.operators import OperatorKind, Work
 from viaduct.tuning.signature import Signature
 
 MARGIN = 0.03
-"""Share by which a variant must be faster than the default before it is stored."""
+"""Minimum share by which a stored variant is faster than the default."""
 SIGNIFICANT = 0.05
 """Level of the sign test."""
 FEWEST_TURNS, MOST_TURNS = 5, 25
-TURNS_BEFORE_TIMEOUT = 3  # turns of a race that is ended by its time limit
+TURNS_BEFORE_TIMEOUT = 3  # minimum number of turns in a race that its time limit ends
 WARM_UPS = 2  # runs of each variant before the first turn
 CONFIRMING_TURNS = 11
-"""Fewest turns in which a winner is measured again against the default."""
+"""Minimum number of turns when a winner is measured again."""
 ERROR_FACTOR = 4.0
 """Largest allowed error of a variant, as a multiple of the default's; both are measured against float64."""
 SMALLEST_ERROR = 8 * 2.0**-24
-"""Relative error that is always allowed: eight roundings of float32."""
+"""Relative error that is always allowed: eight float32 rounding errors."""
 CACHE_FILES = "/sys/devices/system/cpu/cpu0/cache/index*/size"
 USUAL_CACHE, LARGEST_FLUSH = 32 << 20, 256 << 20  # bytes
 
@@ -60,29 +60,28 @@ class Race:
         return Sample(self.times_us[name]).spread
 
     def ratio(self, name: str, base: str) -> float:
-        """Return the median over turns of one variant's time as a share of another's."""
+        """Return the median over turns of the ratio of two variants' times."""
         pairs = zip(self.times_us[name], self.times_us[base], strict=True)
         return float(median(time / base_time for time, base_time in pairs))
 
     def is_faster(self, name: str, base: str) -> bool:
-        """Return True if a sign test over the turns calls one variant faster than another."""
+        """Return True if a variant is significantly faster than another, by a sign test over the turns."""
         return is_significant(self.times_us[name], self.times_us[base])
 
 
-def is_significant(times: list[float], others: list[float]) -> bool:
-    """Return True if `times` are smaller in so many turns that chance would give so many with less than SIGNIFICANT.
+def is_significant(times: list[float], other_times: list[float]) -> bool:
+    """Return True if a one-sided sign test finds that `times` are smaller, at the level SIGNIFICANT.
 
-    That probability is a sign test's: of at least as many heads among fair coin flips. A race tests after every turn,
-    so that chance decides somewhat more often than SIGNIFICANT.
+    A race applies the test after every turn, so its error rate is somewhat above SIGNIFICANT.
     """
-    wins = sum(mine < other for mine, other in zip(times, others, strict=True))
-    turns = wins + sum(mine > other for mine, other in zip(times, others, strict=True))  # without ties
+    wins = sum(time < other_time for time, other_time in zip(times, other_times, strict=True))
+    turns = wins + sum(time > other_time for time, other_time in zip(times, other_times, strict=True))  # without ties
     probability = sum(math.comb(turns, count) for count in range(wins, turns + 1)) / 2.0**turns
     return 2 * wins > turns and probability < SIGNIFICANT
 
 
 class Bench:
-    """Measures variants of operators on one device; what was prepared for the last operator is kept."""
+    """Measures variants of operators on one device; prepared work of the last operator is cached."""
 
     def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
         self.device = device
@@ -90,12 +89,13 @@ class Bench:
         self.clock = Clock(devices.get(device), device)
         self.flush_buffer: torch.Tensor | None = None
         self.signature: Signature | None = None
-        self.works: dict[str, Work] = {}  # of this signature, by point
+        # Caches for `signature`:
+        self.works: dict[str, Work] = {}  # by point
         self.reference: list[tuple[str, torch.Tensor]] = []  # values of the default in float64
-        self.default_errors: dict[str, float] = {}  # of each value
+        self.default_errors: dict[str, float] = {}  # by name of the value
 
     def select(self, signature: Signature) -> None:
-        """Discard what is prepared for another operator."""
+        """Clear the caches if they belong to another operator."""
         if signature != self.signature:
             self.signature, self.works, self.reference, self.default_errors = signature, {}, [], {}
 
@@ -107,9 +107,9 @@ class Bench:
         return self.works[key]
 
     def check_values(self, signature: Signature, point: Choice, default: Choice) -> str | None:
-        """Return what is wrong with a variant's values; None if their error is within what ERROR_FACTOR allows.
+        """Return a description of a variant's wrong values; None if their errors are within ERROR_FACTOR.
 
-        The error is the distance from the values of the default in float64, relative to their norm.
+        The error is the distance from the default's values in float64, relative to their norm.
         """
         self.select(signature)
         kind = self.kinds[signature.kind]
@@ -139,7 +139,7 @@ class Bench:
         most: int = MOST_TURNS,
         seconds: float = 20.0,
     ) -> Race:
-        """Time variants in turns until the ranking of the two in `compared` is significant, or turns or time end."""
+        """Time variants in turns, see `take_turns_until_significant`."""
         works = {name: self.prepare(signature, point).run for name, point in points.items()}
         return take_turns_until_significant(works, self.clock, compared, fewest, most, seconds, self.flush)
 
@@ -160,11 +160,7 @@ def take_turns_until_significant(
     seconds: float,
     before_each: Callable[[], object] = lambda: None,
 ) -> Race:
-    """Time pieces of work in turns until the ranking of the two named in `compared` is significant.
-
-    It also ends after `most` turns, or after `seconds`, but not before TURNS_BEFORE_TIMEOUT turns. `before_each` is
-    called before each timed run.
-    """
+    """Time functions in turns until the ranking of the two in `compared` is significant, or turns or seconds end."""
     for run in works.values():
         for _ in range(WARM_UPS):
             run()
@@ -176,8 +172,10 @@ def take_turns_until_significant(
         for name in names[first:] + names[:first]:
             before_each()
             times[name].append(clock.seconds(works[name]) * 1e6)
-        mine, other = (times[name] for name in compared)
-        if turn + 1 >= fewest and (is_significant(mine, other) or is_significant(other, mine)):
+        first_times, second_times = (times[name] for name in compared)
+        if turn + 1 >= fewest and (
+            is_significant(first_times, second_times) or is_significant(second_times, first_times)
+        ):
             break
         if turn + 1 >= TURNS_BEFORE_TIMEOUT and time.monotonic() > end:
             break
@@ -185,13 +183,13 @@ def take_turns_until_significant(
 
 
 class OtherPrograms:
-    """CPU use of all other processes since this object was made, from /proc/stat; 0 where that is not available."""
+    """CPU use of all other processes since this object was created, from /proc/stat; 0 if it is not available."""
 
     def __init__(self) -> None:
         self.before = self.read()
 
     def read(self) -> tuple[float, float, float]:
-        """Return seconds since the start of the machine, summed over processors: all, busy, those of this process."""
+        """Return seconds since boot, summed over processors: total, busy, and of this process."""
         try:
             numbers = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         except (OSError, ValueError, IndexError):
@@ -202,12 +200,12 @@ class OtherPrograms:
 
     def measure_share(self) -> float:
         """Return the share of all processors that other processes used."""
-        total, busy, own = (now - then for now, then in zip(self.read(), self.before, strict=True))
-        return max(0.0, min(1.0, (busy - own) / total)) if total > 0 else 0.0
+        total, busy, own_time = (now - then for now, then in zip(self.read(), self.before, strict=True))
+        return max(0.0, min(1.0, (busy - own_time) / total)) if total > 0 else 0.0
 
 
 def find_error(values: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the distance from the exact values as a share of their norm; the distance itself where that is 0."""
+    """Return the distance from the exact values relative to their norm; the distance itself if the norm is 0."""
     return float((values.double() - exact.double()).norm()) / (float(exact.double().norm()) or 1.0)
 
 

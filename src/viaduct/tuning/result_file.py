@@ -1,6 +1,6 @@
-"""tune_result_pid<pid>_<YYYYmmdd>_<HHMMSSmmm>.json: what a tuning run did to each operator.
+"""Write tune_result_pid<pid>_<YYYYmmdd>_<HHMMSSmmm>.json, the results of a tuning run for each operator.
 
-Its keys and fields are those of Ascend's auto-tune; a key is a list of lists of names, written as text.
+Keys and fields are those of Ascend's auto-tune; a key is a list of lists of names, written as text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def name_result_file(moment: datetime, pid: int) -> str:
 
 
 def encode_results(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return one record for each module that calls an operator; operators that were not searched have only a status."""
+    """Return one record for each module that calls an operator; without a search it contains only the status."""
     records: dict[str, Any] = {}
     for outcome in outcomes:
         record: dict[str, Any] = {"status_data": asdict(outcome.status)}
@@ -42,7 +42,7 @@ def encode_results(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def write_result_file(folder: Path, outcomes: Sequence[Outcome]) -> Path:
-    """Write the result file of this process into a folder and return its path."""
+    """Write the result file into a folder; return its path."""
     path = folder / name_result_file(datetime.now(), os.getpid())
     write_file(path, (json.dumps(encode_results(outcomes), indent=1) + "\n").encode())
     return path

@@ -1,4 +1,4 @@
-"""Signature of an operator: its kind, shapes, types and attributes; its name in a network is no part of it."""
+"""Signature of an operator: its kind, shapes, types and attributes, without its name in a network."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 Value = int | str | bool
 THREADS = "threads"
-"""Kind of the number of threads, which is tuned with whole steps; operators/ has the kinds of operators."""
+"""Kind of the number of threads, which is tuned with complete steps; operators/ has the kinds of operators."""
 MAX_SHOWN_CHARS = 90
-SHOWN_UNLESS = {"stride": "1x1", "dilation": "1x1", "groups": 1, "layout": "channels_last"}
-"""Fields that tables show unless they have this usual value."""
+USUAL_VALUES = {"stride": "1x1", "dilation": "1x1", "groups": 1, "layout": "channels_last"}
+"""Tables show these fields only if their value differs."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A kind of operator and the fields that decide how long it takes."""
+    """A kind of operator and the fields that its time depends on."""
 
     kind: str
-    fields: tuple[tuple[str, Value], ...]  # a field `shown` is the readable short form
+    fields: tuple[tuple[str, Value], ...]  # may include `shown`, a short form for tables
 
     @classmethod
     def of(cls, kind: str, **fields: Value) -> Signature:
@@ -40,7 +40,7 @@ class Signature:
         text = str(values.get("shown", ""))
         if self.kind in ("conv2d", "linear") and {"x", "w"} <= values.keys():
             optional = [
-                f"{name} {values[name]}" for name, usual in SHOWN_UNLESS.items() if values.get(name, usual) != usual
+                f"{name} {values[name]}" for name, usual in USUAL_VALUES.items() if values.get(name, usual) != usual
             ]
             text = ", ".join([f"{values['x']} by {values['w']}", *optional, str(values.get("compute", ""))])
         text = text or " ".join(f"{name}={value}" for name, value in values.items())
@@ -51,7 +51,7 @@ class Signature:
 
 
 def decode_signature(record: Any) -> Signature:
-    """Return the signature in a record; raise ValueError with the field that is wrong."""
+    """Return the signature in a record; raise ValueError that names an invalid field."""
     if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
         raise ValueError("a signature has no kind")
     fields = {name: value for name, value in record.items() if name != "kind"}

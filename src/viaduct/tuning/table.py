@@ -1,4 +1,4 @@
-"""Tables of a tuning bank and of a tuning run, and the same as records for --json."""
+"""Tables of a tuning bank and of a tuning run, and their records for --json."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from viaduct.tuning.bank import Entry, Stored, Verdict, describe_choice
-from viaduct.tuning.decision import MOST_OTHER_LOAD
+from viaduct.tuning.decision import MAX_OTHER_LOAD
 from viaduct.tuning.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Report(Protocol):
-    """What is printed of a tuning run; training/tuned.py fills it."""
+    """Printed data of a tuning run; training/tuned.py implements it."""
 
     outcomes: list[Outcome]
     step_us: float
@@ -26,25 +26,25 @@ class Report(Protocol):
     lines: list[str]  # sentences above the conclusions
     result_file: Path | None
     measurements: int
-    replayed: int  # measurements taken over from an interrupted search
+    replayed: int  # measurements reused from an interrupted search
     other_load: float  # share of the processors that other programs used
     seconds: float
     fingerprint: Fingerprint
-    signal: int  # that interrupted the run; 0 without one
+    signal: int  # signal that interrupted the run, or 0
 
     @property
     def bank_path(self) -> Path: ...
 
 
 def describe_state(entry: Entry) -> str:
-    """Return whether training uses an entry, or why not."""
+    """Return "installed" for an entry that training uses, else the reason why not."""
     if entry.installed:
         return "installed"
     return "default is best" if entry.is_default else entry.note or "not installed: no verdict of a whole step yet"
 
 
 def make_bank_table(stored: Stored) -> Table:
-    """Return the entries of one file, the largest gain first."""
+    """Return the table of one file's entries, the largest gain first."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns
@@ -59,14 +59,14 @@ def make_bank_table(stored: Stored) -> Table:
 
 
 def list_verdicts(stored: Stored) -> Iterable[str]:
-    """Yield a line for each whole step that was measured with the bank's choices."""
+    """Yield a line for each recipe's step that was measured with the bank's choices."""
     for verdict in stored.verdicts.values():
         shown = verdict.step.partition("shown=")[2].partition(" recipe=")[0] or verdict.step  # the key's readable part
         yield f"{shown}: {verdict.describe_times()}, {verdict.gain:.2f}x{'' if verdict.is_gain else ': no gain'}"
 
 
 def encode_banks(banks: Iterable[Stored]) -> list[dict[str, Any]]:
-    """Return what `tune show --json` prints."""
+    """Return the data of `tune show --json`."""
     return [
         {
             "fingerprint": asdict(stored.fingerprint),
@@ -81,7 +81,7 @@ def encode_banks(banks: Iterable[Stored]) -> list[dict[str, Any]]:
 
 
 def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
-    """Return a row for each operator, in the order given: its times, its choice and what happened."""
+    """Return the table of operators with their times, choices and results."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns
@@ -119,7 +119,7 @@ def list_conclusions(report: Report) -> list[str]:
     for outcome in report.outcomes:
         for point, reason in outcome.search_result.failed if outcome.search_result is not None else ():
             lines.append(f"Discarded {describe_choice(point, outcome.operator.space.default)}: {reason}")
-    if report.other_load > MOST_OTHER_LOAD:
+    if report.other_load > MAX_OTHER_LOAD:
         lines.append(
             f"Other programs used {report.other_load:.0%} of the processors while operators were measured; "
             "on a quiet machine REPEAT_TUNE=True may find more."
@@ -132,7 +132,7 @@ def list_conclusions(report: Report) -> list[str]:
 
 
 def encode_outcomes(report: Report) -> dict[str, Any]:
-    """Return what `tune run --json` prints."""
+    """Return the data of `tune run --json`."""
     return {
         "fingerprint": asdict(report.fingerprint),
         "step_us": report.step_us,

@@ -1,10 +1,10 @@
-"""The search of one operator for its fastest variant.
+"""Search for the fastest variant of one operator.
 
-A searcher names a point, the worker measures it, the searcher gets the time, and so on. The fastest point is measured
+A searcher proposes a point, the worker measures it, and the searcher receives the time. The fastest point is measured
 again against the default, and the result is stored in the bank.
 
-Each measurement of a search is in the journal before the next one begins, so that a search may be killed at any moment.
-The confirmation of a winner is not in the journal; it is made again.
+Each measurement is written to the journal before the next one begins, so a killed search can resume. The confirmation
+of the winner is not journaled; it is measured again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from viaduct.search_space import Space
 from viaduct.tuning.bank import Bank, Choice, Entry, Stored, describe_choice
-from viaduct.tuning.decision import MOST_OTHER_LOAD, Status, decide
+from viaduct.tuning.decision import MAX_OTHER_LOAD, Status, decide
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.journal import Journal, encode_point
 from viaduct.tuning.measuring import CONFIRMING_TURNS, FEWEST_TURNS, MARGIN, MOST_TURNS
@@ -26,11 +26,11 @@ from viaduct.tuning.signature import THREADS, Signature
 from viaduct.tuning.workers import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0
-"""Time after which a worker that does not answer is killed; a race is ended after a quarter of it."""
+"""Time after which a worker without an answer is killed; a race ends after a quarter of it."""
 COMPILING_LIMIT_S = 240.0
 """The same for a variant that is compiled first."""
 NEIGHBOURS = 4
-"""Largest number of similar operators whose choices a search begins with."""
+"""Maximum number of similar operators; a search begins with their choices."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Operator:
     signature: Signature
     names: tuple[str, ...]
     count: int
-    """How often a step runs it."""
+    """Number of calls in a step."""
     space: Space
 
     @property
     def is_whole_step(self) -> bool:
-        """True for the number of threads: it is measured with whole steps, on a quiet machine only."""
+        """True for the number of threads, which is measured with complete steps, only on a quiet machine."""
         return self.signature.kind == THREADS
 
 
@@ -56,26 +56,23 @@ class Outcome:
     operator: Operator
     status: Status = field(default_factory=Status)
     entry: Entry | None = None
-    """The operator's entry after this run, of the user's bank or the one shipped with viaduct."""
+    """The operator's entry after this run, from the user's bank or the one shipped with viaduct."""
     search_result: Entry | None = None
     """Result of a search in this run."""
     default_us: float = 0.0
     rounds: list[tuple[float, datetime]] = field(default_factory=list)
-    """Microseconds of each new best point of the search, and when it was found."""
+    """Microseconds of each new best point of the search, and its time of day."""
     note: str = ""
-    """Why a search gave no result."""
+    """Reason why a search gave no result."""
 
     def share(self, step_us: float) -> float:
-        """Return the default's time as a share of a step; it is measured with flushed caches, so rather too large.
-
-        The number of threads, which is measured with whole steps, has the share 1.
-        """
+        """Return the default's time as a share of a step: an upper estimate; 1 for the number of threads."""
         if self.operator.is_whole_step:
             return 1.0
         return self.default_us * self.operator.count / step_us if step_us else 0.0
 
     def describe(self) -> str:
-        """Return what happened, in a few words."""
+        """Return a short description of the result."""
         if self.note:
             return self.note
         if self.status.bank_update:
@@ -101,9 +98,9 @@ class Tuner:
     repeat: bool
     print_progress: Callable[[str], None]
     measurements: int = 0
-    """Measurements that this run has made."""
+    """Number of measurements in this run."""
     replayed: int = 0
-    """Measurements that an interrupted run had made."""
+    """Number of measurements taken from the journal of an interrupted run."""
     other_loads: list[float] = field(default_factory=list)
     """Share of the processors that other programs used, for each measurement."""
 
@@ -118,7 +115,7 @@ class Tuner:
         return None if "us" not in result else float(result["us"])
 
     def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
-        """Search one operator within its share of the budget, unless the bank has it, and store the result."""
+        """Search one operator for at most `seconds`, unless the bank has it, and store the result."""
         signature = operator.signature
         hit = self.find_hit(signature)
         outcome = Outcome(operator, entry=hit, default_us=default_us)
@@ -135,34 +132,34 @@ class Tuner:
         return outcome
 
     def search(self, operator: Operator, outcome: Outcome, hit: Entry | None, end: float) -> Entry | None:
-        """Return the entry of the best variant, confirmed against the default, or of the default if none is better.
+        """Return the entry of the best variant, or of the default if none is significantly better.
 
-        Return None, with a note in `outcome`, if the time was over before a variant was measured, or if thread counts
-        were to be compared on a busy machine.
+        Return None, with a note in `outcome`, if the time ended before a variant was measured, or for thread counts on
+        a busy machine.
         """
         space, default = operator.space, operator.space.default
         neighbours = self.list_neighbours(operator.signature)
         searcher = make_searcher(self.mode, space, self.seed, neighbours=neighbours)
         searcher.tell(default, outcome.default_us)
-        best: tuple[Choice, float] = (default, 1.0)  # with its time as a share of the default's
+        best: tuple[Choice, float] = (default, 1.0)  # (point, its time as a share of the default's)
         failed = {encode_point(point): (point, reason) for point, reason in (hit.failed if hit else ())}
-        tried, is_complete = 0, False
+        measurement_count, is_complete = 0, False
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
-        known = journal.read()
+        measured = journal.read()
         while True:
             point = searcher.ask()
             if point is None:
                 is_complete = True
                 break
             key = encode_point(point)
-            if key in failed and key not in known:  # by the bank's entry it failed in an earlier search
+            if key in failed and key not in measured:  # failed in an earlier search, according to the bank's entry
                 searcher.tell(point, None)
                 continue
-            if key not in known and time.monotonic() > end:
+            if key not in measured and time.monotonic() > end:
                 break
             result = self.measure(operator, point, best[0], FEWEST_TURNS, MOST_TURNS)
-            tried += 1
-            if operator.is_whole_step and result.get("others", 0.0) > MOST_OTHER_LOAD:
+            measurement_count += 1
+            if operator.is_whole_step and result.get("others", 0.0) > MAX_OTHER_LOAD:
                 outcome.note = f"not compared: other programs used {result['others']:.0%} of the processors"
                 journal.remove()
                 return None
@@ -175,12 +172,12 @@ class Tuner:
                 best = (point, result["ratio"])
                 outcome.rounds.append((outcome.default_us * result["ratio"], datetime.now()))
                 self.print_progress(f"  {describe_choice(point, default)}: {1 / result['ratio']:.2f}x")
-        if not tried and not is_complete:
+        if not measurement_count and not is_complete:
             outcome.note = "the budget was spent before a variant was measured"
             return None
         if not outcome.rounds:
             outcome.rounds.append((outcome.default_us, datetime.now()))
-        return self.confirm(operator, outcome, best[0], tuple(failed.values()), tried)
+        return self.confirm(operator, outcome, best[0], tuple(failed.values()), measurement_count)
 
     def confirm(
         self,
@@ -188,9 +185,9 @@ class Tuner:
         outcome: Outcome,
         winner: Choice,
         failed: tuple[tuple[Choice, str], ...],
-        tried: int,
+        measurement_count: int,
     ) -> Entry:
-        """Measure the winner once more; return its entry or, without a significant gain above MARGIN, the default's."""
+        """Measure the winner again; return its entry or, without a significant gain above MARGIN, the default's."""
         default = operator.space.default
         entry = Entry(
             signature=operator.signature,
@@ -201,13 +198,15 @@ class Tuner:
             spread=0.0,
             mode=self.mode,
             seed=self.seed,
-            measurements=tried + 1,
+            measurements=measurement_count + 1,
             date=datetime.now().isoformat(timespec="seconds"),
             failed=failed,
         )
         if winner == default:
-            measured = Journal.of(self.bank, self.fingerprint, operator.signature).read().get(encode_point(default), {})
-            return replace(entry, spread=float(measured.get("spread", 0.0)))
+            default_measurement = (
+                Journal.of(self.bank, self.fingerprint, operator.signature).read().get(encode_point(default), {})
+            )
+            return replace(entry, spread=float(default_measurement.get("spread", 0.0)))
         result = self.measure(operator, winner, default, CONFIRMING_TURNS, MOST_TURNS, confirming=True)
         if "us" not in result:
             return replace(entry, failed=(*failed, (winner, result["failed"])))
@@ -227,17 +226,16 @@ class Tuner:
         most: int,
         confirming: bool = False,
     ) -> dict[str, Any]:
-        """Return the measurement of a point from the journal, or make it.
+        """Return the measurement of a point, from the journal if it has one.
 
-        Its keys are those of `worker.OperatorRequests.measure`, or `failed` alone with the reason. `incumbent` is the
-        best point so far, `fewest` and `most` are numbers of turns. With `confirming` the journal is neither read nor
-        written.
+        Its keys are those of `worker.OperatorRequests.measure`, or only `failed` with the reason. `incumbent`: the best
+        point so far; `fewest` and `most`: numbers of turns; `confirming`: do not use the journal.
         """
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
-        known = None if confirming else journal.read().get(encode_point(point))
-        if known is not None and ("us" in known or "failed" in known):
+        recorded = None if confirming else journal.read().get(encode_point(point))
+        if recorded is not None and ("us" in recorded or "failed" in recorded):
             self.replayed += 1
-            return known
+            return recorded
         request = {
             "do": "measure",
             "signature": operator.signature.encode(),
@@ -266,7 +264,7 @@ class Tuner:
         return answer
 
     def list_neighbours(self, signature: Signature) -> list[Choice]:
-        """Return up to NEIGHBOURS choices of operators of the same kind, those with the most equal fields first."""
+        """Return up to NEIGHBOURS choices of operators of the same kind, sorted by the number of equal fields."""
         stored = self.bank.read(self.fingerprint).entries.values()
         entries = [row for row in stored if row.signature.kind == signature.kind and not row.is_default]
         fields = set(signature.fields)
@@ -275,12 +273,12 @@ class Tuner:
 
 
 def divide_budget(shares: Mapping[str, float], seconds: float) -> dict[str, float]:
-    """Return seconds for each operator, in proportion to its share of the step."""
+    """Return operator -> seconds, in proportion to its share of the step."""
     total = sum(shares.values())
     return {key: seconds * share / total for key, share in shares.items()} if total else {}
 
 
 def collect_choices(outcomes: Sequence[Outcome]) -> dict[str, Choice]:
-    """Return the choices that differ from the default, by key."""
+    """Return the choices that differ from the default, by key of the operator's signature."""
     entries = (outcome.entry for outcome in outcomes)
     return {entry.signature.key: entry.choice for entry in entries if entry is not None and not entry.is_default}

@@ -1,7 +1,7 @@
-"""The process that measures: it reads requests as lines of JSON from stdin and answers on the original stdout.
+"""The measuring process: it reads requests as lines of JSON from stdin and answers on the original stdout.
 
-A variant that crashes or hangs ends this process and nothing else; `workers.py` starts the next one. On Linux this
-process is killed when the process that started it ends.
+A variant that crashes or hangs ends only this process; `workers.py` starts the next one. On Linux this process is
+killed when its parent ends.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from viaduct.errors import ViaductError
 
 Answer = dict[str, Any]
 Handler = Callable[[dict[str, Any]], Answer]
-PR_SET_PDEATHSIG = 1  # of Linux' prctl: the signal that this process gets when its parent ends
+PR_SET_PDEATHSIG = 1  # option of Linux's prctl: send this process a signal when its parent ends
 
 
 def serve(handlers: Mapping[str, Handler]) -> None:
     """Answer requests until stdin ends; a request's "do" names its handler. All other output goes to stderr."""
-    if sys.platform == "linux":  # the process may hang over a request, and not see that stdin has ended
+    if sys.platform == "linux":  # a process that hangs in a request would not notice the end of stdin
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends this process
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -35,19 +35,19 @@ def serve(handlers: Mapping[str, Handler]) -> None:
 
 
 def answer(handlers: Mapping[str, Handler], request: dict[str, Any]) -> Answer:
-    """Return the answer to one request; an exception becomes an answer, too."""
+    """Return the answer to one request; an exception becomes an answer too."""
     try:
         return handlers[request["do"]](request)
     except ViaductError as error:
         return {"refused": error.what, "hints": list(error.hints)}
     except Exception as error:
-        # A variant may raise any exception of a library: that is the result of its measurement.
+        # A variant may raise any exception; it is the result of the measurement.
         lines = str(error).strip().splitlines() or [""]
         return {"error": f"{type(error).__name__}: {lines[0][:200]}"}
 
 
 class OperatorRequests:
-    """Handlers of the requests about single operators."""
+    """Handlers of requests about single operators."""
 
     def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
         from viaduct.tuning.measuring import Bench
@@ -58,10 +58,10 @@ class OperatorRequests:
         return {"measure": self.measure}
 
     def measure(self, request: dict[str, Any]) -> Answer:
-        """Check a candidate's values, then race it against the default and the incumbent, the best point so far.
+        """Check a candidate's values, then time it against the default and the incumbent, the best point so far.
 
-        The race ends when it is known whether the candidate is faster than the incumbent. A candidate with wrong values
-        is not timed: the answer has the key `wrong` alone.
+        The race ends when the ranking of candidate and incumbent is significant. A candidate with wrong values is not
+        timed; the answer then has only the key `wrong`.
         """
         from viaduct.tuning.signature import decode_signature
 

@@ -1,4 +1,4 @@
-"""The measuring process (worker.py) as its parent sees it: start it, limit the time of each request, restart it."""
+"""Start the measuring process (worker.py), send it requests with a time limit, and restart it after a failure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import Any
 from viaduct.errors import ViaductError
 from viaduct.signals import name_signal
 
-POLL_S = 0.2  # between two looks at the time limit and at signals
+POLL_S = 0.2  # interval between checks of the time limit and of signals
 
 
 class Interrupted(Exception):
-    """The tuner was asked to end, by a signal."""
+    """A signal has interrupted the tuner."""
 
 
 class WorkerFailed(Exception):
-    """The process died or hung over a request; the message says how."""
+    """The process died or did not answer a request; the message says how."""
 
 
 class Worker:
@@ -35,10 +35,7 @@ class Worker:
         self.starts = 0
 
     def send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Return the answer to a request; raise WorkerFailed if there is none, ViaductError if it was refused.
-
-        After a failure the next request starts a new process.
-        """
+        """Return the answer to a request; raise WorkerFailed without an answer, ViaductError if it was refused."""
         process = self.start()
         assert process.stdin is not None
         try:
@@ -60,7 +57,7 @@ class Worker:
         return self.process
 
     def wait_for_line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes:
-        """Return the next line of the process; raise WorkerFailed after `seconds`, Interrupted if that is asked for."""
+        """Return the process's next line; raise WorkerFailed after `seconds`, Interrupted after a signal."""
         assert process.stdout is not None
         descriptor, collected, end = process.stdout.fileno(), b"", time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
@@ -81,7 +78,7 @@ class Worker:
                     raise WorkerFailed(f"no answer within {seconds:.0f} s")
 
     def describe_end(self) -> str:
-        """Wait for the process to end, and return how it ended."""
+        """Wait for the end of the process; return its signal or exit code as text."""
         assert self.process is not None
         code = self.process.wait()
         self.close_pipes()
@@ -90,7 +87,7 @@ class Worker:
         return f"ended with exit code {code}"
 
     def stop(self) -> None:
-        """Kill the process and those that it started."""
+        """Kill the process and its children."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -16,5 +16,5 @@ def parse_duration(text: str, flag: str, default_unit: str = "") -> float:
     unit = match and (match[2] or default_unit)
     seconds = float(match[1]) * SECONDS[unit] if match and unit else 0.0
     if not seconds > 0:
-        raise BadValue(f"{flag} {text} is no time above 0.", "Write it as 90s, 10m or 2h.")
+        raise BadValue(f"{flag} {text} is not a time above 0.", "Write it as 90s, 10m or 2h.")
     return seconds

@@ -1,4 +1,4 @@
-"""--help with flags under headings: `rich_help_panel` of each option, in the plain layout."""
+"""--help in the plain layout, with flags under the heading that their `rich_help_panel` names."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import typer.core
 
 
 class GroupedCommand(typer.core.TyperCommand):
-    """Command whose --help shows flags under headings, `headings` first."""
+    """Command whose --help shows flags under headings."""
 
-    headings: tuple[str, ...] = ()
+    headings: tuple[str, ...] = ()  # headings that come first
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, then the flags of each heading, then the others."""
         sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *self.headings)}
         for parameter in self.get_params(ctx):
             fallback = "Arguments" if parameter.param_type_name == "argument" else "Options"

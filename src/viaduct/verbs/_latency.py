@@ -1,4 +1,4 @@
-"""`viaduct evaluate --latency`: duration of calls by batch size, as a table or as JSON."""
+"""`viaduct evaluate --latency`: duration of calls for each batch size, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def show_latency(
     facts = {
         "network": classifier.name,
         "size": classifier.size,
-        "device": engine.room.describe_card(),
+        "device": engine.device_module.describe_card(),
         "precision": engine.precision,
         "folded": engine.folded,
         "folding": effect and effect.as_dict(),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:
-    """Return the recipe (by name, or else that of the run) with the changes, and what a resumed run has stored."""
+    """Return the recipe (by name, or else that of the run) with the changes, and the recipe.json of a resumed run."""
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
 
@@ -23,7 +23,7 @@ def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]
     texts = dict(changes)
     check_flags(texts, loaded)
     if "epochs" in texts:
-        changes = [*changes, ("steps", "0")]  # else the length of a run that was begun with --steps would not change
+        changes = [*changes, ("steps", "0")]  # a run begun with --steps would otherwise ignore --epochs
     changed = loaded.recipe
     for path, text in changes:
         changed = override(changed, path, text)
@@ -85,7 +85,6 @@ def is_same_value(text: str, other: str) -> bool:
 
 
 def split_setting(setting: str) -> tuple[str, str]:
-    """Split FIELD=VALUE."""
     path, equals, text = setting.partition("=")
     if not equals:
         raise BadValue(f"--set {setting} has no value.", "Write it as --set optimizer.lr=0.05")

@@ -1,8 +1,8 @@
 """Flags of `viaduct train` that are short names for fields of the recipe.
 
-A flag is one row of FLAGS. What it accepts follows from the type of its field: a field that is true or false makes a
-switch, a choice shows its values, a number its kind. `recipe_fields.json` holds those types, so that `--help` imports
-no recipe; `python -m viaduct.verbs._recipe_flags` writes it (`make results`), and a test compares it with the types.
+A flag is one row of FLAGS. The type of its field decides its values: a bool makes a switch, a choice shows its values.
+`recipe_fields.json` has these types, so that `--help` imports no recipe; `python -m viaduct.verbs._recipe_flags` writes
+the file (`make results`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ HEADINGS = (RUN, SCHEDULE, SPEED, WEIGHTS, DATA, OUTPUT, RANKS, INSPECTION)
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag: `--set PATH=VALUE` under a shorter name."""
+    """Short name of `--set PATH=VALUE`."""
 
     path: str
     heading: str
     help: str
     metavar: str = ""  # for text fields; other types have their own
     is_path: bool = False  # the value is a file or folder
-    is_switch: bool = False  # sets a share to 1, as a field that is true or false would be set
+    is_switch: bool = False  # the flag takes no value and sets a number to 1
 
 
 FLAGS = {
@@ -108,7 +108,7 @@ FLAGS = {
 
 @functools.cache
 def read_fields() -> dict[str, list[str]]:
-    """Return what each field accepts: `bool`, `int`, `float`, `str`, or the values of a choice."""
+    """Return the accepted values of each field: `bool`, `int`, `float`, `str`, or the values of a choice."""
     fields: dict[str, list[str]] = json.loads(FIELDS_FILE.read_text())
     return fields
 
@@ -130,7 +130,7 @@ def build_parameter(name: str, flag: Flag) -> inspect.Parameter:
 
 
 def spell_metavar(accepts: list[str]) -> str:
-    """Return the placeholder of a value in --help: N, X, or the values of a choice."""
+    """Return the placeholder of a value in --help: N, X, TEXT, or the values of a choice."""
     return "|".join({"int": "N", "float": "X", "str": "TEXT"}.get(value, value) for value in accepts)
 
 
@@ -138,19 +138,19 @@ def with_recipe_flags(function: Callable[..., None]) -> Callable[..., None]:
     """Add the flags of FLAGS to a verb; its function receives them as keyword arguments."""
 
     @functools.wraps(function)
-    def verb(**given: Any) -> None:
-        function(**given)
+    def verb(**options: Any) -> None:
+        function(**options)
 
     own = inspect.signature(function, eval_str=True).parameters.values()
-    plain = [each.replace(kind=each.KEYWORD_ONLY) for each in own if each.kind is not each.VAR_KEYWORD]
-    parameters = [*plain, *(build_parameter(name, flag) for name, flag in FLAGS.items())]
+    parameters = [item.replace(kind=item.KEYWORD_ONLY) for item in own if item.kind is not item.VAR_KEYWORD]
+    parameters += [build_parameter(name, flag) for name, flag in FLAGS.items()]
     vars(verb)["__signature__"] = inspect.Signature(parameters, return_annotation=None)
-    verb.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
+    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
     return verb
 
 
 def describe_field(path: str) -> list[str]:
-    """Return what the field accepts, from the types of the recipe and its parts."""
+    """Return the accepted values of a field, from the types of the recipe and its parts."""
     from viaduct.data.records import Records
     from viaduct.recipes import Recipe
     from viaduct.typed_fields import field_types
@@ -165,14 +165,14 @@ def describe_field(path: str) -> list[str]:
 def list_classes(kind: Any) -> list[Any]:
     """Return the classes that a field may hold: `Sgd | AdamW | Callable` has two."""
     kinds = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return [each for each in kinds if isinstance(each, type) and each is not type(None)]
+    return [kind for kind in kinds if isinstance(kind, type) and kind is not type(None)]
 
 
 def list_accepted(kind: Any) -> list[str]:
     """Return `bool`, `int`, `float`, `str` or the values of a choice; several for a union."""
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
-        return [accepted for each in typing.get_args(kind) for accepted in list_accepted(each)]
+        return [accepted for member in typing.get_args(kind) for accepted in list_accepted(member)]
     if origin is Literal:
         return [str(value) for value in typing.get_args(kind)]
     return [] if kind is type(None) else [kind.__name__]

@@ -1,4 +1,4 @@
-"""The command line of `viaduct train`: read, checked and combined with the recipe, without importing torch."""
+"""Arguments of `viaduct train`, checked and combined with the recipe without importing torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from viaduct.training.session import Request
     from viaduct.tuning.location import Location
 
-# Flag -> the flag whose value it gives for each rank, and the field of the recipe.
+# Flag of a value for each rank -> flag of the total, and its field in the recipe.
 PER_RANK = {"batch_per_rank": ("batch", "data.global_batch"), "lr_per_rank": ("lr", "optimizer.lr")}
 
 
@@ -71,7 +71,7 @@ def count_ranks(ranks: int | None) -> int:
 
 
 def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
-    """Check the parameters of `train.main` and combine them with the recipe and with what a resumed run has stored."""
+    """Check the parameters of `train.main` and combine them with the recipe and the stored values of a resumed run."""
     options = apply_per_rank(options, ranks)
     from viaduct.data.synthetic import stored_data
     from viaduct.recipes._classes import match_classes
@@ -114,7 +114,7 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
 def apply_per_rank(options: dict[str, Any], ranks: int) -> dict[str, Any]:
     """Replace --batch-per-rank and --lr-per-rank by --batch and --lr, multiplied by the number of ranks.
 
-    A resumed run keeps the global batch and the learning rate that it began with, whatever the number of ranks.
+    A resumed run keeps its global batch and learning rate if the number of ranks changes.
     """
     options = dict(options)
     stored = read_stored_recipe(options["run"]) if options["resume"] != "never" else {}
@@ -147,7 +147,7 @@ def read_stored_recipe(run: Path | None) -> dict[str, Any]:
     try:
         return dict(RunDir(run).read_recipe_json()["recipe"]) if run is not None and run.is_dir() else {}
     except (ViaductError, KeyError, TypeError, ValueError):
-        return {}  # opening the run for training reports what is wrong with it
+        return {}  # opening the run for training reports the error
 
 
 def choose_recipe(options: dict[str, Any]) -> str:
@@ -196,7 +196,7 @@ def choose_profile(steps: str | None) -> tuple[Window | None, ProfilingOptions] 
 
 
 def choose_watch_port(watch: bool, port: int | None, eval_only: bool) -> int | None:
-    """Return the port of the live page; 0 means any free one, None that there is no page."""
+    """Return the port of the live page; 0: any free one; None: no page."""
     if not watch:
         if port is not None:
             raise BadValue(f"--watch-port {port} needs --watch.", f"Give both: --watch --watch-port {port}")
@@ -215,7 +215,7 @@ def read_dump_options(
     if steps is None:
         if only is not None or statistics_only or mode != "all" or level != "module":
             raise BadValue(
-                "--dump-mode, -only, -level and -statistics-only need --dump-steps.", "Which? --dump-steps 0"
+                "--dump-mode, -only, -level and -statistics-only need --dump-steps.", "For example --dump-steps 0"
             )
         return None
     parse_steps(steps, "--dump-steps")
@@ -224,7 +224,7 @@ def read_dump_options(
 
 
 def format_value(value: str | bool | Path) -> str:
-    """Return a flag's value as `--set` takes it: 1 for a switch, paths made absolute."""
+    """Return a flag's value in the form of `--set`: 1 for a switch, an absolute path."""
     if isinstance(value, Path):
         return str(value.resolve())
     return "1" if value is True else str(value)

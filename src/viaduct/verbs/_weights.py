@@ -1,4 +1,4 @@
-"""Arguments, flags and loading shared by the verbs that take trained weights (evaluate, predict, export, serve).
+"""Flags and loading of trained weights for evaluate, predict, export and serve.
 
 Weights are a run, one of its checkpoints, or a file from elsewhere, which needs --recipe.
 """
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from viaduct.recipes import Loaded
     from viaduct.weights.torch_names import Match
 
-TRAINING_FLAG = "--init-exclude"  # errors of training advise it; the verbs here do not have it
+TRAINING_FLAG = "--init-exclude"  # flag that errors of training advise and that these verbs do not have
 WeightsArgument = Annotated[
     Path,
     typer.Argument(
-        help="A run or a checkpoint of it; with --recipe a TensorFlow or MindSpore one, .safetensors or .pth file.",
+        help="A run or one of its checkpoints; with --recipe a .safetensors, .pth, TensorFlow or MindSpore checkpoint.",
     ),
 ]
 StepOption = Annotated[int | None, typer.Option(help="The checkpoint of this step.", show_default="the latest")]
 RecipeOption = Annotated[
     str | None,
     typer.Option(
-        help="For weights from elsewhere: a recipe's name or file. For a run: a file instead of the copy it keeps.",
+        help="For weights from elsewhere: a recipe's name or file. For a run: a file to use instead of its own copy.",
         metavar="RECIPE",
         show_default="the run's own",
     ),
@@ -42,14 +42,14 @@ SettingsOption = Annotated[
 ]
 ClassesOption = Annotated[
     int | None,
-    typer.Option(help="The network's outputs.", show_default="as the weights or data say, or the recipe's", min=1),
+    typer.Option(help="Outputs of the network.", show_default="those of the weights or data, or the recipe's", min=1),
 ]
 EmaOption = Annotated[
     bool | None,
     typer.Option(
         "--ema/--no-ema",
-        help="Weights from elsewhere: their moving averages, or not.",
-        show_default="as the recipe has it, where they are there",
+        help="Weights from elsewhere: use their moving averages.",
+        show_default="as the recipe says, if they are there",
     ),
 ]
 LabelsOption = Annotated[
@@ -57,7 +57,7 @@ LabelsOption = Annotated[
     typer.Option(
         help="Names of the classes: a line for each output, or NUMBER:NAME lines.",
         metavar="FILE",
-        show_default="those that the run keeps",
+        show_default="the run's",
     ),
 ]
 PrecisionOption = Annotated[
@@ -114,7 +114,7 @@ def refuse_flags(settings: list[str] | None, classes: int | None, ema: bool | No
     """Refuse flags whose values a run has stored."""
     for flag, value in (("--set", settings), ("--classes", classes), ("--ema", ema)):
         if value not in (None, []):
-            raise BadValue(f"{flag}: a run is measured with the recipe that it keeps.", "Leave it out.")
+            raise BadValue(f"{flag}: a run is measured with its own recipe.", "Leave it out.")
 
 
 def load_recipe(
@@ -153,7 +153,7 @@ def load_recipe(
 
 @contextmanager
 def advise_on_mismatch(weights: Path, loaded: Loaded) -> Iterator[None]:
-    """Replace the hints of an error about weights that do not fit the recipe by advice for the verbs of this module."""
+    """Replace the hints of an error about weights that do not fit the recipe by advice for these verbs."""
     try:
         yield
     except BadData as error:
@@ -176,22 +176,21 @@ def advise_same_network(weights: Path, loaded: Loaded) -> list[str]:
     if not isinstance(model, str):
         return []
     with open_weights(weights) as stored:
-        found = match_network(stored, model, 0)
-    if not found.match.is_complete:
+        network = match_network(stored, model, 0)
+    if not network.match.is_complete:
         return []
     hints = []
-    if not has_own_names(found.match):
-        imported = f"viaduct weights import {weights} --model {model} --out {weights.stem}_own.safetensors"
-        hints.append(
-            f"Its tensors have {describe_names(found.match)}; `{imported}` writes them under the network's own."
-        )
-    if found.guess.classes != loaded.recipe.data.classes:
-        hints.append(f"Give --classes {found.guess.classes}, as many as it has.")
+    if not has_own_names(network.match):
+        command = f"viaduct weights import {weights} --model {model} --out {weights.stem}_own.safetensors"
+        names = describe_names(network.match)
+        hints.append(f"Its tensors have {names}; `{command}` writes them under the network's own.")
+    if network.guess.classes != loaded.recipe.data.classes:
+        hints.append(f"Give --classes {network.guess.classes}, as many as it has.")
     return hints
 
 
 def describe_names(match: Match) -> str:
-    """Return what distinguishes the tensors' names from the network's own, for the advice on a mismatch."""
+    """Describe the difference of the tensors' names from the network's own."""
     from viaduct.weights.torch_names import TORCHVISION
 
     return TORCHVISION if match.names == TORCHVISION else "a prefix before their names"
@@ -207,13 +206,15 @@ def has_enough_outputs(loaded: Loaded, data: Path | None) -> bool:
 
 
 def advise_recipe(weights: Path) -> list[str]:
-    """Return advice on which recipes fit the network that the weights seem to belong to."""
+    """Return advice with the recipes of the network that the weights seem to belong to."""
     from viaduct import recipes
     from viaduct.weights.stored import open_weights
 
     try:
         with open_weights(weights) as stored:
-            likely = [stored.facts.model] if stored.facts.model else [model for model, _, _ in stored.likely_models()]
+            likely = (
+                [stored.facts.model] if stored.facts.model else [model for model, _, _ in stored.find_likely_models()]
+            )
     except BadData as error:
         if not weights.exists():
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -38,11 +39,11 @@ def main(
     ] = None,
     compile: Annotated[
         Literal["auto", "regional", "whole", "off"] | None,
-        typer.Option(help="In graph mode: what to compile.", show_default="the recipe's"),
+        typer.Option(help="In graph mode: the parts to compile.", show_default="the recipe's"),
     ] = None,
     kernels: Annotated[
         Literal["auto", "on", "off"] | None,
-        typer.Option(help="Own kernels.", show_default="the recipe's"),
+        typer.Option(help="Use viaduct's own kernels.", show_default="the recipe's"),
     ] = None,
     sink: Annotated[
         int | None,
@@ -87,7 +88,7 @@ def main(
     repeat: Annotated[int, typer.Option(help="Repeat the whole measurement this many times.", min=1)] = 1,
     json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.", metavar="FILE")] = None,
 ) -> None:
-    """Measure a recipe's training step: images/s, where the time goes, and how long other libraries take for the same.
+    """Measure a recipe's training step: images/s, the parts of its time, and the same step in other libraries.
 
     All variants run in this process, alternating in short windows; the figures are medians. A peer that is not
     installed, or does not have the network, is named and left out.
@@ -106,7 +107,7 @@ def run_bench(options: dict[str, Any]) -> None:
 
     loaded = load(options["recipe"])
     loaded = replace(loaded, recipe=change_recipe(loaded.recipe, options))
-    # torch is imported from here on: mistakes above are answered at once.
+    # torch is imported from here on, after the flags have been checked.
     from viaduct.benching.record import check_json_path
 
     if options["json"]:
@@ -180,7 +181,7 @@ def measure_separate_starts(
 
 
 def change_recipe(recipe: Recipe, options: dict[str, Any]) -> Recipe:
-    """Return the recipe with the flags applied, each checked as `viaduct train` checks it."""
+    """Return the recipe with the flags applied and checked."""
     from viaduct.recipes._fields import override
 
     for path, text in collect_changes(options):
@@ -189,7 +190,7 @@ def change_recipe(recipe: Recipe, options: dict[str, Any]) -> Recipe:
 
 
 def collect_changes(options: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the recipe fields that flags change, with the flags' values."""
+    """Return (field, value) of the recipe fields that flags change."""
     fields = {
         "data.global_batch": options["batch"],
         "data.size": options["size"],
@@ -212,10 +213,9 @@ def shrink_batch_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
 
 def build_command() -> str:
     """Return the command line without --json."""
-    arguments = sys.argv[1:]
-    repeated = [
+    arguments = [
         argument
-        for index, argument in enumerate(arguments)
-        if not argument.startswith("--json") and (index == 0 or arguments[index - 1] != "--json")
+        for previous, argument in pairwise(sys.argv)
+        if not argument.startswith("--json") and previous != "--json"
     ]
-    return shlex.join(["viaduct", *repeated])
+    return shlex.join(["viaduct", *arguments])

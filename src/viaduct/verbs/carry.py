@@ -42,7 +42,8 @@ def main(
         bool, typer.Option("--force", help="If --out exists, rename the old folder to OUT.1 first.")
     ] = False,
     entry: Annotated[
-        str, typer.Option(help="The script that is started.", metavar="FILE", show_default="found if only one can be")
+        str,
+        typer.Option(help="The script that is started.", metavar="FILE", show_default="found if it is the only one"),
     ] = "",
     migrated: Annotated[
         Path | None,
@@ -51,8 +52,8 @@ def main(
     earlier: Annotated[
         list[Path] | None,
         typer.Option(
-            help="The --out of an earlier carry of the same files with other arguments: edits that ran there and "
-            "agreed count here; may be repeated.",
+            help="The --out of an earlier carry of the same files with other arguments: edits that it proved count "
+            "here too; may be repeated.",
             metavar="OUT",
             show_default=False,
         ),
@@ -62,7 +63,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of Python, NumPy and the framework, on both sides.", min=0)] = 7,
     limits_mode: Annotated[
         limits.Mode,
-        typer.Option("--limits", help="What happens where the migrated script meets a documented limit of the card."),
+        typer.Option("--limits", help="Reaction if the migrated script meets a documented limit of the card."),
     ] = "error",
     limit: OneLimit = None,
     timeout: Annotated[float, typer.Option(help="Time limit of each run in seconds; 0: none.", min=0)] = 600.0,
@@ -83,26 +84,28 @@ def main(
         typer.Option(help="nn.DataParallel: report it, unwrap it, or replace it by DistributedDataParallel."),
     ] = "report",
     only: Annotated[
-        list[str] | None, typer.Option(help="Only this rule; may be repeated.", metavar="RULE", show_default=False)
+        list[str] | None,
+        typer.Option(help="Apply only this rule; may be repeated.", metavar="RULE", show_default=False),
     ] = None,
     skip: Annotated[
-        list[str] | None, typer.Option(help="Not this rule; may be repeated.", metavar="RULE", show_default=False)
+        list[str] | None,
+        typer.Option(help="Do not apply this rule; may be repeated.", metavar="RULE", show_default=False),
     ] = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
-            help="Do not migrate these files: a pattern of .gitignore; may be repeated.",
+            help="Do not change files that match this .gitignore pattern; may be repeated.",
             metavar="PATTERN",
             show_default=False,
         ),
     ] = None,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of findings and limits.")] = "en",
 ) -> None:
-    """Migrate a script, rehearse the original and the migrated one, compare what they computed, write one report.
+    """Migrate a script, rehearse the original and the migrated version, compare their results, write one report.
 
     This executes the script, each side twice, on the CPU, with your rights. Each run has its own process and its own
-    copy of the working folder, and imports from its own tree only; that is no sandbox. Exit code 0: agrees. 1: differs.
-    2: could not run, or a wrong flag. 3: not proved, for example because an edit was never executed.
+    copy of the working folder; it is not a sandbox. Exit code 0: both agree. 1: they differ. 2: could not run, or a
+    wrong flag. 3: not proved, for example because an edit was never executed.
     """
     switches = ",".join([limits_mode, *(limit or [])])
     limits.parse_switches(switches)
@@ -147,13 +150,13 @@ def main(
     from viaduct.carrying.carry import carry
 
     with raise_interrupts():
-        carried = carry(request, print_note, finish)
-    raise typer.Exit(show(carried))
+        carried = carry(request, print_note, write_outputs)
+    raise typer.Exit(print_result(carried))
 
 
 @contextmanager
 def raise_interrupts() -> Iterator[None]:
-    """Raise Interrupted on Ctrl-C, SIGTERM and SIGHUP, also between two runs, so that files are cleaned up."""
+    """Raise Interrupted on Ctrl-C, SIGTERM and SIGHUP, so that files are cleaned up."""
 
     def interrupt(number: int, frame: Any) -> NoReturn:
         from viaduct.carrying.running import Interrupted
@@ -168,7 +171,7 @@ def raise_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def finish(carried: Carried) -> None:
+def write_outputs(carried: Carried) -> None:
     """Write the record, the page, the reproducer and the speed baseline of a carry."""
     from viaduct.carrying import record, report, reproducer
     from viaduct.carrying.output_folder import BASELINE_FILE, COMPARISON_FOLDER, PAGE_FILE, RECORD_FILE, REPRODUCER_FILE
@@ -185,8 +188,8 @@ def finish(carried: Carried) -> None:
     reproducer.write(carried, carried.request.out / REPRODUCER_FILE)
 
 
-def show(carried: Carried) -> int:
-    """Print the result to stdout; progress went to stderr."""
+def print_result(carried: Carried) -> int:
+    """Print the result and return the exit code."""
     from viaduct.carrying.output_folder import PAGE_FILE
     from viaduct.carrying.sentences import list_remarks, make_headline
 

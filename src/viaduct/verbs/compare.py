@@ -35,7 +35,7 @@ def main(
     cosine: Annotated[float | None, typer.Option(help="Smallest accepted cosine similarity.")] = None,
     euclid: Annotated[float | None, typer.Option(help="Largest accepted relative Euclidean distance.")] = None,
     max_abs: Annotated[float | None, typer.Option(help="Largest accepted absolute error.")] = None,
-    kld: Annotated[str, typer.Option(help="How zeros count in the KL divergence: book or floored.")] = "book",
+    kld: Annotated[str, typer.Option(help="Treatment of zeros in the KL divergence: book or floored.")] = "book",
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the first divergence, its inputs, the likely cause, what to try.")
     ] = False,
@@ -53,7 +53,7 @@ def main(
     from viaduct.comparison.curves import has_curve
     from viaduct.comparison.output import check_output_folder
 
-    options = choose_thresholds(graph, graph_right, rules, steps, only, (cosine, euclid, max_abs), kld, workers)
+    options = read_options(graph, graph_right, rules, steps, only, (cosine, euclid, max_abs), kld, workers)
     if out is not None:
         check_output_folder(out, force)
     if has_curve(left) and has_curve(right) and not ((left / "dump").is_dir() and (right / "dump").is_dir()):
@@ -63,7 +63,7 @@ def main(
     raise typer.Exit(code)
 
 
-def choose_thresholds(
+def read_options(
     graph: Path | None,
     graph_right: Path | None,
     rules: Path | None,
@@ -93,12 +93,11 @@ def choose_thresholds(
     for flag, path in (("graph", graph), ("graph-right", graph_right), ("rules", rules)):
         if path is not None and not path.is_file():
             raise BadValue(f"--{flag} {str(path)!r} is not a file.", "Give the path of the file.")
-    wanted = None if steps is None else parse_steps(steps, "--steps")
-    return Options(graph, graph_right, rules, wanted, only, thresholds_from_flags(*limits), kld, workers)  # type: ignore[arg-type]
+    chosen = None if steps is None else parse_steps(steps, "--steps")
+    return Options(graph, graph_right, rules, chosen, only, thresholds_from_flags(*limits), kld, workers)  # type: ignore[arg-type]
 
 
 def compare_dumps(left: Path, right: Path, options: Options, out: Path | None, explain: bool, as_json: bool) -> int:
-    """Compare two dumps; return the exit code."""
     from viaduct.comparison.drift import compare
     from viaduct.comparison.output import write_drift
     from viaduct.comparison.summary import make_summary
@@ -115,7 +114,7 @@ def compare_dumps(left: Path, right: Path, options: Options, out: Path | None, e
 
 
 def track_progress(measured: Iterable[Measured], total: int) -> Iterable[Measured]:
-    """Pass measured tensors on; show a progress bar if stderr is a terminal."""
+    """Show a progress bar for the measured tensors if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import track
 
@@ -148,7 +147,6 @@ def print_text(console: Console, text: str) -> None:
 
 
 def compare_runs(left: Path, right: Path, out: Path | None, as_json: bool) -> int:
-    """Compare the loss curves of two runs; return the exit code."""
     from viaduct.comparison.curves import compare_curves
     from viaduct.comparison.curves_page import write_curves_report
     from viaduct.comparison.output import write_output

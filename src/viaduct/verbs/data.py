@@ -34,7 +34,7 @@ def build(
     source: Annotated[
         Path | None,
         typer.Argument(
-            help="A folder per class in a folder, a CSV of path,label, or MindRecord files.", show_default=False
+            help="A folder with a folder for each class, a CSV of path,label, or MindRecord files.", show_default=False
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the records.")] = Path("records"),
@@ -78,9 +78,8 @@ def build(
             on_progress=on_progress,
         )
     kept = f", {built.kept} were there already" if built.kept else ""
-    classes = f"{len(built.labels)} classes"
-    print(f"{out}: {built.train:,} training and {built.validation:,} validation images of {classes}, ", end="")
-    print(f"{built.written} files written{kept}")
+    images = f"{built.train:,} training and {built.validation:,} validation images of {len(built.labels)} classes"
+    print(f"{out}: {images}, {built.written} files written{kept}")
     print_warnings(built)
 
 
@@ -131,7 +130,7 @@ def check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find corrupt, undecodable and mislabelled records (exit code 1), imbalance and duplicates (warnings)."""
+    """Report corrupt, undecodable and mislabelled records (exit code 1), imbalance and duplicates (warnings)."""
     from viaduct.data.check import check_records
     from viaduct.data.jpeg import decode
 
@@ -157,7 +156,7 @@ def show(
         typer.Option(help="imagenet, cifar10, randaugment or randaugment-N-M.", show_default="none", metavar="POLICY"),
     ] = "",
 ) -> None:
-    """Draw a contact sheet: each image, its crop in evaluation, and crops that training may take."""
+    """Draw a contact sheet: each image, its evaluation crop, and examples of training crops."""
     from viaduct.data.sheet import write_contact_sheet
 
     lines = write_contact_sheet(records, out, preprocess, count, split, seed, auto_augment)
@@ -189,7 +188,7 @@ def bench(
     else:
         show_bench(result)
     if out is not None:
-        write_figures(out, result)  # after printing: if writing fails, the figures have at least been shown
+        write_figures(out, result)  # after printing, in case that writing fails
 
 
 def choose_origin(
@@ -216,13 +215,13 @@ def choose_origin(
 
 @contextlib.contextmanager
 def explain_interrupt(out: Path) -> Iterator[None]:
-    """On Ctrl-C, print that the build can be resumed."""
+    """Print on Ctrl-C that the build can be resumed."""
     from viaduct.data.notices import print_notice
 
     try:
         yield
     except KeyboardInterrupt:
-        print_notice(f"stopped: what is in {out} is whole, and the same command goes on from there.")
+        print_notice(f"stopped: the files in {out} are complete; the same command resumes the build.")
         raise
 
 
@@ -237,13 +236,12 @@ def name_flags_in_errors(flags: dict[str, str]) -> Iterator[None]:
         yield
     except BadValue as error:
         lines = [error.what, *error.hints]
-        for field, flag in flags.items():
-            lines = [line.replace(field, flag) for line in lines]
+        for parameter, flag in flags.items():
+            lines = [line.replace(parameter, flag) for line in lines]
         raise BadValue(*lines) from None
 
 
 def print_warnings(built: Any) -> None:
-    """Warn of damaged JPEGs and a missing validation split."""
     from viaduct.data.notices import print_first_notices, print_notice
 
     warnings = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.cut_short]
@@ -261,7 +259,6 @@ def build_check_rows(report: Any) -> dict[str, Any]:
 
 
 def show_check(report: Any) -> None:
-    """Print the table of a check."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns, print_table

@@ -23,7 +23,7 @@ def main(
     test: Annotated[bool, typer.Option("--test", help="Run one training step on every card.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Show the devices of this machine; for those it lacks, what is missing and how to get it.
+    """Show the devices of this machine, and what is missing for the others.
 
     With --test, every card trains one step in each of its precisions and is checked against the CPU.
     Exit code 1 means that a card failed.
@@ -53,7 +53,7 @@ def collect_facts() -> list[Facts]:
 
 
 def describe_misfits(facts: list[Facts]) -> list[str]:
-    """Describe the plug-ins that were built for another torch, but for those whose device says so already."""
+    """Describe plug-ins that were built for another torch, except those that `facts` report already."""
     from viaduct.devices.fitting import find_misfits
     from viaduct.extras import is_installed
 

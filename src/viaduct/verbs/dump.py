@@ -22,47 +22,49 @@ def main(
         str, typer.Argument(help="A script that trains with PyTorch or TensorFlow 1; with -m, a module's name.")
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
+        list[str] | None, typer.Argument(help="After --: the script's own arguments.", metavar="[-- ARGUMENTS]")
     ] = None,
-    steps: Annotated[str, typer.Option(help="Which steps, from 0: 0,5,10-12.", metavar="LIST")] = "0",
-    out: Annotated[Path, typer.Option(help="Where the dump goes.")] = Path("dump"),
+    steps: Annotated[str, typer.Option(help="Steps to dump, from 0: 0,5,10-12.", metavar="LIST")] = "0",
+    out: Annotated[Path, typer.Option(help="Folder for the dump.")] = Path("dump"),
     module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
-    mode: Annotated[Literal["input", "output", "all"], typer.Option(help="What of each operator is kept.")] = "all",
+    mode: Annotated[
+        Literal["input", "output", "all"], typer.Option(help="Tensors of each operator that are dumped.")
+    ] = "all",
     only: Annotated[
-        str | None, typer.Option(help="Only operators of these names: 'layer3.*,fc'.", metavar="GLOB,…")
+        str | None, typer.Option(help="Dump only operators with these names: 'layer3.*,fc'.", metavar="GLOB,…")
     ] = None,
     level: Annotated[
-        Literal["module", "op"], typer.Option(help="Modules, or every aten operator, forward and backward.")
+        Literal["module", "op"], typer.Option(help="Dump modules, or every aten operator, forward and backward.")
     ] = "module",
     statistics_only: Annotated[
-        bool, typer.Option("--statistics-only", help="Keep minimum, maximum, mean, deviation, norm; no tensors.")
+        bool, typer.Option("--statistics-only", help="Dump minimum, maximum, mean, deviation, norm; no tensors.")
     ] = False,
     step_by: Annotated[
         Literal["auto", "optimizer", "forward"],
-        typer.Option(help="What ends a step. auto: the optimizer, or where there is none each forward pass."),
+        typer.Option(help="Event that ends a step. auto: the optimizer; without one, each forward pass."),
     ] = "auto",
     run_on: Annotated[
-        bool, typer.Option("--run-on/--stop-after-last", help="Go on after the last dumped step, or end the script.")
+        bool, typer.Option("--run-on/--stop-after-last", help="Continue after the last dumped step, or end the script.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier dump in --out.")] = False,
 ) -> None:
-    """Run any PyTorch or TensorFlow 1 script, unmodified, and dump what its networks compute in chosen steps.
+    """Run any PyTorch or TensorFlow 1 script, unmodified, and dump the tensors of chosen training steps.
 
-    A step is one call of the optimizer. The script ends after the last of them, unless --run-on is given. Of a
-    TensorFlow script every tensor of a step is written, named as the TensorFlow debugger names them.
+    A step is one call of the optimizer. The script ends after the last chosen step, unless --run-on is given. For a
+    TensorFlow script every tensor of a step is dumped, with the names of the TensorFlow debugger.
     """
     from viaduct.comparison.naming import parse_steps
     from viaduct.scripts.runner import load_script
 
     parse_steps(steps, "--steps")
     loaded = load_script(script, arguments or [], module)
-    refuse_occupied(out, force)
+    check_out(out, force)
     if is_tensorflow(loaded.file):
         unsuitable = [level != "module" and "--level", statistics_only and "--statistics-only"]
         refuse_options([*unsuitable, mode == "input" and "--mode input", step_by == "forward" and "--step-by forward"])
         raise typer.Exit(dump_graph(loaded, steps, out, only, run_on, force))
 
-    # torch is imported from here on: mistakes above are answered at once.
+    # torch is imported from here on, after the flags have been checked.
     from viaduct.comparison.dump import clear_dump, make_plan
     from viaduct.comparison.script_dump import ScriptDump
 
@@ -70,18 +72,18 @@ def main(
     if force and out.is_dir():
         clear_dump(out)
     dump = ScriptDump(plan, out.resolve(), loaded, run_on, step_by)
-    raise typer.Exit(conclude(dump, dump.run(), out))
+    raise typer.Exit(report_dump(dump, dump.run(), out))
 
 
-def refuse_occupied(out: Path, force: bool) -> None:
-    """Refuse an --out that is a file or has content."""
+def check_out(out: Path, force: bool) -> None:
+    """Refuse an --out that is a file or has content; `force` allows an earlier dump."""
     if out.exists() and not out.is_dir():
         raise BadRun(f"--out {out} is a file, not a folder.")
     if out.is_dir() and any(out.iterdir()):
         if not force:
             raise BadRun(f"--out {out} is not empty.", "Choose another place, or replace the dump there with --force.")
-        if strangers := [entry.name for entry in out.iterdir() if "step_" not in entry.name]:
-            raise BadRun(f"--out {out} holds more than a dump: {strangers[0]!r}.", "Choose another place.")
+        if other_files := [entry.name for entry in out.iterdir() if "step_" not in entry.name]:
+            raise BadRun(f"--out {out} holds more than a dump: {other_files[0]!r}.", "Choose another place.")
 
 
 def is_tensorflow(file: Path) -> bool:
@@ -92,12 +94,12 @@ def is_tensorflow(file: Path) -> bool:
     return bool(project.imported_packages() & set(STAGE_OF_PACKAGE)) and find_stage(project) == "tf1"
 
 
-def refuse_options(given: list[str | Literal[False]]) -> None:
-    """Refuse flags that a TensorFlow script does not support."""
-    if wrong := [name for name in given if name]:
+def refuse_options(flags: list[str | Literal[False]]) -> None:
+    """Refuse flags that a TensorFlow script does not support; False entries are ignored."""
+    if unsupported := [flag for flag in flags if flag]:
         raise BadValue(
-            f"{wrong[0]} does not go with a TensorFlow script.",
-            "Every tensor of a step is written, and outputs are all there is; --only leaves operators out.",
+            f"{unsupported[0]} does not go with a TensorFlow script.",
+            "All output tensors of a step are dumped; --only selects operators.",
         )
 
 
@@ -112,19 +114,20 @@ def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: 
     chosen = parse_steps(steps, "--steps")
     patterns = tuple(part.strip() for part in (only or "").split(",") if part.strip())
     dump = golden.Golden(out.resolve(), chosen.__contains__, chosen.last, run_on, patterns)
-    ended = golden.dump_script(dump, script)
-    if ended.failure:
-        print_note(f"viaduct dump: the script failed: {ended.failure}")
+    result = golden.dump_script(dump, script)
+    if result.failure:
+        print_note(f"viaduct dump: the script failed: {result.failure}")
     if not any(dump.written.values()):
-        if ended.code:
-            return ended.code
+        if result.code:
+            return result.code
         shutil.rmtree(out, ignore_errors=True)
-        raise nothing_of_graph(dump, script)
-    return report_graph(dump, script, chosen.describe_missing(dump.written), out) or ended.code
+        raise make_empty_graph_error(dump, script)
+    report_graph(dump, script, chosen.describe_missing(dump.written), out)
+    return result.code
 
 
-def nothing_of_graph(dump: Golden, script: Script) -> BadValue:
-    """Return the error that says that no operator or no step matches."""
+def make_empty_graph_error(dump: Golden, script: Script) -> BadValue:
+    """Return the error that no operator or no step matches."""
     from viaduct.comparison.naming import explain_no_match
 
     if dump.written:
@@ -136,8 +139,8 @@ def nothing_of_graph(dump: Golden, script: Script) -> BadValue:
     )
 
 
-def report_graph(dump: Golden, script: Script, missing: str, out: Path) -> int:
-    """Report the dump of a TensorFlow 1 script; return the exit code."""
+def report_graph(dump: Golden, script: Script, missing: str, out: Path) -> None:
+    """Print the result of dumping a TensorFlow 1 script."""
     if missing:
         print_note(f"Not reached: step {missing}. The script took {dump.steps_taken}.")
     if dump.omitted:
@@ -145,35 +148,34 @@ def report_graph(dump: Golden, script: Script, missing: str, out: Path) -> int:
     counts = ", ".join(f"{step} ({count} tensors)" for step, count in dump.written.items())
     print_note(f"Dumped step {counts} of {script.name} to {out}. Compare the NPU's with it:")
     print_note(f"  viaduct compare NPU_DUMP {out}/step_{max(dump.written):06d} --explain")
-    return 0
 
 
-def conclude(dump: ScriptDump, ended: Ended, out: Path) -> int:
-    """Say what came of it; the exit code is the script's, or 2 where nothing was dumped."""
-    if ended.failure:
-        print_note(f"viaduct dump: the script failed: {ended.failure}")
+def report_dump(dump: ScriptDump, result: Ended, out: Path) -> int:
+    """Print the result of dumping a PyTorch script; return its exit code. Raises BadValue if nothing was dumped."""
+    if result.failure:
+        print_note(f"viaduct dump: the script failed: {result.failure}")
     if not dump.written:
-        if ended.code:
-            print_note(f"viaduct dump: nothing was dumped: the script ended with exit code {ended.code}.")
-            return ended.code
-        raise BadValue(f"no step of {dump.script.name} was dumped: {describe_sight(dump)}.", *list_advice(dump))
+        if result.code:
+            print_note(f"viaduct dump: nothing was dumped: the script ended with exit code {result.code}.")
+            return result.code
+        raise BadValue(f"no step of {dump.script.name} was dumped: {describe_activity(dump)}.", *list_advice(dump))
     if misses := dump.plan.explain_no_match():
         from viaduct.comparison.dump import clear_dump
 
-        clear_dump(out)  # steps without a tensor are of no use
+        clear_dump(out)
         raise BadValue(f"--only: {misses}", "Write names with * and ?: 'layer3.*,fc'. Nothing was dumped.")
     if missing := dump.plan.steps.describe_missing(dump.written):
         print_note(f"Not reached: step {missing}. The script took {dump.seen.steps}.")
     steps = ", ".join(str(step) for step in dump.written)
     print_note(
-        f"Dumped step {steps} of {dump.script.name} to {out}. If it is the truth, compare the accelerator's with it:"
+        f"Dumped step {steps} of {dump.script.name} to {out}. If it is the reference, compare an accelerator's with it:"
     )
     print_note(f"  viaduct compare ACCELERATOR_DUMP {out} --explain")
-    return ended.code
+    return result.code
 
 
-def describe_sight(dump: ScriptDump) -> str:
-    """Describe what the script did, if nothing was dumped."""
+def describe_activity(dump: ScriptDump) -> str:
+    """Describe the networks, optimizers and steps of a script of which nothing was dumped."""
     seen = dump.seen
     if not seen.networks and not seen.passes and not seen.optimizers:
         return "it ended without calling a torch.nn.Module or making an optimizer"
@@ -182,9 +184,9 @@ def describe_sight(dump: ScriptDump) -> str:
 
 
 def list_advice(dump: ScriptDump) -> list[str]:
-    """Suggest what to try, if nothing was dumped."""
+    """Return advice for a script of which nothing was dumped."""
     if dump.seen.steps:
         return [f"Its steps are 0 to {dump.seen.steps - 1}: choose among them with --steps."]
     if dump.seen.networks and dump.by == "optimizer":
         return ["Its optimizer never stepped; with --step-by forward each forward pass is a step."]
-    return ["Work done in other processes (spawned ranks) is not seen; dump a single process."]
+    return ["Work in other processes (spawned ranks) is not dumped; run a single process."]

@@ -32,7 +32,7 @@ def main(
     every: Annotated[bool, typer.Option("--all", help="Measure all checkpoints of the run or folder.")] = False,
     step: StepOption = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the data; of a run, if they have moved.", callback=read_address)
+        Path | None, typer.Option(help="Folder of the data; for a run only if they have moved.", callback=read_address)
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = None,
@@ -54,7 +54,7 @@ def main(
         Path | None, typer.Option(help="Write the weights with recomputed averages to this .safetensors file.")
     ] = None,
     latency: Annotated[
-        bool, typer.Option("--latency", help="Measure the time of a call instead, by batch size; needs no data.")
+        bool, typer.Option("--latency", help="Measure the time of a call for each batch size instead; needs no data.")
     ] = False,
     batch: Annotated[
         str | None, typer.Option(help="With --latency: batch sizes.", metavar="N,N,…", show_default=BATCHES)
@@ -69,17 +69,17 @@ def main(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the figures of each class.")] = False,
 ) -> None:
-    """Measure a run's checkpoints, or weights from elsewhere, on the validation images; each counts exactly once.
+    """Measure a run's checkpoints, or weights from elsewhere, on all validation images, each exactly once.
 
     If the recipe averages its weights (ema), the averages are measured. A run whose recipe is a file contains a copy
-    of that file, which is executed: evaluate only runs of people whom you trust. A short run may end before the
-    running averages of its batch norms have settled: --recompute-batch-norm 100 shows the accuracy with better ones.
+    of that file, which is executed: evaluate only runs of people you trust. A short run may end before the running
+    averages of its batch norms have settled: --recompute-batch-norm 100 shows the accuracy with better averages.
 
     Weights that viaduct did not train need a recipe, which defines the network and the preprocessing:
     viaduct evaluate model.ckpt-601000 --recipe resnet50_imagenet --data records/
 
-    With --latency no image is scored. The network runs as in `viaduct serve`, and calls are timed for each batch size,
-    from preprocessed images in host memory to logits in host memory.
+    With --latency no image is scored. The network runs as in `viaduct serve`. Calls are timed from preprocessed images
+    in host memory to logits in host memory.
     """
     if latency:
         refuse_scoring_flags(every, data, recompute, save)
@@ -123,7 +123,6 @@ def main(
 
 
 def print_evaluations(rows: list[dict[str, Any]]) -> None:
-    """Print the table of evaluations."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns, print_table
@@ -133,7 +132,7 @@ def print_evaluations(rows: list[dict[str, Any]]) -> None:
     columns |= dict.fromkeys(user_metrics, 1.0)
     headings = ("step", "epoch", "top-1 %", "top-5 %", "loss", "precision", "recall", "F1", *user_metrics, "images")
     table = Table(*figure_columns(*headings), "checkpoint_time(UTC)", "", box=None)
-    best = max(rows, key=lambda row: float(row["top1"]))  # the first of equal ones, as in training
+    best = max(rows, key=lambda row: float(row["top1"]))  # of equal ones the first, as in training
     for row in rows:
         figures = [f"{scale * row[name]:.4g}" for name, scale in columns.items()]
         mark = "best" if len(rows) > 1 and row is best else ""

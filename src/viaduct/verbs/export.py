@@ -24,23 +24,23 @@ from viaduct.verbs._weights import (
 
 def main(
     weights: WeightsArgument,
-    form: Annotated[Form, typer.Option("--to", help="The format.")],
-    out: Annotated[Path, typer.Option(help="The file to write; of a SavedModel, the folder.")],
-    takes: Annotated[
+    form: Annotated[Form, typer.Option("--to", help="Format to write.")],
+    out: Annotated[Path, typer.Option(help="File to write; for a SavedModel, the folder.")],
+    input_form: Annotated[
         Input | None,
         typer.Option(
             "--input",
-            help="What the graph takes: decoded pixels, the prepared tensor, or encoded images.",
+            help="Input of the graph: decoded pixels, the prepared tensor, or encoded images.",
             show_default="pixels; tensor for TensorFlow's formats",
         ),
     ] = None,
     batch: Annotated[str, typer.Option(help="`dynamic`, or a fixed number of images.", metavar="N")] = "dynamic",
     precision: Annotated[
-        Precision, typer.Option(help="What the network computes in; inputs and outputs stay.")
+        Precision, typer.Option(help="Precision of the computation; inputs and outputs keep theirs.")
     ] = "fp32",
     fold: Annotated[bool, typer.Option("--fold-bn", help="Fold batch norms into convolutions.")] = False,
     opset: Annotated[
-        int | None, typer.Option(help="Of ONNX.", show_default="the newest that exporter and runtime share")
+        int | None, typer.Option(help="ONNX opset.", show_default="the newest that exporter and runtime share")
     ] = None,
     check_images: Annotated[
         Path | None,
@@ -50,14 +50,14 @@ def main(
             metavar="FOLDER",
         ),
     ] = None,
-    check_count: Annotated[int, typer.Option(help="How many images to check with.", min=1)] = 64,
+    check_count: Annotated[int, typer.Option(help="Number of images to check with.", min=1)] = 64,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Run the file in its own runtime against PyTorch first.")
+        bool, typer.Option("--check/--no-check", help="Compare the file in its own runtime with PyTorch first.")
     ] = True,
     license_: Annotated[
-        str, typer.Option("--license", help="For the model card.", metavar="TEXT", show_default="not stated")
+        str, typer.Option("--license", help="License in the model card.", metavar="TEXT", show_default="not stated")
     ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     step: StepOption = None,
     recipe: RecipeOption = None,
     settings: SettingsOption = None,
@@ -67,16 +67,16 @@ def main(
 ) -> None:
     """Write a trained network for another runtime: ONNX, torch.export, SavedModel, frozen graph, or weights alone.
 
-    The recipe's evaluation preprocessing is part of the graph, unless it takes the prepared tensor. Before the file
-    gets its name it runs in its own runtime against PyTorch; if they differ by more than is allowed there is no file.
-    A model card is written beside it: FILE.json and FILE.md.
+    The recipe's evaluation preprocessing is part of the graph, unless --input is tensor. The file is first compared in
+    its own runtime with PyTorch; if they differ by more than is allowed, no file is written. A model card is written
+    beside it: FILE.json and FILE.md.
 
     ONNX needs the extra `onnx`, SavedModel and frozen graphs the extra `tf`; these need separate environments.
     """
     request = Request(
         form=form,
         out=out,
-        input=choose_input(form, takes),
+        input=choose_input(form, input_form),
         batch=parse_batch(batch),
         precision=precision,
         fold=fold,
@@ -94,16 +94,16 @@ def main(
         )
         from viaduct.handover.exporting.export import export
 
-        done = export(classifier, request)
+        result = export(classifier, request)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
         print(f"viaduct export: interrupted; {out} was not written.", file=sys.stderr)
         raise typer.Exit(130) from None
-    print(done.outcome or "Not checked: the file was not run.")
-    for port in done.written.inputs:
+    print(result.outcome or "Not checked: the file was not run.")
+    for port in result.written.inputs:
         print(f"takes  {port}")
-    for port in done.written.outputs:
+    for port in result.written.outputs:
         print(f"gives  {port}")
-    size = f"{done.size / 1e6:,.1f} MB" if done.size >= 1e5 else f"{done.size / 1e3:,.1f} kB"
+    size = f"{result.size / 1e6:,.1f} MB" if result.size >= 1e5 else f"{result.size / 1e3:,.1f} kB"
     trained = "" if classifier.step is None else f" of step {classifier.step:,}"
-    print(f"{done.path}: {classifier.name}{trained}, {form}, {size}; card: {', '.join(map(str, done.cards))}")
+    print(f"{result.path}: {classifier.name}{trained}, {form}, {size}; card: {', '.join(map(str, result.cards))}")

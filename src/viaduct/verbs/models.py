@@ -45,7 +45,7 @@ def main(
 
 
 def show_source(source: str, pattern: str, as_json: bool) -> None:
-    """Print the names of another package's networks, as `train --model` takes them."""
+    """Print the names of another package's networks, in the form of `train --model`."""
     from viaduct.models.sources import list_names
 
     names = list_names(source, pattern)
@@ -53,14 +53,13 @@ def show_source(source: str, pattern: str, as_json: bool) -> None:
 
 
 def print_all(classes: int | None, as_json: bool) -> None:
-    """Print all networks."""
     from viaduct.models import check_classes
-    from viaduct.models.catalogue import entries
+    from viaduct.models.catalogue import read_entries
 
     if classes is not None:
         check_classes(classes)
     users = list_recipes_by_model()
-    rows = [build_row(name, entry, classes or entry.classes, users) for name, entry in entries().items()]
+    rows = [build_row(name, entry, classes or entry.classes, users) for name, entry in read_entries().items()]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -76,10 +75,9 @@ def print_all(classes: int | None, as_json: bool) -> None:
 
 
 def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> None:
-    """Print one network and its layers."""
     from viaduct.errors import UnknownName
     from viaduct.models import SHOW_ALL
-    from viaduct.models.catalogue import entries
+    from viaduct.models.catalogue import read_entries
     from viaduct.models.sources import PACKAGES
 
     package, colon, network = name.partition(":")
@@ -90,12 +88,12 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
             if package in PACKAGES
             else "`viaduct models --source timm` lists timm's, --source torchvision torchvision's.",
         )
-    if name not in entries():
-        raise UnknownName("model", name, entries(), SHOW_ALL)
+    if name not in read_entries():
+        raise UnknownName("model", name, read_entries(), SHOW_ALL)
     from viaduct.models.sizes import measure  # torch is imported here
 
     sizes = measure(name, classes, layers)
-    row = build_row(name, entries()[name], sizes.classes, list_recipes_by_model())
+    row = build_row(name, read_entries()[name], sizes.classes, list_recipes_by_model())
     if as_json:
         print(json.dumps({**row, "parts": [vars(part) for part in sizes.parts]}, indent=1))
         return
@@ -108,7 +106,6 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
 
 
 def build_row(name: str, entry: Entry, classes: int, users: dict[str, list[str]]) -> dict[str, Any]:
-    """Return the row of a network."""
     return {
         "name": name,
         "classes": classes,
@@ -122,7 +119,6 @@ def build_row(name: str, entry: Entry, classes: int, users: dict[str, list[str]]
 
 
 def list_recipes_by_model() -> dict[str, list[str]]:
-    """Return the recipes of each network."""
     from viaduct import recipes
 
     recipes_by_model: dict[str, list[str]] = {}

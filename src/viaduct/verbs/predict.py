@@ -83,13 +83,13 @@ def main(
 
     viaduct predict runs/try1 photo.jpg folder/ --top 3
 
-    Images are preprocessed as the recipe does for evaluation. Folders are searched recursively, and files in them that
-    are not images are skipped. A file that cannot be read is named on stderr and left out. Weights that viaduct did
-    not train need a recipe: viaduct predict model.safetensors photo.jpg --recipe resnet50_imagenet
+    Images are preprocessed as for the recipe's evaluation. Folders are searched recursively for images. A file that
+    cannot be read is named on stderr and left out. Weights that viaduct did not train need a recipe:
+    viaduct predict model.safetensors photo.jpg --recipe resnet50_imagenet
 
     Exit code 0: every image was predicted. 1: some could not be read. 2: nothing was predicted.
     """
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # files that Pillow cannot decode are named by us
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # viaduct reports files that Pillow cannot decode
     check_flags(weights, images, as_json, csv, sheet)
     files = list_images(images, sheet)
     classifier = open_classifier(
@@ -128,7 +128,7 @@ def main(
 
 
 def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | None, sheet: Path | None) -> None:
-    """Refuse contradictory flags and output files that may not be replaced, before anything is loaded."""
+    """Refuse contradictory flags and output files that may not be replaced."""
     from viaduct.data.output_files import check_output
 
     if as_json and csv == STDOUT:
@@ -142,7 +142,7 @@ def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | No
 
 
 def check_sheet(sheet: Path) -> None:
-    """Raise unless --sheet is new, or an earlier contact sheet and not any other PNG."""
+    """Raise unless --sheet is new or an earlier contact sheet."""
     from viaduct.data.output_files import check_output
     from viaduct.data.png import SIGNATURE
     from viaduct.extras import require
@@ -168,22 +168,22 @@ def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
         if path == STDIN and sys.stdin is None:
             raise BadValue("- reads paths from stdin, which is closed.")
         names += read_path_list(sys.stdin.buffer.read()) if path == STDIN else [str(path)]
-    found = find_images(names, leave_out=sheet)
-    if not found.files:
-        if found.errors:
-            first = found.errors[0]
-            more = f" ({len(found.errors) - 1:,} more paths cannot be read either)" if len(found.errors) > 1 else ""
-            is_url = first.path.startswith(("http:", "https:"))
-            advice = "Download it first; addresses are not read." if is_url else GIVE_IMAGES
-            raise BadData(f"{first.path}: {first.reason}.{more}", advice)
-        where = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "") or "the list on stdin"
-        hidden = f" ({found.hidden:,} hidden ones are passed over)" if found.hidden else ""
-        raise BadData(f"there are no files in {where}{hidden}.", GIVE_IMAGES)
-    return found
+    search = find_images(names, leave_out=sheet)
+    if search.files:
+        return search
+    if search.errors:
+        first = search.errors[0]
+        others = f" ({len(search.errors) - 1:,} more paths cannot be read either)" if len(search.errors) > 1 else ""
+        is_url = first.path.startswith(("http:", "https:"))
+        advice = "Download it first; addresses are not read." if is_url else GIVE_IMAGES
+        raise BadData(f"{first.path}: {first.reason}.{others}", advice)
+    places = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "") or "the list on stdin"
+    hidden = f" ({search.hidden:,} hidden ones are skipped)" if search.hidden else ""
+    raise BadData(f"there are no files in {places}{hidden}.", GIVE_IMAGES)
 
 
 def start_engine(classifier: Classifier, device: str, precision: str | None, fast: bool, batch: int | None) -> Engine:
-    """Return the network on its device, bit-equal to `viaduct evaluate`, or with batch norms folded if `fast`."""
+    """Return the network on its device, with batch norms folded if `fast`."""
     from viaduct.handover.engine import build_engine
 
     engine = build_engine(classifier, device, precision, fold=fast, batch=batch or 32)
@@ -193,7 +193,7 @@ def start_engine(classifier: Classifier, device: str, precision: str | None, fas
 
 
 def choose_run(classifier: Classifier, engine: Engine, device: str, precision: str | None) -> Run:
-    """Return the function that computes outputs. With folded batch norms it prints their effect on the first batch."""
+    """Return the function that computes outputs; it prints the effect of folded batch norms on the first batch."""
     from viaduct.handover.engine import build_engine
     from viaduct.handover.folding_effect import ComparedRun
 

@@ -41,13 +41,13 @@ FakeData = Annotated[
 Framework = Annotated[StageName | None, typer.Option(help="The framework that trains.", show_default="by its imports")]
 Launch = Annotated[
     Literal["auto", "self", "ranks"],
-    typer.Option(help="With --ranks: self if the script starts its ranks (mp.spawn), ranks if viaduct shall."),
+    typer.Option(help="With --ranks: who starts them. self: the script (mp.spawn); ranks: viaduct."),
 ]
 StepAtOption = Annotated[
     str,
     typer.Option(
         "--step-at",
-        help="Where a training step ends, if none is detected.",
+        help="Line or function at which a training step ends, if none is detected.",
         metavar="FILE:LINE|FUNCTION",
         show_default=False,
     ),
@@ -74,7 +74,7 @@ def main(
     ranks: Ranks = 1,
     limits_mode: Annotated[
         limits.Mode,
-        typer.Option("--limits", help="What happens where the script meets a limit of the card."),
+        typer.Option("--limits", help="Reaction if the script meets a limit of the card."),
     ] = "error",
     limit: OneLimit = None,
     timeout: Annotated[float, typer.Option(help="Time limit in seconds; 0: none.", min=0)] = 600.0,
@@ -84,7 +84,7 @@ def main(
     record: Annotated[
         Path | None, typer.Option(help="Folder for the record: summary, limits, losses, weights, files written.")
     ] = None,
-    here: Annotated[bool, typer.Option("--here", help="Run in this folder itself, not in a copy of it.")] = False,
+    here: Annotated[bool, typer.Option("--here", help="Run in this folder instead of in a copy.")] = False,
     framework: Framework = None,
     launch: Launch = "auto",
     module: Module = False,
@@ -93,7 +93,7 @@ def main(
 ) -> None:
     """Run a migrated script without the accelerator, on a stand-in that enforces the card's documented limits.
 
-    This executes the script, in a separate process and a copy of its folder. That is no sandbox: the script has your
+    This executes the script in a separate process and a copy of its folder. It is not a sandbox: the script has your
     rights and can reach all your files.
     """
     switches = ",".join([limits_mode, *(limit or [])])
@@ -146,28 +146,25 @@ def run_rehearsal(plan: Plan, launch_line: str, record: Path | None) -> int:
     """
     from viaduct.rehearsal.process import rehearse
 
-    where = "in this folder" if plan.view == "here" else "what it writes is kept apart from your files"
-    print_note(f"this executes {Path(plan.script).name}, with your rights; {where}.")
+    place = "in this folder" if plan.view == "here" else "what it writes is kept apart from your files"
+    print_note(f"this executes {Path(plan.script).name}, with your rights; {place}.")
     card = "CUDA calls run on the CPU" if plan.on == "original" else f"a stand-in on the CPU plays the {plan.on}"
     print_note(f"{card}; {describe_plan(plan)}.")
     if launch_line:
         print_note(f"the script starts its ranks itself ({launch_line}): it is run once, and sees {plan.ranks} cards.")
     summary: Summary = rehearse(plan, print_note)
-    first, *more = describe_summary(summary, plan)
-    print_note(first)
+    headline, *lines = describe_summary(summary, plan)
+    print_note(headline)
     if record is not None:
-        more.append(
-            f"The record is in {record}"
-            + (f"; what the script wrote, in {record}/work." if plan.view != "here" else ".")
-        )
-        more += describe_points(record)
-    for line in more:
+        written = f"; what the script wrote, in {record}/work" if plan.view != "here" else ""
+        lines += [f"The record is in {record}{written}.", *describe_points(record)]
+    for line in lines:
         print(f"  {line}", file=sys.stderr, flush=True)
     return summary.exit_code
 
 
 def describe_points(record: Path) -> list[str]:
-    """Return how to use the profiling points of a TensorFlow 1 graph; empty if the rehearsal found none."""
+    """Describe the profiling points of a TensorFlow 1 graph and their use; empty if the rehearsal found none."""
     from viaduct.migration.profiling_points import POINTS_FILE, read_points
 
     if not (record / POINTS_FILE).is_file():
@@ -181,14 +178,14 @@ def describe_points(record: Path) -> list[str]:
 
 def describe_plan(plan: Plan) -> str:
     """Describe steps, limits and ranks of a rehearsal."""
-    until = f"{plan.steps} steps" if plan.steps else "to its end"
-    bound = f"at most {plan.timeout:g} s" if plan.timeout else "no limit of time"
+    length = f"{plan.steps} steps" if plan.steps else "to its end"
+    timeout = f"at most {plan.timeout:g} s" if plan.timeout else "no time limit"
     ranks = f"{plan.ranks} ranks" if plan.ranks > 1 else "1 rank"
-    return f"{until}, {bound}, {ranks}, limits: {plan.limits.replace(',', ', ')}"
+    return f"{length}, {timeout}, {ranks}, limits: {plan.limits.replace(',', ', ')}"
 
 
 def find_script(script: Path) -> Path:
-    """Return the script; refuse a folder and a missing file."""
+    """Return the script's absolute path; refuse a folder and a missing file."""
     if script.is_dir():
         raise BadValue(f"{str(script)!r} is a folder.", "Name the script that trains.")
     if not script.exists():
@@ -209,10 +206,9 @@ def prepare_record(record: Path | None) -> Path:
 
 
 def parse_size(text: str) -> int:
-    """Parse a size such as 8G."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
-        raise BadValue(f"--memory {text!r} is no size.", "Write 8G, 500M or a number of bytes.")
+        raise BadValue(f"--memory {text!r} is not a size.", "Write 8G, 500M or a number of bytes.")
     return int(float(match[1]) * SIZES[match[2].upper()])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import sys
@@ -48,7 +49,7 @@ Filters = Annotated[
     list[str] | None,
     typer.Option(
         "--filter",
-        help="Only runs that meet this: 'recipe=resnet*', 'top1>90', 'optimizer.lr<=0.1'; several: all of them.",
+        help="Only runs that meet this condition: 'recipe=resnet*', 'top1>90', 'optimizer.lr<=0.1'; may be repeated.",
         metavar="CONDITION",
         show_default=False,
     ),
@@ -74,8 +75,8 @@ def list_table(
 ) -> int:
     """List runs: recipe, data, code, device, steps, best and last top-1, images/s, state, age.
 
-    A live process is recognised by the run's lock. Folders that are half a run, damaged or unreadable are named below
-    the table with the reason.
+    A run is live if a process holds its lock. Folders that are incomplete, damaged or unreadable are named below the
+    table with the reason.
     """
     from viaduct.runs.choosing import sort_runs
     from viaduct.runs.table import render_damage, render_problems, render_table, to_json
@@ -97,10 +98,9 @@ def list_table(
 
 
 def collect(dirs: list[Path] | None, conditions: list[str] | None) -> tuple[Listing, list[RunFacts]]:
-    """Return what is below the folders, and the runs that pass the filters.
+    """Return the listing of the folders, and its runs that pass the filters.
 
-    The shell's `--filter A B` puts B among the folders: with --filter, a "folder" that looks like a condition and does
-    not exist is one.
+    `--filter A B` puts B among the folders, so a missing folder whose name looks like a condition is a filter.
     """
     from viaduct.runs.choosing import looks_like_condition, parse_conditions
     from viaduct.runs.listing import list_runs, require_runs
@@ -142,7 +142,7 @@ def best(
 
 @app.command()
 def show(run: Run, as_json: AsJson = False) -> int:
-    """Show one run: facts, curves, last evaluations, and what its loss curve says about the learning rate."""
+    """Show one run: facts, curves, last evaluations, and a diagnosis of the learning rate from its loss curve."""
     from viaduct.runs.listing import open_run
     from viaduct.runs.showing import show_run
     from viaduct.runs.table import describe_json
@@ -158,10 +158,10 @@ def diff(
     b: Annotated[Path, typer.Argument(help="Another run.")],
     as_json: AsJson = False,
 ) -> int:
-    """Show what differs between two runs: recipe, data, code, machine, losses, results.
+    """Show the differences of two runs: recipe, data, code, machine, losses, results.
 
-    The field that most likely matters comes first. The final difference is compared with the spread over seeds if runs
-    of the same recipe with other seeds are in the same folder. Exit code 0: no difference was found; 1: they differ.
+    The field that most likely matters comes first. If the folder has runs of the same recipe with other seeds, the
+    final difference is compared with their spread. Exit code 0: no difference was found; 1: they differ.
     """
     from viaduct.run_files import finite_or_null
     from viaduct.runs.differences import diff_runs
@@ -183,7 +183,7 @@ def lineage(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show which runs a run's weights came from, and the data. Moved runs are found by id or checksum."""
+    """Show the runs that a run's weights came from, and the data. Moved runs are found by id or checksum."""
     from viaduct.runs.lineage import render_tree, to_record, trace_lineage
     from viaduct.runs.listing import list_runs, open_run
 
@@ -205,7 +205,8 @@ def page(
 
     check_file(out, ".html", b"<!doctype html>", "a page")
     listing, runs = collect(dirs, conditions)
-    write_page(build_page(runs, listing.problems, name_folders(dirs)), out)
+    folders = ", ".join(str(path) for path in dirs or [Path("runs")])
+    write_page(build_page(runs, listing.problems, folders), out)
     print(f"wrote {len(runs):,} runs to {out}", file=sys.stderr)
     return 0
 
@@ -215,7 +216,7 @@ def watch(
     folder: Annotated[Path, typer.Argument(help="A run, or a folder of runs.", metavar="RUN|DIR")] = Path("runs"),
     port: Annotated[int, typer.Option(help="Port; 0: any free one.", min=0, max=65535)] = 0,
 ) -> int:
-    """Serve the page of a run, or of all runs of a folder, on 127.0.0.1 while they go on; Ctrl-C ends it."""
+    """Serve a live page of a run, or of all runs of a folder, on 127.0.0.1; Ctrl-C ends it."""
     import threading
 
     from viaduct.runs.finding import check_root
@@ -226,22 +227,15 @@ def watch(
     require_runs(list_runs([folder]), [folder])
     with open_page(folder, port) as served:
         print(f"Watch {folder} at {served.url} (Ctrl-C ends it)", flush=True)
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
-        except KeyboardInterrupt:
-            return 0
     return 0
-
-
-def name_folders(dirs: list[Path] | None) -> str:
-    """Name the searched folders in a message."""
-    return ", ".join(str(path) for path in dirs or [Path("runs")])
 
 
 @app.command()
 def export(
     dirs: Dirs = None,
-    to: Annotated[str, typer.Option(help="csv: a row a run. mlflow: a folder that MLflow opens as its store.")] = "csv",
+    to: Annotated[str, typer.Option(help="csv: a row for each run. mlflow: a folder that MLflow can open.")] = "csv",
     out: Annotated[
         Path | None, typer.Option(help="The CSV file, or the new folder for MLflow.", show_default=False)
     ] = None,
@@ -273,8 +267,8 @@ def export(
     return 0
 
 
-def check_file(path: Path, suffix: str, head: bytes, what: str) -> None:
+def check_file(path: Path, suffix: str, head: bytes, content: str) -> None:
     """Raise unless --out is new, or a file that begins with `head` and may therefore be replaced."""
     from viaduct.data.output_files import check_output
 
-    check_output(path, suffix, head, what, "--out")
+    check_output(path, suffix, head, content, "--out")

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 def main(
     arguments: Annotated[
         list[str],
-        typer.Argument(
-            help="A recipe's name or file. Further arguments are more FIELD=VALUES of --space.", metavar="RECIPE"
-        ),
+        typer.Argument(help="A recipe's name or file. Further arguments are added to --space.", metavar="RECIPE"),
     ],
     data: Annotated[Path | None, typer.Option(help="Folder of the recipe's data.", callback=read_address)] = None,
     space: Annotated[
@@ -49,7 +47,7 @@ def main(
         Path | None, typer.Option(help="Folder of the search.", show_default="runs/RECIPE_search", metavar="DIR")
     ] = None,
     timeout: Annotated[str | None, typer.Option(help="End after this time: 90s, 30m, 2h.", metavar="TIME")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler; the training's own is --set seed=N.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler; that of the training is --set seed=N.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field in all trials.", metavar="FIELD=VALUE")
@@ -66,14 +64,14 @@ def main(
     from viaduct.runs.search.output import print_findings
     from viaduct.runs.search.session import SearchRequest, search
 
-    recipe, *more_fields = arguments  # `--space A=1 B=2` gives A=1 to --space, and B=2 arrives here
+    recipe, *space_fields = arguments  # of `--space A=1 B=2`, only A=1 is in `space`
     fixed = collect_settings(recipe, data, epochs, steps, settings)
     loaded = load(recipe)
     request = SearchRequest(
         loaded=loaded,
         argument=recipe,
         settings=fixed,
-        space=[*(space or []), *more_fields],
+        space=[*(space or []), *space_fields],
         data=data,
         device=device,
         folder=study or Path("runs") / f"{loaded.name}_search",
@@ -95,7 +93,7 @@ def main(
 def collect_settings(
     recipe: str, data: Path | None, epochs: str | None, steps: str | None, settings: list[str] | None
 ) -> dict[str, str]:
-    """Return the fields set in all trials, with classes and label shift of the data; raise as `viaduct train` does."""
+    """Return the fields set in all trials, with classes and label shift of the data."""
     from viaduct.recipes._classes import match_classes
     from viaduct.verbs._recipe_changes import merge_changes, resolve_recipe
 
@@ -131,10 +129,10 @@ def check_settings(recipe: str, changes: list[tuple[str, str]]) -> None:
 
 
 def inspect_data(loaded: Loaded, settings: dict[str, str], path: Path | None) -> DataFacts:
-    """Return fingerprint and number of the images; missing data is reported here, before the first trial."""
+    """Return fingerprint and number of the training images; raise if the data is missing."""
     from viaduct.runs.search.best_recipe import apply_settings
     from viaduct.runs.search.session import DataFacts
-    from viaduct.training.session import fingerprint, load_images
+    from viaduct.training.session import fingerprint_labels, load_images
 
     images = load_images(apply_settings(loaded.recipe, settings).data, path)
-    return DataFacts(fingerprint(images), len(images.train))
+    return DataFacts(fingerprint_labels(images), len(images.train))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from viaduct.errors import BadValue
+from viaduct.extras import require
 from viaduct.verbs._weights import (
     ClassesOption,
     DeviceOption,
@@ -27,26 +28,26 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def main(
     weights: WeightsArgument,
-    port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
     host: Annotated[
-        str, typer.Option(help="The address to listen at. 0.0.0.0: every machine that reaches this one may use it.")
+        str, typer.Option(help="Address to listen at. 0.0.0.0: every machine that reaches this one may use it.")
     ] = "127.0.0.1",
     name: Annotated[
-        str | None, typer.Option(help="The model's name in addresses.", show_default="the network's")
+        str | None, typer.Option(help="Name of the model in addresses.", show_default="the network's")
     ] = None,
     max_batch: Annotated[
         int | None,
-        typer.Option(help="Images that the network sees at once.", min=1, max=4096, show_default="16; on a card 64"),
+        typer.Option(help="Largest batch of the network.", min=1, max=4096, show_default="16; on a card 64"),
     ] = None,
     latency_budget: Annotated[
         float,
         typer.Option(help="Milliseconds in queue and network within which requests wait for each other.", min=0.0),
     ] = 50.0,
     queue: Annotated[
-        int, typer.Option(help="Images accepted and not yet answered; further requests get 503.", min=1)
+        int, typer.Option(help="Largest number of images waiting for an answer; further requests get 503.", min=1)
     ] = 256,
-    max_bytes: Annotated[int, typer.Option(help="Bytes of a request's body.", min=1)] = 32 << 20,
-    max_pixels: Annotated[int, typer.Option(help="Pixels of the images of a request.", min=1)] = 1 << 26,
+    max_bytes: Annotated[int, typer.Option(help="Largest body of a request in bytes.", min=1)] = 32 << 20,
+    max_pixels: Annotated[int, typer.Option(help="Largest number of pixels in a request.", min=1)] = 1 << 26,
     device: DeviceOption = "auto",
     precision: PrecisionOption = None,
     step: StepOption = None,
@@ -63,8 +64,8 @@ def main(
 ) -> None:
     """Serve a trained classifier over HTTP: the Open Inference Protocol v2, POST /predict, and a page to try it.
 
-    Clients of KServe and Triton work as they are. SIGTERM and Ctrl-C answer what was accepted, then end. There is
-    neither encryption nor authentication: whoever reaches the port can use it, so by default that is this machine.
+    Clients of KServe and Triton work unchanged. SIGTERM and Ctrl-C end the server after accepted requests are
+    answered. There is no encryption and no authentication, so by default only this machine can reach the server.
 
     \b
     viaduct serve runs/try1 --port 8000
@@ -72,7 +73,7 @@ def main(
     """
     if quiet and access_log is not None:
         raise BadValue("--quiet writes no access log, and --access-log names one.", "Leave one of them out.")
-    require_server()
+    require("torch", "uvicorn", "starlette", "prometheus_client", "python_multipart")
     from viaduct.handover.serving.server import Address, bind_socket, choose_name, open_log
 
     log = None if quiet else open_log(access_log)
@@ -104,7 +105,7 @@ def main(
     trained = "" if classifier.step is None else f", step {classifier.step:,}"
     folded = ", batch norms folded," if engine.folded else ""
 
-    def say_ready() -> None:
+    def print_ready() -> None:
         print(
             f"Serving {model} ({len(classifier.labels)} classes{trained}) on {kind} in {engine.precision}{folded} "
             f"at {address.url}",
@@ -117,13 +118,6 @@ def main(
             "there is no authentication and no encryption.",
             file=sys.stderr,
         )
-    server = build_server(classifier, engine.run, name=model, limits=limits, log=log, on_ready=say_ready)
+    server = build_server(classifier, engine.run, name=model, limits=limits, log=log, on_ready=print_ready)
     server.run([listener])
     print(f"Stopped: {server.server_state.total_requests:,} requests answered.", file=sys.stderr)
-
-
-def require_server() -> None:
-    """Refuse to start without the packages of the extra; before weights are read."""
-    from viaduct.extras import require
-
-    require("torch", "uvicorn", "starlette", "prometheus_client", "python_multipart")

@@ -37,7 +37,7 @@ InspectionOption = functools.partial(typer.Option, rich_help_panel=INSPECTION)
 @with_recipe_flags
 def main(
     recipe: Annotated[
-        str, typer.Argument(help="Name of a recipe (see --list) or your own recipe file; left out: resume --run.")
+        str, typer.Argument(help="Name of a recipe (see --list) or your own recipe file; without it, resume --run.")
     ] = "",
     listing: Annotated[bool, RunOption("--list", help="Show the recipes and stop.")] = False,
     as_json: Annotated[bool, RunOption("--json", help="With --list: as JSON.")] = False,
@@ -77,7 +77,7 @@ def main(
         str | None, InspectionOption(help="Profile these steps to RUN/profile: 100-120.", metavar="FIRST-LAST")
     ] = None,
     dump_steps: Annotated[
-        str | None, InspectionOption(help="Dump what these steps compute to RUN/dump: 0,5,10-12.", metavar="LIST")
+        str | None, InspectionOption(help="Dump the tensors of these steps to RUN/dump: 0,5,10-12.", metavar="LIST")
     ] = None,
     dump_mode: Annotated[
         Literal["input", "output", "all"], InspectionOption(help="Tensors of each operator that are dumped.")
@@ -96,8 +96,8 @@ def main(
 ) -> None:
     """Train a recipe, or resume a run that was interrupted.
 
-    Ctrl-C ends after the current step with a checkpoint; the same command, or `viaduct train --run DIR`,
-    resumes. A run that has finished is left alone.
+    Ctrl-C writes a checkpoint after the current step and ends; the same command, or `viaduct train --run DIR`,
+    resumes. A finished run is not trained further.
     """
     options = {name: value for name, value in locals().items() if name != "fields"} | fields
     if listing:
@@ -108,7 +108,7 @@ def main(
 
 
 def find_learning_rate(options: dict[str, Any]) -> None:
-    """Measure which learning rate suits the recipe, without starting or resuming a run."""
+    """Measure a suitable learning rate for the recipe, without starting or resuming a run."""
     if count_ranks(options["ranks"]) > 1:
         raise BadValue("--lr find measures on one rank.", "Leave --ranks out; the rate is that of the global batch.")
     if options["lr_per_rank"] is not None:
@@ -125,22 +125,22 @@ def find_learning_rate(options: dict[str, Any]) -> None:
     page = arguments.run / PAGE
     write_range_page(page, arguments.loaded.name, measured.rates, measured.losses, suggestion)
     if suggestion.rate is not None:
-        print_note(f"Train with it: {rate_flag(arguments.loaded.recipe, suggestion.rate)}")
+        print_note(f"Train with it: {format_rate_flags(arguments.loaded.recipe, suggestion.rate)}")
     print_note(f"Curve: {page}")
 
 
-def rate_flag(recipe: Recipe, rate: float) -> str:
-    """Return the flags that set the peak learning rate; LarsPolynomial multiplies a peak of its own by --lr."""
+def format_rate_flags(recipe: Recipe, rate: float) -> str:
+    """Return the flags that set the peak learning rate; LarsPolynomial multiplies its own peak by --lr."""
     if type(recipe.schedule).__name__ == "LarsPolynomial":
         return f"--set schedule.peak={rate:g} --lr 1"
     return f"--lr {rate:g}"
 
 
 def check_command(command: list[str], ranks: int, local_ranks: int, has_rank_0: bool) -> list[str]:
-    """Check the arguments of `viaduct train` for a job of several ranks, before any of them is started.
+    """Check the arguments of `viaduct train` before several ranks are started; raise the errors that ranks would raise.
 
-    Raise what every rank would raise. Return the lines about a run that has finished already, else nothing.
-    `local_ranks` ranks are on this machine; only the machine with rank 0 looks at the run directory.
+    Returns the lines about a run that has already finished, otherwise an empty list. `local_ranks` is the number of
+    ranks on this machine. Only the machine with rank 0 checks the run directory.
     """
     parsed: list[Arguments] = []
 
@@ -169,7 +169,7 @@ def train_or_launch(arguments: Arguments, ranks: int | None) -> None:
             return
         raise typer.Exit(run_local(sys.argv[sys.argv.index("train") :], ranks))
 
-    # torch is imported from here on: mistakes above are answered at once.
+    # torch is imported from here on, after the flags have been checked.
     from viaduct.training.session import run_training
 
     outcome = run_training(arguments.request())
@@ -178,7 +178,7 @@ def train_or_launch(arguments: Arguments, ranks: int | None) -> None:
 
 
 def check_ranks(arguments: Arguments, ranks: int, local_ranks: int, has_rank_0: bool = True) -> list[str]:
-    """Raise once, before ranks are started, what every rank would raise; return as `check_command` does."""
+    """Check the parsed arguments as `check_command` does, with the same result."""
     from viaduct import devices
     from viaduct.training.live import check_port
     from viaduct.training.session import describe_finished, refuse_or_find_finished, refuse_ranks
@@ -205,7 +205,6 @@ def is_rank(ranks: int) -> bool:
 
 
 def show_recipes(as_json: bool) -> None:
-    """Print all recipes with the accuracy that each is expected to reach."""
     from viaduct.recipes import load, names
 
     rows = [

@@ -40,7 +40,7 @@ def run(
     ] = None,
     data: Annotated[
         Path,
-        typer.Option(help="synthetic: noise, no files; or a folder of data.", callback=read_address),
+        typer.Option(help="Folder of data; synthetic: noise, no files.", callback=read_address),
     ] = Path("synthetic"),
     batch: Annotated[int | None, typer.Option(help="Batch size.", min=1, show_default="the recipe's")] = None,
     precision: Annotated[
@@ -55,8 +55,8 @@ def run(
 ) -> None:
     """Search faster variants of a recipe's operators on this device and store them in a bank.
 
-    Operators that the bank contains are not searched again unless REPEAT_TUNE=True. Ctrl-C keeps all results; the
-    same command continues, also after a kill. Training uses the choices only if the whole step became faster.
+    Operators in the bank are not searched again unless REPEAT_TUNE=True. Ctrl-C keeps all results; the same command
+    continues, also after a kill. Training uses the choices only if the whole step became faster.
     """
     from viaduct.tuning.location import is_repeat_wanted, locate_bank
 
@@ -114,7 +114,7 @@ def merge(
     banks: Annotated[list[Path], typer.Argument(help="Two banks or more: folders or files.", metavar="BANK…")],
     out: Annotated[Path, typer.Option(help="The bank that gets the entries of all of them.", metavar="DIR")],
 ) -> None:
-    """Merge banks. Of several entries for an operator and device, the one with the largest measured gain is kept."""
+    """Merge banks. If several have an entry for an operator and device, the one with the largest gain is kept."""
     from viaduct.tuning.bank import Bank
     from viaduct.tuning.location import Location, prepare_writing
 
@@ -140,7 +140,7 @@ def merge(
 
 
 def open_banks(path: Path) -> list[Stored]:
-    """Return the files of a bank, or the one file that is named."""
+    """Return the contents of a bank's files, or of one file."""
     from viaduct.tuning.bank import BadBank, Bank, read_bank_file
 
     if path.is_dir():
@@ -151,7 +151,6 @@ def open_banks(path: Path) -> list[Stored]:
 
 
 def print_report(report: TuneReport, as_json: bool) -> None:
-    """Print the table of operators and the verdict, or all of it as JSON."""
     from viaduct.terminal import print_table
     from viaduct.tuning.table import encode_outcomes, list_conclusions, make_outcome_table
 

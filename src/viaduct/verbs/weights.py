@@ -39,7 +39,7 @@ def show(
     ] = "*",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Show names, shapes and types of the tensors, the step, totals, and which network they fit."""
+    """Show names, shapes and types of the tensors, the step, totals, and the network that they fit."""
     from viaduct.weights.stored import open_weights
 
     with open_weights(weights) as stored:
@@ -72,13 +72,13 @@ def import_weights(
 ) -> None:
     """Convert a TensorFlow or MindSpore checkpoint, or a PyTorch state dict, to safetensors with viaduct's names."""
     from viaduct.weights.exporting import import_file, refuse_overwriting, slots_beside
-    from viaduct.weights.stored import holds_torch_names
+    from viaduct.weights.stored import has_torch_names
 
     if out.suffix != ".safetensors":
         raise BadValue(f"--out {out} should end in .safetensors.")
     for file in (out, slots_beside(out)) if slots else (out,):
         refuse_overwriting(file, force)
-    if holds_torch_names(checkpoint):
+    if has_torch_names(checkpoint):
         from viaduct.weights.torch_import import import_torch_file
 
         if slots:
@@ -173,7 +173,7 @@ def refuse_foreign(stored: Any) -> None:
 
 
 def build_summary(stored: Any, pattern: str) -> dict[str, Any]:
-    """Return what `weights show` prints: the tensors whose names match a pattern, totals, and the network they fit."""
+    """Return the JSON document of `weights show`, with the tensors whose names match a pattern."""
     from fnmatch import fnmatchcase
 
     selected = {name: info for name, info in stored.infos.items() if fnmatchcase(name, pattern)}
@@ -202,10 +202,10 @@ def build_summary(stored: Any, pattern: str) -> dict[str, Any]:
 def find_likely_models(stored: Any) -> list[tuple[str, int, float]]:
     """Return (model, classes, share of tensors that fit) of networks that the weights fit completely, or else nearly.
 
-    Searching for networks that nearly fit needs torch; without it a note says so.
+    A search for networks that nearly fit needs torch; a note is printed if it is missing.
     """
     try:
-        return list(stored.likely_models())
+        return list(stored.find_likely_models())
     except ModuleNotFoundError as error:
         missing = explain_import_error(error)
         if missing is None:
@@ -215,14 +215,13 @@ def find_likely_models(stored: Any) -> list[tuple[str, int, float]]:
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    """Print a summary as a table."""
     from rich.table import Table
 
     from viaduct.terminal import print_table
 
     table = Table("name", "shape", "type", box=None, pad_edge=False)
     for row in summary["tensors"]:
-        table.add_row(printable(row["name"]), "x".join(map(str, row["shape"])) or "scalar", row["dtype"])
+        table.add_row(escape_controls(row["name"]), "x".join(map(str, row["shape"])) or "scalar", row["dtype"])
     print_table(table)
     totals = summary["totals"]
     size = f"{totals['values']:,} values, {totals['bytes'] / 2**20:,.1f} MiB"
@@ -235,12 +234,10 @@ def print_summary(summary: dict[str, Any]) -> None:
         print(f"It looks like {models} with {summary['looks_like'][0]['classes']} classes.")
 
 
-def printable(name: str) -> str:
-    """Escape control characters in a name from a file."""
+def escape_controls(name: str) -> str:
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in name)
 
 
 def print_notes(lines: Iterable[str]) -> None:
-    """Print notes on stderr."""
     for line in lines:
         print_note(line)

@@ -1,11 +1,11 @@
-"""Foreign weights: checkpoints of TensorFlow and MindSpore, read without either, and safetensors files.
+"""Weights: checkpoints of TensorFlow and MindSpore, read without either package, PyTorch and safetensors files.
 
     from viaduct.weights import import_tf_checkpoint
     done = import_tf_checkpoint(model, "dir/model.ckpt-601000")
 
 `bundle` and `table` read and write TensorFlow's format, `mindspore` MindSpore's. `maps/` has the names of each
-reference, `importing` and `exporting` convert weights, `stored` opens any file or folder of weights, and `recognise`
-finds the network that it holds.
+reference, `importing` and `exporting` convert weights, `stored` opens weights of any kind, and `recognise` finds their
+network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Imported", "import_tf_checkpoint"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch only when values are used: names and shapes do not need it."""
+    """Import torch only when a name in `__all__` is used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from viaduct.weights import importing

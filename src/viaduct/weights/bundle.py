@@ -1,12 +1,12 @@
-"""TensorFlow V2 checkpoints ("tensor bundles") without TensorFlow.
+"""TensorFlow V2 checkpoints ("tensor bundles"), read and written without TensorFlow.
 
     with Bundle("train/model.ckpt-5") as stored:
         stored.entries["global_step"].shape, stored.read("global_step")
     write_bundle("out/model.ckpt-5", {"dense/bias": tensor})
 
-PREFIX.index is a table (table.py) from names to messages: 1 dtype, 2 shape, 3 shard, 4 offset, 5 size, 6 masked CRC-32C
-of the values, which are raw and little-endian in PREFIX.data-0000i-of-0000n. Only the index is read when a checkpoint
-is opened; values are read one variable at a time, after dtype, shape, size and position of each were checked.
+PREFIX.index is a table (table.py) from names to protobuf messages with the fields 1 dtype, 2 shape, 3 shard, 4 offset,
+5 size, 6 masked CRC-32C of the values. PREFIX.data-0000i-of-0000n has the values, raw and little-endian. Opening a
+checkpoint reads only the index; values are read one variable at a time.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from viaduct.weights.maps import Link
     from viaduct.weights.recognise import Guess
 
-MAX_INDEX_BYTES = 16 << 20  # bytes; AmoebaNet's with its 1,700 variables has 90,000
+MAX_INDEX_BYTES = 16 << 20  # the index of AmoebaNet's 1,700 variables has 90,000 bytes
 MAX_VARIABLES = 100_000
 MAX_AXES = 254  # TensorFlow's own limit
 VERSION = 1
 
-# TensorFlow's dtype numbers that are read, with torch's names. Variables of OTHER_DTYPES are listed but cannot be read.
+# TensorFlow's dtype numbers and torch's names. Variables of OTHER_DTYPES are listed but cannot be read.
 DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 9: "int64", 10: "bool", 14: "bfloat16", 19: "float16"}
 OTHER_DTYPES = {
     5: "int16",
@@ -72,7 +72,7 @@ class Variable:
     offset: int
     size: int
     checksum: int
-    sliced: bool = False  # a partitioned variable: its values are under other names
+    sliced: bool = False  # True for a partitioned variable, whose values have other names
 
     @property
     def count(self) -> int:
@@ -80,7 +80,7 @@ class Variable:
 
 
 class Bundle:
-    """Checkpoint that is open for reading."""
+    """Checkpoint opened for reading."""
 
     def __init__(self, path: Path | str) -> None:
         self.prefix = find_prefix(Path(path))
@@ -103,12 +103,12 @@ class Bundle:
         return name in self.entries
 
     def read(self, name: str) -> Tensor:
-        """Return the values of one variable after its checksum was verified."""
+        """Read the values of a variable and verify their checksum."""
         content = self.content(name)
         return as_tensor(content, self.entries[name].dtype, self.entries[name].shape)
 
     def content(self, name: str) -> bytearray:
-        """Return the bytes of one variable after its checksum was verified."""
+        """Read the bytes of a variable and verify their checksum."""
         if name not in self.entries:
             raise UnknownName(f"variable in {self.prefix}", name, self.entries)
         stored = self.entries[name]
@@ -123,11 +123,11 @@ class Bundle:
         file.seek(stored.offset)
         content = bytearray(stored.size)
         if file.readinto(content) != stored.size or masked_crc32c(content) != stored.checksum:
-            raise BadData(f"{shard}: the values of {name} are not what was written (checksum).")
+            raise BadData(f"{shard}: the values of {name} do not match their checksum.")
         return content
 
     def scalar(self, name: str) -> int | None:
-        """Return the value of an integer variable with a single value, such as global_step; None if it is no such."""
+        """Return the value of an integer variable with one value, such as global_step; None for other variables."""
         stored = self.entries.get(name)
         if stored is None or stored.count != 1 or DTYPES.get(stored.number) not in ("int64", "int32"):
             return None
@@ -135,11 +135,11 @@ class Bundle:
 
     @property
     def step(self) -> int | None:
-        """Step of training at which it was saved; None if it does not say."""
+        """Training step at which the checkpoint was saved; None if unknown."""
         return self.scalar("global_step")
 
-    def slot_names(self, slot: str, variable: str) -> list[str]:
-        """Return the names under which an optimizer's state of a variable may be stored."""
+    def list_slot_names(self, slot: str, variable: str) -> list[str]:
+        """Return the possible names of an optimizer's state of a variable."""
         return [f"{variable}/{slot}"]
 
     def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]:
@@ -147,15 +147,15 @@ class Bundle:
 
         return layouts_of(model)
 
-    def guesses(self) -> list[Guess]:
+    def guess_networks(self) -> list[Guess]:
         from viaduct.weights import recognise
 
-        return recognise.in_tensorflow({name: stored.shape for name, stored in self.entries.items()})
+        return recognise.recognise_tensorflow({name: stored.shape for name, stored in self.entries.items()})
 
-    def notes_on(self, model: nn.Module, layout: str) -> list[str]:
+    def describe_differences(self, model: nn.Module, layout: str) -> list[str]:
         return []
 
-    def shortages(self) -> Iterator[str]:
+    def describe_shortages(self) -> Iterator[str]:
         """Yield a line for each data file that is shorter than the index requires."""
         ends: dict[int, list[int]] = {}
         for stored in self.entries.values():
@@ -171,7 +171,7 @@ class Bundle:
 
     @contextlib.contextmanager
     def _name_damaged_index(self) -> Iterator[None]:
-        """Add the index file's name to errors about its content."""
+        """Add the path of the index to errors about its content."""
         try:
             yield
         except BadData as error:
@@ -181,7 +181,7 @@ class Bundle:
     def _read_index(self) -> None:
         size = self.index.stat().st_size
         if size > MAX_INDEX_BYTES:
-            raise BadData(f"it has {size:,} bytes; an index of more than {MAX_INDEX_BYTES:,} is not read.")
+            raise BadData(f"it has {size:,} bytes; the limit is {MAX_INDEX_BYTES:,}.")
         for number, (key, value) in enumerate(read_table(self.index.read_bytes())):
             if number > MAX_VARIABLES:
                 raise BadData(f"it names more than {MAX_VARIABLES:,} variables.")
@@ -196,7 +196,7 @@ class Bundle:
         self._refuse_shared_bytes()
 
     def _refuse_shared_bytes(self) -> None:
-        """Raise if variables share bytes: a small file could then claim any amount of values."""
+        """Raise `BadData` if variables share bytes: a small file could then claim any number of values."""
         extents = sorted(
             (stored.shard, stored.offset, stored.size, name) for name, stored in self.entries.items() if stored.size
         )
@@ -214,13 +214,13 @@ class Bundle:
             )
         expected = stored.count * count_bytes(DTYPES[stored.number])
         if expected != stored.size:
-            what = f"{name} of shape {stored.shape} and type {stored.dtype} has {stored.size:,} bytes"
-            raise BadData(f"{self.index}: {what}, expected {expected:,}.")
+            variable = f"{name} of shape {stored.shape} and type {stored.dtype}"
+            raise BadData(f"{self.index}: {variable} has {stored.size:,} bytes, expected {expected:,}.")
         if stored.shard >= self.shards:
             raise BadData(f"{self.index}: {name} lies in shard {stored.shard} of {self.shards}.")
 
     def _shard(self, number: int) -> tuple[BufferedReader, Path]:
-        # The name is computed, never read from the file: an index cannot point elsewhere.
+        # The path is computed from the prefix, so an index cannot refer to other files.
         path = self.prefix.with_name(shard_name(self.prefix.name, number, self.shards))
         if number not in self._open:
             if not path.is_file():
@@ -234,12 +234,12 @@ def shard_name(prefix: str, number: int, count: int) -> str:
 
 
 def name_dtype(number: int) -> str:
-    """Return the name of a TensorFlow dtype number, known or not."""
+    """Return the name of a TensorFlow dtype number."""
     return {**DTYPES, **OTHER_DTYPES}.get(number, f"type {number}")
 
 
 def read_header(value: memoryview) -> int:
-    """Return the number of shards; a big-endian checkpoint is refused."""
+    """Return the number of shards; raise `BadData` for a big-endian checkpoint."""
     shards = endianness = oldest_reader = 0
     for number, wire, begin, end in iterate_fields(value, 0, len(value)):
         if (number, wire) == (1, VARINT):
@@ -251,19 +251,19 @@ def read_header(value: memoryview) -> int:
     if endianness:
         raise BadData("its values are big-endian.", "Save the checkpoint again on a little-endian machine.")
     if oldest_reader > VERSION:
-        raise BadData(f"it asks for a reader of version {oldest_reader}; this one is {VERSION}.")
+        raise BadData(f"it needs a reader of version {oldest_reader}; this reader has version {VERSION}.")
     if not 1 <= shards <= 99_999:
         raise BadData(f"it claims {shards:,} data files.")
     return shards
 
 
 def read_number(message: memoryview, wanted: int) -> int:
-    """Return the varint of field `wanted` in a protobuf message; 0 if it is not there."""
-    found = 0
+    """Return the varint of field `wanted` in a protobuf message; 0 if it is missing."""
+    value = 0
     for number, wire, begin, end in iterate_fields(message, 0, len(message)):
         if (number, wire) == (wanted, VARINT):
-            found = read_varint(message, begin, end)[0]
-    return found
+            value = read_varint(message, begin, end)[0]
+    return value
 
 
 def read_entry(value: memoryview) -> Variable:
@@ -285,7 +285,7 @@ def read_entry(value: memoryview) -> Variable:
 
 
 def read_shape(message: memoryview) -> tuple[int, ...]:
-    """Parse a TensorShapeProto: the extents in order."""
+    """Parse a TensorShapeProto."""
     shape = []
     for number, wire, begin, end in iterate_fields(message, 0, len(message)):
         if (number, wire) == (2, BYTES):
@@ -299,10 +299,7 @@ def read_shape(message: memoryview) -> tuple[int, ...]:
 
 
 def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
-    """Write a checkpoint of one shard, and name it in the folder's `checkpoint` file; return its prefix.
-
-    Each file is put in place complete or not at all.
-    """
+    """Write a checkpoint of one shard, and record it in the folder's `checkpoint` file; return its prefix."""
     prefix = Path(path)
     for name, tensor in tensors.items():
         if dtype_of(tensor) not in NUMBERS:
@@ -318,7 +315,7 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
 
 
 def write_values(file: BinaryIO, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[bytes, bytes]]:
-    """Write the values one after another; yield each name with its index entry."""
+    """Write the values; yield each name with its index entry."""
     import torch
 
     offset = 0

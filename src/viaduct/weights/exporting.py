@@ -1,8 +1,8 @@
-"""Conversion of weights: TensorFlow or MindSpore checkpoints to safetensors, and our weights to each of the three.
+"""Conversion of TensorFlow and MindSpore checkpoints to safetensors, and of viaduct's weights to all three formats.
 
-A safetensors file written here says in its metadata what it holds: model, classes, global_step, source and, for
-AmoebaNet, the options it is built with. Optimizer slots go into a second file, NAME.slots.safetensors, under
-`SLOT/PARAMETER`, so that the first holds what `load_state_dict` expects and nothing else.
+The metadata of the safetensors files have model, classes, global_step, source and, for AmoebaNet, the network's
+options. Optimizer slots are written to a second file, NAME.slots.safetensors, under `SLOT/PARAMETER`, so that the first
+file can be passed to `load_state_dict`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import Stored, open_foreign
 from viaduct.weights.tensor_bytes import explain_write_errors
 
-MAX_STEP = (1 << 31) - 1  # MindSpore counts in int32
+MAX_STEP = (1 << 31) - 1  # MindSpore stores the step as int32
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Converted:
 
     model: str
     classes: int
-    tensors: int  # their number
-    recognised: bool  # True: the network was not named, but found by names and shapes
-    done: Imported | None = None  # of an import
-    step: int | None = None  # of an export: the step after which the weights were saved
+    tensors: int  # number of tensors
+    recognised: bool  # True if the network was found by names and shapes
+    done: Imported | None = None  # result of an import
+    step: int | None = None  # of an export: training step of the weights
     notes: tuple[str, ...] = ()
 
 
-# Into safetensors
+# Import to safetensors
 
 
 def import_file(
@@ -58,7 +58,7 @@ def import_file(
         network = build_network(guess, checkpoint.prefix)
         values = read_values(network, checkpoint, ema=ema, slots=slots)
         if slots and not values.done.slots:
-            raise BadData(f"{checkpoint.prefix} holds no optimizer slots.", "Leave out --slots.")
+            raise BadData(f"{checkpoint.prefix} has no optimizer slots.", "Leave out --slots.")
         metadata = build_metadata(guess, values.done.global_step, str(source), ema=ema)
     write_safetensors(out, add_counters(network, values.tensors), metadata)
     if slots:
@@ -71,7 +71,7 @@ def import_file(
 
 def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
     """Return the requested network and number of classes, or those that the checkpoint implies."""
-    guesses = checkpoint.guesses()
+    guesses = checkpoint.guess_networks()
     if not model:
         if not guesses or not guesses[0].is_certain:
             raise BadData(
@@ -80,20 +80,20 @@ def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
                 "Say which one it should be: --model NAME; `viaduct models` shows them.",
             )
         model = guesses[0].model
-    same = next((guess for guess in guesses if guess.model == model), None)
-    found = same or Guess(model, guesses[0].classes if guesses else 1001, 0.0)
-    return Guess(model, classes or found.classes, found.share, found.layout, found.options)
+    default = Guess(model, guesses[0].classes if guesses else 1001, 0.0)
+    guess = next((guess for guess in guesses if guess.model == model), default)
+    return Guess(model, classes or guess.classes, guess.share, guess.layout, guess.options)
 
 
 def add_counters(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors with num_batches_tracked of each batch norm, which other frameworks and old files lack."""
+    """Add num_batches_tracked of each batch norm, which other frameworks and old files do not have."""
     counters = [name for name in network.state_dict() if not recognise.is_weight(name) and name not in tensors]
     needed = [name for name in counters if name.replace("num_batches_tracked", "running_mean") in tensors]
     return {**tensors, **{name: torch.tensor(0) for name in needed}}
 
 
 def build_metadata(guess: Guess, step: int | None, source: str, **more: Any) -> dict[str, str]:
-    """Return the metadata of a safetensors file; all values are strings."""
+    """Return the metadata of a safetensors file."""
     facts = {"model": guess.model, "classes": guess.classes, STEP: step, "source": source, **more}
     strings = {name: str(value) for name, value in facts.items() if value not in (None, False)}
     if guess.options:
@@ -111,11 +111,11 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[
         file.write(pack({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
 
 
-# From our weights
+# Export of viaduct's weights
 
 
 def export_safetensors(stored: Stored, out: Path, model: str = "") -> Converted:
-    """Write our weights as one safetensors file with the network's own names."""
+    """Write weights as one safetensors file with the network's own names."""
     guess = identify_network(stored, model)
     tensors = {name: stored.read(name) for name in stored.infos}
     write_safetensors(out, tensors, build_metadata(guess, stored.facts.step, str(stored.path), **stored.facts.trained))
@@ -125,7 +125,7 @@ def export_safetensors(stored: Stored, out: Path, model: str = "") -> Converted:
 def export_tf_checkpoint(
     stored: Stored, prefix: Path, *, model: str = "", layout: str = "", averages: Stored | None = None
 ) -> Converted:
-    """Write our weights under the reference's names, for TensorFlow's Saver; `averages` become its shadow variables."""
+    """Write weights under the reference's names, for TensorFlow's Saver; `averages` become its shadow variables."""
     guess = identify_network(stored, model)
     network = build_network(guess, stored.path)
     links = select_links(network, layout, guess.model)
@@ -139,11 +139,11 @@ def export_tf_checkpoint(
 
 
 def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str = "") -> Converted:
-    """Write our weights under the names of the network in MindSpore, for its load_checkpoint."""
+    """Write weights under MindSpore's names, for its load_checkpoint."""
     guess = identify_network(stored, model)
     network = build_network(guess, stored.path)
     layouts = mindspore.layouts(network)
-    layout = layout or mindspore.export_layout(network)
+    layout = layout or mindspore.choose_export_layout(network)
     if layout not in layouts:
         known = ", ".join(layouts)
         raise BadValue(f"{guess.model} has no layout {layout!r} in MindSpore.", f"It has: --layout {known}.")
@@ -162,35 +162,35 @@ def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str 
 
 
 def identify_network(stored: Stored, model: str) -> Guess:
-    """Return the network named by `model` or by the file, or the only one that the tensors fit."""
+    """Return the network named by `model` or by the file, or the only one that fits the tensors."""
     name, options = model or stored.facts.model, tuple(stored.facts.options.items())
     if name and sources.is_foreign(name) and stored.facts.classes:
         return Guess(name, stored.facts.classes, 1.0, options=options)
     shape = stored.shapes.get("head.bias")
     if shape and name:
         return Guess(name, shape[0], 1.0, options=options)
-    guesses = [guess for guess in stored.guesses() if guess.is_certain]
+    guesses = [guess for guess in stored.guess_networks() if guess.is_certain]
     if len(guesses) == 1:
         return guesses[0]
     candidates = f"It may be {', '.join(guess.model for guess in guesses)}." if guesses else ""
     raise BadValue(
         f"{stored.path} does not say which network it is of.",
         *([candidates] if candidates else []),
-        "Say it: --model NAME.",
+        "Give its name: --model NAME.",
     )
 
 
-def build_network(guess: Guess, where: Path) -> nn.Module:
-    """Build the guessed network on the meta device; raise if its options do not fit together."""
+def build_network(guess: Guess, path: Path) -> nn.Module:
+    """Build the guessed network on the meta device; raise `BadData`, with the file's `path`, if it has bad options."""
     try:
         return recognise.sketch(guess.model, guess.classes, guess.options)
     except (TypeError, ValueError, RuntimeError) as error:
         options = "".join(f", {name}={value!r}" for name, value in guess.options)
-        raise BadData(f"{where}: no {guess} can be built{options}: {str(error).splitlines()[0]}") from None
+        raise BadData(f"{path}: no {guess} can be built{options}: {str(error).splitlines()[0]}") from None
 
 
 def is_recognised(stored: Stored, model: str) -> bool:
-    """Return True if the network was found by names and shapes, and named neither by the user nor by the file."""
+    """Return True if the network was named neither by the user nor by the file."""
     return not model and not stored.facts.model
 
 
@@ -209,7 +209,7 @@ def select_links(network: nn.Module, layout: str, name: str) -> list[Link]:
 
 
 def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> None:
-    """Raise if a tensor of the network is missing in the file or has another shape."""
+    """Raise `BadData` if a tensor of the network is missing in the file or has another shape."""
     shapes = stored.shapes
     expected = {name: tuple(t.shape) for name, t in network.state_dict().items() if recognise.is_weight(name)}
     wrong = [name for name, shape in expected.items() if shapes.get(name) != shape]
@@ -218,7 +218,7 @@ def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> 
 
 
 def convert_tensors(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
-    """Return our weights as variables of the reference, in its names and memory layout."""
+    """Convert weights to the reference's names and memory layout."""
     variables: dict[str, Tensor] = {}
     for link in links:
         variables |= zip(link.sources, link.to_tf(stored.read(link.target).float()), strict=True)
@@ -226,7 +226,7 @@ def convert_tensors(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
 
 
 def parse_step(prefix: Path) -> int:
-    """Return the step in a prefix, such as 601000 of `model.ckpt-601000`; 0 without one."""
+    """Return the step in a prefix, such as 601000 of `model.ckpt-601000`; 0 if there is none."""
     digits = prefix.name.rpartition("-")[2]
     return int(digits) if digits.isdecimal() and len(digits) < 19 else 0
 

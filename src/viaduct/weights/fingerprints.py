@@ -1,10 +1,9 @@
-"""Recognition of our networks in a file of weights, without building them: by a digest of names and shapes.
+"""Recognition of viaduct's networks in a file of weights by a digest of names and shapes, without building networks.
 
     recognise_exactly("TensorFlow checkpoint", shapes)      [("resnet50_v1", 1001)]
 
-Only weights that fit completely are found here; `recognise` builds the networks and finds those that nearly fit. The
-number of classes is left out of the digests. fingerprints.json is generated: `python -m viaduct.weights.fingerprints`
-writes it (part of `make results`), and a test builds every network and compares.
+Only exact matches are found here; `recognise` builds the networks and also finds similar ones. Digests do not depend on
+the number of classes. `python -m viaduct.weights.fingerprints` (part of `make results`) writes fingerprints.json.
 """
 
 from __future__ import annotations
@@ -23,42 +22,42 @@ MINDSPORE_HEADS = ("end_point.bias", "classifier.bias", "head.bias")
 
 
 def recognise_exactly(kind: str, shapes: Mapping[str, Shape]) -> list[tuple[str, int]]:
-    """Return the networks, with their number of classes, that have exactly these weights; usually one or none."""
+    """Return the networks, with their number of classes, that match exactly; always empty for MindSpore's names."""
     if kind == "MindSpore checkpoint":
-        return []  # networks are built and compared: names are MindSpore's
+        return []
     tensorflow = kind == "TensorFlow checkpoint"
-    weights = without_slots(shapes) if tensorflow else without_counters(shapes)
+    weights = drop_slots(shapes) if tensorflow else drop_counters(shapes)
     axis = -1 if tensorflow else 0  # TensorFlow has classes on the last axis
-    table = stored_fingerprints()[TENSORFLOW if tensorflow else TORCH]
+    table = load_fingerprints()[TENSORFLOW if tensorflow else TORCH]
     for row in table:
         if bias := weights.get(row["bias"]):
-            matching = row["digests"].get(digest(weights, row["heads"], axis))
+            matching = row["digests"].get(compute_digest(weights, row["heads"], axis))
             if matching:
                 return [(name, bias[axis]) for name in matching]
     return []
 
 
-def may_be_ours(kind: str, shapes: Mapping[str, Shape]) -> bool:
-    """Return False if no network of ours has names like these, so that there is nothing to compare with."""
+def has_known_names(kind: str, shapes: Mapping[str, Shape]) -> bool:
+    """Return True if some names are those of a viaduct network, so that a comparison with all networks may find it."""
     if kind == "TensorFlow checkpoint":
-        return any(name.startswith(tuple(stored_fingerprints()["scopes"])) for name in shapes)
+        return any(name.startswith(tuple(load_fingerprints()["scopes"])) for name in shapes)
     if kind == "MindSpore checkpoint":
         return any(name.endswith(MINDSPORE_HEADS) for name in shapes)
-    return any(row["bias"] in shapes for row in stored_fingerprints()[TORCH])
+    return any(row["bias"] in shapes for row in load_fingerprints()[TORCH])
 
 
-def without_slots(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Leave out what is no weight in a TensorFlow checkpoint: VARIABLE/Momentum and the like, and global_step."""
+def drop_slots(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Remove optimizer slots (VARIABLE/Momentum …) and global_step from the shapes in a TensorFlow checkpoint."""
     return {name: shape for name, shape in shapes.items() if "/" in name and name.rsplit("/", 1)[0] not in shapes}
 
 
-def without_counters(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Leave out the batch counters of batch norms, which are no weights."""
+def drop_counters(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Remove the batch counters of batch norms."""
     return {name: shape for name, shape in shapes.items() if not name.endswith("num_batches_tracked")}
 
 
-def digest(shapes: Mapping[str, Shape], heads: Iterable[str], axis: int) -> str:
-    """Return a digest of names and shapes, without the class axis of `heads`."""
+def compute_digest(shapes: Mapping[str, Shape], heads: Iterable[str], axis: int) -> str:
+    """Return a digest of names and shapes, except for the class axis of `heads`."""
     without_classes = dict(shapes)
     for name in heads:
         if shape := shapes.get(name):
@@ -70,14 +69,14 @@ def digest(shapes: Mapping[str, Shape], heads: Iterable[str], axis: int) -> str:
 
 
 @cache
-def stored_fingerprints() -> dict[str, Any]:
-    """Read the table: rows of the bias that tells the classes, the tensors that have them, and digests to names."""
+def load_fingerprints() -> dict[str, Any]:
+    """Read the table: rows with the classifier's bias, the tensors with a class axis, and the networks by digest."""
     table: dict[str, Any] = json.loads(FILE.read_text())
     return table
 
 
 def compute_fingerprints() -> dict[str, Any]:
-    """Build every network and digest its tensors, as PyTorch and as TensorFlow call them."""
+    """Build every network and compute the digests of its tensors under PyTorch's and TensorFlow's names."""
     from viaduct.weights.maps import list_name_maps
 
     # (framework, bias, heads) -> digest -> networks
@@ -87,7 +86,7 @@ def compute_fingerprints() -> dict[str, Any]:
         without_auxiliary = {name: shape for name, shape in shapes.items() if not name.startswith(("aux.", "aux_"))}
         for tensors in (shapes, without_auxiliary):
             digests = digests_of_heads.setdefault((framework, bias, tuple(sorted(heads))), {})
-            networks = digests.setdefault(digest(tensors, heads, -1 if framework == TENSORFLOW else 0), [])
+            networks = digests.setdefault(compute_digest(tensors, heads, -1 if framework == TENSORFLOW else 0), [])
             if network not in networks:
                 networks.append(network)
     table: dict[str, Any] = {"scopes": [names.scope for names in list_name_maps()], TENSORFLOW: [], TORCH: []}
@@ -97,7 +96,7 @@ def compute_fingerprints() -> dict[str, Any]:
 
 
 def list_tensors() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
-    """Yield framework, network, names with shapes, and those names whose tensors have an axis for the classes."""
+    """Yield framework, network, names with shapes, and the names of the tensors with a class axis."""
     from viaduct import models
     from viaduct.weights import recognise
     from viaduct.weights.maps import find_names, layouts_of
@@ -105,12 +104,12 @@ def list_tensors() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
     for name in models.names():
         network = recognise.sketch(name, 1)
         shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
-        shapes = without_counters(shapes)
+        shapes = drop_counters(shapes)
         yield TORCH, name, shapes, [key for key in shapes if recognise.is_head(key)]
         if find_names(network) is not None:
             for layout, links in layouts_of(network).items():
                 heads = [source for link in links if recognise.is_head(link.target) for source in link.sources]
-                yield TENSORFLOW, name, recognise.expected_variables(network, layout), heads
+                yield TENSORFLOW, name, recognise.list_tf_variables(network, layout), heads
 
 
 def main() -> None:

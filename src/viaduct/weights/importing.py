@@ -4,9 +4,9 @@
     done.mapped["resnet_model/dense/kernel"]     "head.weight"
     done.skipped                                 variables that are not in the network: slots, global_step, averages …
 
-The network is recognised by its structure. Names and shapes are compared before any value is read, and every value is
-read before any is copied. An auxiliary head, which only training needs, may be missing completely from the checkpoint:
-then the network's head keeps its values and `done.notes` says so; with `require_aux` it is an error.
+Names and shapes are compared before any value is read, and all values are read before any is copied. The auxiliary
+head, which only training needs, may be missing from the checkpoint: it then keeps its values, and `done.notes` says so;
+with `require_aux` this is an error.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from viaduct.weights.mindspore import MindsporeNames
 
 SHADOW = "/ExponentialMovingAverage"
 STEP = "global_step"
-SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")  # optimizer state: TensorFlow's VARIABLE/Momentum
+SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")  # optimizer state, such as VARIABLE/Momentum
 MAX_SHOWN_NAMES = 4  # in a message
 
-Slots = dict[str, dict[str, Tensor]]  # "Momentum" -> parameter -> values
+Slots = dict[str, dict[str, Tensor]]  # slot, such as "Momentum" -> parameter -> values
 Checkpoint = Bundle | MindsporeNames  # weights under another framework's names
 
 
 @dataclass(frozen=True)
 class Imported:
-    """Result of an import: which variables were mapped and which were skipped."""
+    """Result of an import."""
 
     mapped: dict[str, str]  # name in the file -> parameter or buffer of the network
     skipped: list[str]  # names in the file that the network does not have
-    global_step: int | None  # None: the checkpoint has none
+    global_step: int | None
     notes: list[str] = field(default_factory=list)
-    slots: Slots = field(default_factory=dict)  # "Momentum" -> parameter -> values, where they were asked for
+    slots: Slots = field(default_factory=dict)  # if requested
 
 
 @dataclass(frozen=True)
 class Values:
-    """Values of a checkpoint under our names, not yet copied into a network."""
+    """Values of a checkpoint under the network's names."""
 
     tensors: dict[str, Tensor]
     done: Imported
@@ -56,10 +56,10 @@ class Values:
 def import_tf_checkpoint(
     model: nn.Module, prefix: Path | str, ema: bool = False, *, slots: bool = False, require_aux: bool = False
 ) -> Imported:
-    """Copy a checkpoint's values into a network; raise and change nothing if a variable is missing or misshaped.
+    """Copy a checkpoint's values into a network; if a variable is missing or misshaped, raise and change nothing.
 
-    `prefix` may also be the checkpoint's folder or index file. `ema` takes the exponential moving averages of the
-    weights instead of the weights; `slots` also returns the optimizer's state.
+    `prefix` may also be the checkpoint's folder or index file. `ema` selects the exponential moving averages of the
+    weights; `slots` also returns the optimizer's state.
     """
     if not isinstance(model, nn.Module):
         raise BadValue(f"the network is {model!r}; it must be a module, such as models.build('resnet50_v1').")
@@ -83,10 +83,10 @@ def read_values(
     require_aux: bool = False,
     wanted: Callable[[str], bool] = lambda name: True,
 ) -> Values:
-    """Return the values of all parameters and buffers whose name is `wanted`; read nothing if one does not fit."""
+    """Read the values of all parameters and buffers whose name is `wanted`; raise `BadData` if one does not fit."""
     layout, links = choose_layout(model, checkpoint)
     links = [link for link in links if wanted(link.target)]
-    notes = checkpoint.notes_on(model, layout)
+    notes = checkpoint.describe_differences(model, layout)
     if not require_aux and lacks_auxiliary(links, checkpoint.entries):
         links = [link for link in links if not is_auxiliary(link.target)]
         notes.append("the checkpoint has no auxiliary head; the network's keeps the values it has")
@@ -104,7 +104,7 @@ def read_values(
 
 
 def choose_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[Link]]:
-    """Return the layout of which the checkpoint lacks the fewest variables (its name), and the links of that layout."""
+    """Return name and links of the layout with the fewest missing variables."""
     layouts = checkpoint.layouts_of(model)
     return min(layouts.items(), key=lambda item: len(find_missing(item[1], checkpoint.entries)))
 
@@ -118,27 +118,29 @@ def is_auxiliary(target: str) -> bool:
 
 
 def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
-    """Return True if the network has an auxiliary head and the checkpoint has nothing of it."""
+    """Return True if the network has an auxiliary head and the checkpoint has none of its variables."""
     sources = [source for link in links if is_auxiliary(link.target) for source in link.sources]
     return bool(sources) and not any(source in entries for source in sources)
 
 
 def link_averages(links: list[Link], checkpoint: Checkpoint) -> list[Link]:
-    """Return the links to the moving averages; some checkpoints also have averages of the batch norm statistics."""
-    statistics = any(not link.trained and link.sources[0] + SHADOW in checkpoint for link in links)
+    """Return links to the moving averages; some checkpoints also have averages of the batch norm statistics."""
+    has_statistics = any(not link.trained and link.sources[0] + SHADOW in checkpoint for link in links)
     if not any(link.trained and link.sources[0] + SHADOW in checkpoint for link in links):
         raise BadData(
-            f"{checkpoint.prefix} holds no exponential moving averages of this network.",
-            "Leave out --ema (ema=True): the weights themselves are there.",
+            f"{checkpoint.prefix} has no exponential moving averages of this network.",
+            "Leave out --ema (ema=True) to use the weights.",
         )
     return [
-        replace(link, sources=tuple(source + SHADOW for source in link.sources)) if link.trained or statistics else link
+        replace(link, sources=tuple(source + SHADOW for source in link.sources))
+        if link.trained or has_statistics
+        else link
         for link in links
     ]
 
 
 def refuse_missing(links: list[Link], checkpoint: Checkpoint, kind: str) -> None:
-    """Raise if the checkpoint lacks variables of the network."""
+    """Raise `BadData` if the checkpoint lacks variables of the network."""
     absent = find_missing(links, checkpoint.entries)
     if absent:
         total = sum(len(link.sources) for link in links)
@@ -150,7 +152,7 @@ def refuse_missing(links: list[Link], checkpoint: Checkpoint, kind: str) -> None
 
 
 def refuse_misshaped(links: list[Link], checkpoint: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
-    """Raise if variables have other shapes than in the network; a different number of classes is named as such."""
+    """Raise `BadData` if variables have other shapes than in the network, for example another number of classes."""
     wrong = {}
     for link in links:
         expected = link.source_shape(shapes[link.target])
@@ -181,8 +183,8 @@ def explain_class_mismatch(link: Link, checkpoint: Checkpoint, shapes: Mapping[s
 
 
 def describe_likely_network(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Return a hint that names the network this checkpoint looks like."""
-    guesses = checkpoint.guesses()
+    """Return a hint with the network that fits the checkpoint best."""
+    guesses = checkpoint.guess_networks()
     if not guesses:
         return ("It looks like none of the networks that `viaduct models` shows.",)
     return (f"{'It looks like' if guesses[0].share > 0.9 else 'It comes closest to'} {guesses[0]}.",)
@@ -194,12 +196,12 @@ def join_some(names: list[str]) -> str:
 
 
 def read_slots(links: list[Link], checkpoint: Checkpoint) -> Slots:
-    """Return the optimizer state by slot and parameter; a state has the shape of its variable."""
+    """Return the optimizer state by slot and parameter."""
     slots: Slots = {}
     for link in links:
         variables = [source.removesuffix(SHADOW) for source in link.sources]
         for slot in SLOTS if link.trained else ():
-            for names in zip(*(checkpoint.slot_names(slot, variable) for variable in variables), strict=True):
+            for names in zip(*(checkpoint.list_slot_names(slot, variable) for variable in variables), strict=True):
                 if all(name in checkpoint for name in names):
                     refuse_misshaped_slots(names, variables, checkpoint)
                     slots.setdefault(slot, {})[link.target] = link.to_torch([checkpoint.read(name) for name in names])

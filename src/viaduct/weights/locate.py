@@ -1,8 +1,7 @@
-"""Location of a TensorFlow checkpoint: its prefix from a given path, and the text file that names the latest.
+"""Location of a TensorFlow checkpoint: its prefix, and the text file `checkpoint` that names the latest one.
 
-The prefix is what the names of a checkpoint's files have in common: `model.ckpt-5` of `model.ckpt-5.index`. A folder's
-`checkpoint` file says which prefix is the newest. It is not trusted: it may hold a path of another machine or any other
-path, so only checkpoints in the folder itself are opened.
+The prefix is the common part of the names of a checkpoint's files: `model.ckpt-5` for `model.ckpt-5.index`. The file
+`checkpoint` may contain a path of another machine, or any other path, so only checkpoints in its own folder are opened.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from viaduct.weights.table import MAGIC
 
 LATEST, INDEX = "checkpoint", ".index"
 ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")  # of a checkpoint's files
-# Lines of the `checkpoint` file: a key and a path in quotes, in which \ escapes the character after it.
+# Lines of the `checkpoint` file: a key and a path in quotes, in which \ escapes the next character.
 NAMED_PATH = re.compile(
     r'^\s*(all_model_checkpoint_paths|model_checkpoint_path):\s*"((?:[^"\\\n]|\\.)*)"', re.MULTILINE
 )
 SAFETENSORS = ".safetensors"
-FILE_ENDINGS = (".pth", ".pt", ".bin", SAFETENSORS)  # of a single file, never of a TensorFlow checkpoint's prefix
+FILE_ENDINGS = (".pth", ".pt", ".bin", SAFETENSORS)  # of single files, never of a TensorFlow checkpoint's prefix
 MAX_TEXT_BYTES = 1 << 20  # bytes
 
 
 def is_tf_checkpoint(path: Path) -> bool:
-    """Return True if `find_prefix` finds a checkpoint there."""
+    """Return True if there is a TensorFlow checkpoint at a path."""
     try:
         find_prefix(path)
     except BadData:
@@ -49,10 +48,7 @@ def find_prefix(path: Path) -> Path:
 
 
 def explain_nothing_at(path: Path, message: str) -> BadData:
-    """Return the error for a path without a file: a short one if its name is that of a single file, else `message`.
-
-    `.ckpt` may be a file of MindSpore or Lightning, or the prefix of a TensorFlow checkpoint.
-    """
+    """Return the error for a path without a file, with `message` unless the path's ending allows a more precise one."""
     if path.suffix in FILE_ENDINGS:
         message = f"there is no file {path}."
     elif path.suffix == ".ckpt":
@@ -66,11 +62,11 @@ def suggest_instead(file: Path) -> tuple[str, ...]:
     if end == MAGIC:
         return ("It is a V1 checkpoint, a single file, which cannot be read; TensorFlow's Saver writes V2.",)
     if start.startswith(b"PK"):
-        return ("If torch.save wrote it, let its name end in .pth.",)
+        return ("If torch.save wrote it, rename it to end in .pth.",)
     if file.suffix == SAFETENSORS:
-        return ("It is a safetensors file already: `viaduct weights show`, `viaduct train --init` take it as it is.",)
+        return ("It is a safetensors file already: `viaduct weights show` and `viaduct train --init` accept it.",)
     if start.endswith(b"{") and len(start) == 9:
-        return (f"If it is a safetensors file, let its name end in {SAFETENSORS}.",)
+        return (f"If it is a safetensors file, rename it to end in {SAFETENSORS}.",)
     return ()
 
 
@@ -86,27 +82,27 @@ def read_ends(file: Path) -> tuple[bytes, bytes]:
 
 
 def find_prefix_in(folder: Path) -> Path:
-    """Return the prefix that the folder's `checkpoint` file names; without that file the only prefix in the folder."""
+    """Return the prefix in the folder's `checkpoint` file or, without that file, the only prefix in the folder."""
     if (folder / LATEST).is_file():
         return read_latest(folder)
-    found = list_prefixes(folder)
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    prefixes = list_prefixes(folder)
+    if len(prefixes) == 1:
+        return prefixes[0]
+    if not prefixes:
         raise BadData(f"{folder} holds no TensorFlow checkpoint: no file ends in {INDEX}.", *suggest_run_export(folder))
-    names = ", ".join(prefix.name for prefix in found[:5]) + (" …" if len(found) > 5 else "")
-    raise BadData(f"{folder} holds {len(found)} checkpoints and no file 'checkpoint'.", f"Say which one: {names}.")
+    names = ", ".join(prefix.name for prefix in prefixes[:5]) + (" …" if len(prefixes) > 5 else "")
+    raise BadData(f"{folder} holds {len(prefixes)} checkpoints and no file 'checkpoint'.", f"Choose one: {names}.")
 
 
 def suggest_run_export(folder: Path) -> tuple[str, ...]:
-    """Return a hint if the folder is a run or one of its checkpoints, whose weights are in our format already."""
+    """Return a hint if the folder is a run of viaduct or one of its checkpoints."""
     if not (folder / "recipe.json").is_file() and not (folder / "manifest.json").is_file():
         return ()
     return (f"It is a run: `viaduct weights export {folder} --format safetensors` makes one file of its weights.",)
 
 
 def read_latest(folder: Path) -> Path:
-    """Return the prefix that the `checkpoint` file names; raise if it is not in this folder."""
+    """Return the prefix in the `checkpoint` file; raise `BadData` if it is not in this folder."""
     file = folder / LATEST
     text = file.read_bytes()[:MAX_TEXT_BYTES].decode("utf-8", "replace")
     written = next((path for kind, path in NAMED_PATH.findall(text) if kind == "model_checkpoint_path"), None)
@@ -124,7 +120,7 @@ def read_latest(folder: Path) -> Path:
 def has_index(prefix: Path) -> bool:
     try:
         return bool(prefix.name) and prefix.with_name(prefix.name + INDEX).is_file()
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # an impossible file name
         return False
 
 
@@ -134,12 +130,12 @@ def list_prefixes(folder: Path) -> list[Path]:
 
 def list_others(folder: Path) -> tuple[str, ...]:
     """Return a hint that lists the checkpoints in the folder."""
-    found = list_prefixes(folder) if folder.is_dir() else []
-    return (f"There is: {', '.join(str(prefix) for prefix in found[:5])}.",) if found else ()
+    prefixes = list_prefixes(folder) if folder.is_dir() else []
+    return (f"There is: {', '.join(str(prefix) for prefix in prefixes[:5])}.",) if prefixes else ()
 
 
 def name_latest(prefix: Path) -> None:
-    """Write the folder's `checkpoint` file, with this prefix as the latest; earlier ones that exist stay listed."""
+    """Write the folder's `checkpoint` file, with this prefix as the latest; earlier checkpoints remain listed."""
     file = prefix.parent / LATEST
     text = file.read_bytes()[:MAX_TEXT_BYTES].decode("utf-8", "replace") if file.is_file() else ""
     listed = [path for kind, path in NAMED_PATH.findall(text) if kind == "all_model_checkpoint_paths"]

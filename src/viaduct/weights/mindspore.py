@@ -4,13 +4,13 @@
         stored.entries["conv1.weight"].shape, stored.read("conv1.weight")
     write_mindspore("r50.ckpt", {"conv1.weight": tensor})
 
-A file is one protobuf message, without any magic number before it:
+A file is one protobuf message, without a magic number:
 
     Checkpoint { 1 (repeated): Value { 1: name, 2: Tensor { 1 (repeated): dims, 2: type, 3: content } | 3: map } }
 
-`content` is raw and little-endian. A parameter above 512 MB is cut into several values of the same name that follow
-one another and all state the whole shape. `save_checkpoint(crc_check=True)` adds "crc_num" and ten bytes with the
-CRC-32 of what comes before. Names and shapes are read without the content; the file is mapped, not loaded.
+`content` is raw and little-endian. A parameter above 512 MB is split into consecutive values with the same name and the
+full shape. `save_checkpoint(crc_check=True)` appends "crc_num" and ten bytes with the CRC-32 of all bytes before. The
+file is memory-mapped; opening it reads only names and shapes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from viaduct.weights.maps import Link
     from viaduct.weights.recognise import Guess
 
-SLICE_BYTES = 512 << 20  # bytes of a parameter in one value, MindSpore's own choice
+SLICE_BYTES = 512 << 20  # of a parameter in one value, as in MindSpore
 MAX_PARAMETERS = 100_000
 MAX_AXES = 254
 MAX_NAME_BYTES = 4096
@@ -52,14 +52,14 @@ TRAILER, CRC_LENGTH = b"crc_num", 10
 # Encrypted files begin with the number of their cipher.
 CIPHERS = {0x7F3A5ED8: "AES-GCM", 0x7F3A5ED9: "AES-CBC", 0x7F3A5EDA: "SM4-CBC"}
 
-# MindSpore's names of the types that are read; torch's are the same in lower case. Other types are listed only.
+# MindSpore's names of the supported types; torch's are the same in lower case. Other types are listed, but not read.
 TYPE_NAMES = "Bool Int8 UInt8 Int16 UInt16 Int32 UInt32 Int64 UInt64 Float16 BFloat16 Float32 Float64"
 DTYPES = {name: name.lower() for name in TYPE_NAMES.split()}
 MAP = "map"  # dtype of a parameter that is a map, not a tensor
-STEPS = ("global_step", "step_num")  # the optimizer's counter, and what ModelCheckpoint appends
-SLOTS = {"Momentum": ("moments.", "accum.")}  # state of nn.Momentum and of nn.SGD: before the parameter's name
+STEPS = ("global_step", "step_num")  # written by the optimizer and by ModelCheckpoint
+SLOTS = {"Momentum": ("moments.", "accum.")}  # prefixes of the state of nn.Momentum and nn.SGD
 
-Span = tuple[int, int]  # where content begins and ends in the file
+Span = tuple[int, int]  # begin and end of content in the file
 
 
 class Header(Protocol):
@@ -73,9 +73,9 @@ class Header(Protocol):
 
 @dataclass(frozen=True)
 class Parameter:
-    """Header of one parameter; its content lies in one or more places of the file."""
+    """Header of one parameter, and the positions of its content."""
 
-    dtype: str  # torch's name, or MindSpore's where torch has no such type
+    dtype: str  # torch's name, or MindSpore's if torch has no such type
     shape: tuple[int, ...]
     spans: tuple[Span, ...]
 
@@ -89,7 +89,7 @@ class Parameter:
 
 
 class MindsporeNames:
-    """Parameters under MindSpore's names, whatever kind of file they are in."""
+    """Base of files with MindSpore's names."""
 
     prefix: Path
     entries: Mapping[str, Header]
@@ -101,11 +101,11 @@ class MindsporeNames:
         raise NotImplementedError
 
     def content(self, name: str) -> bytearray:
-        """Return the bytes of a parameter; torch is not needed for them."""
+        """Return the bytes of a parameter, without importing torch."""
         raise NotImplementedError
 
     def scalar(self, name: str) -> int | None:
-        """Return the value of an integer parameter with a single value; None if it is no such."""
+        """Return the value of an integer parameter with a single value; None for other parameters."""
         parameter = self.entries.get(name)
         if parameter is None or math.prod(parameter.shape) != 1 or parameter.dtype not in ("int32", "int64"):
             return None
@@ -113,12 +113,11 @@ class MindsporeNames:
 
     @property
     def step(self) -> int | None:
-        """Step of training at which it was saved; None if the file does not state it."""
-        found = [step for name in STEPS if (step := self.scalar(name)) is not None]
-        return max(found, default=None)
+        """Training step at which the file was saved; None if unknown."""
+        return max((step for name in STEPS if (step := self.scalar(name)) is not None), default=None)
 
-    def slot_names(self, slot: str, parameter: str) -> list[str]:
-        """Return the names under which an optimizer's state of a parameter may be stored."""
+    def list_slot_names(self, slot: str, parameter: str) -> list[str]:
+        """Return the possible names of an optimizer's state of a parameter."""
         return [prefix + parameter for prefix in SLOTS.get(slot, ())]
 
     def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]:
@@ -126,19 +125,19 @@ class MindsporeNames:
 
         return mindspore.layouts_in(model, self.entries)
 
-    def guesses(self) -> list[Guess]:
+    def guess_networks(self) -> list[Guess]:
         from viaduct.weights import recognise
 
-        return recognise.in_mindspore({name: parameter.shape for name, parameter in self.entries.items()})
+        return recognise.recognise_mindspore({name: parameter.shape for name, parameter in self.entries.items()})
 
-    def notes_on(self, model: nn.Module, layout: str) -> list[str]:
+    def describe_differences(self, model: nn.Module, layout: str) -> list[str]:
         from viaduct.weights.maps import mindspore
 
         return mindspore.describe_differences(model, layout)
 
 
 class MindsporeFile(MindsporeNames):
-    """A checkpoint that is open for reading."""
+    """Checkpoint opened for reading."""
 
     def __init__(self, path: Path | str) -> None:
         self.prefix = Path(path)
@@ -168,7 +167,7 @@ class MindsporeFile(MindsporeNames):
         self._map.close()
 
     def read(self, name: str) -> Tensor:
-        """Return the values of one parameter; the first call compares the file with its checksum, if it has one."""
+        """Read the values of a parameter; the first call verifies the file's checksum, if it has one."""
         content = self.content(name)
         return as_tensor(content, self.entries[name].dtype, self.entries[name].shape)
 
@@ -206,12 +205,12 @@ class MindsporeFile(MindsporeNames):
             self.entries[name] = self._check_size(name, parameter)
 
     def _read_value(self, position: int, end: int) -> tuple[str, Parameter, int]:
-        """Return a value's name and header, and where the next one begins."""
+        """Return the name and header of a value, and the position of the next one."""
         data, begin = self._data, position
         try:
             number, wire, position = read_tag(data, position, end)
             if (number, wire) != (1, BYTES):
-                raise self._make_damage_error(f"byte {begin:,} begins no parameter")
+                raise self._make_damage_error(f"there is no parameter at byte {begin:,}")
             length, position = read_varint(data, position, end)
         except BadData as error:
             if error.what.startswith(str(self.prefix)):
@@ -219,8 +218,7 @@ class MindsporeFile(MindsporeNames):
             raise self._cut_short(f"the parameter at byte {begin:,} does not end") from None
         stop = position + length
         if stop > end:
-            what = f"the parameter at byte {begin:,} needs {stop - end:,} more bytes than the file has"
-            raise self._cut_short(what)
+            raise self._cut_short(f"the parameter at byte {begin:,} needs {stop - end:,} more bytes than the file has")
         try:
             name, parameter = read_value(data, position, stop)
         except BadData as error:
@@ -229,22 +227,22 @@ class MindsporeFile(MindsporeNames):
         return name, parameter, stop
 
     def _join(self, name: str, first: Parameter, more: Parameter) -> Parameter:
-        """Put the parts of a large parameter together."""
+        """Join two parts of a large parameter."""
         if (first.dtype, first.shape) != (more.dtype, more.shape):
             raise self._make_damage_error(f"{escape_controls(name)} is there twice, with different shapes or types")
         return replace(first, spans=first.spans + more.spans)
 
     def _check_size(self, name: str, parameter: Parameter) -> Parameter:
-        """Return the parameter; raise if its bytes do not fit its shape. Older versions write a scalar's as (0,)."""
+        """Return the parameter; raise `BadData` if its size does not fit its shape."""
         if parameter.dtype not in DTYPES.values():
             return parameter
         size = count_bytes(parameter.dtype)
-        if parameter.shape == (0,) and parameter.size == size:
+        if parameter.shape == (0,) and parameter.size == size:  # a scalar, as old versions of MindSpore write it
             return replace(parameter, shape=())
         expected = parameter.count * size
         if parameter.size != expected:
-            what = f"{escape_controls(name)} of shape {parameter.shape} and type {parameter.dtype}"
-            raise self._make_damage_error(f"{what} has {parameter.size:,} bytes, expected {expected:,}")
+            description = f"{escape_controls(name)} of shape {parameter.shape} and type {parameter.dtype}"
+            raise self._make_damage_error(f"{description} has {parameter.size:,} bytes, expected {expected:,}")
         return parameter
 
     def _has_checksum(self) -> bool:
@@ -257,12 +255,12 @@ class MindsporeFile(MindsporeNames):
         end = len(self._data) - len(TRAILER) - CRC_LENGTH
         stored = int.from_bytes(self._data[-CRC_LENGTH:], "big")
         if zlib.crc32(self._data[:end]) != stored:
-            raise self._make_damage_error("its content is not what was written (checksum)")
+            raise self._make_damage_error("its content does not match its checksum")
         self._checked = True
 
     def _cut_short(self, reason: str) -> BadData:
         return BadData(
-            f"{self.prefix} was cut short, or is no MindSpore checkpoint: {reason}.", "Copy or download it again."
+            f"{self.prefix} was cut short, or is not a MindSpore checkpoint: {reason}.", "Copy or download it again."
         )
 
     def _make_damage_error(self, reason: str) -> BadData:
@@ -296,8 +294,8 @@ def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
             shape.append(read_varint(data, begin, end)[0])
         elif (number, wire) == (1, BYTES):  # packed
             while begin < end:
-                extent_of_axis, begin = read_varint(data, begin, end)
-                shape.append(extent_of_axis)
+                extent, begin = read_varint(data, begin, end)
+                shape.append(extent)
         elif (number, wire) == (2, BYTES):
             kind = str(data[begin:end], "utf-8", "backslashreplace")
         elif (number, wire) == (3, BYTES):
@@ -309,11 +307,11 @@ def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
     return Parameter(DTYPES.get(kind, kind or "no type"), tuple(shape), (content,))
 
 
-# Recognising a file
+# Detection of the format
 
 
 def is_mindspore_file(path: Path) -> bool:
-    """Return True if a file begins as a MindSpore checkpoint does, encrypted or not, whatever its name is."""
+    """Return True if a file begins as a MindSpore checkpoint, encrypted or not."""
     try:
         with path.open("rb") as file:
             start = memoryview(file.read(MAX_NAME_BYTES + 64))
@@ -328,20 +326,20 @@ def begins_with_parameter(start: memoryview) -> bool:
     try:
         number, wire, position = read_tag(start, 0, stop)
         length, position = read_varint(start, position, stop)
-        inner, inner_wire, name_at = read_tag(start, position, stop)
+        inner, inner_wire, name_position = read_tag(start, position, stop)
         if (number, wire, inner, inner_wire) != (1, BYTES, 1, BYTES):
             return False
-        name_begin, name_end = find_content(start, inner, BYTES, name_at, stop)
+        name_begin, name_end = find_content(start, inner, BYTES, name_position, stop)
         name = str(start[name_begin:name_end], "utf-8")
         next_number, next_wire, _ = read_tag(start, name_end, stop)
     except (BadData, UnicodeDecodeError):
         return False
-    fits = name_end < position + length and bool(name) and name.isprintable()
-    return fits and next_wire == BYTES and next_number in (2, 3)
+    is_name = name_end < position + length and bool(name) and name.isprintable()
+    return is_name and next_wire == BYTES and next_number in (2, 3)
 
 
 def find_cipher(start: bytes) -> str | None:
-    """Return the cipher of an encrypted file by its first four bytes; None for others."""
+    """Return the cipher of a file by its first four bytes; None if it is not encrypted."""
     return CIPHERS.get(int.from_bytes(start, "little")) if len(start) == 4 else None
 
 
@@ -350,7 +348,7 @@ def refuse_encrypted(path: Path, start: bytes) -> None:
     if cipher is not None:
         raise BadData(
             f"{path} is an encrypted MindSpore checkpoint ({cipher}); it cannot be read without its key.",
-            "Where MindSpore and the key are: save_checkpoint(load_checkpoint(FILE, dec_key=KEY, "
+            "Decrypt it with MindSpore and the key: save_checkpoint(load_checkpoint(FILE, dec_key=KEY, "
             f"dec_mode='{cipher}'), 'plain.ckpt')",
         )
 
@@ -359,7 +357,7 @@ def refuse_encrypted(path: Path, start: bytes) -> None:
 
 
 def write_mindspore(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a checkpoint for mindspore.load_checkpoint; the file is put in place complete or not at all."""
+    """Write a checkpoint for mindspore.load_checkpoint, atomically."""
     for name, tensor in tensors.items():
         if dtype_of(tensor) not in DTYPES.values():
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a MindSpore checkpoint.")
@@ -369,7 +367,7 @@ def write_mindspore(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE_BYTES) -> Iterator[bytes]:
-    """Yield the encoded messages of one parameter: one, or several if it has more than `slice_size` bytes."""
+    """Yield the encoded messages of one parameter, each with at most `slice_size` bytes of its content."""
     import torch
 
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()

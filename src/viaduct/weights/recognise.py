@@ -1,4 +1,4 @@
-"""Recognition of the network that a file of weights belongs to, by the names and shapes in the file."""
+"""Recognition of the network of a file of weights, by names and shapes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from viaduct.weights.maps import layouts_of, list_name_maps, mindspore
 
 Shape = tuple[int, ...]
 Options = tuple[tuple[str, Any], ...]
-MIN_SHARE = 0.5  # of a network's tensors that must agree before it is a guess
+MIN_SHARE = 0.5  # of a network's tensors that must match in a guess
 
 
 @dataclass(frozen=True)
 class Guess:
-    """Network that a file may hold, and the share of the network's tensors that agree (1: all)."""
+    """Network that a file may hold, and the share of its tensors that match (1: all)."""
 
     model: str
     classes: int
     share: float
     layout: str = ""
-    options: Options = ()  # with which the network is built
+    options: Options = ()  # of the network's constructor
 
     @property
     def is_certain(self) -> bool:
@@ -38,8 +38,8 @@ class Guess:
         return f"{self.model} with {self.classes} classes"
 
 
-def in_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
-    """Return the networks whose TensorFlow variables have these names and shapes: the best guesses, usually one."""
+def recognise_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
+    """Return the networks whose TensorFlow variables fit these names and shapes best."""
     guesses: list[Guess] = []
     for names in list_name_maps():
         if any(variable.startswith(names.scope) for variable in shapes):
@@ -51,22 +51,22 @@ def in_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
 
 
 def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iterator[Guess]:
-    """Yield a guess for each layout of one network in which the checkpoint has its classifier."""
+    """Yield a guess for each layout of one network whose classifier is in the checkpoint."""
     model = sketch(name, 1, options)
     for layout, links in layouts_of(model).items():
         heads = {link.target: link.sources[0] for link in links if is_head(link.target)}
         stored = shapes.get(heads["head.bias"])
         if stored:
-            expected = expected_variables(model, layout)
-            # The sketch has one class; where TensorFlow has classes, they are the last axis.
+            expected = list_tf_variables(model, layout)
+            # The sketch has one class; TensorFlow's class axis is the last one.
             expected |= {source: (*expected[source][:-1], stored[-1]) for source in heads.values()}
             yield Guess(name, stored[-1], compute_share(expected, shapes), layout, options)
 
 
-def in_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
-    """Return the networks whose MindSpore parameters have these names and shapes: the best guesses.
+def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
+    """Return the networks whose MindSpore parameters fit these names and shapes best.
 
-    If several networks agree in all names and shapes, only those that also compute the same are returned.
+    Of networks with equal names and shapes, only those that compute the same as the reference are returned.
     """
     guesses: list[Guess] = []
     faithful: set[Guess] = set()
@@ -89,18 +89,18 @@ def in_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
 
 
 def find_options(names: TensorflowNames, networks: list[str], shapes: Mapping[str, Shape]) -> Options:
-    """Return the options that a checkpoint implies; none where no network can be built with them."""
+    """Return the options that a checkpoint implies; empty if no network can be built with them."""
     options = tuple(names.find_options(shapes).items())
     try:
         for network in networks if options else ():
             sketch(network, 1, options)
-    except BadValue:  # a size that no such network has
+    except BadValue:  # an impossible size
         return ()
     return options
 
 
-def in_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
-    """Return the networks whose parameters and buffers have these names and shapes: the best guesses."""
+def recognise_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
+    """Return the networks whose parameters and buffers fit these names and shapes best."""
     if not shapes.get("head.bias"):
         return []
     classes, guesses = shapes["head.bias"][0], []
@@ -113,12 +113,12 @@ def in_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
 
 
 def is_head(name: str) -> bool:
-    """Return True if a tensor of a network has an axis for the classes."""
+    """Return True if a tensor of a network has a class axis."""
     return name.startswith(("head.", "aux.head."))
 
 
 def compute_share(expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> float:
-    """Return the share of expected tensors that are found; an auxiliary head is expected only if `found` has one."""
+    """Return the share of `expected` in `found`; an auxiliary head is expected only if `found` has one."""
     if not any(is_auxiliary(name) for name in found):
         expected = {name: shape for name, shape in expected.items() if not is_auxiliary(name)}
     return sum(found.get(name) == shape for name, shape in expected.items()) / len(expected)
@@ -129,7 +129,7 @@ def is_auxiliary(name: str) -> bool:
 
 
 def select_best(guesses: list[Guess]) -> list[Guess]:
-    """Return the guesses with the highest share and, of these, the most parameters; none below MIN_SHARE."""
+    """Return the guesses with the highest share, at least MIN_SHARE, and, of these, with the most parameters."""
     highest = max((guess.share for guess in guesses), default=0.0)
     leading = [guess for guess in guesses if guess.share == highest and highest >= MIN_SHARE]
     most = max((count_parameters(guess.model) for guess in leading), default=0)
@@ -149,17 +149,17 @@ def sketch(name: str, classes: int, options: Options = ()) -> nn.Module:
 
 
 def list_networks(names: TensorflowNames) -> list[str]:
-    """Return the networks that a name map is for."""
+    """Return the networks of a name map."""
     variants = (name for family in models.families().values() if family.tensorflow is names for name in family.variants)
     return [name for name in variants if names.claims(sketch(name, 1))]
 
 
 def is_weight(name: str) -> bool:
-    """Return True for all tensors but num_batches_tracked, which TensorFlow does not have."""
+    """Return True for all tensors except num_batches_tracked, which TensorFlow does not have."""
     return not name.endswith("num_batches_tracked")
 
 
-def expected_variables(model: nn.Module, layout: str) -> dict[str, Shape]:
+def list_tf_variables(model: nn.Module, layout: str) -> dict[str, Shape]:
     """Return name and shape of every TensorFlow variable of a network."""
     shapes = {key: value.shape for key, value in model.state_dict().items()}
     links = layouts_of(model)[layout]

@@ -3,8 +3,8 @@
     with open_weights("runs/try1") as stored:
         stored.infos["head.weight"], stored.read("head.weight"), stored.step, stored.model
 
-Names and shapes come from headers alone, and values are read one tensor at a time; a PyTorch file is loaded as a whole.
-Of a run the newest intact checkpoint is used, or RUN/model.safetensors where it has no checkpoints. `.ckpt` may be
+Names and shapes are read from headers, and values one tensor at a time; a PyTorch file is loaded as a whole. For a run
+the newest intact checkpoint is opened, or RUN/model.safetensors if the run has no checkpoints. `.ckpt` may be
 TensorFlow's, MindSpore's or PyTorch Lightning's: the content decides.
 """
 
@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from viaduct.errors import BadData, BadRun
 from viaduct.run_files import MANIFEST, read_json_object, read_manifest, step_folders
 from viaduct.weights.bundle import Bundle
-from viaduct.weights.fingerprints import may_be_ours, recognise_exactly
+from viaduct.weights.fingerprints import has_known_names, recognise_exactly
 from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, list_prefixes, suggest_instead
 from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, is_mindspore_file
 from viaduct.weights.tensor_bytes import count_bytes, dtype_of
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 MODEL, EMA = "model.safetensors", "ema.safetensors"
 STEP = "global_step"
-MAX_OPTION_VALUE, MAX_OPTIONS = 4096, 32  # of a network, in metadata that may come from anywhere
+MAX_OPTION_VALUE, MAX_OPTIONS = 4096, 32  # limits for a network's options in untrusted metadata
 
-# Names in safetensors files, with torch's; other names are shown in lower case.
+# Names of dtypes in safetensors files, and torch's; other names are shown in lower case.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
 
 Kind = Literal["TensorFlow checkpoint", "MindSpore checkpoint", "safetensors file", "PyTorch file", "run"]
@@ -62,25 +62,25 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about weights beside their values; None or empty where a file does not state them."""
+    """Metadata of weights; None or empty if a file does not state them."""
 
     model: str | None = None
     classes: int | None = None
     step: int | None = None
-    options: dict[str, Any] = field(default_factory=dict)  # with which the network is built
-    trained: dict[str, str] = field(default_factory=dict)  # global_batch and precision, where known
+    options: dict[str, Any] = field(default_factory=dict)  # of the network's constructor
+    trained: dict[str, str] = field(default_factory=dict)  # global_batch and precision, if known
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Weights that are open for reading."""
+    """Weights opened for reading."""
 
     path: Path
     kind: Kind
     infos: dict[str, Info]
     reader: Reader
     facts: Facts
-    warnings: tuple[str, ...] = ()  # about damage that did not prevent opening, for the user
+    warnings: tuple[str, ...] = ()  # for the user, about damage that did not prevent opening
 
     def read(self, name: str) -> Tensor:
         return self.reader.read(name)
@@ -89,32 +89,32 @@ class Stored:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: info.shape for name, info in self.infos.items()}
 
-    def likely_models(self) -> list[tuple[str, int, float]]:
-        """Return the networks that these weights may be of: name, classes, and the share of tensors that agree.
+    def find_likely_models(self) -> list[tuple[str, int, float]]:
+        """Return name, classes and share of matching tensors of the networks that these weights may be of.
 
-        Those that agree completely, else those above 0.9. torch is imported only where none is found by fingerprint.
+        These are exact matches or, if there are none, networks with a share above 0.9.
         """
         exact = recognise_exactly(self.kind, self.shapes)
-        if exact or not may_be_ours(self.kind, self.shapes):
+        if exact or not has_known_names(self.kind, self.shapes):
             return [(model, classes, 1.0) for model, classes in exact]
-        return [(guess.model, guess.classes, guess.share) for guess in self.guesses() if guess.share > 0.9]
+        return [(guess.model, guess.classes, guess.share) for guess in self.guess_networks() if guess.share > 0.9]
 
-    def guesses(self) -> list[recognise.Guess]:
-        """Return the networks that these weights look like."""
+    def guess_networks(self) -> list[recognise.Guess]:
+        """Return the networks that fit these weights best."""
         from viaduct.weights import recognise
 
         if self.kind == "TensorFlow checkpoint":
-            return recognise.in_tensorflow(self.shapes)
+            return recognise.recognise_tensorflow(self.shapes)
         if self.kind == "MindSpore checkpoint":
-            return recognise.in_mindspore(self.shapes)
-        return recognise.in_torch(self.shapes)
+            return recognise.recognise_mindspore(self.shapes)
+        return recognise.recognise_torch(self.shapes)
 
 
 @contextmanager
 def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
     """Open weights of any kind; raise `BadData` or `BadRun` if there are none.
 
-    `ema` takes the averaged weights of a run or a PyTorch file; for other kinds it has no effect.
+    `ema` selects the averaged weights of a run or a PyTorch file; it has no effect on other kinds.
     """
     if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
         folder, skipped = require_intact(path) if (path / MANIFEST).is_file() else find_newest_checkpoint(path)
@@ -123,7 +123,7 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
     elif path.is_file() and path.suffix == ".safetensors":
         with open_safetensors(path, None, "safetensors file") as stored:
             has_mindspore_names = any(name.endswith(".moving_mean") for name in stored.infos)  # of batch norms
-            yield as_mindspore(stored) if has_mindspore_names else stored
+            yield convert_to_mindspore(stored) if has_mindspore_names else stored
     elif path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path):
         with MindsporeFile(path) as file:
             infos = {
@@ -134,14 +134,14 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
     elif path.is_file() and not is_tf_checkpoint(path) and (path.suffix in ENDINGS or is_torch_file(path)):
         yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
-        what = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
-        raise explain_nothing_at(path, what)
+        message = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
+        raise explain_nothing_at(path, message)
     elif path.is_file() and not is_tf_checkpoint(path):
-        what = (
+        message = (
             f"{path} holds no weights that can be read: no safetensors, PyTorch or MindSpore file, "
             f"and {path}.index is not there."
         )
-        raise BadData(what, *suggest_instead(path))
+        raise BadData(message, *suggest_instead(path))
     elif path.is_dir() and not (path / LATEST).is_file() and not list_prefixes(path):
         raise explain_no_weights(path)
     else:
@@ -149,16 +149,16 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
             infos = {
                 name: Info(entry.shape, entry.dtype, entry.count, entry.size) for name, entry in bundle.entries.items()
             }
-            facts = Facts(step=bundle.scalar(STEP))
-            warnings = tuple(f"Warning: {shortage}." for shortage in bundle.shortages())
+            facts = Facts(step=bundle.step)
+            warnings = tuple(f"Warning: {shortage}." for shortage in bundle.describe_shortages())
             yield Stored(bundle.prefix, "TensorFlow checkpoint", infos, bundle, facts, warnings)
 
 
 @contextmanager
 def open_foreign(path: Path) -> Iterator[Bundle | MindsporeNames]:
-    """Open weights under another framework's names: a checkpoint of TensorFlow or of MindSpore."""
-    of_mindspore = path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path)
-    if of_mindspore or (path.is_file() and path.suffix == ".safetensors"):
+    """Open a TensorFlow checkpoint, or weights with MindSpore's names."""
+    has_mindspore_format = path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path)
+    if has_mindspore_format or (path.is_file() and path.suffix == ".safetensors"):
         with open_weights(path) as stored:
             if isinstance(stored.reader, MindsporeNames):
                 yield stored.reader
@@ -167,8 +167,8 @@ def open_foreign(path: Path) -> Iterator[Bundle | MindsporeNames]:
         yield bundle
 
 
-def holds_torch_names(path: Path) -> bool:
-    """Return True for a file with PyTorch's names: one that torch.save wrote, or safetensors not of MindSpore."""
+def has_torch_names(path: Path) -> bool:
+    """Return True for a file of torch.save, and for a safetensors file without MindSpore's names."""
     if not path.is_file() or is_tf_checkpoint(path) or is_mindspore_file(path):
         return False
     if path.suffix != ".safetensors":
@@ -178,7 +178,7 @@ def holds_torch_names(path: Path) -> bool:
 
 
 def explain_no_weights(folder: Path) -> BadData:
-    """Return the error for a folder that is no run and no TensorFlow checkpoint."""
+    """Return the error for a folder that is neither a run nor a TensorFlow checkpoint."""
     if (folder / "checkpoints").is_dir():
         example = folder / "checkpoints" / "step-N"
         return BadData(
@@ -192,10 +192,7 @@ def explain_no_weights(folder: Path) -> BadData:
 
 
 class SafetensorsReader:
-    """Reader of one tensor at a time; torch is imported for the first one.
-
-    `opened` closes the file that is opened then.
-    """
+    """Reader of a safetensors file, which is opened, and torch imported, at the first read; `opened` closes it."""
 
     def __init__(self, path: Path, opened: ExitStack) -> None:
         self.path, self.opened = path, opened
@@ -218,13 +215,13 @@ def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[St
     except (OSError, SafetensorError) as error:
         raise BadData(f"{path} is not a complete safetensors file: {error}") from None
     with opened as file, ExitStack() as more:
-        # `keys` is a method of an open file, which is no mapping.
+        # An open file has `keys`, but is not a mapping.
         infos = {name: read_info(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
         yield Stored(path, kind, infos, SafetensorsReader(path, more), facts or parse_metadata(file.metadata() or {}))
 
 
 class MindsporeTensors(MindsporeNames):
-    """A safetensors file that MindSpore wrote."""
+    """Safetensors file with MindSpore's names."""
 
     def __init__(self, stored: Stored) -> None:
         self.prefix, self.entries, self.reader = stored.path, stored.infos, stored.reader
@@ -240,15 +237,15 @@ class MindsporeTensors(MindsporeNames):
             raise BadData(f"{self.prefix}: {name} cannot be read: {error}") from None
 
 
-def as_mindspore(stored: Stored) -> Stored:
-    """Return a safetensors file with MindSpore's names as a MindSpore checkpoint, with the step that it states."""
+def convert_to_mindspore(stored: Stored) -> Stored:
+    """Return a safetensors file with MindSpore's names as a MindSpore checkpoint."""
     tensors = MindsporeTensors(stored)
     facts = replace(stored.facts, step=stored.facts.step if tensors.step is None else tensors.step)
     return replace(stored, kind="MindSpore checkpoint", reader=tensors, facts=facts)
 
 
 class TorchReader:
-    """Tensors of a file that torch.save wrote, all of them in memory."""
+    """Tensors of a torch.save file, in memory."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self.tensors = tensors
@@ -267,14 +264,14 @@ def open_torch_file(path: Path, ema: bool) -> Stored:
 
 
 def read_info(tensor_slice: Any) -> Info:
-    """Return the header of a tensor from a slice of safetensors, whose dtypes are F32, BF16, I64, U8, BOOL …"""
+    """Return shape, dtype and size of a tensor in a safetensors file."""
     shape, dtype = tuple(tensor_slice.get_shape()), str(tensor_slice.get_dtype())
     count = math.prod(shape)
     return Info(shape, DTYPES.get(dtype, dtype.lower()), count, count * count_bytes(dtype))
 
 
 def parse_metadata(metadata: dict[str, str]) -> Facts:
-    """Return the facts that `viaduct weights import` and `export` write; other metadata are ignored."""
+    """Parse the metadata that `viaduct weights import` and `export` write; others are ignored."""
     return Facts(
         model=metadata.get("model"),
         classes=parse_number(metadata.get("classes")),
@@ -285,7 +282,7 @@ def parse_metadata(metadata: dict[str, str]) -> Facts:
 
 
 def parse_options(text: str) -> dict[str, Any]:
-    """Return the options of a network; empty if they are malformed or would build an enormous network."""
+    """Parse a network's options; return an empty dict if they are malformed or too large."""
     try:
         options = json.loads(text)
     except (ValueError, RecursionError):
@@ -294,12 +291,14 @@ def parse_options(text: str) -> dict[str, Any]:
         return {}
     frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     items = [item for value in frozen.values() for item in (value if isinstance(value, tuple) else (value,))]
-    small = all(isinstance(item, str) or (isinstance(item, int | float) and item <= MAX_OPTION_VALUE) for item in items)
-    return frozen if small and len(items) <= MAX_OPTIONS else {}
+    are_small = all(
+        isinstance(item, str) or (isinstance(item, int | float) and item <= MAX_OPTION_VALUE) for item in items
+    )
+    return frozen if are_small and len(items) <= MAX_OPTIONS else {}
 
 
 def parse_number(text: str | None) -> int | None:
-    """Return a non-negative integer in decimal digits; None for anything else."""
+    """Parse a non-negative decimal integer; return None for anything else."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
 
 
@@ -307,9 +306,9 @@ def parse_number(text: str | None) -> int | None:
 
 
 def find_newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
-    """Return the folder of a run's newest intact checkpoint; the run itself if it only has its final model.
+    """Return the folder of a run's newest intact checkpoint, and a warning for each newer one, which is damaged.
 
-    Return also a warning for each newer checkpoint that is damaged.
+    Without checkpoints, but with a final model, the folder is the run itself.
     """
     skipped: list[str] = []
     folders = list(step_folders(run / "checkpoints").values())
@@ -319,12 +318,12 @@ def find_newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
             return folder, tuple(skipped)
         skipped.append(f"Skipping a damaged checkpoint: {damage}.")
     if folders or not (run / MODEL).is_file():
-        raise BadRun(f"{str(run)!r} has no whole checkpoint{' left' if folders else ' yet'}.", *skipped)
+        raise BadRun(f"{str(run)!r} has no intact checkpoint{'' if folders else ' yet'}.", *skipped)
     return run, ()
 
 
 def require_intact(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Return the checkpoint that was named; raise if it is damaged, because no other can replace it."""
+    """Return a checkpoint's folder without warnings; raise `BadRun` if the checkpoint is damaged."""
     damage = find_damage(folder)
     if damage is not None:
         raise BadRun(f"a damaged checkpoint: {damage}.", "Name another checkpoint of the run, or the run itself.")
@@ -332,18 +331,18 @@ def require_intact(folder: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def find_damage(folder: Path) -> str | None:
-    """Return what is wrong with a checkpoint's weights or averages; None if their checksums match the manifest."""
+    """Describe the damage of a checkpoint's weights or averages; None if their checksums match the manifest."""
     try:
         files = read_manifest(folder)["files"]
     except BadRun as error:
         return error.what.rstrip(".")
     if MODEL not in files:
-        return f"{folder / MANIFEST} does not say what belongs to the checkpoint"
+        return f"{folder / MANIFEST} does not list {MODEL}"
     expected = {name: files[name]["sha256"] for name in (MODEL, EMA) if name in files}
     for name, checksum in expected.items():
         try:
             if compute_checksum(folder / name) != checksum:
-                return f"{folder / name} does not hold the bytes that were written (checksum)"
+                return f"{folder / name} does not match its checksum"
         except OSError as error:
             return f"{folder / name} cannot be read: {error.strerror}"
     return None
@@ -365,7 +364,7 @@ def choose_file(folder: Path, ema: bool) -> Path:
 
 
 def read_run_facts(folder: Path) -> Facts:
-    """Return the facts in a run's recipe and summary, and in the checkpoint's manifest."""
+    """Read the metadata in a run's recipe and summary, and in the checkpoint's manifest."""
     manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     run = folder.parent.parent if manifest else folder
     recipe = get_object(read_json_object(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}

@@ -4,10 +4,10 @@
     a block:  entries, restart offsets (uint32 each), their count (uint32), compression (1 byte), masked CRC-32C (4)
     an entry: shared, added, length of the value (varints), the key's new part, the value
 
-A key begins with `shared` bytes of the key before it. The index block's values say where the data blocks are: offset
-and size, two varints; the footer says the same of the meta-index and the index block. A table of
-unknown origin is read in bounded memory: keys must rise and blocks may not overlap, so nothing is read twice, and all
-keys together may have at most `MAX_EXPANSION` times the bytes of the file.
+A key begins with `shared` bytes of the previous key. The values of the index block are the data blocks' handles: offset
+and size, two varints; the footer has the handles of the meta-index and the index block. To read a table of unknown
+origin in bounded memory, keys must be sorted, blocks may not overlap, and all keys together may have at most
+`MAX_EXPANSION` times the bytes of the file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FOOTER = 48  # bytes
 TRAILER = 5  # bytes after a block: compression and checksum
 MAX_KEY_BYTES = 4096
 MAX_EXPANSION = 8
-BLOCK_BYTES = 1 << 18  # bytes; TensorFlow's own choice
-RESTART_EVERY = 16  # entries; the key of every 16th is written in full, as TensorFlow does
+BLOCK_BYTES = 1 << 18  # as in TensorFlow
+RESTART_EVERY = 16  # entries; every 16th key is written in full, as in TensorFlow
 WORD = struct.Struct("<I")
 COMPRESSIONS = {1: "snappy", 2: "zlib", 4: "zstd"}
 
@@ -37,10 +37,10 @@ Entry = tuple[bytes, memoryview]  # key and value
 
 
 def read_table(data: bytes) -> Iterator[Entry]:
-    """Yield every key and value in order; any damage raises `BadData`."""
+    """Yield every key and value in order; raise `BadData` for any damage."""
     view = memoryview(data)
-    budget = MAX_EXPANSION * len(data)  # bytes that the keys still to come may have
-    previous, end = None, 0  # the key, and the end of the block, before this one
+    budget = MAX_EXPANSION * len(data)  # bytes that the remaining keys may have
+    previous, end = None, 0  # the previous key, and the end of the previous block
     for _, value in parse_entries(read_block(view, read_index_handle(view))):
         handle, _ = read_handle(value, 0)
         offset, size = handle
@@ -49,10 +49,10 @@ def read_table(data: bytes) -> Iterator[Entry]:
         end = offset + size + TRAILER
         for key, content in parse_entries(read_block(view, handle)):
             if previous is not None and key <= previous:
-                raise BadData(f"the name {key!r} comes after {previous!r}, but names must rise.")
+                raise BadData(f"the name {key!r} comes after {previous!r}, but names must be sorted.")
             budget -= len(key)
             if budget < 0:
-                raise BadData("its names unfold to many times the size of the file.")
+                raise BadData("its names expand to many times the size of the file.")
             previous = key
             yield key, content
 
@@ -68,7 +68,7 @@ def read_index_handle(view: memoryview) -> Handle:
 
 
 def read_handle(view: memoryview, position: int) -> tuple[Handle, int]:
-    """Return the handle at a position, and the position behind it."""
+    """Return the handle at a position, and the position after the handle."""
     offset, position = read_varint(view, position, len(view))
     size, position = read_varint(view, position, len(view))
     return (offset, size), position
@@ -82,7 +82,7 @@ def read_block(view: memoryview, handle: Handle) -> memoryview:
     checked = view[offset : offset + size + 1]
     (stored,) = WORD.unpack_from(view, offset + size + 1)
     if masked_crc32c(checked) != stored:
-        raise BadData(f"the block at byte {offset:,} is not what was written (checksum).")
+        raise BadData(f"the block at byte {offset:,} does not match its checksum.")
     if checked[-1]:
         name = COMPRESSIONS.get(checked[-1], f"method {checked[-1]}")
         raise BadData(f"its blocks are compressed ({name}); checkpoints are written uncompressed.")
@@ -113,7 +113,7 @@ def parse_entries(block: memoryview) -> Iterator[Entry]:
 
 
 def write_table(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the table of these pairs, which must be sorted by key."""
+    """Encode pairs, sorted by key, as a table."""
     table = bytearray()
     index: list[tuple[bytes, bytes]] = []
     for group in group_pairs(pairs):
@@ -156,6 +156,6 @@ def append_block(table: bytearray, pairs: list[tuple[bytes, bytes]], restart_eve
 
 
 def count_shared(first: bytes, second: bytes) -> int:
-    """Return the number of leading bytes that both keys share."""
+    """Return the length of the common prefix of two keys."""
     limit = min(len(first), len(second))
     return next((index for index in range(limit) if first[index] != second[index]), limit)

@@ -1,4 +1,4 @@
-"""Tensors as raw bytes, and files that are written as a whole: what all formats of checkpoints share."""
+"""Helpers for all checkpoint formats: tensors as raw bytes, and errors of writing."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def dtype_of(tensor: Tensor) -> str:
-    """Return the name of a tensor's dtype: float32."""
+    """Return the name of a tensor's dtype, such as float32."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
 def count_bytes(dtype: str) -> int:
-    """Return the bytes of one value by the bits in the name of its dtype: 4 for float32 or F32; 1 for bool."""
+    """Return the bytes of one value: 4 for float32 or F32, 1 for bool."""
     bits = re.search(r"\d+", dtype)
     return max(1, int(bits[0]) // 8) if bits else 1
 
 
 def as_tensor(content: bytearray, dtype: str, shape: tuple[int, ...]) -> Tensor:
-    """Return little-endian bytes as a tensor, which shares their memory."""
+    """Return little-endian bytes as a tensor; except for bool, it shares their memory."""
     import torch
 
     torch_dtype = getattr(torch, dtype)
@@ -42,7 +42,7 @@ def as_tensor(content: bytearray, dtype: str, shape: tuple[int, ...]) -> Tensor:
 
 @contextmanager
 def explain_write_errors(path: Path, noun: str = "") -> Iterator[None]:
-    """Create the folder of a file; within the block, turn errors of the file system into `DiskFull`."""
+    """Create the folder of a file; within the block, turn file system errors into `DiskFull`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield

@@ -1,7 +1,7 @@
-"""Weights that torch.save wrote: a state dict, or a training's checkpoint that holds one.
+"""Weights in torch.save's files: a state dict, or a checkpoint that contains one.
 
-Only tensors and plain values are read (`weights_only`): nothing in such a file is executed. Prefixes that wrappers put
-before every name (`module.` of data parallel, `_orig_mod.` of torch.compile) are removed.
+Only tensors and plain values are loaded (`weights_only`); no code in the file is executed. The prefixes of wrappers
+(`module.` of data parallel, `_orig_mod.` of torch.compile) are removed from names.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 ENDINGS = (".pt", ".pth", ".bin", ".tar")
 ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # first bytes of torch.save's files
-PICKLE = b"\x80"  # what every pickle of protocol 2 or later begins with, LEGACY among them
+PICKLE = b"\x80"  # first byte of every pickle of protocol 2 or later, such as LEGACY
 COPY_AGAIN = "Copy or download it again."
-# Keys under which checkpoints of trainings hold the network's state dict, its averages and the step.
+# Usual keys of the network's state dict, its averages and the step in checkpoints.
 HOLDERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights")
 AVERAGES = ("state_dict_ema", "model_ema", "ema_state_dict", "ema")
 STEPS = ("global_step", "step", "iteration")
@@ -30,33 +30,30 @@ MAX_NESTING = 3  # of state dicts within others, and of wrappers around a networ
 
 
 def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], int | None]:
-    """Return the tensors of a file by name, and its step if it states one; `ema` takes its averaged weights.
-
-    Raise `BadData` if the file cannot be read, or holds no such weights.
-    """
+    """Return the tensors of a file by name, and its training step if known; `ema` selects the averaged weights."""
     content = load_plain(path)
     tensors = find_state(content, AVERAGES if ema else HOLDERS)
     if not tensors and ema and find_state(content, HOLDERS):
         raise BadData(
-            f"{path} holds one set of weights, no averages beside them: no entry {', '.join(AVERAGES)}.",
+            f"{path} has no averaged weights: no entry {', '.join(AVERAGES)}.",
             "Leave out --ema.",
         )
     if not tensors:
-        what = "averaged weights" if ema else "weights"
-        raise BadData(f"{path} holds no {what}: no tensors by name.", f"It holds {describe_content(content)}.")
+        kind = "averaged weights" if ema else "weights"
+        raise BadData(f"{path} holds no {kind}: no tensors by name.", f"It holds {describe_content(content)}.")
     steps = [content[name] for name in STEPS if isinstance(content, Mapping) and type(content.get(name)) is int]
     return strip_wrappers(tensors), next(iter(steps), None)
 
 
 def find_averages(path: Path) -> str:
-    """Return the key under which a file has averaged weights beside the others; empty if it has none."""
+    """Return the key of the averaged weights in a file; empty if there are none."""
     content = load_plain(path)
     keys = [key for key in AVERAGES if isinstance(content, Mapping) and key in content]
     return next((key for key in keys if find_state(content[key], HOLDERS)), "")
 
 
 def is_torch_file(path: Path) -> bool:
-    """Return True if a file begins as torch.save's do, whatever its name is: Lightning's end in .ckpt."""
+    """Return True if a file begins as torch.save's files do."""
     try:
         with path.open("rb") as file:
             return file.read(len(LEGACY)).startswith((ZIP, LEGACY))
@@ -72,11 +69,11 @@ def load_plain(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         refuse_other_files(path)
-        named = re.search(r"GLOBAL ([\w.]+)", str(error))
-        what = f": {named[1]}, as a whole pickled model does" if named else ""
+        match = re.search(r"GLOBAL ([\w.]+)", str(error))
+        example = f": {match[1]}, as a pickled model does" if match else ""
         raise BadData(
-            f"{path} holds more than tensors and plain values{what}; it may hold code, and is not opened.",
-            "Where you trust it: torch.save(torch.load(FILE, weights_only=False).state_dict(), 'NAME.pth').",
+            f"{path} holds more than tensors and plain values{example}; it may hold code, and is not opened.",
+            "If you trust it: torch.save(torch.load(FILE, weights_only=False).state_dict(), 'NAME.pth').",
         ) from None
     except PermissionError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from None
@@ -90,7 +87,7 @@ def load_plain(path: Path) -> Any:
 
 
 def refuse_other_files(path: Path) -> None:
-    """Raise BadData for a file that could not be read because it is empty, or was not written by torch.save."""
+    """Raise BadData for a file that is empty or was not written by torch.save."""
     with path.open("rb") as file:
         beginning = file.read(20)
     if not beginning:
@@ -98,14 +95,14 @@ def refuse_other_files(path: Path) -> None:
     if not beginning.startswith((ZIP, PICKLE)):
         raise BadData(
             f"{path} is not a file of torch.save: it begins with {beginning!r}.",
-            "`torch.save(model.state_dict(), FILE)` writes one. A failed download may be a page of text: look into it.",
+            "`torch.save(model.state_dict(), FILE)` writes one. If it was downloaded, it may be an error page.",
         ) from None
 
 
 def find_state(content: Any, keys: tuple[str, ...], depth: int = 0) -> dict[str, Tensor]:
-    """Return the tensors of the first of `keys` that holds a state dict; empty if there is none.
+    """Return the state dict under the first possible of `keys`; empty if there is none.
 
-    With HOLDERS for `keys`, `content` may also be a state dict itself. Averages must be under one of their keys.
+    If `keys` are HOLDERS, `content` itself may be a state dict.
     """
     import torch
 
@@ -117,7 +114,7 @@ def find_state(content: Any, keys: tuple[str, ...], depth: int = 0) -> dict[str,
 
 
 def strip_wrappers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors without the wrappers' prefixes, where all names have them."""
+    """Remove the wrappers' prefixes if all names have them."""
     for wrapper in WRAPPERS * MAX_NESTING:
         if all(name.startswith(wrapper) for name in tensors):
             tensors = {name.removeprefix(wrapper): value for name, value in tensors.items()}
@@ -125,7 +122,7 @@ def strip_wrappers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def describe_content(content: Any) -> str:
-    """Say what a file holds instead of weights."""
+    """Describe the content of a file without weights."""
     if not isinstance(content, Mapping):
         return f"a {type(content).__name__}"
     names = [str(name) for name in content]

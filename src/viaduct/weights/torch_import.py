@@ -1,7 +1,7 @@
-"""PyTorch state dicts and safetensors files of other origin into a safetensors file of ours, and ours into theirs.
+"""Conversion of PyTorch state dicts and foreign safetensors files to viaduct's safetensors files, and back.
 
-The network is named (`torchvision:resnet50`, `timm:NAME`, `resnet50_v15`) or, for ours, found by names and shapes. All
-of its tensors must be there: what is missing or misshaped is reported, and nothing is written.
+The network is given by name (`torchvision:resnet50`, `timm:NAME`, `resnet50_v15`); viaduct's own are also found by the
+names and shapes of tensors. If a tensor is missing or misshaped, nothing is written.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LIKELY_SHARE = 0.9  # of a network's tensors that must fit before a message ment
 
 @dataclass(frozen=True)
 class Found:
-    """The network that a file is of, and how its tensors match."""
+    """Network of a file, and the match of the tensors."""
 
     guess: Guess
     match: Match
@@ -51,7 +51,7 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
     """Write a state dict of another origin as a safetensors file with the network's own names."""
     with open_weights(source, ema=ema) as stored:
         if ema and stored.kind == "safetensors file":
-            raise BadValue(f"{source} holds one set of weights, no averages beside them.", "Leave out --ema.")
+            raise BadValue(f"{source} has no averaged weights.", "Leave out --ema.")
         found = find_network(stored, model, classes)
         if not found.match.is_complete:
             raise BadData(
@@ -70,9 +70,9 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
 
 
 def find_network(stored: Stored, model: str, classes: int) -> Found:
-    """Match the network that was named, or the only one of ours that fits completely; raise if none or several do.
+    """Match the requested network, which may fit in part, or find the only one that fits completely.
 
-    Of networks that fit completely those with the most tensors count. A named network may fit in part.
+    If several networks fit completely, only those with the most tensors count.
     """
     if model:
         return match_network(stored, model, classes)
@@ -86,7 +86,7 @@ def find_network(stored: Stored, model: str, classes: int) -> Found:
         return complete[0]
     if complete:
         names = ", ".join(found.guess.model for found in complete)
-        raise BadData(f"{stored.path} fits several networks: {names}.", "Say which one it is: --model NAME.")
+        raise BadData(f"{stored.path} fits several networks: {names}.", "Choose one: --model NAME.")
     raise BadData(
         f"{stored.path} fits none of our networks.",
         describe_tensors(stored.shapes),
@@ -96,15 +96,15 @@ def find_network(stored: Stored, model: str, classes: int) -> Found:
 
 
 def match_network(stored: Stored, model: str, classes: int) -> Found:
-    """Match a file to a network with as many classes as its classifier has there."""
+    """Match a file to a network with the file's number of classes."""
     count = classes or count_classes(stored, model)
     network = sketch(model, count)
     return Found(Guess(model, count, 1.0), match_tensors(network, stored.shapes))
 
 
 def count_classes(stored: Stored, model: str) -> int:
-    """Return how many outputs the classifier has in a file; the usual number where it is not there."""
-    usual = 1000 if sources.is_foreign(model) else models.record_of(model).classes
+    """Return the number of classes in a file; the network's usual number if the file has no classifier."""
+    usual = 1000 if sources.is_foreign(model) else models.find_record(model).classes
     network = sketch(model, usual)
     classifier = sources.find_classifier(network, usual)
     names = {f"{classifier}.bias", torchvision_names(network).get(f"{classifier}.bias", "")}
@@ -115,21 +115,18 @@ def count_classes(stored: Stored, model: str) -> int:
 
 
 def sketch(model: str, classes: int) -> nn.Module:
-    """Return a network for its names and shapes; one that cannot be built without values is built with them."""
+    """Build a network on the meta device, or on the CPU if its constructor computes with values."""
     try:
         return recognise.sketch(model, classes)
-    except (RuntimeError, NotImplementedError):  # some networks compute with values while they are built
+    except (RuntimeError, NotImplementedError):
         return models.build(model, classes)
 
 
 def describe_likely_network(stored: Stored, requested: str) -> list[str]:
-    """Say with how many classes a file holds the network requested for, or which networks of ours nearly fit.
-
-    Those that fit equally well are all named.
-    """
-    own = match_network(stored, requested, 0) if requested else None
-    if own is not None and own.match.is_complete:
-        return [f"It holds {own.guess}: leave out --classes, or give --classes {own.guess.classes}."]
+    """Return a hint: the right number of classes for the requested network, or the networks that nearly fit."""
+    exact = match_network(stored, requested, 0) if requested else None
+    if exact is not None and exact.match.is_complete:
+        return [f"It holds {exact.guess}: leave out --classes, or give --classes {exact.guess.classes}."]
     matches = {name: match_network(stored, name, 0).match for name in models.names() if name != requested}
     best = max(match.share for match in matches.values())
     if best <= LIKELY_SHARE:
@@ -142,7 +139,7 @@ def describe_likely_network(stored: Stored, requested: str) -> list[str]:
 
 
 class RenamedReader:
-    """A file's tensors under other names."""
+    """Reader of a file's tensors under other names."""
 
     def __init__(self, stored: Stored, sources: dict[str, str]) -> None:
         self.stored, self.sources = stored, sources
@@ -152,27 +149,27 @@ class RenamedReader:
 
 
 def rename_stored(stored: Stored, network: nn.Module) -> Stored:
-    """Return weights under the network's own names where the file has torchvision's or a prefix, else unchanged.
+    """Return weights under the network's own names if the file has torchvision's names or a prefix.
 
-    Tensors of another shape, such as a classifier of other classes, are renamed, too.
+    Tensors of another shape, such as a classifier for other classes, are renamed, too.
     """
     match = match_tensors(network, stored.shapes)
     if match.share < MIN_SHARE or has_own_names(match):
         return stored
     named = {**match.sources, **match.reshaped}
-    taken = set(named.values())
-    others = {name: info for name, info in stored.infos.items() if name not in taken}
+    old_names = set(named.values())
+    others = {name: info for name, info in stored.infos.items() if name not in old_names}
     infos = {**{target: stored.infos[name] for target, name in named.items()}, **others}
     return replace(stored, infos=infos, reader=RenamedReader(stored, named))
 
 
 def has_own_names(match: Match) -> bool:
-    """Return True if the tensors that fit have the network's own names in the file."""
+    """Return True if the matching tensors have the network's own names in the file."""
     return all(target == name for target, name in match.sources.items())
 
 
 def export_torch_file(stored: Stored, out: Path, *, model: str = "", to: str) -> Converted:
-    """Write weights as a state dict: `torchvision`, under its names for the network; `pytorch`, under their own."""
+    """Write weights as a state dict, with torchvision's names (`torchvision`) or the network's own (`pytorch`)."""
     guess = identify_network(stored, model)
     network = build_network(guess, stored.path)
     refuse_another_network(network, stored, guess)
@@ -188,7 +185,7 @@ def export_torch_file(stored: Stored, out: Path, *, model: str = "", to: str) ->
 
 
 def choose_names(guess: Guess, network: nn.Module, to: str) -> tuple[dict[str, str], list[str]]:
-    """Return the name that each tensor gets in the file, and notes for the user."""
+    """Return the name of each tensor in the file, and notes for the user."""
     own_names = {name: name for name in network.state_dict()}
     if to == "pytorch" or guess.model.startswith("torchvision:"):
         return own_names, []

@@ -1,11 +1,11 @@
-"""Tensors of PyTorch files matched to a network by name and shape.
+"""Matching of the tensors in PyTorch files with a network, by name and shape.
 
     match = match_tensors(network, stored.shapes)
     match.sources["stem.conv.weight"]      "conv1.weight"
-    match.report()                         how much fits, and what does not
+    match.report()                         lines with the numbers of matching and other tensors
 
-A file may have the network's own names, or those of the same network in torchvision (the family's record has them), and
-one of PREFIXES before them. The naming under which most tensors fit is used; nothing is guessed by shape alone.
+A file may have the network's own names or torchvision's, with one of PREFIXES. The naming with the most matches is
+used; shapes alone are never matched.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Match:
 
     names: str  # OWN or TORCHVISION
     sources: dict[str, str]  # tensor of the network -> its name in the file
-    missing: tuple[str, ...]  # names that the file should have
-    misshaped: tuple[str, ...]  # tensors that both have, with both shapes
-    unused: tuple[str, ...]  # tensors of the file that the network does not have
-    reshaped: dict[str, str] = field(default_factory=dict)  # as `sources`, of the misshaped tensors
+    missing: tuple[str, ...]  # names that the file lacks
+    misshaped: tuple[str, ...]  # descriptions of tensors with different shapes
+    unused: tuple[str, ...]  # names in the file that the network does not have
+    reshaped: dict[str, str] = field(default_factory=dict)  # as `sources`, for the misshaped tensors
 
     @property
     def is_complete(self) -> bool:
-        """True if every tensor of the network is there; counters of batch norms may be missing."""
+        """True if every tensor of the network matches; batch counters may be missing."""
         return not self.missing and not self.misshaped
 
     @property
@@ -49,7 +49,7 @@ class Match:
         return len(self.sources) / total if total else 0.0
 
     def report(self) -> list[str]:
-        """Return lines that say how many tensors fit, and which do not."""
+        """Return lines about the matching, missing, misshaped and unused tensors."""
         lines = [f"{len(self.sources):,} tensors fit by name and shape ({self.names})"]
         for title, names in (
             ("missing there", self.missing),
@@ -62,7 +62,7 @@ class Match:
 
 
 def match_tensors(network: nn.Module, found: Mapping[str, Shape]) -> Match:
-    """Match a network's tensors under every naming and prefix; return the match in which most of them fit."""
+    """Match a network's tensors under every naming and prefix; return the best match."""
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     candidates = [(OWN, {name: name for name in shapes})]
     renamed = torchvision_names(network)
@@ -75,7 +75,7 @@ def match_tensors(network: nn.Module, found: Mapping[str, Shape]) -> Match:
 def match_names(
     kind: str, names: Mapping[str, str], shapes: Mapping[str, Shape], found: Mapping[str, Shape], prefix: str
 ) -> Match:
-    """Match the tensors that a file has under these names with a prefix; missing batch counters are not reported."""
+    """Match tensors under one naming and prefix; missing batch counters are ignored."""
     sources, missing, misshaped, reshaped = {}, [], [], {}
     for target, name in names.items():
         source = prefix + name
@@ -93,7 +93,7 @@ def match_names(
 
 
 def torchvision_names(network: nn.Module) -> dict[str, str]:
-    """Return torchvision's name of each tensor of one of our networks; empty where torchvision has no such network."""
+    """Return torchvision's name of each tensor of a network; empty if torchvision has no such network."""
     for family in models.families().values():
         if family.torchvision_names is not None:
             names = family.torchvision_names(network)
@@ -103,7 +103,7 @@ def torchvision_names(network: nn.Module) -> dict[str, str]:
 
 
 def describe_differences(network: nn.Module) -> list[str]:
-    """Return a note on how a ResNet of ours computes differently from torchvision's with the same weights."""
+    """Return a note on the differences between a ResNet of viaduct and torchvision's with the same weights."""
     if not isinstance(network, ResNet):
         return []
     differences = []
@@ -118,7 +118,7 @@ def describe_differences(network: nn.Module) -> list[str]:
 
 
 def describe_tensors(found: Mapping[str, Shape]) -> str:
-    """Return a hint that says what a state dict holds."""
+    """Return a hint that lists the tensors of a state dict."""
     shown = [f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in found.items()]
     if len(shown) > 3:
         shown = [*shown[:2], "…", shown[-1]]

@@ -21,7 +21,7 @@ def write(path: Path, **options: int | bool) -> Path:
 
 def test_a_trace_without_events_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.pt.trace.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
-    with pytest.raises(BadData, match="holds no events of torch"):
+    with pytest.raises(BadData, match="has no events of torch"):
         read_any(tmp_path)
 
 
@@ -136,7 +136,7 @@ def test_workers_that_name_no_rank_are_numbered(tmp_path: Path) -> None:
         write(tmp_path / f"host_{10 + rank}.100.pt.trace.json")
     profile = read_any(tmp_path)
     assert profile.ranks == [0, 1]
-    assert any("do not name different ranks" in note for note in profile.facts.notes)
+    assert any("do not have distinct ranks" in note for note in profile.facts.notes)
 
 
 def test_modules_that_the_profiler_saw_are_kept(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_operators_know_the_function_of_the_script_and_not_that_of_a_library(tmp
     profile = read_any(tmp_path)
     found = next(operator for operator in profile.operators if operator.name == "aten::conv2d")
     assert found.location == "train.py:12 in main()"
-    assert any("at which their function begins" in note for note in profile.facts.notes)
+    assert any("first lines of their functions" in note for note in profile.facts.notes)
 
 
 def test_a_trace_of_torch_itself_is_read(tmp_path: Path) -> None:

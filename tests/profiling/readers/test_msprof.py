@@ -227,7 +227,7 @@ def test_a_timeline_of_two_devices_has_the_steps_of_each(tmp_path: Path) -> None
         (1, 40),
     ]
     (output / "msprof_1.json").write_text(json.dumps(make_timeline(labels=False)))
-    assert any("as of several devices under one process" in note for note in read_any(tmp_path).facts.notes)
+    assert any("perhaps of several devices in one process" in note for note in read_any(tmp_path).facts.notes)
 
 
 def test_of_a_device_in_two_recordings_a_note_names_what_was_read(tmp_path: Path) -> None:
@@ -236,7 +236,9 @@ def test_of_a_device_in_two_recordings_a_note_names_what_was_read(tmp_path: Path
         write_rows(tmp_path / f"PROF_{number}" / "mindstudio_profiler_output" / "op_summary_1.csv", OP_SUMMARY, [row])
     profile = read_any(tmp_path)
     assert list_kernels(profile) == [(0, "Mul", 5)]
-    assert any(note.startswith("PROF_1 and PROF_2 both hold device 0; PROF_2 was read") for note in profile.facts.notes)
+    assert any(
+        note.startswith("PROF_1 and PROF_2 both have device 0; only PROF_2 was read") for note in profile.facts.notes
+    )
 
 
 def test_recordings_of_one_device_each_are_ranks_without_a_step_trace_too(tmp_path: Path) -> None:
@@ -264,5 +266,5 @@ def test_rows_that_could_be_of_two_devices_are_named_in_a_note(tmp_path: Path) -
         (output.parent / f"device_{device}" / "data").mkdir(parents=True)
     profile = read_any(output)
     assert list_kernels(profile) == [(2, "Conv2D", 10)]
-    (note,) = (note for note in profile.facts.notes if "does not say" in note)
-    assert "which of the devices 2, 5" in note
+    (note,) = (note for note in profile.facts.notes if "does not name its device" in note)
+    assert "one of 2, 5" in note

@@ -17,13 +17,13 @@ def test_databases_alone_are_refused_with_what_to_do(tmp_path: Path) -> None:
     output = tmp_path / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
     output.mkdir(parents=True)
     (output / "ascend_pytorch_profiler_0.db").write_bytes(b"SQLite")
-    with pytest.raises(BadData, match="holds databases alone"):
+    with pytest.raises(BadData, match="has only databases"):
         read_any(tmp_path)
 
 
 def test_raw_data_that_was_not_analysed_is_named(tmp_path: Path) -> None:
     (tmp_path / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
-    with pytest.raises(BadData, match="holds no results: it is empty"):
+    with pytest.raises(BadData, match="has no results: it is empty"):
         read_any(tmp_path)
 
 

@@ -12,12 +12,12 @@ import pytest
 from viaduct.errors import BadData
 from viaduct.recipes import Recipe, load
 from viaduct.recipes._fields import override, to_record
-from viaduct.runs.search.past_runs import Wanted, gather_past_runs
+from viaduct.runs.search.past_runs import Criteria, gather_past_runs
 from viaduct.runs.search.space import parse_space
 
 RECIPE = load("shapes_taster").recipe
 IMAGES = {"training": {"count": 6400, "labels": 1}, "validation": {"count": 1000, "labels": 2}}
-WANTED = Wanted("shapes_taster", RECIPE, IMAGES, "top1")
+WANTED = Criteria("shapes_taster", RECIPE, IMAGES, "top1")
 SPACE = parse_space(RECIPE, ["optimizer.lr=0.01..1:log"])
 
 
@@ -45,7 +45,7 @@ def test_runs_that_differ_in_anything_else_are_counted_by_their_reason(tmp_path:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "recipe.json").write_text("{")
     gathered = gather_past_runs(tmp_path, WANTED, SPACE)
-    assert gathered.taken == []
+    assert gathered.accepted == []
     assert dict(gathered.refused) == {
         "epochs differ": 1,
         "data.global_batch differ": 1,
@@ -55,14 +55,14 @@ def test_runs_that_differ_in_anything_else_are_counted_by_their_reason(tmp_path:
         "not finished": 1,
         "damaged, or not readable": 1,
     }
-    assert "0 of 7 past runs" in gathered.lines(tmp_path)[0]
+    assert "0 of 7 past runs" in gathered.describe(tmp_path)[0]
 
 
 def test_runs_that_differ_only_in_the_space_the_seed_and_what_is_logged_are_taken(tmp_path: Path) -> None:
     write_run(tmp_path / "deep" / "a", with_rate("0.2"), top1=0.8)
     write_run(tmp_path / "b", override(override(with_rate("0.5"), "seed", "7"), "log.every_steps", "3"), top1=0.7)
     gathered = gather_past_runs(tmp_path, WANTED, SPACE)
-    assert {(run.values["optimizer.lr"], run.value, run.images) for run in gathered.taken} == {
+    assert {(run.values["optimizer.lr"], run.value, run.images) for run in gathered.accepted} == {
         (0.2, 0.8, 1000),
         (0.5, 0.7, 1000),
     }
@@ -71,7 +71,7 @@ def test_runs_that_differ_only_in_the_space_the_seed_and_what_is_logged_are_take
 def test_the_trials_of_the_search_itself_are_no_past_runs(tmp_path: Path) -> None:
     write_run(tmp_path / "study" / "trial-000", with_rate("0.2"))
     gathered = gather_past_runs(tmp_path, WANTED, SPACE, study=tmp_path / "study")
-    assert gathered.taken == []
+    assert gathered.accepted == []
     assert not gathered.refused
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.runs.search.results import TrialResult, judge, noise_of_difference, seed_deviation, write_verdict
+from viaduct.runs.search.results import (
+    TrialResult,
+    estimate_difference_noise,
+    judge,
+    measure_seed_deviation,
+    write_verdict,
+)
 
 
 def result(number: int, value: float | None, images: int | None = 1000, lr: float = 0.0, **more: object) -> TrialResult:
@@ -16,7 +22,7 @@ def test_a_difference_within_the_noise_of_the_images_is_not_called_better() -> N
     verdict = judge([result(0, 0.90), result(1, 0.91), result(2, 0.50)], "top1", "maximize")
     assert verdict is not None
     assert verdict.best.name == "trial-001"
-    assert [other.name for other in verdict.alike] == ["trial-000"]
+    assert [other.name for other in verdict.ties] == ["trial-000"]
     text = " ".join(write_verdict(verdict, "top1"))
     assert "not shown to be better than 1 other (trial-000)" in text
     assert "1,000 validation images" in text
@@ -26,7 +32,7 @@ def test_a_difference_within_the_noise_of_the_images_is_not_called_better() -> N
 def test_a_large_difference_stands_apart_and_seeds_are_still_named_as_not_measured() -> None:
     verdict = judge([result(0, 0.90), result(1, 0.50)], "top1", "maximize")
     assert verdict is not None
-    assert verdict.alike == []
+    assert verdict.ties == []
     text = " ".join(write_verdict(verdict, "top1"))
     assert "All others trained to their end differ by more" in text
     assert "Noise between seeds was not measured" in text
@@ -34,10 +40,10 @@ def test_a_large_difference_stands_apart_and_seeds_are_still_named_as_not_measur
 
 def test_runs_of_equal_values_measure_the_noise_between_seeds() -> None:
     results = [result(0, 0.90, lr=0.1), result(1, 0.80, lr=0.1), result(2, 0.95, lr=0.2)]
-    assert seed_deviation(results) == pytest.approx(0.0707, abs=1e-3)
+    assert measure_seed_deviation(results) == pytest.approx(0.0707, abs=1e-3)
     verdict = judge(results, "top1", "maximize")
     assert verdict is not None
-    assert len(verdict.alike) == 2
+    assert len(verdict.ties) == 2
     assert "other seeds" in verdict.source
     assert not any("was not measured" in line for line in write_verdict(verdict, "top1"))
 
@@ -67,6 +73,6 @@ def test_the_best_is_called_so_only_of_the_trials_trained_to_their_end() -> None
 
 
 def test_an_accuracy_of_every_image_has_noise_too() -> None:
-    noise = noise_of_difference(result(0, 1.0, 100), result(1, 1.0, 100), "top1", None)
+    noise = estimate_difference_noise(result(0, 1.0, 100), result(1, 1.0, 100), "top1", None)
     assert noise is not None
     assert noise > 0.01

@@ -12,7 +12,7 @@ def test_another_operator_is_no_kernel() -> None:
     convolution = Signature.of("conv2d", x="1x3x8x8")
     assert kernel.read_key(convolution.key) is None
     assert kernel.select_choices({convolution.key: {"layout": "contiguous"}}) == {}
-    with pytest.raises(ValueError, match="'conv2d x=1x3x8x8' is no kernel"):
+    with pytest.raises(ValueError, match="'conv2d x=1x3x8x8' is not a kernel"):
         kernel.require_key(convolution)
 
 

@@ -1,7 +1,7 @@
-"""Readers of profiles that exist already: one file a layout; every module in this folder is loaded as a reader.
+"""Readers of existing profiles, one file per layout; every module in this folder is loaded as a reader.
 
     LAYOUT           name of the layout in messages
-    TRIED_AFTER            readers that are tried before this one
+    TRIED_AFTER      readers that are tried before this one
     recognise(path)  True if the path has this layout, by names of files (a single JSON file is also opened)
     read(path)       the Profile; damaged parts are left out, with a note
 
@@ -24,7 +24,7 @@ MOST_SHOWN = 12  # names in a message
 
 
 class Reader(Protocol):
-    """A module of this folder."""
+    """Interface of the modules in this folder."""
 
     LAYOUT: str
     TRIED_AFTER: tuple[str, ...]
@@ -36,7 +36,7 @@ class Reader(Protocol):
 
 @cache
 def load_readers() -> tuple[Reader, ...]:
-    """Return the modules of this folder, each after those in its TRIED_AFTER."""
+    """Return the readers, each after those in its TRIED_AFTER."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
     readers = {name: cast("Reader", importlib.import_module(f"{__name__}.{name}")) for name in sorted(names)}
     order = TopologicalSorter({name: reader.TRIED_AFTER for name, reader in readers.items()}).static_order()
@@ -44,19 +44,19 @@ def load_readers() -> tuple[Reader, ...]:
 
 
 def read_any(path: Path) -> Profile:
-    """Return the profile at a path, whatever tool wrote it; raise BadData with the known layouts if none fits."""
+    """Return the profile at a path, of any known tool; raise BadData with the known layouts if none fits."""
     if "\0" in str(path) or not path.exists():
         raise BadData(f"there is no {str(path)!r}.", "Give the folder that the profiler wrote.")
     for reader in load_readers():
         if reader.recognise(path):
             return reader.read(path)
-    looked_for = "; ".join(reader.LAYOUT for reader in load_readers())
+    layouts = "; ".join(reader.LAYOUT for reader in load_readers())
     contents = f"It holds: {list_contents(path)}." if path.is_dir() else "It is a file of another kind."
-    raise BadData(f"{str(path)!r} holds no profile that can be read.", contents, f"Known are: {looked_for}.")
+    raise BadData(f"{str(path)!r} holds no profile that can be read.", contents, f"Known layouts: {layouts}.")
 
 
 def list_contents(path: Path) -> str:
-    """Return some names of a folder, for a message."""
+    """Return some names in a folder, for a message."""
     names = sorted(child.name + ("/" if child.is_dir() else "") for child in path.iterdir())
     shown = ", ".join(names[:MOST_SHOWN]) or "nothing"
     return shown if len(names) <= MOST_SHOWN else f"{shown} and {len(names) - MOST_SHOWN} more"

@@ -1,7 +1,7 @@
 """Traces of torch.profiler: one *.pt.trace.json(.gz), or a folder of tensorboard_trace_handler with several workers.
 
-A worker, which is a rank, writes a file for each cycle of the profiler's schedule. Steps come from all files;
-operators, kernels and memory from the one with most steps. Everything was measured while the profiler was on.
+A worker (a rank) writes a file for each cycle of the profiler's schedule. Steps come from all files; operators, kernels
+and memory from the one with most steps. Everything was measured while the profiler was on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from viaduct.errors import BadData
@@ -22,7 +21,7 @@ from viaduct.profiling.json_events import Event, EventFile
 from viaduct.profiling.kernel_rows import list_kernels
 from viaduct.profiling.merge import UNIX_FROM_US, merge_profiles, shift_profile
 from viaduct.profiling.operator_rows import list_operators
-from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step, thin_points
+from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step, find_median_iteration, thin_points
 from viaduct.profiling.step_split import STEP_TRACE_TABLE, split_steps
 from viaduct.profiling.trace_context import MODULE_ANNOTATION, Trace
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
@@ -31,15 +30,15 @@ LAYOUT = "a trace of torch.profiler (*.pt.trace.json or .gz, also in a folder of
 TRIED_AFTER: tuple[str, ...] = ("viaduct_folder", "torch_npu", "msprof")
 TRACE_NAME = re.compile(r"(?P<worker>.+?)(\.\d+)?(\.pt)?\.trace\.json(\.gz)?")
 JSON_NAME = re.compile(r".+\.json(\.gz)?")
-NETWORK_MODULE = "nn.Module: "  # beginning of the names of Python events for calls of modules
+MODULE_PREFIX = "nn.Module: "  # of the names of Python events for calls of modules
 FUNCTION = re.compile(r"(?P<file>[^()<>]+\.py)\((?P<line>\d+)\): (?P<name>\S+)")
-# Packages whose files torch.profiler names relative to the folder of installed packages.
+# Packages whose files have names relative to the folder of installed packages.
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "PIL", "typing_extensions", "triton", "tqdm")
 BACKWARD_CALL = re.compile(r"torch/_tensor\.py\(\d+\): backward")
-# Arguments of events that are read here or in other modules, by the type that they must have.
+# Arguments of events that are used, by their required type.
 NUMBERS = ("correlation", "External id", "Sequence number", "Device Type", "In msg nelems")
 LISTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is a backend that came as a plug-in
+DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is PrivateUse1, a plug-in backend
 
 
 @dataclass
@@ -69,7 +68,7 @@ def recognise(path: Path) -> bool:
 
 
 def find_files(folder: Path) -> list[Path]:
-    """Return the traces in a folder; if it has none, in its folders, or where TensorBoard's plug-in has them."""
+    """Return the traces in a folder, else in its subfolders, else in the folders of TensorBoard's plug-in."""
     for pattern in ("*", "*/*", "plugins/profile/*/*"):
         traces = [path for path in folder.glob(pattern) if TRACE_NAME.fullmatch(path.name) and path.is_file()]
         if traces:
@@ -78,7 +77,6 @@ def find_files(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
-    """Return the profile of all workers."""
     files = [path] if path.is_file() else find_files(path)
     by_name: dict[str, list[Path]] = defaultdict(list)
     for file in files:
@@ -91,11 +89,11 @@ def read(path: Path) -> Profile:
 
 
 def number_ranks(profiles: Sequence[Profile]) -> list[Profile]:
-    """Return the profiles with the ranks that their traces name; with their positions if these do not all differ."""
+    """Return the profiles with the ranks in their traces, or with their positions if the ranks are not distinct."""
     ranks = [profile.steps[0].rank if profile.steps else None for profile in profiles]
     if len(set(ranks)) == len(ranks) and None not in ranks:
         return list(profiles)
-    note = "The traces do not name different ranks: workers are numbered in the order of their names."
+    note = "The traces do not have distinct ranks: workers are numbered in the order of their names."
     return [set_rank(profile, number, note) for number, profile in enumerate(profiles)]
 
 
@@ -107,11 +105,10 @@ def set_rank(profile: Profile, rank: int, note: str) -> Profile:
 
 
 def read_worker(worker: Worker, path: Path) -> Profile:
-    """Return the profile of one worker's files."""
     cycles = [read_cycle(file, worker.notes) for file in worker.files]
     best = max(cycles, key=lambda cycle: (len(cycle.found_steps.steps), len(cycle.events)))
     if not best.events:
-        raise BadData(f"{worker.files[0]} holds no events of torch.profiler.", *worker.notes)
+        raise BadData(f"{worker.files[0]} has no events of torch.profiler.", *worker.notes)
     if len(cycles) > 1:
         worker.notes.append(
             f"Operators and memory are those of one of {len(cycles)} trace files, the one with most steps."
@@ -127,22 +124,22 @@ def read_worker(worker: Worker, path: Path) -> Profile:
 
 def read_cycle(file: Path, notes: list[str]) -> Cycle:
     trace = EventFile(file, notes)
-    events = [kept for event in trace if (kept := keep_event(event)) is not None]
+    events = [converted for event in trace if (converted := convert_event(event)) is not None]
     device = "cuda" if any(event.get("cat") in ON_DEVICE for event in events) else "cpu"
     return Cycle(trace.header, events, find_steps(events, find_launches(events)), device)
 
 
-def keep_event(event: Event) -> Event | None:
-    """Return an event that is needed, with modules as annotations; None for others.
+def convert_event(event: Event) -> Event | None:
+    """Return a needed event, with modules as annotations; None for others.
 
-    Of Python functions only modules, `Tensor.backward` and the script's own are needed.
+    The needed Python functions are modules, `Tensor.backward` and those of the script.
     """
     phase, category, name = event.get("ph"), event.get("cat"), event.setdefault("name", "")
     if "ts" not in event or not has_known_types(event["args"]):
         return None
     if category == PYTHON:
-        if name.startswith(NETWORK_MODULE) and "dur" in event:
-            return event | {"cat": "user_annotation", "name": MODULE_ANNOTATION + name.removeprefix(NETWORK_MODULE)}
+        if name.startswith(MODULE_PREFIX) and "dur" in event:
+            return event | {"cat": "user_annotation", "name": MODULE_ANNOTATION + name.removeprefix(MODULE_PREFIX)}
         return event if BACKWARD_CALL.match(name) or find_location(name) else None
     if phase == "X" and "dur" in event and (category in ON_HOST or category in ON_DEVICE):
         return event
@@ -151,13 +148,13 @@ def keep_event(event: Event) -> Event | None:
 
 
 def has_known_types(arguments: dict[str, Any]) -> bool:
-    """Return True if the arguments that are read have the types that torch.profiler writes."""
+    """Return True if the used arguments have the types that torch.profiler writes."""
     numbers = all(isinstance(arguments.get(name), int | None) for name in NUMBERS)
     return numbers and all(isinstance(arguments.get(name), list | None) for name in LISTS)
 
 
 def find_location(name: str) -> str:
-    """Return "train.py:12 in main()" for a function of the script, with its first line; "" for those of libraries."""
+    """Return "train.py:12 in main()", with the first line of a function of the script; "" for libraries."""
     match = FUNCTION.fullmatch(name)
     if match is None or "site-packages" in name or "dist-packages" in name:
         return ""
@@ -170,7 +167,7 @@ def find_location(name: str) -> str:
 
 
 def find_launches(events: Iterable[Event]) -> list[Launch]:
-    """Return the kernels with the time of the call that launched them; the two have the same correlation."""
+    """Return the kernels with the time of their launch, the call with the same correlation."""
     calls: dict[Any, float] = {}
     kernels = []
     for event in events:
@@ -183,14 +180,14 @@ def find_launches(events: Iterable[Event]) -> list[Launch]:
 
 
 def read_distributed(header: dict[str, Any], name: str, least: int) -> int:
-    """Return a number of "distributedInfo" in a trace's header: rank or world_size; `least` if it has none."""
+    """Return rank or world_size from "distributedInfo" in a trace's header; `least` if it has none."""
     information = header.get("distributedInfo")
     number = information.get(name) if isinstance(information, dict) else None
     return number if isinstance(number, int) and number >= least else least
 
 
 def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
-    """Return the Unix time of the trace's first event, if the trace says it."""
+    """Return the Unix time of the trace's first event; None if the trace does not have it."""
     base = header.get("baseTimeNanoseconds")
     if isinstance(base, int) and base > 0:
         return base / 1000 + zero
@@ -198,20 +195,19 @@ def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
 
 
 def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) -> Profile:
-    """Return steps, operators, kernels and memory of a worker."""
-    facts = Facts("", "kineto")  # build_facts comes later, when all notes are known
+    facts = Facts("", "kineto")  # replaced by build_facts when all notes are known
     memory = read_memory(cycle.events, cycle.device, rank)
     if not cycle.found_steps.windows:
-        first = min(event["ts"] for event in cycle.events)
-        last = max(event["ts"] + event.get("dur", 0.0) for event in cycle.events)
-        worker.notes.append("Figures of operators are those of the whole trace, not of one step.")
-        windows, thread = [(first, last + 1)], None
+        begin = min(event["ts"] for event in cycle.events)
+        end = max(event["ts"] + event.get("dur", 0.0) for event in cycle.events)
+        worker.notes.append("Figures of operators are those of the complete trace, not of one step.")
+        windows, thread = [(begin, end + 1)], None
     else:
         windows, thread = cycle.found_steps.windows, cycle.found_steps.main_thread
     trace = Trace.read(cycle.events, windows, thread, cycle.device)
     trace.lines.update({id(event): find_location(event.name) for event in trace.events if event.category == PYTHON})
     if any(trace.lines.values()):
-        worker.notes.append("Lines of operators are those at which their function begins: the trace has no others.")
+        worker.notes.append("Lines of operators are the first lines of their functions: the trace has no others.")
     collectives = list_collectives(trace)
     steps = add_collectives(steps, collectives, computing=None)  # their exposed times are known already
     tables = {}
@@ -221,14 +217,14 @@ def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) ->
 
 
 def find_computing(events: Iterable[Event]) -> list[Span]:
-    """Return when kernels ran that are no collectives; copies count as free time."""
+    """Return the spans of kernels except collectives; copies count as free time."""
     kernels = [event for event in events if event.get("cat") == "kernel"]
     computing = [event for event in kernels if not str(event["name"]).startswith(COLLECTIVE_KERNEL_PREFIXES)]
     return [(event["ts"], event["ts"] + event["dur"]) for event in computing]
 
 
 def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryPoint]:
-    """Return the allocator's memory over time, of the device that the trace is about."""
+    """Return the allocator's memory over time, for the device of the trace."""
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for event in events:
         facts = event["args"]
@@ -236,14 +232,13 @@ def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryP
             continue
         allocated, reserved = facts.get("Total Allocated"), facts.get("Total Reserved")
         if isinstance(allocated, int) and allocated >= 0:
-            known = reserved if isinstance(reserved, int) and reserved > 0 else None
+            known_reserved = reserved if isinstance(reserved, int) and reserved > 0 else None
             kind = DEVICE_TYPES.get(facts.get("Device Type", 0), "cuda")
-            points[kind].append(MemoryPoint(event["ts"], allocated, known, rank))
+            points[kind].append(MemoryPoint(event["ts"], allocated, known_reserved, rank))
     return thin_points(points.get(device) or [])
 
 
 def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step], phases_measured: bool) -> Facts:
-    regular = [step.iteration_us for step in steps if step.previous_end_us is not None]
     return Facts(
         str(path),
         "kineto",
@@ -251,7 +246,7 @@ def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step],
         description=describe_device(cycle.header),
         ranks=read_distributed(cycle.header, "world_size", 1),
         recorded_steps=len(steps),
-        recorded_step_us=median(regular) if regular else None,
+        recorded_step_us=find_median_iteration([step for step in steps if step.previous_end_us is not None]),
         phases_found_by=tuple(cycle.found_steps.phases_found_by),
         notes=tuple(dict.fromkeys([*worker.notes, *cycle.found_steps.notes, *describe_missing(cycle)])),
         phases_measured=phases_measured,
@@ -259,7 +254,7 @@ def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step],
 
 
 def describe_missing(cycle: Cycle) -> list[str]:
-    """Return what the trace lacks, with the option of torch.profiler that records it."""
+    """Return notes about missing data, with the options of torch.profiler that record them."""
     operators = [event for event in cycle.events if event.get("cat") == "cpu_op"]
     notes = []
     if operators and not any("Input Dims" in event["args"] for event in operators):

@@ -3,14 +3,14 @@
     step_trace_*.csv     the six time points of each iteration; step_trace_*.json or msprof_*.json if there is no csv
     op_summary_*.csv     every task of the device: operators by node, kernels by type, collectives
     op_statistic_*.csv   kernels, if there is no op_summary
-    memory_record_*.csv  memory over time; operator_memory_*.csv: who held it at the peak
+    memory_record_*.csv  memory over time; operator_memory_*.csv: its owners at the peak
     nic_*.csv, roce_*.csv  samples of the network
 
 Other CSV files become tables of the report, except those in NO_TABLES.
 
-The number of the device stands as the rank, which msprof does not know. In mindstudio_profiler_output one file holds
-the rows of all devices, with a column Device_id (`host` for the host's rows); older releases write files of their own
-for each device, without that column. Iteration ID counts executions of a graph, not steps of the script.
+msprof does not know ranks, so the number of the device is used. In mindstudio_profiler_output one file has the rows of
+all devices, with a column Device_id (`host` for the host's rows); older releases write separate files for each device,
+without that column. Iteration ID counts executions of a graph, which may differ from steps of the script.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ SAMPLED = ("nic", "roce")  # kinds of files with samples of the network
 # Names of the events that draw a step.
 SLICE = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh) (\d+)")
 DEVICE_FOLDER = re.compile(r"device_(\d+)")
-DEVICE_LABEL = re.compile(r"NPU (\d+)")  # of a process in a timeline
-MODEL_LABEL = re.compile(r"Model ID:\s*(\d+)")  # of a thread in a timeline
+DEVICE_LABEL = re.compile(r"NPU (\d+)")  # label of a process in a timeline
+MODEL_LABEL = re.compile(r"Model ID:\s*(\d+)")  # label of a thread in a timeline
 EXPORT = re.compile(r"(?P<name>.+)_(?P<time>\d+)(?P<ending>\.\w+)")
 DEVICE_COLUMNS = ("Device_id", "Device ID")
 Files = dict[str, list[Path]]  # kind -> files
-Slices = dict[int, dict[str, tuple[float, float]]]  # number of the iteration -> begin and end of its slices by name
+Slices = dict[int, dict[str, tuple[float, float]]]  # iteration -> name of a slice -> begin and end
 
 
 def recognise(path: Path) -> bool:
@@ -72,7 +72,7 @@ def find_outputs(path: Path) -> dict[Path, Files]:
         folders += [home / OUTPUTS[0], *sorted(home.glob("device_*/summary")), *sorted(home.glob("device_*/timeline"))]
         folders += [home / name for name in OUTPUTS[1:]]
         files: Files = defaultdict(list)
-        has_files_itself = any(any(home.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)  # as after copying them away
+        has_files_itself = any(any(home.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)  # the files were copied
         for folder in [home] if has_files_itself else folders:
             for file in list_newest(folder) if folder.name == OUTPUTS[0] else sorted(folder.glob("*.*")):
                 match = FILE_NAME.fullmatch(file.name)
@@ -85,27 +85,26 @@ def find_outputs(path: Path) -> dict[Path, Files]:
 
 
 def prefer_combined(files: list[Path]) -> list[Path]:
-    """Return the files of mindstudio_profiler_output, if some are in it: they hold the rows of the others."""
+    """Return the files in mindstudio_profiler_output if there are some: they have the rows of all files."""
     return [file for file in files if file.parent.name == OUTPUTS[0]] or files
 
 
 def list_newest(folder: Path) -> list[Path]:
-    """Return the files of an output folder; of files that differ in their time only, several exports, the newest."""
+    """Return the files of an output folder; of several exports, which differ in their time, the newest."""
     newest: dict[tuple[str, str], tuple[int, Path]] = {}
-    others = []
+    undated = []
     for file in sorted(folder.glob("*.*")):
         match = EXPORT.fullmatch(file.name)
         if match is None:
-            others.append(file)
+            undated.append(file)
             continue
         key, time = (match["name"], match["ending"]), int(match["time"])
         if key not in newest or newest[key][0] < time:
             newest[key] = time, file
-    return sorted([*others, *(file for _, file in newest.values())])
+    return sorted([*undated, *(file for _, file in newest.values())])
 
 
 def read(path: Path) -> Profile:
-    """Return the profile of all devices under a path."""
     profiles: dict[int, Profile] = {}
     homes: dict[int, Path] = {}
     notes = []
@@ -113,12 +112,12 @@ def read(path: Path) -> Profile:
         for device, profile in read_home(home, files).items():
             if device in profiles:  # a later recording, or another server's device
                 notes.append(
-                    f"{homes[device].name} and {home.name} both hold device {device}; {home.name} was read for it, the "
-                    "other was not. Read folders of several servers one by one."
+                    f"{homes[device].name} and {home.name} both have device {device}; only {home.name} was read. "
+                    "Read folders of several servers one by one."
                 )
             profiles[device], homes[device] = profile, home
     if not profiles:
-        raise BadData(f"{str(path)!r} holds files of msprof, but none of them has steps or operators.")
+        raise BadData(f"{str(path)!r} has files of msprof, but none of them has steps or operators.")
     devices = sorted(profiles)
     merged = profiles[devices[0]]
     if len(devices) > 1:
@@ -127,7 +126,7 @@ def read(path: Path) -> Profile:
 
 
 def find_folder_device(file: Path) -> int | None:
-    """Return the device in whose folder, device_N of a PROF folder, a file lies; None outside such folders."""
+    """Return N if a file is in a folder device_N of a PROF folder, else None."""
     for part in reversed(file.parts[:-1]):
         match = DEVICE_FOLDER.fullmatch(part)
         if match:
@@ -138,7 +137,7 @@ def find_folder_device(file: Path) -> int | None:
 
 
 def list_device_folders(home: Path) -> list[int]:
-    """Return the devices that have a folder in a PROF folder, even if its output folder is given."""
+    """Return the devices with a folder in a PROF folder; `home` may also be its output folder."""
     parent = home.parent if home.name in OUTPUTS else home
     matches = [DEVICE_FOLDER.fullmatch(folder.name) for folder in parent.glob("device_*") if folder.is_dir()]
     return sorted(int(match[1]) for match in matches if match)
@@ -156,27 +155,24 @@ class Source:
     file_devices: dict[Path, int] = field(default_factory=dict)
 
     def find_file_device(self, file: Path) -> int:
-        """Return the device of a file: as its folder or the PROF folder's only device_N says; else 0.
-
-        A note says so if there are several.
-        """
+        """Return the device of a file, from its folder or else `guess_device`."""
         if file not in self.file_devices:
             device = find_folder_device(file)
             self.file_devices[file] = self.guess_device(file) if device is None else device
         return self.file_devices[file]
 
     def guess_device(self, file: Path) -> int:
-        """Return the first device that has a folder beside a file that lies in none of them; 0 without folders."""
+        """Return the first device with a folder; 0 without folders. Add a note if there are several."""
         folders = list_device_folders(self.path)
         if len(folders) > 1:
             self.notes.append(
-                f"{file.name} does not say which of the devices {', '.join(map(str, folders))} it is of; it stands "
-                f"under device {folders[0]}."
+                f"{file.name} does not name its device, one of {', '.join(map(str, folders))}; it counts as device "
+                f"{folders[0]}."
             )
         return folders[0] if folders else 0
 
     def find_row_device(self, row: CsvRow, file: Path) -> int | None:
-        """Return the device of a row, None for the host's."""
+        """Return the device of a row; None for a row of the host."""
         device = row.number(*DEVICE_COLUMNS)
         if device is not None:
             return int(device)
@@ -191,14 +187,14 @@ class Source:
 
     def list_devices(self, kind: str) -> set[int]:
         """Return the devices that have rows in the files of a kind."""
-        found = {
+        devices = {
             self.find_row_device(row, file) for file in self.files.get(kind, []) for row in read_rows(file, self.notes)
         }
-        return {device for device in found if device is not None}
+        return {device for device in devices if device is not None}
 
 
 def read_home(path: Path, files: Files) -> dict[int, Profile]:
-    """Return a profile for each device that the files of one PROF folder mention, by its number."""
+    """Return a profile for each device in the files of one PROF folder, by number."""
     source = Source(path, files)
     folders = {file.parent for group in files.values() for file in group if file.parent.name == OUTPUTS[0]}
     older = sorted(file.name for folder in folders for file in set(folder.glob("*.*")) - set(list_newest(folder)))
@@ -207,14 +203,14 @@ def read_home(path: Path, files: Files) -> dict[int, Profile]:
     by_device = read_steps(source)
     tasks = read_tasks(source)
     devices = {*by_device, *tasks, *source.list_devices("op_statistic"), *source.list_devices("memory_record")}
-    first = min(devices, default=None)
-    if first is None:
-        first = source.find_file_device(next(file for group in files.values() for file in group))
+    first_device = min(devices, default=None)
+    if first_device is None:
+        first_device = source.find_file_device(next(file for group in files.values() for file in group))
     return {
         device: build_profile(
-            source, device, by_device.get(device, []), tasks.get(device, TaskTable()), is_first=device == first
+            source, device, by_device.get(device, []), tasks.get(device, TaskTable()), is_first=device == first_device
         )
-        for device in sorted({first, *devices})
+        for device in sorted({first_device, *devices})
     }
 
 
@@ -236,23 +232,23 @@ def read_steps(source: Source) -> dict[int, list[Step]]:
         steps = read_timeline(source)
     if not steps:
         source.notes.append(
-            "There is no step trace: msprof writes none where operators are executed one by one (PyTorch)."
+            "There is no step trace: msprof writes none if operators are executed one by one (PyTorch)."
         )
     return steps
 
 
 def choose_model(by_model: dict[tuple[int, str], list[Step]], source: Source) -> dict[int, list[Step]]:
-    """Return the steps of the graph that took most time on each device; a note names the other graphs."""
+    """Return the steps of the graph with the most time on each device; a note names the other graphs."""
     times: dict[int, dict[str, float]] = defaultdict(dict)
     for (device, model), steps in by_model.items():
         if steps:
             times[device][model] = sum(step.iteration_us for step in steps)
     chosen: dict[int, list[Step]] = {}
     for device, by_time in times.items():
-        longest, *others = sorted(by_time, key=lambda model: -by_time[model])
+        longest, *other_models = sorted(by_time, key=lambda model: -by_time[model])
         chosen[device] = by_model[device, longest]
-        if others:
-            names = ", ".join(others)
+        if other_models:
+            names = ", ".join(other_models)
             source.notes.append(
                 f"Device {device} ran several graphs; the steps are those of model {longest}, not of {names}."
             )
@@ -260,7 +256,6 @@ def choose_model(by_model: dict[tuple[int, str], list[Step]], source: Source) ->
 
 
 def list_steps(rows: Sequence[CsvRow], device: int, source: Source) -> list[Step]:
-    """Return the steps of one device and graph."""
     steps: list[Step] = []
     damaged = 0
     for row in sorted(rows, key=lambda row: row.number("Iteration ID") or 0):
@@ -274,17 +269,17 @@ def list_steps(rows: Sequence[CsvRow], device: int, source: Source) -> list[Step
     return steps
 
 
-def make_step(row: CsvRow, device: int, before: Step | None, source: Source) -> Step | None:
+def make_step(row: CsvRow, device: int, preceding: Step | None, source: Source) -> Step | None:
     """Return one step; None if its end or its length is not known.
 
-    Where FP start or BP end is N/A, the whole iteration stands as forward + backward.
+    If FP start or BP end is N/A, the complete iteration counts as forward + backward.
     """
     number, end, duration = row.number("Iteration ID"), row.time_us("Iteration End"), row.time_us("Iteration Time")
     if number is None or end is None:
         return None
     tail = row.time_us("Data Aug Bound")
-    follows = before is not None and before.number == int(number) - 1
-    previous = before.end_us if before is not None and follows else None
+    follows = preceding is not None and preceding.number == int(number) - 1
+    previous = preceding.end_us if preceding is not None and follows else None
     forward, backward = row.time_us("FP Start"), row.time_us("BP End")
     if previous is None and tail is not None and forward is not None and tail > 0:
         previous = forward - tail
@@ -305,7 +300,7 @@ def make_step(row: CsvRow, device: int, before: Step | None, source: Source) -> 
 
 
 def read_timeline(source: Source) -> dict[int, list[Step]]:
-    """Return the steps that step_trace_*.json or the process "Step Trace" of msprof_*.json draw."""
+    """Return the steps in step_trace_*.json, else in the process "Step Trace" of msprof_*.json."""
     for kind in ("step_trace.json", "msprof.json"):
         slices: dict[tuple[int, str], Slices] = defaultdict(lambda: defaultdict(dict))
         for file in source.files.get(kind, []):
@@ -320,9 +315,9 @@ def read_timeline(source: Source) -> dict[int, list[Step]]:
 def read_slices(file: Path, source: Source, slices: dict[tuple[int, str], Slices]) -> None:
     """Add the slices of the step trace in one file, by device and graph.
 
-    A process is a device's, as its label says, a thread a graph's; both labels may follow the slices.
+    The label of a process names its device, the label of a thread its graph; labels may come after the slices.
     """
-    found: dict[tuple[Any, Any], Slices] = defaultdict(lambda: defaultdict(dict))
+    by_thread: dict[tuple[Any, Any], Slices] = defaultdict(lambda: defaultdict(dict))
     devices: dict[Any, int] = {}
     models: dict[tuple[Any, Any], str] = {}
     repeated = 0
@@ -339,13 +334,13 @@ def read_slices(file: Path, source: Source, slices: dict[tuple[int, str], Slices
         match = SLICE.fullmatch(str(event.get("name", "")))
         if match and event.get("ph") == "X" and "ts" in event and "dur" in event:
             times = (event["ts"], event["ts"] + event["dur"])
-            repeated += found[thread][int(match[2])].setdefault(match[1], times) != times
+            repeated += by_thread[thread][int(match[2])].setdefault(match[1], times) != times
     if repeated:
         source.notes.append(
-            f"{file.name}: {repeated:,} slices are there twice with other times, as of several devices under one "
+            f"{file.name}: {repeated:,} slices occur twice with different times, perhaps of several devices in one "
             "process; the first of each was read."
         )
-    for (process, thread_id), numbers in found.items():
+    for (process, thread_id), numbers in by_thread.items():
         device = devices[process] if process in devices else source.find_file_device(file)
         group = slices[device, models.get((process, thread_id), f"of thread {thread_id}")]
         for number, parts in numbers.items():
@@ -361,8 +356,8 @@ def make_steps(slices: Slices, device: int) -> list[Step]:
             continue
         forward, backward = parts["FP_BP Time"]
         end = max(parts.get("Iteration Refresh", parts.get("Iteration", (0.0, backward)))[1], backward)
-        before = steps[-1] if steps and steps[-1].number == number - 1 else None
-        steps.append(Step(device, number, forward, backward, end, before.end_us if before else None))
+        previous = steps[-1].end_us if steps and steps[-1].number == number - 1 else None
+        steps.append(Step(device, number, forward, backward, end, previous))
     return steps
 
 
@@ -370,7 +365,6 @@ def make_steps(slices: Slices, device: int) -> list[Step]:
 
 
 def read_tasks(source: Source) -> dict[int, TaskTable]:
-    """Return the tasks of each device that has some."""
     tasks: dict[int, TaskTable] = defaultdict(TaskTable)
     for file in source.files.get("op_summary", []):
         for row in read_rows(file, source.notes):
@@ -381,13 +375,11 @@ def read_tasks(source: Source) -> dict[int, TaskTable]:
 
 
 def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTable, is_first: bool) -> Profile:
-    """Return the profile of one device; that of the first one has the host's tables, too."""
-    count = len(steps) or len(tasks.steps) or 1
+    """Return the profile of one device; the first one also has the host's tables."""
     notes = list(source.notes)
-    if not steps and not tasks.steps:
-        notes.append("The number of steps is not known: figures of operators are those of the whole recording.")
+    count = tasks.count_steps(steps, notes)
     if tasks.collectives or tasks.computing:
-        steps = place_collectives(steps, tasks)
+        steps = assign_collectives(steps, tasks)
     kernels = tasks.list_kernels(count, device)
     if not kernels:
         kernels = read_statistics(source.read_rows("op_statistic", device), count, device)
@@ -397,11 +389,11 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
         owners = read_memory_owners(source.read_rows("operator_memory", device), device, find_peak(memory))
     if tasks.nodes:
         notes.append(
-            "Operators have the time of the device alone: their time on the host is not in these files and stands as 0."
+            "Operators have only the time of the device: their time on the host is not in these files and is 0."
         )
     phases = "Iteration ID counts executions of a graph; a loop on the device counts as one."
     if not source.phases_measured:
-        phases = "FP start or BP end is N/A in the step trace: the whole iteration stands as forward + backward."
+        phases = "FP start or BP end is N/A in the step trace: the complete iteration counts as forward + backward."
     facts = Facts(
         str(source.path),
         "msprof",
@@ -421,8 +413,8 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
     return start_read_times_at_zero(profile)
 
 
-def place_collectives(steps: list[Step], tasks: TaskTable) -> list[Step]:
-    """Return the steps with exposed times; the collectives of op_summary if the step trace has none."""
+def assign_collectives(steps: list[Step], tasks: TaskTable) -> list[Step]:
+    """Return the steps with collectives and exposed times; op_summary is used if the step trace has no collectives."""
     if any(step.collectives for step in steps):
         collectives = [row for step in steps for row in step.collectives]
         return add_collectives([replace(step, collectives=()) for step in steps], collectives, tasks.computing or None)
@@ -430,20 +422,22 @@ def place_collectives(steps: list[Step], tasks: TaskTable) -> list[Step]:
 
 
 def read_tables(source: Source, device: int, is_first: bool) -> dict[str, Any]:
-    """Return one device's rows of the CSV files that are not in NO_TABLES; the first device has the host's, too."""
+    """Return one device's rows of the CSV files except NO_TABLES; the first device also has the host's rows."""
     tables = {}
     for kind, files in sorted(source.files.items()):
         if kind.endswith(".json") or kind in NO_TABLES:
             continue
-        found = [read_table(file, source.notes, keep=partial(is_of, source, file, device, is_first)) for file in files]
-        present = [table for table in found if table is not None]
-        for number, table in enumerate(present, 1):
-            tables[kind if len(present) == 1 else f"{kind} {number}"] = table
+        file_tables = [
+            read_table(file, source.notes, keep=partial(belongs_to, source, file, device, is_first)) for file in files
+        ]
+        nonempty = [table for table in file_tables if table is not None]
+        for number, table in enumerate(nonempty, 1):
+            tables[kind if len(nonempty) == 1 else f"{kind} {number}"] = table
     return tables
 
 
-def is_of(source: Source, file: Path, device: int, is_first: bool, row: CsvRow) -> bool:
-    """Return True for a row of a device, and for the host's if the device is the first."""
+def belongs_to(source: Source, file: Path, device: int, is_first: bool, row: CsvRow) -> bool:
+    """Return True for a row of the device, and for a row of the host if the device is the first."""
     row_device = source.find_row_device(row, file)
     return is_first if row_device is None else row_device == device
 
@@ -455,7 +449,7 @@ def read_samples(source: Source, device: int) -> list[Sample]:
         for row in source.read_rows(kind, device):
             time = row.time_us("Timestamp")
             figures = {f"{kind} {name}": row.number(name) for name in row.columns if "/s" in name or "%" in name}
-            known = {name: value for name, value in figures.items() if value is not None}
-            if time is not None and known:
-                samples.append(Sample(time, known))
+            known_figures = {name: value for name, value in figures.items() if value is not None}
+            if time is not None and known_figures:
+                samples.append(Sample(time, known_figures))
     return sorted(samples, key=lambda sample: sample.time_us)

@@ -1,10 +1,10 @@
 """Output of torch_npu's profiler: {worker}_{time}_ascend_pt/ASCEND_PROFILER_OUTPUT, of one rank or several.
 
 trace_view.json        steps with their phases, as in a trace of torch.profiler
-step_trace_time.csv    computing, communication and free time of each step: its length if the trace has no steps
+step_trace_time.csv    computing, communication and free time of each step, which give its length without a trace
 kernel_details.csv     kernels by type and collectives; op_statistic.csv if it is missing
 operator_details.csv   operators of PyTorch with their time on host and device
-memory_record.csv      memory over time; operator_memory.csv: the operators that allocated what the peak holds
+memory_record.csv      memory over time; operator_memory.csv: the operators that allocated the bytes at the peak
 communication.json     collectives with their size; api_statistic.csv and others: tables of the report
 """
 
@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from viaduct.errors import BadData
@@ -32,7 +31,7 @@ from viaduct.profiling.ascend_tables import (
 from viaduct.profiling.csv_files import CsvRow, read_rows, read_table
 from viaduct.profiling.json_events import Event, EventFile, to_number
 from viaduct.profiling.merge import merge_profiles, start_read_times_at_zero
-from viaduct.profiling.record import Collective, Facts, Operator, Phase, Profile, Step
+from viaduct.profiling.record import Collective, Facts, Operator, Phase, Profile, Step, find_median_iteration
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
 
 LAYOUT = (
@@ -55,7 +54,6 @@ def recognise(path: Path) -> bool:
 
 
 def find_outputs(path: Path) -> list[Path]:
-    """Return the output folders under a path."""
     if path.name == OUTPUT or any((path / name).is_file() for name in FILES):
         return [path]
     if (path / OUTPUT).is_dir():
@@ -64,12 +62,11 @@ def find_outputs(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
-    """Return the profile of all ranks under a path."""
     outputs = find_outputs(path)
     ranks = [find_rank(output) for output in outputs]
     notes = []
     if len(outputs) > 1 and (None in ranks or len(set(ranks)) < len(ranks)):
-        notes.append("The folders do not name different ranks: they are numbered in the order of their names.")
+        notes.append("The folders do not have distinct ranks: they are numbered in the order of their names.")
         ranks = list(range(len(outputs)))
     profiles = [read_rank(output, rank or 0, path) for output, rank in zip(outputs, ranks, strict=True)]
     merged = profiles[0] if len(profiles) == 1 else merge_profiles(profiles, [folder.parent.name for folder in outputs])
@@ -87,7 +84,7 @@ def find_rank(output: Path) -> int | None:
 
 
 def read_json(file: Path, notes: list[str]) -> dict[str, Any]:
-    """Return the object in a JSON file; nothing, and a note, if it is damaged."""
+    """Return the object in a JSON file; {} with a note if it is damaged."""
     try:
         if file.stat().st_size > MAX_JSON_BYTES:
             notes.append(f"{file.name} is larger than {MAX_JSON_BYTES >> 20} MiB and was not read.")
@@ -108,22 +105,19 @@ class Source:
     notes: list[str] = field(default_factory=list)
     phases_found_by: list[str] = field(default_factory=list)
     phases_measured: bool = True
-    begins_known: bool = True  # False: steps have a length only, and are drawn one after the other from 0 on
+    begins_known: bool = True  # False: only lengths of steps are known, and they are drawn one after the other from 0
 
     def find(self, name: str) -> Path | None:
-        """Return a file of the folder if it is there."""
+        """Return a file of the folder; None if it does not exist."""
         return self.folder / name if (self.folder / name).is_file() else None
 
 
 def read_rank(output: Path, rank: int, path: Path) -> Profile:
-    """Return the profile of one rank."""
     source = Source(output, rank)
     refuse_database(source)
     tasks = read_tasks(source)
     steps = read_steps(source)
-    count = len(steps) or len(tasks.steps) or 1
-    if not steps and not tasks.steps:
-        source.notes.append("The number of steps is not known: figures of operators are those of the whole recording.")
+    count = tasks.count_steps(steps, source.notes)
     collectives = read_communication(source) or tasks.collectives
     steps = add_collectives(steps, collectives, tasks.computing or None)
     record, owners = source.find("memory_record.csv"), source.find("operator_memory.csv")
@@ -144,22 +138,22 @@ def read_rank(output: Path, rank: int, path: Path) -> Profile:
     profile = replace(profile, facts=replace(profile.facts, notes=tuple(dict.fromkeys(source.notes))))
     if source.begins_known:
         return start_read_times_at_zero(profile)
-    zero = min((point.time_us for point in memory), default=0.0)  # the steps begin at 0 already
+    zero = min((point.time_us for point in memory), default=0.0)  # the steps already begin at 0
     return replace(profile, memory=[replace(point, time_us=point.time_us - zero) for point in memory])
 
 
 def refuse_database(source: Source) -> None:
-    """Raise BadData if the profiler wrote a database alone, or was stopped before it wrote anything."""
+    """Raise BadData if the profiler wrote only a database, or no results."""
     names = sorted(child.name for child in source.folder.iterdir())
     if any(name.endswith((".csv", ".json")) for name in names):
         return
     if any(name.endswith(".db") for name in names):
         raise BadData(
-            f"{source.folder} holds databases alone ({', '.join(names)}).",
+            f"{source.folder} has only databases ({', '.join(names)}).",
             "Export text: torch_npu.profiler.profiler.analyse(PATH, export_type='text').",
         )
     raise BadData(
-        f"{source.folder} holds no results: {', '.join(names) or 'it is empty'}.",
+        f"{source.folder} has no results: {', '.join(names) or 'it is empty'}.",
         "The raw data must be analysed first: torch_npu.profiler.profiler.analyse(PATH).",
     )
 
@@ -168,7 +162,7 @@ def refuse_database(source: Source) -> None:
 
 
 def read_steps(source: Source) -> list[Step]:
-    """Return the steps of the trace; else those of step_trace_time.csv, which knows no phases."""
+    """Return the steps of the trace, else those of step_trace_time.csv, which have no phases."""
     trace_steps = read_trace(source)
     if trace_steps.steps:
         source.phases_found_by += trace_steps.phases_found_by
@@ -181,8 +175,8 @@ def read_steps(source: Source) -> list[Step]:
         source.phases_measured = source.begins_known = False
         source.phases_found_by += [
             "The iteration is computing + communication that is not overlapped + free time of step_trace_time.csv.",
-            "Start of the forward pass and end of the backward pass are not in these files: the whole iteration stands "
-            "as forward + backward. The steps are drawn one after the other; when each began is not known.",
+            "Start of the forward pass and end of the backward pass are not in these files: the complete iteration "
+            "counts as forward + backward. The steps are drawn one after the other; when each began is not known.",
         ]
     return steps
 
@@ -201,13 +195,13 @@ def list_timed_steps(rows: Iterable[CsvRow], source: Source) -> list[Step]:
     if unnumbered and not steps:
         source.notes.append(
             "step_trace_time.csv numbers no step: the script did not call profiler.step(), so its figures are those of "
-            "the whole recording."
+            "the complete recording."
         )
     return steps
 
 
 def find_duration(row: CsvRow) -> float | None:
-    """Return the time of a step: the sum of its three parts, else of a pipeline's stage and bubble."""
+    """Return the time of a step: the sum of its three parts, else of stage and bubble (pipeline parallelism)."""
     parts = [row.time_us("Computing"), row.time_us("Communication(Not Overlapped)"), row.time_us("Free")]
     if None not in parts:
         return sum(part for part in parts if part is not None)
@@ -216,7 +210,6 @@ def find_duration(row: CsvRow) -> float | None:
 
 
 def read_trace(source: Source) -> FoundSteps:
-    """Return the steps of trace_view.json."""
     file = source.find("trace_view.json")
     if file is None:
         return FoundSteps()
@@ -227,7 +220,7 @@ def read_trace(source: Source) -> FoundSteps:
 
 
 def is_needed(event: Event) -> bool:
-    """Return True for events of the host, kernels, flows that tie them, and names of processes."""
+    """Return True for events of the host, kernels, flows that connect them, and names of processes."""
     phase, category = event.get("ph"), event.get("cat")
     if phase == "M":
         return event.get("name") == "process_name"
@@ -238,7 +231,7 @@ def is_needed(event: Event) -> bool:
 
 
 def find_launches(events: list[Event]) -> list[Launch]:
-    """Return the kernels with the time of the operator that launched them, found by the flows named async_npu.
+    """Return the kernels with the time of the operator that launched them, by the flows named async_npu.
 
     A flow starts (ph "s") at the operator and ends, with the same id, at the start of the kernel on its thread.
     """
@@ -280,7 +273,7 @@ class OperatorSum(Sum):
 
 
 def read_operators(source: Source, steps: int) -> list[Operator]:
-    """Return a row for each operator, its shapes and the line of the script."""
+    """Return a row for each operator, shapes and line of the script."""
     file = source.find("operator_details.csv")
     sums: dict[tuple[str, str, str], OperatorSum] = defaultdict(OperatorSum)
     for row in read_rows(file, source.notes) if file else ():
@@ -309,7 +302,7 @@ def read_operators(source: Source, steps: int) -> list[Operator]:
 
 
 def find_location(stack: str) -> str:
-    """Return the innermost line of a call stack that is not a library's, as train.py:41."""
+    """Return the innermost line of a call stack outside libraries, as train.py:41."""
     for match in STACK_LINE.finditer(stack):
         if not any(library in match["file"] for library in LIBRARIES):
             return f"{Path(match['file']).name}:{match['line']}"
@@ -317,7 +310,7 @@ def find_location(stack: str) -> str:
 
 
 def find_phase(name: str) -> Phase:
-    """Return the phase that an operator's name tells; "other" if it tells none."""
+    """Return the phase of an operator by its name; "other" if unknown."""
     if name.startswith("autograd::engine") or name.endswith(("Backward", "Backward0", "Backward1", "_backward")):
         return "backward"
     if name.startswith("Optimizer."):
@@ -326,7 +319,7 @@ def find_phase(name: str) -> Phase:
 
 
 def read_communication(source: Source) -> list[Collective]:
-    """Return the collectives of communication.json, which knows their size."""
+    """Return the collectives of communication.json, with their sizes."""
     file = source.find("communication.json")
     collectives = []
     for groups in (read_json(file, source.notes) if file else {}).values():
@@ -339,7 +332,7 @@ def read_communication(source: Source) -> list[Collective]:
 
 
 def make_collective(name: str, facts: dict[str, Any]) -> Collective | None:
-    """Return one operation; None for the sum over all operations, and for one without times."""
+    """Return one collective; None for the sum over all, and for one without times."""
     times = facts.get("Communication Time Info")
     if not isinstance(times, dict) or name.startswith("Total"):
         return None
@@ -350,14 +343,14 @@ def make_collective(name: str, facts: dict[str, Any]) -> Collective | None:
 
 
 def find_size(facts: dict[str, Any]) -> int | None:
-    """Return the bytes of an operation, over links of all kinds; None if none is known."""
+    """Return the bytes of a collective over all links; None if unknown."""
     links = facts.get("Communication Bandwidth Info")
     entries = [link for link in links.values() if isinstance(link, dict)] if isinstance(links, dict) else []
-    known = [size for link in entries if (size := to_number(link.get("Transit Size(MB)")))]
-    return round(sum(known) * (1 << 20)) if known else None
+    sizes = [size for link in entries if (size := to_number(link.get("Transit Size(MB)")))]
+    return round(sum(sizes) * (1 << 20)) if sizes else None
 
 
-# The rest of the profile
+# Tables and facts
 
 
 def read_tables(source: Source) -> dict[str, Any]:
@@ -371,13 +364,12 @@ def read_tables(source: Source) -> dict[str, Any]:
 
 
 def build_facts(source: Source, path: Path, steps: list[Step]) -> Facts:
-    regular = [step.iteration_us for step in steps if step.previous_end_us is not None]
     return Facts(
         str(path),
         "torch_npu",
         device="npu",
         recorded_steps=len(steps),
-        recorded_step_us=median(regular) if regular else None,
+        recorded_step_us=find_median_iteration([step for step in steps if step.previous_end_us is not None]),
         phases_found_by=tuple(source.phases_found_by),
         phases_measured=source.phases_measured,
         versions=read_versions(source),
@@ -385,7 +377,6 @@ def build_facts(source: Source, path: Path, steps: list[Step]) -> Facts:
 
 
 def read_versions(source: Source) -> dict[str, str]:
-    """Return versions of the software that profiler_info.json names."""
     versions = {}
     for file in sorted(source.folder.parent.glob("profiler_info*.json")):
         record = read_json(file, source.notes)

@@ -1,4 +1,4 @@
-"""Profiles that viaduct wrote: a folder with profile.json, or with a folder rank_N for each rank."""
+"""Profiles of viaduct: a folder with profile.json, or with a folder rank_N for each rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ def recognise(path: Path) -> bool:
 
 
 def find_ranks(path: Path) -> list[Path]:
-    """Return the profile folders of ranks, in the order of the ranks."""
     numbers = {
         folder: folder.name.removeprefix(RANK_PREFIX)
         for folder in path.glob(f"{RANK_PREFIX}*")
@@ -28,6 +27,6 @@ def find_ranks(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
-    """Return the profile; without profile.json the profiles of the ranks, merged."""
+    """Return the profile, or the merged profiles of the ranks if there is no profile.json."""
     folder = path.parent if path.is_file() else path
     return read_profile(folder) if is_profile_folder(folder) else merge_ranks(find_ranks(folder))

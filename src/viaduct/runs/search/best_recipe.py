@@ -1,4 +1,4 @@
-"""Recipe file of a trial: the recipe that was searched, with the values of the trial; `viaduct train` takes it.
+"""Recipe file of a trial for `viaduct train`: the recipe of the search with the values of the trial.
 
 base = load("shapes_taster").recipe
 recipe = replace(base, optimizer=replace(base.optimizer, lr=0.3))
@@ -20,14 +20,14 @@ from viaduct.recipes._fields import override
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """Return a recipe with fields set from their texts, in the order of the mapping."""
     if "epochs" in settings and "steps" not in settings:
-        recipe = override(recipe, "steps", "0")  # as `viaduct train` does: one length replaces the other
+        recipe = override(recipe, "steps", "0")  # otherwise `steps` would win over `epochs`
     for path, text in settings.items():
         recipe = override(recipe, path, text)
     return recipe
 
 
 def write_recipe(path: Path, base: Loaded, recipe: Recipe, headline: str) -> None:
-    """Write a recipe file; `base` is the recipe that was searched, `recipe` the same with the values of a trial."""
+    """Write a recipe file; `base` is the recipe of the search, `recipe` the same with the values of a trial."""
     with replace_file(path) as file:
         file.write(render_recipe(base, recipe, headline).encode())
 
@@ -44,7 +44,7 @@ def render_recipe(base: Loaded, recipe: Recipe, headline: str) -> str:
 
 
 def write_part(name: str, before: Any, after: Any) -> str:
-    """Return a Python expression that makes `after` from the variable `name`; it sets only the fields that differ."""
+    """Return a Python expression that makes `after` from the variable `name` by replacing the fields that differ."""
     changes = []
     for entry in dataclasses.fields(before):
         old, new = getattr(before, entry.name), getattr(after, entry.name)

@@ -1,7 +1,7 @@
-"""Conduct a search: draw parameters, start trials, read their evaluations, stop the weak ones (see `conduct`).
+"""Search loop: draw parameters, start trials, read their evaluations, stop weak trials.
 
-One process does this, with up to `parallel` trials in processes of their own. Every result is written to the study's
-database at once, so that a killed search loses only what its running trials have trained since their last checkpoints.
+Trials run in separate processes, up to `parallel` at a time. Every result is written to the study's database at once,
+so that a killed search loses only the steps of running trials since their last checkpoints.
 """
 
 from __future__ import annotations
@@ -29,68 +29,58 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 End = Literal["done", "interrupted", "timeout", "failing"]
-MAX_EQUAL_FAILURES = 3
-"""First trials that fail for the same reason, after which the others are not tried."""
-DIVERGED = "the loss became"
-"""Beginning of the reason of a trial whose loss became NaN or infinite."""
+MAX_EQUAL_FAILURES = 3  # the search ends if this many first trials fail for the same reason
+DIVERGED = "the loss became"  # beginning of the reason if a loss became NaN or infinite
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a study is searched; another search may continue it with another plan."""
+    """Options of a search; a later search may continue the study with others."""
 
-    trials: int
-    """All trials of the study, those of earlier searches included; past runs are not counted."""
+    trials: int  # number of trials of the study with those of earlier searches, without past runs
     parallel: int = 1
     sampler: SamplerName = "tpe"
     pruner: PrunerName = "none"
-    evaluations: int = 1
-    """Evaluations of a trial, the last one included."""
+    evaluations: int = 1  # evaluations of a trial, including the last one
     seed: int = 0
     timeout_s: float | None = None
-    first: dict[str, Value] | None = None
-    """Values of the first trial, those of the recipe; None: they are drawn like the others."""
+    first: dict[str, Value] | None = None  # values of the first trial; None: they are drawn
     poll_s: float = 0.25
 
 
 @dataclass
-class Active:
-    """A trial that is being trained."""
+class RunningTrial:
+    """Trial whose process was started and has not been recorded as ended."""
 
     number: int
     slot: int
     trial: Trial
     run: TrainProcess
-    began: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.monotonic)
     pruned: bool = False
-    pruned_because: str = ""
-    reported: int = 0
-    """Evaluations that were passed to the study."""
+    pruning_reason: str = ""
+    reported: int = 0  # number of evaluations that were passed to the study
 
 
 @dataclass
 class Conductor:
-    """Searches a study to the number of trials that a plan asks for."""
+    """Search loop of one study."""
 
     study: Study
     space: Space
     metric: str
     launcher: TrainLauncher
     plan: Plan
-    say: Callable[[str], None]
-    """Prints a line of progress."""
+    print_line: Callable[[str], None]  # prints a line of progress
     is_interrupted: Callable[[], bool] = lambda: False
-    is_hurried: Callable[[], bool] = lambda: False
-    """True: running trials are killed when the search ends, without a last checkpoint."""
-    active: list[Active] = field(default_factory=list)
-    unfinished: list[tuple[int, FrozenTrial]] = field(default_factory=list)
-    """Trials of an earlier search that are resumed before others are started."""
-    failures: list[str] = field(default_factory=list)
-    """Reasons why trials of this search have failed; failures of an earlier search do not count."""
-    began: float = field(default_factory=time.monotonic)
+    must_kill: Callable[[], bool] = lambda: False  # True: kill running trials without a last checkpoint
+    active: list[RunningTrial] = field(default_factory=list)
+    unfinished: list[tuple[int, FrozenTrial]] = field(default_factory=list)  # trials of an earlier search to resume
+    failures: list[str] = field(default_factory=list)  # reasons of the failed trials of this search
+    started_at: float = field(default_factory=time.monotonic)
 
     def conduct(self) -> End:
-        """Search, and return why the search has ended. Trials that were cut off are resumed by the next search."""
+        """Run the search and return the reason of its end. The next search resumes interrupted trials."""
         self.unfinished = self.find_unfinished()
         while True:
             end = self.should_end()
@@ -108,14 +98,14 @@ class Conductor:
         return [trial for trial in self.study.get_trials(deepcopy=False) if PAST not in trial.user_attrs]
 
     def find_unfinished(self) -> list[tuple[int, FrozenTrial]]:
-        """Return the trials that an earlier search had started and not ended."""
+        """Return the trials of an earlier search that have not ended."""
         from optuna.trial import TrialState
 
-        numbered = enumerate(self.own_trials())
-        return [(number, trial) for number, trial in numbered if trial.state == TrialState.RUNNING]
+        trials = enumerate(self.own_trials())
+        return [(number, trial) for number, trial in trials if trial.state == TrialState.RUNNING]
 
-    def attach(self, trial: FrozenTrial, number: int) -> Trial:
-        """Return a trial of an earlier search as an Optuna trial that takes reports."""
+    def restore_trial(self, trial: FrozenTrial, number: int) -> Trial:
+        """Return a trial of an earlier search as an Optuna trial that accepts reports."""
         import optuna
 
         self.study.sampler = make_sampler(self.plan.sampler, self.plan.seed, number, self.plan.trials)
@@ -124,16 +114,16 @@ class Conductor:
     def should_end(self) -> End | None:
         if self.is_interrupted():
             return "interrupted"
-        if self.plan.timeout_s is not None and time.monotonic() - self.began >= self.plan.timeout_s:
+        if self.plan.timeout_s is not None and time.monotonic() - self.started_at >= self.plan.timeout_s:
             return "timeout"
-        return "failing" if self.fails_always() else None
+        return "failing" if self.has_only_equal_failures() else None
 
     def start_next(self) -> bool:
-        """Resume a trial, or draw the parameters of the next one and start it; return False if no trial remains."""
+        """Resume an unfinished trial or start the next one; return False if no trial remains."""
         if self.unfinished:
             number, trial = self.unfinished.pop(0)
-            self.say(f"trial {number + 1}/{self.plan.trials}: resumed; it was cut off.")
-            self.start(number, self.attach(trial, number))
+            self.print_line(f"trial {number + 1}/{self.plan.trials}: resumed; it was cut off.")
+            self.start(number, self.restore_trial(trial, number))
             return True
         next_number = self.next_number()
         if next_number is None:
@@ -143,34 +133,34 @@ class Conductor:
         return True
 
     def next_number(self) -> int | None:
-        """Return the number of the next trial, None after the last; values of a grid or of `first` are enqueued."""
+        """Return the number of the next trial, None after the last; enqueue values of a grid or of `plan.first`."""
         from optuna.trial import TrialState
 
-        own = self.own_trials()
-        for number, trial in enumerate(own):
+        trials = self.own_trials()
+        for number, trial in enumerate(trials):
             if trial.state == TrialState.WAITING:
                 return number
-        if len(own) >= self.plan.trials:
+        if len(trials) >= self.plan.trials:
             return None
         if self.plan.sampler == "grid":
-            tried = [trial.params for trial in own]
+            tried = [trial.params for trial in trials]
             point = next((point for point in self.space.grid() if point not in tried), None)
             if point is None:
                 return None
             self.study.enqueue_trial(point)
-        elif not own and self.plan.first is not None:
+        elif not trials and self.plan.first is not None:
             self.study.enqueue_trial(self.plan.first)
-        return len(own)
+        return len(trials)
 
     def start(self, number: int, trial: Trial) -> None:
         values = {dimension.path: dimension.suggest(trial) for dimension in self.space.dimensions}
         slot = min(set(range(self.plan.parallel)) - {active.slot for active in self.active})
         run = self.launcher.start(number, self.space.settings(values), slot)
         reported = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-        self.active.append(Active(number, slot, trial, run, reported=len(reported)))
+        self.active.append(RunningTrial(number, slot, trial, run, reported=len(reported)))
 
     def watch(self) -> None:
-        """Report new evaluations of the running trials, stop the weak ones, and record those that have ended."""
+        """Report new evaluations of running trials, stop weak trials, and record trials that have ended."""
         for active in list(self.active):
             code = active.run.poll()
             self.report(active, ended=code is not None)
@@ -178,19 +168,19 @@ class Conductor:
                 self.finish(active, code)
                 self.active.remove(active)
 
-    def report(self, active: Active, ended: bool) -> None:
-        """Pass new evaluations to the study; after each of them but the last the pruner may stop the trial."""
+    def report(self, active: RunningTrial, ended: bool) -> None:
+        """Pass new evaluations to the study; the pruner may stop the trial after each but the last."""
         evaluations = active.run.evaluations()
         for index, evaluation in enumerate(evaluations[active.reported :], start=active.reported + 1):
             active.trial.report(evaluation.value, index)
             active.reported = index
             if not ended and not active.pruned and index < self.plan.evaluations and self.is_weak(active.trial):
                 active.pruned = True
-                active.pruned_because = self.describe_pruning(evaluation, index)
+                active.pruning_reason = self.describe_pruning(evaluation, index)
                 active.run.stop()
 
     def describe_pruning(self, evaluation: Evaluation, index: int) -> str:
-        """Return at which step a trial is stopped, by which pruner and at which value."""
+        """Describe why a trial is stopped: pruner, step and value."""
         value = format_value(evaluation.value, self.metric)
         return (
             f"stopped by {self.plan.pruner} after step {evaluation.step:,} at {self.metric} {value}, "
@@ -203,19 +193,19 @@ class Conductor:
             self.study.pruner = make_pruner(self.plan.pruner, self.plan.evaluations)
             return trial.should_prune()
 
-    def finish(self, active: Active, code: int) -> None:
-        """Record how a trial has ended in the study and in its run, and print a line of progress."""
+    def finish(self, active: RunningTrial, code: int) -> None:
+        """Record the end of a trial in the study and in its run, and print a line of progress."""
         from optuna.trial import TrialState
 
         trial, run = active.trial, active.run
-        seconds = time.monotonic() - active.began
+        seconds = time.monotonic() - active.started_at
         trial.set_user_attr("seconds", round(seconds, 2))
         value = run.final() if code == 0 else None
         if value is not None:
             trial.set_user_attr("images", run.images())
             self.study.tell(trial, value)
         elif active.pruned:
-            trial.set_user_attr("reason", active.pruned_because)
+            trial.set_user_attr("reason", active.pruning_reason)
             self.study.tell(trial, state=TrialState.PRUNED)
         else:
             self.failures.append(run.reason())
@@ -223,10 +213,10 @@ class Conductor:
             self.study.tell(trial, state=TrialState.FAIL)
         result = next(result for result in read_results(self.study, self.space) if result.number == active.number)
         run.mark(result.state, result.value, result.reason)
-        self.say(self.describe(active.number))
+        self.print_line(self.describe(active.number))
 
     def describe(self, number: int) -> str:
-        """Return the line of progress about a trial that has ended."""
+        """Return the line of progress about an ended trial."""
         results = read_results(self.study, self.space)
         result = next(result for result in results if result.number == number)
         outcome = f"{self.metric} {format_value(result.value, self.metric)}"
@@ -236,13 +226,13 @@ class Conductor:
             outcome = f"failed: {result.reason}"
         ranked = rank_results(results, self.study.direction.name.lower())
         best = f"; best {format_value(ranked[0].value, self.metric)}, {ranked[0].name}" if ranked else ""
-        took = f" in {result.seconds:.0f} s" if result.seconds is not None else ""
-        return f"trial {number + 1}/{self.plan.trials}: {describe_values(result.values)}: {outcome}{took}{best}"
+        duration = f" in {result.seconds:.0f} s" if result.seconds is not None else ""
+        return f"trial {number + 1}/{self.plan.trials}: {describe_values(result.values)}: {outcome}{duration}{best}"
 
-    def fails_always(self) -> bool:
-        """Return True if no trial of the study has succeeded and at least MAX_EQUAL_FAILURES failed for one reason.
+    def has_only_equal_failures(self) -> bool:
+        """Return True if no trial has succeeded and at least MAX_EQUAL_FAILURES failed for the same reason.
 
-        A loss that diverged is no such reason: other values may train.
+        A loss that diverged does not count: other values may train.
         """
         from optuna.trial import TrialState
 
@@ -253,21 +243,18 @@ class Conductor:
         return len(reasons) == 1 and not self.failures[0].startswith(DIVERGED)
 
     def stop_all(self, end: End) -> End:
-        """Ask the running trials to write a checkpoint and wait for them, or kill them if `is_hurried`.
-
-        Return `end`.
-        """
+        """Ask the running trials to write a checkpoint and wait for them, or kill them; return `end`."""
         for active in self.active:
             active.run.stop()
         while self.active:
             for active in list(self.active):
-                if self.is_hurried():
+                if self.must_kill():
                     active.run.kill()
                 code = active.run.poll()
                 if code is None:
                     continue
                 self.report(active, ended=True)
-                if code == 0 or active.pruned:  # it had finished, or the pruner had stopped it
+                if code == 0 or active.pruned:  # finished, or stopped by the pruner
                     self.finish(active, code)
                 self.active.remove(active)
             time.sleep(self.plan.poll_s if self.active else 0)

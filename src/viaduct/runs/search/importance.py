@@ -1,7 +1,7 @@
-"""Importance of each parameter: how much it decides whether a trial is among the best (PED-ANOVA).
+"""Importance of each parameter for a trial to be among the best (PED-ANOVA).
 
-PED-ANOVA (Watanabe, Bansal, Hutter 2023) compares where the best tenth of the trials lie with where all of them lie; it
-needs no regression model and so no scikit-learn. With few trials its answer is chance, so none is given.
+PED-ANOVA (Watanabe, Bansal, Hutter 2023) compares the distribution of the best tenth of the trials with that of all
+trials; it needs neither a regression model nor scikit-learn. Few trials would give a random result.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from optuna import Study
 
-MIN_TRIALS = 10
-"""Trials trained to their end, past runs included, that are needed."""
+MIN_TRIALS = 10  # trials trained to their end, including past runs
 
 
 def measure_importance(study: Study) -> dict[str, float] | None:
@@ -32,7 +31,7 @@ def measure_importance(study: Study) -> dict[str, float] | None:
 
 
 def explain_missing(finished: int) -> str:
-    """Return why no importance is given after so many finished trials."""
+    """Explain why no importance is given after this number of finished trials."""
     if finished < MIN_TRIALS:
         return f"{finished} finished {'trial' if finished == 1 else 'trials'}; {MIN_TRIALS} are needed"
     return "no parameter separates the best trials from the others"

@@ -1,4 +1,4 @@
-"""Output of a search at its end: the table of trials, the verdict, the page."""
+"""Final output of a search: the table of trials, the verdict, the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def print_findings(findings: Findings) -> None:
     """Print the table of trials, importance, verdict and the command that trains the best; write the page.
 
-    Where no trial was trained to its end, print only how the search ended.
+    If no trial was trained to its end, print only how the search ended.
     """
     if findings.verdict is None:
         print(describe_end(findings), file=sys.stderr)
@@ -43,8 +43,8 @@ def describe_end(findings: Findings) -> str:
     ended = sum(result.state != "unfinished" for result in trials)
     if findings.end == "done":
         return "No trial was trained to its end, so there is no best one. --prune none trains all to theirs."
-    why = {"timeout": "The time is over", "interrupted": "Interrupted"}.get(findings.end, "Ended")
-    return f"{why}: {ended} of {findings.request.trials} trials have ended; the same command continues the search."
+    reason = {"timeout": "The time is over", "interrupted": "Interrupted"}.get(findings.end, "Ended")
+    return f"{reason}: {ended} of {findings.request.trials} trials have ended; the same command continues the search."
 
 
 def write_report(findings: Findings, shares: dict[str, float] | None) -> None:
@@ -73,7 +73,6 @@ def print_trials(findings: Findings) -> None:
     table = Table("trial", *figure_columns(*paths, metric), "state", box=None, pad_edge=False)
     for result in order_results(findings):
         values = [format_setting(result.values[path]) if path in result.values else "-" for path in paths]
-        # Value and state are enough for a pruned trial; trial.json has the step.
         has_reason = result.reason and result.state != "pruned"
         state = f"{result.state}: {result.reason}" if has_reason else result.state
         table.add_row(result.name, *values, format_value(result.value, metric), state)

@@ -1,8 +1,7 @@
-"""Past runs as prior observations: finished runs of the same recipe, on the same data, with values inside the space.
+"""Past runs as observations of a search: finished runs of the same recipe, on the same data, inside the space.
 
-All fields must be equal but those that the search changes and those in EQUIVALENT; so must the number and the labels of
-the images. The accuracy of such a run is what a trial with its values would have reached, up to the seed. Runs that are
-not taken are counted by the reason.
+All fields must be equal except those that the search changes and those in EQUIVALENT. Number and labels of the images
+must be equal. Then the run's accuracy is that of a trial with its values, apart from the seed.
 """
 
 from __future__ import annotations
@@ -26,24 +25,22 @@ if TYPE_CHECKING:
     from optuna import Study
 
 MAX_DEPTH = 6
-"""Levels of folders that are searched below the given one."""
+"""Levels of folders that are searched."""
 EQUIVALENT = (
     *("evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink", "mode", "compile", "compile_parts"),
     *("kernels", "deterministic", "seed", "data.workers", "data.prefetch", "data.eval_batch"),
     *("parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds"),
 )
-"""Fields that are taken not to change the accuracy by more than another seed does."""
+"""Fields that should not change the accuracy by more than another seed does."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Criteria:
     """Properties that a past run must share with the trials."""
 
     name: str
-    recipe: Recipe
-    """The recipe with the settings of all trials, such as their length."""
-    images: dict[str, Any]
-    """Number and labels of the images, as a run's recipe.json has them."""
+    recipe: Recipe  # with the settings of all trials, such as their length
+    images: dict[str, Any]  # number and labels of the images, in the form of recipe.json
     metric: str
 
 
@@ -58,39 +55,39 @@ class PastRun:
 
 
 @dataclass
-class Gathered:
-    """Past runs that were taken as observations, and why others were not."""
+class PastRuns:
+    """Past runs that are observations, and the number of others by reason."""
 
-    taken: list[PastRun] = field(default_factory=list)
+    accepted: list[PastRun] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
 
-    def lines(self, folder: Path) -> list[str]:
-        """Return how many runs were taken, and a line for each reason why others were not."""
-        total = len(self.taken) + self.refused.total()
-        lines = [f"{len(self.taken)} of {total} past runs in {folder} are taken as observations."]
+    def describe(self, folder: Path) -> list[str]:
+        """Return a line with the number of observations, and a line for each reason of refusal."""
+        total = len(self.accepted) + self.refused.total()
+        lines = [f"{len(self.accepted)} of {total} past runs in {folder} are taken as observations."]
         return lines + [f"  {count} not taken: {reason}" for reason, count in self.refused.most_common()]
 
 
-class NotTaken(Exception):
-    """Raised for a past run that is no observation of this search; the message is the reason."""
+class Unsuitable(Exception):
+    """Raised for a past run that is not an observation of this search; the message is the reason."""
 
 
-def gather_past_runs(folder: Path, wanted: Wanted, space: Space, study: Path | None = None) -> Gathered:
-    """Return the runs below a folder that are observations of this search; those in the folder `study` are skipped."""
+def gather_past_runs(folder: Path, criteria: Criteria, space: Space, study: Path | None = None) -> PastRuns:
+    """Return the runs below a folder that are observations of this search; skip those in the folder `study`."""
     if not folder.is_dir():
         raise BadData(f"--from {folder}: there is no such folder.", "It is a folder with run directories, as runs/.")
-    os.listdir(folder)  # raises if the folder cannot be read, where os.walk would find nothing
-    gathered = Gathered()
+    os.listdir(folder)  # raises if the folder cannot be read; os.walk does not
+    past_runs = PastRuns()
     for run in sorted(find_runs(folder)):
         if study is not None and study.resolve() in (run.resolve(), *run.resolve().parents):
             continue
         try:
-            gathered.taken.append(read_past_run(run, wanted, space))
-        except NotTaken as reason:
-            gathered.refused[str(reason)] += 1
+            past_runs.accepted.append(read_past_run(run, criteria, space))
+        except Unsuitable as reason:
+            past_runs.refused[str(reason)] += 1
         except (ViaductError, OSError):
-            gathered.refused["damaged, or not readable"] += 1
-    return gathered
+            past_runs.refused["damaged, or not readable"] += 1
+    return past_runs
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
@@ -104,31 +101,33 @@ def find_runs(folder: Path) -> Iterator[Path]:
             folders.clear()
 
 
-def read_past_run(run: Path, wanted: Wanted, space: Space) -> PastRun:
-    """Return a run as an observation; raise NotTaken with the reason if it is none."""
+def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
+    """Return a run as an observation; raise Unsuitable with the reason if it is not."""
     record = read_recipe_record(run)
-    if record["name"] != wanted.name:
-        raise NotTaken("another recipe")
-    recipe = from_record(record["recipe"], wanted.recipe)
-    changed = [path for path in find_differences(wanted.recipe, recipe) if not is_covered(path, space.paths)]
+    if record["name"] != criteria.name:
+        raise Unsuitable("another recipe")
+    recipe = from_record(record["recipe"], criteria.recipe)
+    changed = [path for path in find_differences(criteria.recipe, recipe) if not is_covered(path, space.paths)]
     if changed:
-        raise NotTaken(f"{', '.join(sorted(changed)[:3])}{' and more' if len(changed) > 3 else ''} differ")
-    if record.get("pictures") != wanted.images:
-        raise NotTaken("other data")
+        raise Unsuitable(f"{', '.join(sorted(changed)[:3])}{' and more' if len(changed) > 3 else ''} differ")
+    if record.get("pictures") != criteria.images:
+        raise Unsuitable("other data")
     values = space.find(recipe)
     if isinstance(values, str):
-        raise NotTaken(f"{values} is outside the space")
+        raise Unsuitable(f"{values} is outside the space")
     final = (read_summary(run) or {}).get("final")
     if not isinstance(final, dict):
-        raise NotTaken("not finished")
-    value, images = final.get(wanted.metric), final.get("count")
+        raise Unsuitable("not finished")
+    value, images = final.get(criteria.metric), final.get("count")
     if not is_number(value):
-        raise NotTaken(f"no {wanted.metric}")
+        raise Unsuitable(f"no {criteria.metric}")
     return PastRun(run, values, float(value), images if isinstance(images, int) else None)
 
 
-def find_differences(wanted: Recipe, recipe: Any) -> list[str]:
-    return [path for path in compare_records(to_record(wanted), to_record(recipe)) if not is_covered(path, EQUIVALENT)]
+def find_differences(expected: Recipe, recipe: Any) -> list[str]:
+    return [
+        path for path in compare_records(to_record(expected), to_record(recipe)) if not is_covered(path, EQUIVALENT)
+    ]
 
 
 def is_covered(path: str, fields: tuple[str, ...]) -> bool:
@@ -136,17 +135,17 @@ def is_covered(path: str, fields: tuple[str, ...]) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in fields)
 
 
-def add_past_runs(study: Study, taken: list[PastRun], space: Space) -> int:
-    """Add past runs to a study, except those that it has already; return how many are new."""
+def add_past_runs(study: Study, past_runs: list[PastRun], space: Space) -> int:
+    """Add past runs to a study, except those that it has already; return the number of new ones."""
     import optuna
 
     known = {trial.user_attrs.get(PAST) for trial in study.get_trials(deepcopy=False)}
-    added = [run for run in taken if str(run.path.resolve()) not in known]
+    added = [run for run in past_runs if str(run.path.resolve()) not in known]
     for run in added:
         study.add_trial(
             optuna.trial.create_trial(
                 params=run.values,
-                distributions={dimension.path: dimension.distribution() for dimension in space.dimensions},
+                distributions={dimension.path: dimension.make_distribution() for dimension in space.dimensions},
                 value=run.value,
                 user_attrs={PAST: str(run.path.resolve()), "images": run.images},
             )

@@ -51,40 +51,40 @@ def write_search_report(path: Path, findings: Findings, shares: dict[str, float]
     headline, *remarks = write_verdict(verdict, findings.request.metric)
     notes = [Remark("Noise", text) for text in remarks]
     sections = [
-        Section("History", history_text(findings), [history_chart(findings)]),
-        importance_section(shares, findings),
+        Section("History", describe_history(findings), [draw_history(findings)]),
+        build_importance(shares, findings),
         Section(
             "Each parameter",
             "One dot a finished trial.",
-            [slice_chart(findings, dimension) for dimension in findings.space.dimensions],
+            [draw_slice(findings, dimension) for dimension in findings.space.dimensions],
         ),
-        *contour_sections(findings, shares),
-        Section("Trials", "", [trial_table(findings)]),
+        *build_contours(findings, shares),
+        Section("Trials", "", [build_trial_table(findings)]),
         Section("Best trial", f"{findings.recipe_file}", [Code(findings.command)]),
     ]
     page = Page(
         findings.request.loaded.name,
         f"Search over {', '.join(findings.space.paths)}",
-        tiles(findings, verdict),
+        build_tiles(findings, verdict),
         sections,
-        [Callout("muted" if verdict.alike or verdict.noise is None else "good", headline, notes)],
+        [Callout("muted" if verdict.ties or verdict.noise is None else "good", headline, notes)],
         kind="search",
     )
     write_page(page, path)
 
 
-def tiles(findings: Findings, verdict: Verdict) -> list[Tile]:
+def build_tiles(findings: Findings, verdict: Verdict) -> list[Tile]:
     counts = {state: sum(result.state == state for result in findings.results) for state in get_args(State)}
     metric = findings.request.metric
     measured = [
         Tile(metric, format_value(verdict.best.value, metric), verdict.best.name),
-        Tile("not separated from it", str(len(verdict.alike)) if verdict.noise is not None else "-", "by the noise"),
+        Tile("not separated from it", str(len(verdict.ties)) if verdict.noise is not None else "-", "by the noise"),
     ]
     return measured + [Tile(state, str(count)) for state, count in counts.items() if count]
 
 
 def scale(value: float | None, metric: str) -> float | None:
-    """Return a value as charts show it: metrics in SHARES in percent."""
+    """Convert metrics in SHARES to percent."""
     return value if value is None or metric not in SHARES else 100 * value
 
 
@@ -92,13 +92,12 @@ def unit(metric: str) -> str:
     return "%" if metric in SHARES else ""
 
 
-def history_text(findings: Findings) -> str:
+def describe_history(findings: Findings) -> str:
     past = sum(result.number is None for result in findings.results)
     return f"In the order of the trials; {past} past runs came before them." if past else "In the order of the trials."
 
 
-def history_chart(findings: Findings) -> LineChart:
-    """Return the values of finished and pruned trials, and the best so far."""
+def draw_history(findings: Findings) -> LineChart:
     metric = findings.request.metric
     trials = [result for result in findings.results if result.number is not None]  # without past runs
     finished = [result for result in trials if result.is_measured]
@@ -120,7 +119,7 @@ def dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series:
     return Series(name, [x for x, _ in ordered], [y for _, y in ordered], dots=True)
 
 
-def importance_section(shares: dict[str, float] | None, findings: Findings) -> Section:
+def build_importance(shares: dict[str, float] | None, findings: Findings) -> Section:
     text = "Share of each parameter in what separates the best tenth of the trials from all (PED-ANOVA)."
     if shares is None:
         finished = sum(result.is_measured for result in findings.results)
@@ -129,7 +128,7 @@ def importance_section(shares: dict[str, float] | None, findings: Findings) -> S
     return Section("Importance", text, [BarChart("Importance, per mille", list(shares), counts)])
 
 
-def slice_chart(findings: Findings, dimension: Dimension) -> LineChart:
+def draw_slice(findings: Findings, dimension: Dimension) -> LineChart:
     """Return the metric against one parameter."""
     metric = findings.request.metric
     log = isinstance(dimension, Range) and dimension.log
@@ -140,23 +139,23 @@ def slice_chart(findings: Findings, dimension: Dimension) -> LineChart:
     points = []
     for result in findings.results:
         if result.is_measured:
-            x = float(result.values[dimension.path]) if numeric else axis_position(dimension, result)
+            x = float(result.values[dimension.path]) if numeric else get_axis_position(dimension, result)
             points.append((math.log10(x) if log else x, scale(result.value, metric)))
     return LineChart(dimension.path, label, metric, [dots("trials", points)], log_y=False, unit=unit(metric))
 
 
 def is_numeric(dimension: Choices) -> bool:
-    """Return True if all choices are numbers, which are drawn at their values on an axis."""
+    """Return True if all choices are numbers."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in dimension.stored)
 
 
-def axis_position(dimension: Dimension, result: TrialResult) -> float:
+def get_axis_position(dimension: Dimension, result: TrialResult) -> float:
     value = result.values[dimension.path]
     return float(dimension.texts.index(str(value))) if isinstance(dimension, Choices) else float(value)
 
 
-def contour_sections(findings: Findings, shares: dict[str, float] | None) -> list[Section]:
-    """Return the contour maps of the first MAX_CONTOURS pairs of parameters, by importance where it is known."""
+def build_contours(findings: Findings, shares: dict[str, float] | None) -> list[Section]:
+    """Return the contour maps of the first MAX_CONTOURS pairs of parameters, by importance if it is known."""
     measured = [result for result in findings.results if result.is_measured]
     if len(findings.space.dimensions) < 2 or len(measured) < 3:
         return []
@@ -172,8 +171,8 @@ def contour_map(findings: Findings, measured: list[TrialResult], x: Dimension, y
     metric, verdict = findings.request.metric, findings.verdict
     points = [
         Measurement(
-            axis_position(x, result),
-            axis_position(y, result),
+            get_axis_position(x, result),
+            get_axis_position(y, result),
             scale(result.value, metric) or 0.0,
             f"{result.name}: {describe_values(result.values)}: {format_value(result.value, metric)}",
         )
@@ -191,7 +190,7 @@ def make_axis(dimension: Dimension) -> ContourAxis:
     return ContourAxis(dimension.path, dimension.low, dimension.high, dimension.log)
 
 
-def trial_table(findings: Findings) -> Table:
+def build_trial_table(findings: Findings) -> Table:
     metric, paths = findings.request.metric, findings.space.paths
     rows = [
         [

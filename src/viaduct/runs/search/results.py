@@ -1,4 +1,4 @@
-"""Results of a study: its trials as plain records, the best one, and which others noise does not separate from it."""
+"""Results of a study: its trials as plain records, the best trial, and those that noise does not separate from it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 State = Literal["finished", "pruned", "failed", "unfinished", "past run"]
 SHARES = ("top1", "top5")
-"""Metrics that are shares of the validation images, whose noise follows from their number."""
+"""Metrics that are shares of the validation images; the number of images determines their noise."""
 STANDARD_ERRORS = 1.96  # of a 95 % interval
 NUMBER = re.compile(r"0x[0-9a-f]+|[-+]?(?:[0-9]+(?:[,_][0-9]+)*(?:\.[0-9]+)?|\.[0-9]+)(?:e[-+]?[0-9]+)?", re.IGNORECASE)
-PAST = "past_run"
-"""Attribute that a past run has in the study: its directory."""
+PAST = "past_run"  # attribute of a past run in the study: its directory
 
 
 @dataclass(frozen=True)
@@ -29,12 +28,10 @@ class TrialResult:
     """One trial, or one past run."""
 
     name: str
-    number: int | None
-    """None for a past run."""
+    number: int | None  # None for a past run
     values: dict[str, Value]
     state: State
-    value: float | None
-    """The metric at the end; of a trial that was not trained to its end, at its last evaluation."""
+    value: float | None  # metric at the last evaluation
     images: int | None = None
     reason: str = ""
     seconds: float | None = None
@@ -51,14 +48,10 @@ class Verdict:
     """The best trial, and the trials that noise does not separate from it."""
 
     best: TrialResult
-    alike: list[TrialResult]
-    """Trials that the noise does not separate from the best; empty if the noise is not known."""
-    noise: float | None
-    """Half the width of the 95 % interval of a difference, at the best trial's value; None: not known."""
-    source: str
-    """What the noise was computed from, in words."""
-    others: int = 0
-    """Other trials that were trained to their end."""
+    ties: list[TrialResult]  # empty if the noise is not known
+    noise: float | None  # half the width of the 95 % interval of a difference, at the best trial's value
+    source: str  # measurements from which the noise was computed, in words
+    others: int = 0  # number of other trials that were trained to their end
 
 
 def read_results(study: Study, space: Space) -> list[TrialResult]:
@@ -85,7 +78,7 @@ def read_result(trial: FrozenTrial, number: int | None, name: str, space: Space)
         number=number,
         values={path: trial.params[path] for path in space.paths if path in trial.params},
         state="past run" if number is None else states.get(trial.state, "unfinished"),
-        value=trial.value if trial.value is not None else last_value(trial),
+        value=trial.value if trial.value is not None else get_last_value(trial),
         images=trial.user_attrs.get("images"),
         reason=trial.user_attrs.get("reason", ""),
         seconds=duration if isinstance(duration, int | float) else None,
@@ -93,56 +86,58 @@ def read_result(trial: FrozenTrial, number: int | None, name: str, space: Space)
     )
 
 
-def last_value(trial: FrozenTrial) -> float | None:
+def get_last_value(trial: FrozenTrial) -> float | None:
     values = trial.intermediate_values
     return values[max(values)] if values else None
 
 
 def rank_results(results: Sequence[TrialResult], direction: str) -> list[TrialResult]:
-    """Return the trials that were trained to their end, the best first; of equal ones the earlier."""
+    """Return the trials that were trained to their end, the best first; equal ones keep their order."""
     sign = 1 if direction == "minimize" else -1
     return sorted((result for result in results if result.is_measured), key=lambda result: sign * (result.value or 0.0))
 
 
 def judge(results: Sequence[TrialResult], metric: str, direction: str) -> Verdict | None:
-    """Return the best trial, and those that noise does not separate from it; None if no trial has finished."""
+    """Return the verdict about the finished trials; None if there are none."""
     ranked = rank_results(results, direction)
     if not ranked:
         return None
     best, *others = ranked
-    repeats = seed_deviation(ranked)
-    alike = []
+    repeats = measure_seed_deviation(ranked)
+    ties = []
     for other in others:
-        margin = noise_of_difference(best, other, metric, repeats)
+        margin = estimate_difference_noise(best, other, metric, repeats)
         if margin is None or abs((best.value or 0.0) - (other.value or 0.0)) <= margin:
-            alike.append(other)
-    noise = noise_of_difference(best, best, metric, repeats)
+            ties.append(other)
+    noise = estimate_difference_noise(best, best, metric, repeats)
     source = describe_noise(best, metric, repeats)
-    return Verdict(best, alike if noise is not None else [], noise, source, len(others))
+    return Verdict(best, ties if noise is not None else [], noise, source, len(others))
 
 
-def noise_of_difference(left: TrialResult, right: TrialResult, metric: str, repeats: float | None) -> float | None:
+def estimate_difference_noise(
+    left: TrialResult, right: TrialResult, metric: str, repeats: float | None
+) -> float | None:
     """Return the difference that noise alone exceeds in 5 of 100 cases; None if the noise is not known.
 
-    It is the larger of the noise between seeds and that of counting images.
+    It is the larger of the noise between seeds and the sampling noise of the validation images.
     """
     margins = []
     if repeats is not None:
         margins.append(STANDARD_ERRORS * math.sqrt(2) * repeats)
     if metric in SHARES and left.images and right.images:
-        margins.append(STANDARD_ERRORS * math.sqrt(share_variance(left) + share_variance(right)))
+        margins.append(STANDARD_ERRORS * math.sqrt(estimate_share_variance(left) + estimate_share_variance(right)))
     return max(margins) if margins else None
 
 
-def share_variance(result: TrialResult) -> float:
-    """Return the variance of a share of `result.images` images; one right and one wrong are added, so it is never 0."""
+def estimate_share_variance(result: TrialResult) -> float:
+    """Return the variance of a share of `result.images` images; one right and one wrong image keep it above 0."""
     count = result.images or 1
     share = ((result.value or 0.0) * count + 1) / (count + 2)
     return share * (1 - share) / count
 
 
-def seed_deviation(results: Sequence[TrialResult]) -> float | None:
-    """Return the standard deviation between runs with equal values, which differ in their seed; None without such."""
+def measure_seed_deviation(results: Sequence[TrialResult]) -> float | None:
+    """Return the standard deviation between runs with equal values and other seeds; None if there are none."""
     groups: dict[tuple[tuple[str, Value], ...], list[float]] = {}
     for result in results:
         groups.setdefault(tuple(sorted(result.values.items())), []).append(result.value or 0.0)
@@ -151,14 +146,14 @@ def seed_deviation(results: Sequence[TrialResult]) -> float | None:
 
 
 def describe_noise(best: TrialResult, metric: str, repeats: float | None) -> str:
-    """Return what the noise was computed from, in words; empty if it is not known."""
+    """Describe the measurements from which the noise was computed; empty if it is not known."""
     counted = f"{best.images:,} validation images" if metric in SHARES and best.images else ""
     seeds = "runs of equal values with other seeds" if repeats is not None else ""
     return " and ".join(filter(None, (counted, seeds)))
 
 
 def fold_numbers(reason: str) -> str:
-    """Return a reason with every number replaced by one sign, so that reasons that differ only in numbers are equal."""
+    """Replace every number in a reason by #, so that reasons that differ only in numbers are equal."""
     return NUMBER.sub("#", reason)
 
 
@@ -179,7 +174,7 @@ def describe_values(values: dict[str, Value]) -> str:
 
 def write_verdict(verdict: Verdict, metric: str) -> list[str]:
     """Return the sentences about the best trial; a difference within the noise is not called better."""
-    best, alike = verdict.best, verdict.alike
+    best, ties = verdict.best, verdict.ties
     lines = [f"Highest {metric}" if metric != "loss" else "Lowest loss"]
     lines[0] += f" of those trained to their end: {format_value(best.value, metric)}"
     lines[0] += f", {best.name} ({describe_values(best.values)})."
@@ -187,10 +182,10 @@ def write_verdict(verdict: Verdict, metric: str) -> list[str]:
         lines.append(f"How much {metric} varies with the seed was not measured: small differences may be noise.")
         return lines
     margin = format_margin(verdict.noise, metric)
-    if alike:
-        names = ", ".join(result.name for result in alike[:5]) + (", …" if len(alike) > 5 else "")
+    if ties:
+        names = ", ".join(result.name for result in ties[:5]) + (", …" if len(ties) > 5 else "")
         lines.append(
-            f"It is not shown to be better than {len(alike)} other{'s' * (len(alike) > 1)} ({names}): "
+            f"It is not shown to be better than {len(ties)} other{'s' * (len(ties) > 1)} ({names}): "
             f"differences up to {margin} are within the noise of {verdict.source}."
         )
     elif not verdict.others:

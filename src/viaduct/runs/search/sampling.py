@@ -1,7 +1,7 @@
 """Samplers and pruners of Optuna, by their names on the command line.
 
-A sampler is made anew for every trial, from the search's seed and the trial's number: a search that was killed and
-resumed draws the same parameters as one that was not.
+A new sampler is made for every trial, from the search's seed and the trial's number, so that a resumed search draws the
+same parameters.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 SamplerName = Literal["tpe", "gp", "grid", "random"]
 PrunerName = Literal["hyperband", "median", "none"]
-FEWEST_RANDOM, MOST_RANDOM = 4, 10
-"""Bounds of the number of trials drawn at random before a model is fitted; between them it is a quarter of all."""
+MIN_RANDOM, MAX_RANDOM = 4, 10
+"""Bounds of the number of trials drawn at random before a model is fitted; between them a quarter of all trials."""
 REDUCTION = 3
 """Hyperband keeps one of REDUCTION trials at each rung."""
 SPARED = 3
-"""No trial is stopped before 1/SPARED of its evaluations. Of 64 recorded trials the accuracy after a fifth of the
-training has a rank correlation of 0.31 and 0.58 (two seeds) with that at the end, after two fifths 0.87 and 0.86."""
+"""No trial is stopped before 1/SPARED of its evaluations. In 64 recorded trials, the accuracy after a fifth of the
+training has a rank correlation of 0.31 and 0.58 (two seeds) with the final one, after two fifths 0.87 and 0.86."""
 MIN_EVALUATIONS = 6
-"""Evaluations that a trial has at least in a search with a pruner."""
+"""Smallest number of evaluations of a trial in a search with a pruner."""
 
 
 def make_sampler(name: SamplerName, seed: int, number: int, trials: int) -> BaseSampler:
@@ -32,14 +32,14 @@ def make_sampler(name: SamplerName, seed: int, number: int, trials: int) -> Base
     import optuna
 
     sampler_seed = derive_seed(seed, number)
-    startup = min(MOST_RANDOM, max(FEWEST_RANDOM, trials // 4))
+    startup = min(MAX_RANDOM, max(MIN_RANDOM, trials // 4))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if name == "tpe":
             return optuna.samplers.TPESampler(seed=sampler_seed, n_startup_trials=startup, constant_liar=True)
         if name == "gp":
             return optuna.samplers.GPSampler(seed=sampler_seed, n_startup_trials=startup)
-        return optuna.samplers.RandomSampler(seed=sampler_seed)  # of a grid, too, whose values are enqueued
+        return optuna.samplers.RandomSampler(seed=sampler_seed)  # also for a grid, whose values are enqueued
 
 
 def derive_seed(seed: int, number: int) -> int:
@@ -56,12 +56,12 @@ def make_pruner(name: PrunerName, evaluations: int) -> BasePruner:
     first = -(-evaluations // SPARED)
     if name == "median":
         # Optuna counts steps from 0 here and skips those below n_warmup_steps; the conductor reports from 1 on.
-        return optuna.pruners.MedianPruner(n_startup_trials=FEWEST_RANDOM, n_warmup_steps=first)
+        return optuna.pruners.MedianPruner(n_startup_trials=MIN_RANDOM, n_warmup_steps=first)
     return optuna.pruners.HyperbandPruner(min_resource=first, max_resource=evaluations, reduction_factor=REDUCTION)
 
 
 def count_evaluations(epochs: float, every_epochs: float) -> int:
-    """Return how often a trial of this length is evaluated, the last one included."""
+    """Return the number of evaluations of a trial of this length, including the last one."""
     if not every_epochs > 0:
         return 1
     full = int(epochs / every_epochs + 1e-9)

@@ -15,7 +15,7 @@ from viaduct.recipes import Loaded
 from viaduct.run_files import SCORE
 from viaduct.runs.search.best_recipe import apply_settings, write_recipe
 from viaduct.runs.search.conductor import Conductor, End, Plan
-from viaduct.runs.search.past_runs import PastRun, Wanted, add_past_runs, gather_past_runs
+from viaduct.runs.search.past_runs import Criteria, PastRun, add_past_runs, gather_past_runs
 from viaduct.runs.search.results import (
     TrialResult,
     Verdict,
@@ -34,7 +34,7 @@ from viaduct.signals import collect_signals
 if TYPE_CHECKING:
     from optuna import Study
 
-Say = Callable[[str], None]  # prints a line of progress
+PrintLine = Callable[[str], None]  # prints a line of progress
 EVALUATION_FIELD = "evaluation.every_epochs"
 
 
@@ -42,12 +42,9 @@ EVALUATION_FIELD = "evaluation.every_epochs"
 class SearchRequest:
     """Options of a search."""
 
-    loaded: Loaded
-    """The recipe that is searched, without the settings from the command line."""
-    argument: str
-    """The recipe argument of `viaduct train`: a name or a file."""
-    settings: dict[str, str]
-    """Fields that all trials have: --set, --epochs, --steps."""
+    loaded: Loaded  # recipe without the settings from the command line
+    argument: str  # name or file of the recipe, for `viaduct train`
+    settings: dict[str, str]  # fields set in all trials: --set, --epochs, --steps
     space: Sequence[str]
     data: Path | None
     device: str
@@ -66,8 +63,7 @@ class SearchRequest:
 class DataFacts:
     """Facts about the images, read before the first trial."""
 
-    images: dict[str, Any]
-    """Number and labels of the images, as a run's recipe.json has them."""
+    images: dict[str, Any]  # number and labels of the images, in the form of recipe.json
     train_images: int
 
 
@@ -86,49 +82,45 @@ class Findings:
     signal: int = 0
 
 
-def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say) -> Findings:
-    """Search and return the findings.
-
-    Metric and space are checked before the images are opened; the images, --from and the device before the study folder
-    is made.
-    """
+def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_line: PrintLine) -> Findings:
+    """Run a search and return the findings."""
     check_metric(request)
     space = parse_space(apply_settings(request.loaded.recipe, request.settings), request.space, [*request.settings])
     if request.sampler == "grid" and len(space.grid()) > request.trials:
-        say(f"The grid has {len(space.grid())} combinations; --trials {request.trials} takes the first of them.")
+        print_line(f"The grid has {len(space.grid())} combinations; --trials {request.trials} takes the first of them.")
     facts = read_facts()
-    settings, evaluations = plan_evaluations(request, facts, say)
-    environments, shared = divide_machine(request.device, request.parallel)
-    taken = take_past_runs(request, settings, facts, space, say)
+    settings, evaluations = plan_evaluations(request, facts, print_line)
+    environments, sharing_note = divide_machine(request.device, request.parallel)
+    past_runs = find_past_runs(request, settings, facts, space, print_line)
     folder = StudyFolder(request.folder)
     definition = make_definition(request, settings)
     with folder.lock():
         folder.write_definition(definition)
         study = folder.open_study(definition)
-        add_past_runs(study, taken, space)
-        if shared:
-            say(shared)
+        add_past_runs(study, past_runs, space)
+        if sharing_note:
+            print_line(sharing_note)
         flags = [
-            *data_flags(request),
+            *list_data_flags(request),
             *(argument for path in settings for argument in ("--set", f"{path}={settings[path]}")),
         ]
         launcher = TrainLauncher(folder, request.argument, request.metric, flags, environments)
         plan = make_plan(request, evaluations, space, study)
         if note := describe_first_trial(request, space, study):
-            say(note)
-        with note_signals(say) as received:
+            print_line(note)
+        with collect_stop_signals(print_line) as received:
             conductor = Conductor(
                 study,
                 space,
                 request.metric,
                 launcher,
                 plan,
-                say,
+                print_line,
                 is_interrupted=lambda: bool(received),
-                is_hurried=lambda: len(received) > 1,
+                must_kill=lambda: len(received) > 1,
             )
             end = conductor.conduct()
-        return conclude(request, space, study, end, received[0] if received else 0)
+        return conclude_search(request, space, study, end, received[0] if received else 0)
 
 
 def check_metric(request: SearchRequest) -> None:
@@ -138,20 +130,20 @@ def check_metric(request: SearchRequest) -> None:
         raise UnknownName("metric", request.metric, known)
 
 
-def plan_evaluations(request: SearchRequest, facts: DataFacts, say: Say) -> tuple[dict[str, str], int]:
+def plan_evaluations(request: SearchRequest, facts: DataFacts, print_line: PrintLine) -> tuple[dict[str, str], int]:
     """Return the settings of all trials, and the number of evaluations of a trial.
 
-    With a pruner a trial is evaluated at least MIN_EVALUATIONS times (if it has so many steps), unless --set decides.
+    With a pruner, a trial is evaluated at least MIN_EVALUATIONS times, unless it has fewer steps or --set decides.
     """
     recipe = apply_settings(request.loaded.recipe, request.settings)
-    per_epoch = max(1, facts.train_images // recipe.data.global_batch)
-    epochs = recipe.steps / per_epoch if recipe.steps else recipe.epochs
+    steps_per_epoch = max(1, facts.train_images // recipe.data.global_batch)
+    epochs = recipe.steps / steps_per_epoch if recipe.steps else recipe.epochs
     every = recipe.evaluation.every_epochs
     count = count_evaluations(epochs, every)
     if request.pruner == "none" or EVALUATION_FIELD in request.settings or count >= MIN_EVALUATIONS:
         return request.settings, count
-    every = max(epochs / MIN_EVALUATIONS, 1 / per_epoch)
-    say(
+    every = max(epochs / MIN_EVALUATIONS, 1 / steps_per_epoch)
+    print_line(
         f"Trials are evaluated every {every:.3g} epochs, so that weak ones can be stopped early; "
         "--prune none leaves the recipe's own."
     )
@@ -160,34 +152,33 @@ def plan_evaluations(request: SearchRequest, facts: DataFacts, say: Say) -> tupl
 
 def make_definition(request: SearchRequest, settings: dict[str, str]) -> Definition:
     file = request.loaded.file
-    lasting = {path: text for path, text in settings.items() if path != EVALUATION_FIELD}
     return Definition(
         recipe=request.loaded.name if file is None else str(file),
         data=str(request.data.resolve()) if request.data is not None else None,
         space=tuple(sorted(request.space)),
         metric=request.metric,
-        settings=tuple(sorted(f"{path}={text}" for path, text in lasting.items())),
+        settings=tuple(sorted(f"{path}={text}" for path, text in settings.items() if path != EVALUATION_FIELD)),
         recipe_sha256=hashlib.sha256(file.read_bytes()).hexdigest() if file is not None else "",
     )
 
 
-def data_flags(request: SearchRequest) -> list[str]:
+def list_data_flags(request: SearchRequest) -> list[str]:
     data = ["--data", str(request.data)] if request.data is not None else []
     return [*data, "--device", request.device]
 
 
-def take_past_runs(
-    request: SearchRequest, settings: dict[str, str], facts: DataFacts, space: Space, say: Say
+def find_past_runs(
+    request: SearchRequest, settings: dict[str, str], facts: DataFacts, space: Space, print_line: PrintLine
 ) -> list[PastRun]:
-    """Return the runs of --from that are observations of this search, and print how many were taken."""
+    """Return the runs of --from that are observations of this search, and print their number."""
     if request.past is None:
         return []
     recipe = apply_settings(request.loaded.recipe, settings)
-    wanted = Wanted(request.loaded.name, recipe, facts.images, request.metric)
-    gathered = gather_past_runs(request.past, wanted, space, request.folder)
-    for line in gathered.lines(request.past):
-        say(line)
-    return gathered.taken
+    criteria = Criteria(request.loaded.name, recipe, facts.images, request.metric)
+    past_runs = gather_past_runs(request.past, criteria, space, request.folder)
+    for line in past_runs.describe(request.past):
+        print_line(line)
+    return past_runs.accepted
 
 
 def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Study) -> Plan:
@@ -206,7 +197,7 @@ def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Stu
 
 
 def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> str:
-    """Return why the first trial does not have the recipe's own values; empty if it has, or an earlier search began."""
+    """Explain why the first trial does not have the recipe's own values; empty if it has, or if there are trials."""
     if any(result.number is not None for result in read_results(study, space)):
         return ""
     recipe_values = space.find(apply_settings(request.loaded.recipe, request.settings))
@@ -218,18 +209,15 @@ def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> 
 
 
 @contextmanager
-def note_signals(say: Say) -> Iterator[list[int]]:
-    """Yield a list that collects the signals that ask the search to end; the process does not end at once."""
+def collect_stop_signals(print_line: PrintLine) -> Iterator[list[int]]:
+    """Yield a list that collects the signals that ask the search to end; print a line about the first."""
     lines = ["\nEnding: running trials write a checkpoint; once more ends at once. The same command continues."]
-    with collect_signals(lambda number: say(lines.pop()) if lines else None) as received:
+    with collect_signals(lambda number: print_line(lines.pop()) if lines else None) as received:
         yield received
 
 
-def conclude(request: SearchRequest, space: Space, study: Study, end: End, signal: int) -> Findings:
-    """Write the recipe of the best trial, and return the findings; raise ViaductError if all trials have failed.
-
-    `signal` is the number of the signal that ended the search, 0 if none did.
-    """
+def conclude_search(request: SearchRequest, space: Space, study: Study, end: End, signal: int) -> Findings:
+    """Write the recipe of the best trial, and return the findings; raise ViaductError if all trials have failed."""
     results = read_results(study, space)
     refuse_failure(results, end)
     verdict = judge(results, request.metric, study.direction.name.lower())
@@ -237,19 +225,18 @@ def conclude(request: SearchRequest, space: Space, study: Study, end: End, signa
     if verdict is None:
         return findings
     file = request.folder / f"{Path(request.loaded.name).stem}_best.py"
-    lasting = {
-        path: text for path, text in request.settings.items() if path not in ("epochs", "steps", EVALUATION_FIELD)
-    }
-    recipe = apply_settings(request.loaded.recipe, {**lasting, **space.settings(verdict.best.values)})
+    of_trials = ("epochs", "steps", EVALUATION_FIELD)
+    settings = {path: text for path, text in request.settings.items() if path not in of_trials}
+    recipe = apply_settings(request.loaded.recipe, {**settings, **space.settings(verdict.best.values)})
     value = format_value(verdict.best.value, request.metric)
     headline = f"{request.loaded.name} with the values of {verdict.best.name} of a search: {request.metric} {value}."
     write_recipe(file, request.loaded, recipe, headline)
-    command = ["viaduct", "train", str(file), *data_flags(request)]
+    command = ["viaduct", "train", str(file), *list_data_flags(request)]
     return replace(findings, recipe_file=file, command=shlex.join(command))
 
 
 def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
-    """Raise ViaductError, with each reason once, if the search was not cut off and all its trials have failed."""
+    """Raise ViaductError with the distinct reasons if the search was not interrupted and all its trials have failed."""
     ended = [result for result in results if result.number is not None and result.state != "unfinished"]
     failed = [result for result in ended if result.state == "failed"]
     if end not in ("done", "failing") or not failed or len(failed) < len(ended):

@@ -1,4 +1,4 @@
-"""Search space: which fields of a recipe a search may change, and between which values.
+"""Search space: the fields of a recipe that a search changes, and their values.
 
     optimizer.lr=0.01..1:log               a range, drawn on a log scale
     schedule.warmup_epochs=0..10:step=1    a range in steps
@@ -6,8 +6,8 @@
     optimizer.nesterov=true,false
     schedule.boundaries=30,60;40,80        a list of values of a field that is itself a list
 
-Every bound and every listed value is set in the recipe once before anything starts. A value that the recipe refuses is
-reported then, with the field, the value and what is allowed.
+Every bound and every listed value is set in the recipe once before the search starts, so that refused values are
+reported early.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 Value = float | int | str
-"""A value as a study holds it: a number of a range, or the text of a choice."""
-MAX_CHOICES = 1000
-"""Values of a list, steps of a range and combinations of a grid at most."""
+"""A value as stored in a study: a number of a range, or the text of a choice."""
+MAX_CHOICES = 1000  # values of a list, steps of a range, combinations of a grid
 NO_EFFECT = ("evaluation", "checkpoint", "log", "expects", "callbacks", "metrics")
 """Parts of a recipe that do not change what is learned."""
-TOLERANCE = 1e-9
-"""Share of a step by which rounding may miss the last value of a range."""
+TOLERANCE = 1e-9  # rounding error of the last value of a range, as a share of the step
 
 
 @dataclass(frozen=True)
@@ -48,17 +46,16 @@ class Range:
     high: float
     log: bool = False
     step: float | None = None
-    integer: bool = False
-    """True: whole numbers only."""
+    integer: bool = False  # True: whole numbers only
 
     def suggest(self, trial: Trial) -> Value:
-        """Draw a value; one that the trial has already is returned."""
+        """Draw a value for a trial, or return the one that it has already."""
         if self.integer:
             step = int(self.step or 1)
             return trial.suggest_int(self.path, int(self.low), int(self.high), log=self.log, step=step)
         return trial.suggest_float(self.path, self.low, self.high, log=self.log, step=self.step)
 
-    def distribution(self) -> BaseDistribution:
+    def make_distribution(self) -> BaseDistribution:
         from optuna.distributions import FloatDistribution, IntDistribution
 
         if self.integer:
@@ -66,11 +63,11 @@ class Range:
         return FloatDistribution(self.low, self.high, log=self.log, step=self.step)
 
     def write(self, value: Value) -> str:
-        """Return the value as `--set` takes it."""
+        """Return a value in the form of `--set`."""
         return repr(int(value)) if self.integer else repr(float(value))
 
     def find(self, stored: Any) -> Value | None:
-        """Return a value of a recipe as the study holds it; None where it is outside the range."""
+        """Convert a value of a recipe to a value of the study; None if it is outside the range."""
         if isinstance(stored, bool) or not isinstance(stored, int | float):
             return None
         if not self.low <= stored <= self.high or (self.integer and stored != int(stored)):
@@ -84,7 +81,7 @@ class Range:
         step = self.step or (1 if self.integer and not self.log else None)
         if step is None:
             raise BadValue(
-                f"--space {self.path}={self.text}: a grid needs to know which values of the range.",
+                f"--space {self.path}={self.text}: a grid needs single values of the range.",
                 f"Give them as a list ({self.path}=0.01,0.1,1) or as steps (:step=…), or take another --sampler.",
             )
         count = math.floor((self.high - self.low) / step + TOLERANCE) + 1
@@ -96,29 +93,28 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """A list of values, as the texts in which they were given."""
+    """A list of values, as text."""
 
     path: str
     text: str
     texts: tuple[str, ...]
-    stored: tuple[Any, ...]
-    """The same values as recipe.json stores them."""
+    stored: tuple[Any, ...]  # the values in the form of recipe.json
 
     def suggest(self, trial: Trial) -> Value:
-        """Draw a value; one that the trial has already is returned."""
+        """Draw a value for a trial, or return the one that it has already."""
         return str(trial.suggest_categorical(self.path, self.texts))
 
-    def distribution(self) -> BaseDistribution:
+    def make_distribution(self) -> BaseDistribution:
         from optuna.distributions import CategoricalDistribution
 
         return CategoricalDistribution(self.texts)
 
     def write(self, value: Value) -> str:
-        """Return the value as `--set` takes it."""
+        """Return a value in the form of `--set`."""
         return str(value)
 
     def find(self, stored: Any) -> Value | None:
-        """Return a value of a recipe as the study holds it; None where it is not among the choices."""
+        """Convert a value of a recipe to a value of the study; None if it is not among the choices."""
         matches = (text for text, known in zip(self.texts, self.stored, strict=True) if is_same(known, stored))
         return next(matches, None)
 
@@ -141,11 +137,11 @@ class Space:
         return tuple(dimension.path for dimension in self.dimensions)
 
     def settings(self, values: dict[str, Value]) -> dict[str, str]:
-        """Return fields and texts, in the order in which `--set` must be given them."""
+        """Return the settings {field: text} of these values, in the order for `--set`."""
         return {dimension.path: dimension.write(values[dimension.path]) for dimension in self.dimensions}
 
     def find(self, recipe: Recipe) -> dict[str, Value] | str:
-        """Return the values that a recipe has in this space, or the path of the first field that is outside of it."""
+        """Return the values of a recipe's fields in this space, or the path of the first field that is outside."""
         values: dict[str, Value] = {}
         for dimension in self.dimensions:
             try:
@@ -164,12 +160,12 @@ class Space:
             values = dimension.points()
             if len(combinations) * len(values) > MAX_CHOICES:
                 raise BadValue(f"the grid has more than {MAX_CHOICES:,} combinations.", "Give fewer values.")
-            combinations = [{**earlier, dimension.path: value} for earlier in combinations for value in values]
+            combinations = [{**combination, dimension.path: value} for combination in combinations for value in values]
         return combinations
 
 
 def parse_space(recipe: Recipe, texts: Sequence[str], fixed: Sequence[str] = ()) -> Space:
-    """Return the space that `--space FIELD=VALUES …` means for a recipe; `fixed` are the fields that --set names."""
+    """Parse the texts of `--space FIELD=VALUES …`; `fixed` are the fields that --set names."""
     if not texts:
         raise BadValue("what shall be searched? No --space is given.", "For example --space optimizer.lr=0.01..1:log")
     dimensions = [parse_dimension(recipe, text) for text in texts]
@@ -195,7 +191,7 @@ def parse_dimension(recipe: Recipe, text: str) -> Dimension:
 
 
 def refuse_field(path: str) -> None:
-    """Raise BadValue for fields that a search cannot change: length, seed, and those without effect on the weights."""
+    """Raise BadValue for fields that a search cannot change: length, seed, and fields without effect on the weights."""
     if path in ("epochs", "steps"):
         raise BadValue(f"--space {path}: every trial trains equally long.", f"Say how long with --{path} N.")
     if path == "seed":
@@ -224,12 +220,12 @@ def find_type(recipe: Recipe, path: str) -> Any:
 
 
 def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
-    """Return the range that a text such as `0.01..1:log` means."""
+    """Parse a range such as `0.01..1:log`."""
     integer = is_integer(kind)
     if integer is None:
         raise BadValue(
             f"--space {path}={text}: a range needs a field that is a number; {path} is {spell_type(kind)}.",
-            f"List its values: {path}={example_values(kind)}",
+            f"List its values: {path}={write_example(kind)}",
         )
     ends, *options = text.split(":")
     low, high = (parse_bound(path, end, integer) for end in ends.split("..", 1))
@@ -240,7 +236,7 @@ def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
         raise BadValue(f"--space {path}={text}: a log scale needs bounds above 0, not {low:g}.")
     if step is not None and step > high - low:
         raise BadValue(f"--space {path}={text}: the step {step:g} is larger than the range.")
-    if step is not None:  # the last value that the steps reach
+    if step is not None:  # end at the last value that the steps reach
         high = float(f"{low + step * math.floor((high - low) / step + TOLERANCE):.12g}")
     dimension = Range(path, text, low, high, log, step, integer)
     for bound in (low, high):
@@ -261,7 +257,7 @@ def parse_bound(path: str, text: str, integer: bool) -> float:
 
 
 def parse_options(path: str, text: str, options: list[str], integer: bool) -> tuple[bool, float | None]:
-    """Return whether the range is on a log scale, and its step."""
+    """Return (is on a log scale, step) of a range."""
     log, step = False, None
     for option in options:
         name, _, value = option.partition("=")
@@ -279,7 +275,7 @@ def parse_options(path: str, text: str, options: list[str], integer: bool) -> tu
 
 
 def parse_choices(recipe: Recipe, path: str, text: str, kind: Any) -> Choices:
-    """Return the choices that a text such as `0,8,16` means."""
+    """Parse a list of values such as `0,8,16`."""
     separator = ";" if is_tuple(kind) else ","
     texts = [choice.strip() for choice in text.split(separator)]
     if not all(texts):
@@ -305,24 +301,24 @@ def try_value(recipe: Recipe, path: str, text: str, value: str) -> Recipe:
 
 
 def is_integer(kind: Any) -> bool | None:
-    """Return True for a field of whole numbers, False for a field of floats, None for any other."""
-    kinds = alternatives(kind)
+    """Return True for a field of whole numbers, False for a field of floats, None for any other field."""
+    kinds = list_alternatives(kind)
     if float in kinds:
         return False
     return True if int in kinds else None
 
 
 def is_tuple(kind: Any) -> bool:
-    return any(typing.get_origin(part) is tuple for part in alternatives(kind))
+    return any(typing.get_origin(part) is tuple for part in list_alternatives(kind))
 
 
-def alternatives(kind: Any) -> tuple[Any, ...]:
+def list_alternatives(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
-def example_values(kind: Any) -> str:
-    """Return an example of a list of values of this type."""
-    for part in alternatives(kind):
+def write_example(kind: Any) -> str:
+    """Return an example list of values of a type."""
+    for part in list_alternatives(kind):
         if typing.get_origin(part) is Literal:
             return ",".join(map(str, typing.get_args(part)))
         if part is bool:
@@ -333,7 +329,7 @@ def example_values(kind: Any) -> str:
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """Return True for equal values of a stored recipe: 8 and 8.0 are, true and 1 are not."""
+    """Return True for equal values of a stored recipe: 8 equals 8.0, but true differs from 1."""
     return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 

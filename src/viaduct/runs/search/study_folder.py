@@ -1,13 +1,13 @@
 """Folder of a search: its definition, the trials, and a lock.
 
-    STUDY/study.json         recipe, data, space, metric, length: a second search in the folder must have the same
-    STUDY/study.sqlite3      the trials, as Optuna keeps them
-    STUDY/trial-000 …        one ordinary run a trial
+    STUDY/study.json         recipe, data, space, metric, length; every search in the folder must have the same
+    STUDY/study.sqlite3      the trials, in Optuna's database
+    STUDY/trial-000 …        one ordinary run for each trial
     STUDY/logs/              the output of each trial
     STUDY/.study.lock        the process id of the search that holds the lock
     STUDY/report.html, RECIPE_best.py
 
-A second process is refused while the first searches; the lock ends with the process, however it ends.
+Only one process at a time can search in a folder; the lock ends with the process.
 """
 
 from __future__ import annotations
@@ -38,16 +38,14 @@ LOWER_IS_BETTER = ("loss",)
 
 @dataclass(frozen=True)
 class Definition:
-    """Definition of a search, which a second search in its folder must share."""
+    """Definition of a search, which must be the same for all searches in a folder."""
 
     recipe: str
     data: str | None
     space: tuple[str, ...]
     metric: str
-    settings: tuple[str, ...]
-    """`--set` of every trial, such as its length; not how often it is evaluated."""
-    recipe_sha256: str = ""
-    """SHA-256 of the user's recipe file; empty for a built-in recipe."""
+    settings: tuple[str, ...]  # `--set` of every trial, such as its length, without the number of evaluations
+    recipe_sha256: str = ""  # SHA-256 of the user's recipe file; empty for a built-in recipe
 
     @property
     def direction(self) -> Literal["minimize", "maximize"]:
@@ -74,7 +72,7 @@ class StudyFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second search out; a search that fails before it writes its definition leaves no folder behind."""
+        """Lock the folder within the block; remove it at the end if no definition was written."""
         try:
             str(self.path.resolve()).encode()
         except UnicodeEncodeError:
@@ -109,10 +107,10 @@ class StudyFolder:
                 self.path.rmdir()
 
     def write_definition(self, definition: Definition) -> None:
-        """Write the definition; raise BadRun if the folder has another one, or other files and none."""
+        """Write the definition; raise BadRun if the folder has a different one, or other files and none."""
         file = self.path / DEFINITION
         if file.exists():
-            return self.refuse_other_recipe(definition)
+            return self.refuse_other_definition(definition)
         others = [path.name for path in self.path.iterdir() if path.name != LOCK]
         if others:
             raise BadRun(
@@ -122,8 +120,8 @@ class StudyFolder:
             opened.write((json.dumps({"format": 1, **asdict(definition)}, indent=1) + "\n").encode())
         return None
 
-    def refuse_other_recipe(self, definition: Definition) -> None:
-        """Raise BadRun if the stored definition is another one."""
+    def refuse_other_definition(self, definition: Definition) -> None:
+        """Raise BadRun if the stored definition is different."""
         stored = read_json_object(self.path / DEFINITION)
         for name, value in json.loads(json.dumps(asdict(definition))).items():
             before = stored.get(name)
@@ -145,7 +143,7 @@ class StudyFolder:
         url = URL.create("sqlite", database=str(database.resolve())).render_as_string(hide_password=False)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # from Optuna's dependencies; a user could change nothing about them
+                warnings.simplefilter("ignore")  # from Optuna's dependencies
                 return optuna.create_study(
                     storage=url, study_name=STUDY_NAME, direction=definition.direction, load_if_exists=True
                 )
@@ -155,8 +153,9 @@ class StudyFolder:
 
 
 def show_difference(before: Any, now: Any) -> str:
-    """Return what differs between two values of a definition, lists by their entries."""
+    """Describe the difference between two values of a definition, lists by their entries."""
     if isinstance(before, list) and isinstance(now, list):
-        gone, added = [entry for entry in before if entry not in now], [entry for entry in now if entry not in before]
-        return f"{', '.join(map(str, gone)) or 'nothing'} there, {', '.join(map(str, added)) or 'nothing'} here"
+        removed = [entry for entry in before if entry not in now]
+        added = [entry for entry in now if entry not in before]
+        return f"{', '.join(map(str, removed)) or 'nothing'} there, {', '.join(map(str, added)) or 'nothing'} here"
     return f"{show_value(before)} there, {show_value(now)} here"

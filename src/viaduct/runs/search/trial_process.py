@@ -1,7 +1,7 @@
 """Trials as processes: `viaduct train` in a run directory of the study.
 
-A trial is stopped with SIGTERM, at which `train` writes a checkpoint and ends. On Linux it gets the same signal when
-the search itself is killed, so that no trial goes on without a search that reads it.
+A trial is stopped with SIGTERM, so that `train` writes a checkpoint and ends. On Linux a trial also gets this signal
+when the search is killed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from viaduct.runs.state import TRIAL, is_locked
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 MESSAGE = re.compile(r"viaduct train: (.*)")
-TAIL_BYTES = 20_000  # end of a log in which the reason is looked for
+TAIL_BYTES = 20_000  # end of a log that is searched for the reason of a failure
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The metric after some steps of a trial."""
+    """Metric of a trial after some steps."""
 
     step: int
     value: float
@@ -50,16 +50,14 @@ class TrainProcess:
     metric: str
     number: int = 0
     stopped: bool = False
-    size: int = -1
-    """Bytes of metrics.jsonl when it was read last."""
+    size: int = -1  # size of metrics.jsonl at the last reading
     cached: list[Evaluation] = field(default_factory=list)
 
     def poll(self) -> int | None:
-        """Return its exit code; None while it runs."""
         return self.process.poll()
 
     def evaluations(self) -> list[Evaluation]:
-        """Return the evaluations so far, earliest first; metrics.jsonl is read again only if its size has changed."""
+        """Return the evaluations so far, earliest first; read metrics.jsonl again only if its size has changed."""
         file = self.run / "metrics.jsonl"
         size = file.stat().st_size if file.is_file() else 0
         if size != self.size:
@@ -74,12 +72,12 @@ class TrainProcess:
         return list(by_step.values())
 
     def final(self) -> float | None:
-        """Return the metric at the end of a finished trial; None if it has no finite one."""
+        """Return the metric at the end of a finished trial; None if it is missing or not finite."""
         value = (self.read_final() or {}).get(self.metric)
         return float(value) if is_number(value) else None
 
     def images(self) -> int | None:
-        """Return the number of validation images that the metric was measured on."""
+        """Return the number of validation images of the metric."""
         count = (self.read_final() or {}).get("count")
         return count if isinstance(count, int) else None
 
@@ -88,14 +86,14 @@ class TrainProcess:
         return final if isinstance(final, dict) else None
 
     def reason(self) -> str:
-        """Return why the trial failed."""
+        """Return the reason why the trial failed."""
         code = self.process.poll()
         if code == 0:
             return f"it has no {self.metric} that is finite"
         return find_reason(self.log, code)
 
     def stop(self) -> None:
-        """Ask it to write a checkpoint and end."""
+        """Ask the process to write a checkpoint and end."""
         if not self.stopped and self.process.poll() is None:
             self.process.terminate()
         self.stopped = True
@@ -106,7 +104,7 @@ class TrainProcess:
 
     def mark(self, state: str, value: float | None, reason: str) -> None:
         """Write the outcome of the trial into its run directory."""
-        if not (self.run / "recipe.json").is_file():  # it failed before it wrote recipe.json
+        if not (self.run / "recipe.json").is_file():  # the trial failed early
             return
         record = {"trial": self.number, "study": "..", "state": state, self.metric: value, "reason": reason}
         with contextlib.suppress(OSError), replace_file(self.run / TRIAL) as file:
@@ -115,15 +113,14 @@ class TrainProcess:
 
 @dataclass(frozen=True)
 class TrainLauncher:
-    """Starts `viaduct train` for each trial."""
+    """Launcher of `viaduct train` for each trial."""
 
     folder: StudyFolder
     recipe: str
     metric: str
-    flags: Sequence[str]
-    """Arguments that all trials have in common: --data, --device, --set."""
+    flags: Sequence[str]  # arguments of all trials: --data, --device, --set
     environments: Sequence[Mapping[str, str]]
-    """Environment variables of each slot: its number of threads, or its card. Trials of one time differ in slot."""
+    """Environment variables of each slot: number of threads, or card. Parallel trials have different slots."""
 
     def command(self, number: int, settings: Mapping[str, str]) -> list[str]:
         """Return the arguments of a trial's command, after `viaduct`."""
@@ -141,14 +138,14 @@ class TrainLauncher:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.environments[slot]},
-                start_new_session=True,  # Ctrl-C reaches the search alone, which then asks its trials to end
+                start_new_session=True,  # Ctrl-C reaches only the search, which asks its trials to end
                 preexec_fn=end_with_parent(),
             )
         return TrainProcess(process, run, log, self.metric, number)
 
 
 def end_with_parent() -> Callable[[], None] | None:
-    """Return a function for the child that makes it receive SIGTERM when the search is killed; None outside Linux."""
+    """Return a function by which the child gets SIGTERM when the search is killed; None outside Linux."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
@@ -156,13 +153,13 @@ def end_with_parent() -> Callable[[], None] | None:
 
 
 def wait_until_free(run: Path) -> None:
-    """Wait for a process that still writes its checkpoint there, after the search that started it was killed."""
+    """Wait for the trial of a killed search that still writes its checkpoint."""
     while is_locked(str(run)):
         time.sleep(0.2)
 
 
 def find_reason(log: Path, code: int | None) -> str:
-    """Return why a trial failed: the last message of `viaduct train`, else exit code and last line of the log."""
+    """Return the last message of `viaduct train` in a log, else exit code and last line of the log."""
     text = ""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
@@ -170,8 +167,8 @@ def find_reason(log: Path, code: int | None) -> str:
     if messages := MESSAGE.findall(text):
         return str(messages[-1]).strip().rstrip(".")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ended = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    return f"{ended}: {lines[-1]}" if lines else ended
+    end = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    return f"{end}: {lines[-1]}" if lines else end
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -179,18 +176,18 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def divide_machine(device: str, parallel: int, threads: int | None = None) -> tuple[list[dict[str, str]], str]:
-    """Return the environment variables of each slot, and a line that says how trials share the machine."""
+    """Return the environment variables of each slot, and a line about the cores or cards of each trial."""
     if parallel == 1:
         return [{}], ""
     kind = find_kind(device)
     if kind == "cpu":
         cores = threads or len(os.sched_getaffinity(0))
-        each = max(1, cores // parallel)
-        note = f"{parallel} trials at a time, {each} of {cores} cores each."
-        return [{"OMP_NUM_THREADS": str(each)}] * parallel, note
+        share = max(1, cores // parallel)
+        note = f"{parallel} trials at a time, {share} of {cores} cores each."
+        return [{"OMP_NUM_THREADS": str(share)}] * parallel, note
     if ":" in device:
         return [{}] * parallel, f"{parallel} trials at a time, all on {device}."
-    cards = visible_cards(kind)
+    cards = list_visible_cards(kind)
     chosen = [cards[slot % len(cards)] for slot in range(parallel)]
     shared = f"; {parallel} trials share {len(cards)} cards" if parallel > len(cards) else ""
     note = f"{parallel} trials at a time, on cards {', '.join(chosen)}{shared}."
@@ -206,12 +203,12 @@ def find_kind(device: str) -> str:
     return str(devices.pick("auto")[0].NAME)
 
 
-def visible_cards(kind: str) -> list[str]:
-    """Return the cards that this process may use, as its environment variable names them, else by number."""
+def list_visible_cards(kind: str) -> list[str]:
+    """Return the cards that this process may use, by the names in its environment variable, else by number."""
     from viaduct import devices
     from viaduct.devices.base import check_index
 
     device = devices.get(kind)
     check_index(device.NAME, 0, device.count_cards(), device.find_problem())
-    listed = [card.strip() for card in os.environ.get(VISIBLE[kind], "").split(",") if card.strip()]
-    return listed or [str(number) for number in range(device.count_cards())]
+    names = [card.strip() for card in os.environ.get(VISIBLE[kind], "").split(",") if card.strip()]
+    return names or [str(number) for number in range(device.count_cards())]

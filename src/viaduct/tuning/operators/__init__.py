@@ -1,11 +1,11 @@
 """Kinds of operators that can be tuned: conv2d.py, linear.py, optimizer.py, kernel.py, each with the same functions.
 
-    KIND                          the first word of its signatures
-    make_space(signature, …)      the variants that there are for a signature
-    make_work(signature, …)       one variant, ready to be run and to have its values compared
+    KIND                          first word of its signatures
+    describe(…)                   the signature of a module's call, an optimizer, or a launch of a viaduct kernel
+    make_space(signature, …)      the variants for a signature
+    make_work(signature, …)       one variant, ready to run and to compare its values
 
-`describe` returns the signature of a module's call, of an optimizer, or of a launch of one of viaduct's own kernels. A
-variant is applied by `make_forward`, `set_implementation` or the table of launch parameters (kernels/choices.py).
+A variant is applied by `make_forward`, `set_implementation` or the table of launch parameters (kernels/choices.py).
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from viaduct.tuning.signature import Signature
 
 @dataclass(frozen=True)
 class Work:
-    """One variant of an operator, ready to be run."""
+    """One variant of an operator, ready to run."""
 
     run: Callable[[], object]
     """Do the work once, as a training step does: forward and backward, or an update."""
     read_values: Callable[[], Sequence[tuple[str, Tensor]]]
-    """Compute and return everything that training would use, by name; each variant begins with the same tensors."""
+    """Compute and return all results that training would use, by name; all variants start from the same tensors."""
 
 
 class OperatorKind(Protocol):
-    """Interface of these files; the caller that starts the worker may add kinds of its own."""
+    """Interface of these modules; the caller of the worker may add further kinds."""
 
     KIND: str
 
     def make_space(self, signature: Signature, device: str, with_compiler: bool) -> Space: ...
 
     def make_work(self, signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-        """Return the work; with `exact` its values are a reference of higher precision, usually in float64."""
+        """Return the work; with `exact` its values are a reference of higher precision, usually float64."""
 
 
 def list_kinds() -> Mapping[str, ModuleType]:
-    """Return the modules of the four kinds, by KIND."""
+    """Return the modules by KIND."""
     from viaduct.tuning.operators import conv2d, kernel, linear, optimizer
 
     return {module.KIND: module for module in (conv2d, kernel, linear, optimizer)}

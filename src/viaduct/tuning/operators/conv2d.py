@@ -1,7 +1,6 @@
-"""Convolutions: memory layout, a matrix product in place of a 1x1 convolution, oneDNN forward and backward, compiled.
+"""Variants of convolutions: memory layout, matrix product for 1x1, oneDNN on or off, compiled.
 
-The output has the memory layout that the default's output has, so that the next layers see no change. The time of
-converting it counts.
+The output is converted to the memory layout of the default's output; the conversion is part of the measured time.
 """
 
 from __future__ import annotations
@@ -60,7 +59,6 @@ def describe(module: nn.Module, x: Tensor) -> Signature | None:
 
 
 def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
-    """Return the variants of a convolution on a device."""
     layouts = ["as_given", *(name for name in LAYOUTS if name != signature["layout"])]
     implementations = ["convolution"]
     if is_pointwise(signature):
@@ -85,13 +83,12 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 
 def is_pointwise(signature: Signature) -> bool:
-    """Return True for a 1x1 convolution that is a matrix product of pixels and channels."""
+    """Return True for a 1x1 convolution without groups and padding, which is a matrix product."""
     is_1x1 = str(signature["w"]).endswith("x1x1")
     return is_1x1 and signature["groups"] == 1 and set(parse_shape(signature["padding"])) == {0}
 
 
 def make_forward(point: Choice) -> Forward:
-    """Return the forward pass of a variant."""
     layout = LAYOUTS.get(str(point["layout"]))  # None for "as_given", the layout of the operands
     core = choose_core(point, call_convolution, {"matrix_product": multiply_pixels}, call_switched)
 
@@ -169,7 +166,7 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
 
 
 def find_layout(tensor: Tensor) -> str:
-    """Return the memory layout of a tensor; a tensor that is both, such as one of a single channel, is contiguous."""
+    """Return the memory layout of a tensor: "contiguous" (also if it is both), "channels_last" or "strided"."""
     if tensor.is_contiguous():
         return "contiguous"
     return "channels_last" if tensor.is_contiguous(memory_format=torch.channels_last) else "strided"

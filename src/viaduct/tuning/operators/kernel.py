@@ -1,7 +1,7 @@
-"""Viaduct's own kernels on an NVIDIA card: launch parameters, through the process-wide table `kernels/choices.py`.
+"""Launch parameters of viaduct's own kernels on an NVIDIA GPU, set through the table in `kernels/choices.py`.
 
-The spaces and the test cases with their references lie beside the kernels (`kernels/tunable/`), which need Triton; they
-are imported when a space or a case is made. A `Key` is a kernel's name and the values that a launch depends on.
+Spaces, test cases and references are in `kernels/tunable/`, which needs Triton and is imported only when it is used. A
+`Key` is a kernel's name and the values that a launch depends on.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ PREFIX = f"{KIND} name="
 
 
 def describe(key: Key) -> Signature:
-    """Return the signature of a kernel and its launch."""
     name, values = key
     text = ",".join(map(str, values))
     return Signature.of(KIND, name=name, values=text)
 
 
 def read_key(signature_key: str) -> Key | None:
-    """Return the kernel and launch that a signature's key stands for; None for other operators."""
+    """Return the kernel and launch of a signature's key; None for other operators."""
     if not signature_key.startswith(PREFIX):
         return None
     name, _, text = signature_key.removeprefix(PREFIX).partition(" values=")
@@ -38,17 +37,17 @@ def read_key(signature_key: str) -> Key | None:
 
 
 def select_choices(choices: Mapping[str, Choice]) -> dict[Key, Choice]:
-    """Return the choices that are launch parameters of kernels, by kernel and launch."""
+    """Return the choices that are launch parameters of kernels."""
     pairs = ((read_key(key), choice) for key, choice in choices.items())
     return {key: choice for key, choice in pairs if key is not None}
 
 
 def list_tunable(keys: Iterable[Key]) -> list[Key]:
-    """Return the launches whose kernels have a space."""
+    """Return the launches of kernels that have a search space."""
     from viaduct.kernels.tunable import list_tunables
 
-    known = list_tunables()
-    return [key for key in keys if key[0] in known]
+    tunables = list_tunables()
+    return [key for key in keys if key[0] in tunables]
 
 
 def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
@@ -58,7 +57,7 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return launches with these parameters on made-up tensors; with `exact` the values are those of the reference."""
+    """Return launches with these parameters on synthetic tensors; with `exact` the values are the reference's."""
     from viaduct.kernels import tunable
 
     case = tunable.make_case(require_key(signature), torch.device(device))
@@ -73,5 +72,5 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
 def require_key(signature: Signature) -> Key:
     key = read_key(signature.key)
     if key is None:
-        raise ValueError(f"{signature.key!r} is no kernel")
+        raise ValueError(f"{signature.key!r} is not a kernel")
     return key

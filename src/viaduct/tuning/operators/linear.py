@@ -38,7 +38,7 @@ def describe(module: nn.Module, x: Tensor) -> Signature | None:
 
 
 def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
-    """Return the variants of a linear layer; oneDNN is switched on the CPU only, and not in float32."""
+    """Return the variants of a linear layer; oneDNN can be switched off only on the CPU, and not in float32."""
     implementations = ["linear", "transposed"]
     if with_compiler and can_compile(device):
         implementations.append("compiled")
@@ -55,7 +55,6 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 
 def make_forward(point: Choice) -> Forward:
-    """Return the forward pass of a variant."""
     core = choose_core(point, functional.linear, {"transposed": multiply_transposed}, SwitchedLinear.apply)
 
     def forward(module: Any, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What conv2d.py and linear.py share: signature fields, precision, oneDNN switches, and the work that is timed."""
+"""Shared parts of conv2d.py and linear.py: signature fields, precision, oneDNN switches, and the timed work."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ Core = Callable[..., Tensor]  # takes the operands that have been cast; for a co
 
 
 def describe_operands(module: nn.Conv2d | nn.Linear, x: Tensor) -> dict[str, Value]:
-    """Return the last fields of a signature: bias, dtypes of the operands and of the computation, needed gradients.
-
-    The gradients are "x" (of the input), "w" (of the weight), "xw" or "none".
-    """
+    """Return the last fields of a signature: bias, dtypes, and required gradients: "x", "w", "xw" or "none"."""
     gradients = [name for name, tensor in (("x", x), ("w", module.weight)) if tensor.requires_grad]
     return {
         "bias": module.bias is not None,
@@ -52,12 +49,12 @@ def parse_shape(text: Any) -> list[int]:
 
 @cache
 def can_compile(device: str) -> bool:
-    """Return True on the CPU with a C++ compiler in PATH; on other devices single operators are not compiled."""
+    """Return True on the CPU with a C++ compiler in PATH; on other devices operators are not compiled."""
     return device == "cpu" and any(shutil.which(name) for name in ("g++", "c++", "clang++"))
 
 
 def allow_switch_for_plain_calls(point: Point) -> str | None:
-    """Return why a point is invalid: other implementations than PyTorch's own call do not switch oneDNN off."""
+    """Return a reason if a point switches oneDNN off for an implementation other than PyTorch's own call, else None."""
     switches_off = not (point["forward_onednn"] and point["backward_onednn"])
     if switches_off and point["implementation"] not in ("convolution", "linear"):
         return "oneDNN is switched for plain convolutions and linear layers only"
@@ -72,8 +69,8 @@ def choose_core(
 ) -> Callable[..., Tensor]:
     """Return the function that computes a variant from its operands.
 
-    `plain` is PyTorch's own call, `others` are further implementations by name. `switched` is the plain call with two
-    more arguments: whether oneDNN is on in the forward and in the backward pass.
+    `plain`: PyTorch's own call; `others`: further implementations by name; `switched`: the plain call with two more
+    arguments, True for oneDNN in the forward and in the backward pass.
     """
     if point["implementation"] == "compiled":
         compiled: Core = torch.compile(plain, dynamic=False)
@@ -85,7 +82,7 @@ def choose_core(
 
 
 def find_compute_dtype(x: Tensor) -> torch.dtype:
-    """Return the type that an operator on `x` computes in now: autocast's if that is enabled, else that of `x`."""
+    """Return the type in which an operator on `x` computes: autocast's if it is enabled, else that of `x`."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
@@ -99,7 +96,7 @@ def cast_for_compute(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Te
 
 
 def autocast_to(compute: torch.dtype, x: Tensor, weight: Tensor) -> AbstractContextManager[Any]:
-    """Return a context in which an operator on `x` and `weight` computes in this type."""
+    """Return a context in which an operator on `x` and `weight` computes in the type `compute`."""
     if compute == x.dtype == weight.dtype or compute == torch.float64:
         return nullcontext()
     return torch.autocast(x.device.type, dtype=compute, cache_enabled=False)
@@ -107,7 +104,7 @@ def autocast_to(compute: torch.dtype, x: Tensor, weight: Tensor) -> AbstractCont
 
 @contextmanager
 def set_onednn(on: bool) -> Iterator[None]:
-    """Switch oneDNN on or off within the block; torch.backends.mkldnn.flags would reset its other settings as well."""
+    """Switch oneDNN on or off within the block; torch.backends.mkldnn.flags would also reset other settings."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(on)
     try:
@@ -117,18 +114,14 @@ def set_onednn(on: bool) -> Iterator[None]:
 
 
 def lay_out(tensor: Tensor, layout: object) -> Tensor:
-    """Return the tensor in one of LAYOUTS; as it is for any other name."""
+    """Return the tensor in one of LAYOUTS; unchanged for any other name."""
     return tensor.contiguous(memory_format=LAYOUTS[str(layout)]) if layout in LAYOUTS else tensor
 
 
 def make_module_work(
     module: nn.Conv2d | nn.Linear, forward: Forward, signature: Signature, device: str, exact: bool
 ) -> Work:
-    """Return forward and backward pass of a new module with the signature's input, types, layouts and gradients.
-
-    All random numbers come from one seed, so that each variant of a signature gets the same. With `exact` everything is
-    in float64.
-    """
+    """Return the work of a new module with the signature's operands. `exact`: everything in float64."""
     fields = dict(signature.fields)
     shape, weight_shape = parse_shape(fields["x"]), parse_shape(fields["w"])
     dtype, weight_dtype, compute = (getattr(torch, str(fields[name])) for name in ("dtype", "weight_dtype", "compute"))

@@ -1,4 +1,4 @@
-"""The update of SGD and AdamW in torch's three implementations: fused, foreach, or a loop over the parameters."""
+"""Variants of the update of SGD and AdamW: fused, foreach, or a loop over the parameters."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ DEFAULT: Choice = {"implementation": "fused"}
 
 
 def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
-    """Return the signature of torch's SGD or AdamW that is fused and has float32 parameters only, else None.
-
-    Fused is the default of viaduct's optimizers.
-    """
+    """Return the signature of a fused SGD or AdamW of torch with only float32 parameters; else None."""
     name = type(optimizer).__name__
     if name not in CLASSES or not isinstance(optimizer, CLASSES[name]):
         return None
@@ -52,13 +49,12 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 
 def set_implementation(optimizer: torch.optim.Optimizer, point: Choice) -> None:
-    """Make an optimizer use this implementation from the next step on; its state is kept."""
     for group in optimizer.param_groups:
         group.update(IMPLEMENTATIONS[str(point["implementation"])])
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return one update of parameters of the signature's sizes; 512x2,1000x1 is two of 512 elements, one of 1000."""
+    """Return one update of parameters with the signature's sizes; 512x2 are two tensors of 512 elements."""
     generator = torch.Generator().manual_seed(1)
     parameters: list[torch.nn.Parameter] = []
     for text in str(signature["sizes"]).split(","):
@@ -75,7 +71,7 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
     optimizer = CLASSES[str(signature["name"])](parameters, **options, **chosen)
 
     def read_values() -> list[tuple[str, Tensor]]:
-        """Return how far the weights moved in two steps, so that momentum has an effect."""
+        """Return the change of the weights in two steps; with one step momentum would have no effect."""
         before = [parameter.detach().clone() for parameter in parameters]
         gradients = [parameter.grad.clone() for parameter in parameters if parameter.grad is not None]
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Search methods over a finite space. Each asks for points and is told their times.
+"""Search methods over a finite space. Each proposes points and receives their times.
 
 GA           genetic.py      population, crossover, mutation, elitism
 RL           tree.py         Monte Carlo tree search with a network trained online (network.py)
@@ -35,8 +35,8 @@ def make_searcher(
 ) -> Searcher:
     """Return a searcher of this mode.
 
-    `budget_measurements` is the number of points it may ask for (None: the whole space). `neighbours` are good points
-    of similar operators, from the bank; they need not be points of this space.
+    `budget_measurements`: maximum number of points (None: all). `neighbours`: good points of similar operators in the
+    bank; they need not be points of this space.
     """
     aliases = {name.lower(): name for name in MODES} | {"ga,rl": "RL,GA", "ga|rl": "RL,GA", "rl|ga": "RL,GA"}
     name = aliases.get(mode.replace(" ", "").lower())

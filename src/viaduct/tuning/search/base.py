@@ -1,9 +1,8 @@
-"""Base class of the search methods: `ask` returns a point to measure, each point once; `tell` takes its time.
+"""Base class of the search methods: `ask` returns a point to measure, `tell` records its time.
 
-A point is a configuration, a value by parameter; its code has the positions of these values (viaduct/search_space.py).
-A searcher is deterministic: the same space, seed, budget and neighbours, and the same calls of `ask` and `tell`, give
-the same points. So an interrupted search resumes by replaying its journal. `tell` also accepts a point that was not
-asked for; `ask` does not return it later.
+A point maps each parameter to a value; its code has the positions of these values (viaduct/search_space.py). A searcher
+is deterministic: the same arguments and the same calls of `ask` and `tell` give the same points, so an interrupted
+search resumes by replaying its journal. `ask` returns each point once, and none that `tell` has recorded already.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from viaduct.search_space import Code, Point, Space
 
 
 class Searcher(ABC):
-    """Proposes points of a space one after the other, from the times of those before.
-
-    A method implements `propose`, and may override `on_time` and `on_asked`.
-    """
+    """Proposes points of a space, using the times of earlier points. Subclasses implement `propose`."""
 
     def __init__(
         self, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()
@@ -66,13 +62,12 @@ class Searcher(ABC):
 
     def rank_codes(self) -> list[Code]:
         """Return the points that were measured without a failure, fastest first."""
-        worked = [(time, code) for code, time in self.times.items() if time is not None]
-        return [code for _, code in sorted(worked)]
+        return [code for _, code in sorted((time, code) for code, time in self.times.items() if time is not None)]
 
     def draw_unasked(self) -> Code | None:
         """Return a random point that was not asked for; None if there is none."""
         codes = self.space.codes
-        for _ in range(64):  # cheaper than listing all points, while most were not asked for
+        for _ in range(64):  # cheaper than listing all points as long as most were not asked for
             code = codes[int(self.random.integers(len(codes)))]
             if code not in self.asked:
                 return code
@@ -96,7 +91,7 @@ class Searcher(ABC):
         """Learn from a new time; None: the point failed."""
 
     def on_asked(self, code: Code) -> None:  # noqa: B027
-        """Take note that a point may not be proposed any more."""
+        """Record that a point may no longer be proposed."""
 
 
 def list_starts(space: Space, neighbours: Sequence[Point]) -> list[Code]:

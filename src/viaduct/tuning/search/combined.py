@@ -1,4 +1,4 @@
-"""Tree search (RL) first, then genetic search (GA), which learns from all measurements, also those of tree search."""
+"""Tree search (RL), then genetic search (GA), which learns from the measurements of both."""
 
 from __future__ import annotations
 

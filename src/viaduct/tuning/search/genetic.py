@@ -1,9 +1,9 @@
 """Genetic search, one child at a time.
 
-The population is the best of everything measured (elitism: the best never leaves). It begins with the default, the
-hints, the neighbours and random points. A child has two parents or one, picked by tournament; each of its values comes
-from one of them, and some mutate: to an adjacent value of the ordered list, or to any other value. Children that a rule
-forbids or that were measured before are drawn again, with more and more mutations; after TRIES a random point is taken.
+The population consists of the fastest points so far (elitism). The first points are the default, the hints, the
+neighbours and random points. A child has one or two parents, selected by tournament. Each of its values comes from one
+of them; some values mutate to an adjacent or any other value. A child that is invalid or was measured before is
+replaced by one with more mutations; after TRIES children a random point is proposed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from viaduct.tuning.search.base import Searcher
 
 POPULATION = 16
 RANDOM_START = 24  # random points before the first child, at most a quarter of the budget
-TOURNAMENT = 3  # candidates of which the fastest becomes a parent
+TOURNAMENT = 3  # random candidates; the fastest becomes a parent
 CROSSOVER = 0.7  # share of children with two parents; the others have one
 ADJACENT = 0.5  # share of mutations that go to an adjacent value
 IMMIGRANTS = 0.08  # share of random points among the children, against premature convergence
-TRIES = 60  # children that are bred before a random point is taken
+TRIES = 60  # children that are bred before a random point is proposed
 
 
 class GeneticSearcher(Searcher):
-    """Breed points from the fastest so far."""
+    """Breeds points from the fastest points so far."""
 
     def propose(self) -> Code | None:
         start = self.find_start()
@@ -34,7 +34,7 @@ class GeneticSearcher(Searcher):
         return self.breed(population) or self.draw_unasked()
 
     def breed(self, population: list[Code]) -> Code | None:
-        """Return a valid child that was not asked for yet; None if many tries find none."""
+        """Return a valid child that was not asked for yet; None after TRIES invalid ones."""
         changes = 1.0  # mutations of a child on average
         for _ in range(TRIES):
             child = self.mutate(self.cross(population), changes)
@@ -44,20 +44,20 @@ class GeneticSearcher(Searcher):
         return None
 
     def cross(self, population: list[Code]) -> Code:
-        """Return a child of two parents, or of one."""
+        """Return a child of one or two parents."""
         first = self.select(population)
         if self.random.random() >= CROSSOVER:
             return first
         second = self.select(population)
-        takes = self.random.random(len(first)) < 0.5
-        return tuple(a if take else b for a, b, take in zip(first, second, takes, strict=True))
+        from_first = self.random.random(len(first)) < 0.5
+        return tuple(a if is_first else b for a, b, is_first in zip(first, second, from_first, strict=True))
 
     def select(self, population: list[Code]) -> Code:
-        """Return the best of a few at random; the population is sorted."""
+        """Return the fastest of TOURNAMENT random members of the sorted population."""
         return population[int(self.random.integers(len(population), size=TOURNAMENT).min())]
 
     def mutate(self, code: Code, changes: float) -> Code:
-        """Return the code with on average `changes` values changed."""
+        """Return the code with `changes` values changed on average."""
         child = list(code)
         for i, parameter in enumerate(self.space.parameters):
             count = len(parameter.values)

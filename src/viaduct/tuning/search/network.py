@@ -1,8 +1,7 @@
-"""A small network in NumPy: two hidden layers, a policy and a value, trained by Adam.
+"""A small network in NumPy: two hidden layers, a policy head and a value head, trained by Adam.
 
-With a few thousand weights and batches of some dozen rows NumPy is faster than torch's overhead per call. Results are
-reproducible on one machine; BLAS libraries of different processors round differently, so two machines may disagree
-about the next point.
+For a few thousand weights and batches of some dozen rows, NumPy is faster than torch. Results are reproducible on one
+machine; on another machine BLAS may round differently, so the next point may differ.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ WEIGHT_DECAY = 1e-4
 
 
 class PolicyValueNetwork:
-    """Map features of a state to logits of the next decision and to a value."""
+    """Maps the features of a state to logits of the next decision and to a value."""
 
     def __init__(self, features: int, actions: int, random: np.random.Generator) -> None:
         def draw(rows: int, columns: int, gain: float = 1.0) -> Array:
@@ -51,7 +50,7 @@ class PolicyValueNetwork:
         self._backward(x, hidden1, hidden2, np.zeros_like(logits), (value - target) / len(x))
 
     def train_policy(self, x: Array, target: Array, allowed: Array) -> None:
-        """Take one step on the cross entropy of the decisions; `allowed` masks those of the row's parameter."""
+        """Take one step on the cross entropy of the decisions; `allowed` masks those of each row's parameter."""
         hidden1, hidden2, logits, value = self._forward(x)
         gradient = (softmax(logits, allowed) - target) / len(x)
         self._backward(x, hidden1, hidden2, gradient, np.zeros_like(value))

@@ -1,11 +1,10 @@
-"""Reinforcement learning: a configuration as a chain of decisions, searched by a Monte Carlo tree (PUCT).
+"""Reinforcement learning: a configuration is a sequence of decisions, searched with a Monte Carlo tree (PUCT).
 
-A state is a prefix of a code: the values of the first parameters. A decision is the value of the next one. A network
-gives each decision a prior probability and each state a value, 1 for the fastest time known and near 0 for slow points
-and failures. Before each measurement simulations go down the tree: they follow the mean and best value below a
-decision, and the prior where little was tried. The decisions visited most give the point. After each measurement the
-network is trained: its values on the times of all points, where a prefix has the value of the best point below it, and
-its priors on the visits of earlier searches.
+A state is a prefix of a code: the values of the first parameters. A decision is the value of the next parameter. A
+network gives each decision a prior probability and each state a value, 1 for the fastest known time and near 0 for slow
+points and failures. Before each measurement, simulations descend the tree by the values and priors of decisions; the
+most visited decisions give the point to measure. After each measurement the network is trained: its values on all
+times, where a prefix has the value of the best point below it, and its priors on the visits of earlier searches.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from viaduct.tuning.search.base import Searcher
 from viaduct.tuning.search.network import Array, PolicyValueNetwork, softmax
 
 RANDOM_START = 20  # random points before the first tree, at most a quarter of the budget
-SIMULATIONS = 40  # for one measurement
+SIMULATIONS = 40  # before each measurement
 EXPLORATION = 0.6  # weight of the prior in PUCT
 NOISE = 0.25  # share of random noise in the priors of the first decision
-EXPLORED = 0.1  # share of points drawn at random, in case the network is wrong
+EXPLORED = 0.1  # share of points that are drawn at random, in case the network is wrong
 STEPS = 6  # training steps on measured points after each measurement
 BATCH = 48  # rows of a training step
 RECENT = 400  # last decisions that the policy is trained on
@@ -32,17 +31,17 @@ RECENT = 400  # last decisions that the policy is trained on
 
 @dataclass
 class Node:
-    """A state of the tree: its possible decisions with their statistics, one entry for each decision."""
+    """A state of the tree. Each list has one item for each possible decision."""
 
     actions: list[int]  # positions of values
     priors: list[float]
     values: list[float]  # by the network, of the state after the decision
     visits: list[int]  # simulations that took the decision
-    totals: list[float]  # sums of the values that these found
+    totals: list[float]  # sums of these simulations' values
     best_values: list[float]
 
     def rank(self, choice: int) -> tuple[int, float]:
-        """Return the key by which the final decision is made: visits, then value."""
+        """Return the sort key of the final decision: visits, then value."""
         return self.visits[choice], self.rate(choice)
 
     def rate(self, choice: int) -> float:
@@ -52,7 +51,7 @@ class Node:
 
 
 class TreeSearcher(Searcher):
-    """Decide one parameter after the other, by a tree guided by a network."""
+    """Chooses the parameters one after the other, by a tree search guided by a network."""
 
     def __init__(
         self, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()
@@ -100,7 +99,7 @@ class TreeSearcher(Searcher):
         return prefix
 
     def simulate(self, tree: dict[Code, Node]) -> None:
-        """Go down the tree to a point, and add the network's value of it to all decisions on the way."""
+        """Descend the tree to a point, and add the network's value of this point to all decisions on the path."""
         prefix: Code = ()
         path: list[tuple[Node, int]] = []
         value = 0.0
@@ -135,7 +134,6 @@ class TreeSearcher(Searcher):
         return tree[prefix]
 
     def encode_states(self, prefixes: Sequence[Code]) -> Array:
-        """Return the network's input: a row of features for each state."""
         return np.array([self.encode_state(prefix) for prefix in prefixes])
 
     def encode_state(self, prefix: Code) -> Array:
@@ -154,7 +152,7 @@ class TreeSearcher(Searcher):
         best = self.best
         if best is None or len(self.times) < 4:
             return
-        rewards = {known: 0.0 if time is None else best[1] / time for known, time in self.times.items()}
+        rewards = {measured: 0.0 if time is None else best[1] / time for measured, time in self.times.items()}
         states = self.label_states(rewards)
         codes = list(rewards)
         for _ in range(STEPS):

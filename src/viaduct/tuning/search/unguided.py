@@ -1,4 +1,4 @@
-"""Searches that do not learn from times: in random order, and over every point. Both begin with the default."""
+"""Searches that do not learn from times, in random order and in the order of the space; the default comes first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from viaduct.tuning.search.base import Searcher
 
 
 class UniformSearcher(Searcher):
-    """Draw points without replacement. The other methods are compared with this one."""
+    """Draws points without replacement; the baseline for the other methods."""
 
     def propose(self) -> Code | None:
         default = self.space.encode(self.space.default)
@@ -18,7 +18,7 @@ class UniformSearcher(Searcher):
 
 
 class ExhaustiveSearcher(Searcher):
-    """Ask for every point in the order of the space."""
+    """Proposes every point in the order of the space."""
 
     @cached_property
     def queue(self) -> Iterator[Code]:

@@ -1,14 +1,11 @@
-"""Names in MindSpore's networks, which lay values out as PyTorch does: a checkpoint of theirs differs in names only.
-
-Three layouts:
+"""Names in MindSpore's networks; the memory layout of values is PyTorch's.
 
     zoo     MindSpore's model zoo: conv1, bn1, layer1.0.down_sample_layer.0, end_point. Its ResNet pads SAME, with an
-            epsilon of 1e-4; `resnet50_book` is that network.
-    mindcv  MindCV: conv1, bn1, layer1.0.down_sample.0, classifier. It pads kernel // 2, with 1e-5: `resnet50_v1`.
-    own     our own names, with MindSpore's for the tensors of a batch norm; for networks that neither has.
+            epsilon of 1e-4, as `resnet50_book` does.
+    mindcv  MindCV: conv1, bn1, layer1.0.down_sample.0, classifier. It pads kernel // 2, with 1e-5.
+    own     the network's own names, with MindSpore's names of the tensors of a batch norm; for all other networks.
 
-Both references name their layers alike whatever the network pads, so weights may be put into a network that pads
-otherwise; `describe_differences` says so.
+Names do not depend on padding, so weights fit networks with another padding; `describe_differences` reports this.
 """
 
 from __future__ import annotations
@@ -26,33 +23,33 @@ Layout = Literal["zoo", "mindcv", "own"]
 HEADS = {"zoo": "end_point", "mindcv": "classifier", "own": "head"}
 SHORTCUTS = {"zoo": "down_sample_layer", "mindcv": "down_sample"}
 REFERENCES = {"zoo": "MindSpore's model zoo", "mindcv": "MindCV"}
-# Prefixes that cells around a network put before all of its names.
+# Prefixes of names in a cell that contains the network.
 WRAPPERS = ("", "network.", "backbone.", "_backbone.", "net.", "model.")
 STEM_KERNEL = 7
 LEAVES = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
 
 
 def layouts(model: nn.Module) -> dict[str, list[Link]]:
-    """Return the links of each layout in which a checkpoint of this network may be."""
+    """Return the links of each possible layout of a checkpoint of this network."""
     kinds: tuple[Layout, ...] = ("zoo", "mindcv", "own") if has_reference(model) else ("own",)
     return {kind: list(link_tensors(model, kind)) for kind in kinds}
 
 
 def layouts_in(model: nn.Module, names: Collection[str]) -> dict[str, list[Link]]:
-    """Return the links of each layout, also with the prefixes of WRAPPERS that some of the names have."""
-    found = {}
+    """Return the links of each layout, also with those prefixes in WRAPPERS that occur in `names`."""
+    links_by_layout = {}
     for wrapper in WRAPPERS:
         if any(name.startswith(wrapper) for name in names):
             for layout, links in layouts(model).items():
                 wrapped = [Link(link.target, (wrapper + link.sources[0],), trained=link.trained) for link in links]
-                found[layout + (f" {wrapper}" if wrapper else "")] = wrapped
-    return found
+                links_by_layout[layout + (f" {wrapper}" if wrapper else "")] = wrapped
+    return links_by_layout
 
 
 def has_reference(model: nn.Module) -> bool:
-    """Return True for a ResNet of bottlenecks, grouped or not, behind the usual stem.
+    """Return True for a ResNet of bottlenecks, grouped or not, with the usual stem.
 
-    Basic blocks are left out: ours have a projection in the first block of the first stage, MindSpore's have none.
+    MindSpore's basic blocks have no projection in the first block of the first stage, unlike viaduct's.
     """
     if not isinstance(model, ResNet) or not isinstance(model.stem, Stem) or len(model.stages) != 4:
         return False
@@ -89,19 +86,19 @@ def rename(module: str, layout: Layout) -> str:
 
 
 def is_faithful(model: nn.Module, layout: str) -> bool:
-    """Return True if a network computes what the reference of this layout computes with the same weights."""
+    """Return True if a network computes the same as the reference of this layout with the same weights."""
     return not describe_differences(model, layout)
 
 
 def describe_differences(model: nn.Module, layout: str) -> list[str]:
-    """Return a note on how a network differs from the reference of this layout; empty if it does not."""
+    """Return a note on the differences between a network and the reference of this layout, if any."""
     layout = layout.partition(" ")[0]
     if layout not in REFERENCES or not isinstance(model, ResNet):
         return []
-    same, epsilon = (True, 1e-4) if layout == "zoo" else (False, 1e-5)
+    pads_same, epsilon = (True, 1e-4) if layout == "zoo" else (False, 1e-5)
     differences = []
-    if strides_pad_same(model) != {same}:
-        theirs = "pad SAME" if same else "pad kernel // 2 on every side"
+    if find_strided_padding(model) != {pads_same}:
+        theirs = "pad SAME" if pads_same else "pad kernel // 2 on every side"
         differences.append(f"strided convolutions {theirs} there, and otherwise here")
     if model.style.epsilon != epsilon:
         differences.append(f"batch norms have an epsilon of {epsilon:g} there, {model.style.epsilon:g} here")
@@ -110,14 +107,14 @@ def describe_differences(model: nn.Module, layout: str) -> list[str]:
     return [f"not quite the network of {REFERENCES[layout]}: {'; '.join(differences)}; accuracies will differ"]
 
 
-def strides_pad_same(model: nn.Module) -> set[bool]:
-    """Return {True} if strided convolutions above 1x1 pad SAME, {False} if evenly, both for a mixture."""
+def find_strided_padding(model: nn.Module) -> set[bool]:
+    """Return the set of `pads SAME` over all strided convolutions larger than 1x1."""
     convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
     return {isinstance(conv, SameConv2d) for conv in convolutions if conv.stride[0] > 1 and conv.kernel_size[0] > 1}
 
 
-def export_layout(model: nn.Module) -> Layout:
-    """Return "own" where neither reference has the network; else "zoo" if it pads SAME, or "mindcv"."""
+def choose_export_layout(model: nn.Module) -> Layout:
+    """Return "own" if no reference has the network; otherwise "zoo" if it pads SAME, or "mindcv"."""
     if not has_reference(model):
         return "own"
-    return "zoo" if is_faithful(model, "zoo") or strides_pad_same(model) == {True} else "mindcv"
+    return "zoo" if is_faithful(model, "zoo") or find_strided_padding(model) == {True} else "mindcv"

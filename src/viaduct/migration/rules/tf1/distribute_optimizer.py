@@ -235,7 +235,7 @@ def report_unwrapped(site: Site) -> None:
 
 def averages_by_hand(site: Site) -> bool:
     """Return True if the function calls tf.gradients or an allreduce, so that distribute_gradients edits it."""
-    function = site.source.function(site.node) or site.source.tree
+    function = site.source.function_around(site.node) or site.source.tree
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     return any(site.qualified(call.func) in optimizers.AVERAGING_CALLS for call in calls)
 

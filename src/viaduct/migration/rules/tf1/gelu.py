@@ -53,7 +53,7 @@ def erf_form(x: float) -> float:
 @rule.node(ast.Return, only_files_with=("tanh", "erf"))
 def replace_returned(site: Site) -> None:
     """Replace a returned expression that has the values of the tanh form; advise on the exact form."""
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     if function is None or site.node.value is None:
         return
     for parameter in [parameter.arg for parameter in function.args.args if parameter.arg not in ("self", "cls")]:
@@ -139,5 +139,5 @@ def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:
     for name in arithmetic.used:
         mentions = [node for node in ast.walk(function) if plain_name(node) == name]
         if len(mentions) == 2:  # assigned once, read once
-            site.edit.remove_statement(site.source.statement(arithmetic.assigned[name]))
+            site.edit.remove_statement(site.source.statement_around(arithmetic.assigned[name]))
     site.report_change("the tanh form of GELU becomes the device's operator", zh="tanh 形式的 GELU 替换为昇腾算子")

@@ -170,7 +170,7 @@ def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
 def set_session_name(site: Site) -> str:
     """Return `tf.keras.backend.set_session` with the file's prefix, or the local name of the standalone Keras's."""
     root = "keras" if _keras.is_standalone(site) else "tensorflow.keras"
-    alias = site.work.names.local(f"{root}.backend")
+    alias = site.work.names.local_name(f"{root}.backend")
     if alias is not None:
         return f"{alias}.set_session"
     if root == "keras":
@@ -184,7 +184,7 @@ def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
     If that is the end of the module and is not reached, close it at the end of main, or by `atexit`.
     """
     main = _entry.main_function(site)
-    if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
+    if site.source.function_around(statement) is None and _exits.leaves_early(site, site.source.tree.body):
         if main is None:
             register = f"{proto.module_name(site, 'atexit')}.register(lambda: {closing})"
             site.edit.insert_before(statement, [register])

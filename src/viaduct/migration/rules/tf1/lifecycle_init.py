@@ -128,7 +128,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
 
 def insert_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None:
     """Insert the statements that end communication at the exits and the end of the block that starts it."""
-    if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
+    if site.source.function_around(statement) is None and _exits.leaves_early(site, site.source.tree.body):
         site.advise(
             f"the end of this module is not reached; {NPU_BRIDGE} cleans up when the interpreter ends",
             zh=f"本模块的末尾不会执行到;{NPU_BRIDGE} 会在解释器退出时清理资源",

@@ -137,7 +137,7 @@ def describe_loader(site: Site, call: ast.Call, trace: LoaderTrace) -> Loader:
     refuse_sampler(site, call)
     arguments = bind_arguments(call, ("dataset", "batch_size", "shuffle"))
     dataset, batch_size, shuffle = (arguments.get(name) for name in ("dataset", "batch_size", "shuffle"))
-    statement = site.source.statement(call)
+    statement = site.source.statement_around(call)
     is_complete_value = isinstance(statement, ast.Assign | ast.Return) and statement.value is call
     if dataset is None or not is_complete_value or site.edit.own_indent(statement) is None:
         raise Refused("the training loader is not simply assigned or returned", "训练数据不是简单赋值或返回", call)
@@ -284,7 +284,7 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
             if isinstance(function, FunctionNode) and function.name == started and function.decorator_list:
                 raise Refused(f"{started} is started through a decorator", f"{started} 通过装饰器启动", node)
     for node in site.source.of_kind(ast.Assign):
-        if site.source.function(node) is not None and "VISIBLE_DEVICES" in site.text(node):
+        if site.source.function_around(node) is not None and "VISIBLE_DEVICES" in site.text(node):
             raise Refused("a function chooses the visible cards", "在函数内设置可见设备", node)
 
 
@@ -293,11 +293,11 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 
 def find_saving(site: Site, loaders: list[Loader]) -> tuple[list[FunctionNode], list[ast.stmt]]:
     """Return the functions that only save, and the saving statements outside such functions."""
-    training = {site.source.function(epochs.loop) for loader in loaders for epochs in loader.epochs}
+    training = {site.source.function_around(epochs.loop) for loader in loaders for epochs in loader.epochs}
     functions: dict[FunctionNode, None] = {}  # an ordered set
     statements: dict[ast.stmt, None] = {}
     for call in calls_to(site, SAVING_FUNCTIONS):
-        function = site.source.function(call)
+        function = site.source.function_around(call)
         if function is not None and function not in training and is_for_saving(function):
             functions[function] = None
         else:
@@ -314,7 +314,7 @@ def is_for_saving(function: FunctionNode) -> bool:
 
 def saving_statement(site: Site, call: ast.Call) -> ast.stmt:
     """Return the statement that saves, or the `with open(…)` around it; refuse one that cannot be put under an `if`."""
-    statement: ast.stmt = site.source.statement(call)
+    statement: ast.stmt = site.source.statement_around(call)
     if not isinstance(statement, ast.Expr):
         raise Refused("a checkpoint is saved within another statement", "在其他语句内保存权重", call)
     while isinstance(parent := site.source.parents[statement], ast.With) and "open" in ast.unparse(parent.items[0]):

@@ -32,7 +32,7 @@ class Rewriter:
         source = self.site.source
         for node in source.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and NUMBERED_DEVICE.fullmatch(node.value):
-                if not source.in_f_string(node):
+                if not source.is_in_f_string(node):
                     self.device_texts.append(node)
             elif isinstance(node, ast.JoinedStr) and is_numbered_device(node):
                 self.device_texts.append(node)
@@ -43,7 +43,7 @@ class Rewriter:
         """Mark a `set_device` for removal and the number in `.cuda(0)`; refuse a block for one card."""
         name = self.site.qualified(call.func) or ""
         if name in (f"torch.{root}.set_device" for root in CARDS):
-            statement = self.site.source.statement(call)
+            statement = self.site.source.statement_around(call)
             if not isinstance(statement, ast.Expr):
                 raise Refused("set_device stands within another statement", "set_device 位于其他语句内", call)
             self.removed.append(statement)
@@ -57,7 +57,7 @@ class Rewriter:
 
     def import_module(self, qualified: str, wanted: str) -> str:
         """Return the local name of a module; import it if the file does not."""
-        imported = self.site.work.names.local(qualified)
+        imported = self.site.work.names.local_name(qualified)
         if imported is not None:
             return imported
         local = self.site.reserve_name(wanted)
@@ -110,14 +110,14 @@ class Rewriter:
         """Replace DataParallel outside calls: `isinstance(model, nn.DataParallel)`."""
         for name in wrapped.DATA_PARALLEL:
             for node in self.site.work.index.references.get(name, []):
-                if not self.site.source.in_f_string(node):
+                if not self.site.source.is_in_f_string(node):
                     self.site.edit.node(node, self.parallel)
 
     def order_downloads(self) -> None:
         """Let rank 0 run calls with download=True first; the other ranks wait and then find the files."""
         rank, unit, ordered = f"{self.dist}.get_rank()", self.site.source.indent_unit, set()
         for call in self.site.source.of_kind(ast.Call):
-            statement = self.site.source.statement(call)
+            statement = self.site.source.statement_around(call)
             is_download = is_constant(keyword_value(call, "download"), True)
             if not is_download or statement in ordered or self.site.edit.own_indent(statement) is None:
                 continue
@@ -134,7 +134,7 @@ class Rewriter:
         sampler = site.work.import_name("torch.utils.data", "DistributedSampler")
         if not isinstance(loader.dataset, ast.Name | ast.Attribute):
             expression, data = data, site.reserve_name("train_dataset")
-            site.edit.insert_before(site.source.statement(loader.call), [f"{data} = {expression}"])
+            site.edit.insert_before(site.source.statement_around(loader.call), [f"{data} = {expression}"])
             site.edit.replace(*site.source.span(loader.dataset), data)
         argument = f"sampler={sampler}({data}{'' if loader.is_shuffled else ', shuffle=False'})"
         if loader.shuffle is None:
@@ -192,10 +192,10 @@ class Rewriter:
     def wait_before_loading(self) -> None:
         """Insert a barrier before each torch.load after the training loop, so that rank 0 has saved."""
         source, loaders = self.site.source, self.plan.loaders
-        loops = {source.function(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
+        loops = {source.function_around(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
         preceded: set[ast.stmt] = set()
         for call in self.site.work.index.calls.get("torch.load", []):
-            loop, statement = loops.get(source.function(call)), source.statement(call)
+            loop, statement = loops.get(source.function_around(call)), source.statement_around(call)
             if loop is None or call.lineno <= (loop.end_lineno or 0) or statement in preceded:
                 continue
             preceded.add(statement)
