@@ -167,7 +167,7 @@ def test_shell_scripts_are_written_with_the_project(tmp_path: Path) -> None:
 def test_findings_name_the_file_and_the_line(tmp_path: Path) -> None:
     outcome = project(tmp_path)
     (finding,) = [note for note in outcome.findings if note.file == "run.sh"]
-    assert (outcome.where(finding), finding.before) == ("run.sh:2", f"{OLD}=0 python train.py")
+    assert (outcome.locate(finding), finding.before) == ("run.sh:2", f"{OLD}=0 python train.py")
     assert finding.after == f"{NEW}=0 python train.py"
     (finding,) = [note for note in outcome.findings if note.file == "bad.sh"]
     assert "cannot be decoded" in finding.message

@@ -62,11 +62,11 @@ class FusedConv2d(nn.Module):
             self.packed = torch.ops.mkldnn._reorder_convolution_weight(self.weight, *self.onednn_args, list(x_shape))
             self.kernel = "oneDNN"
         elif device == "cuda" and not summed and self.is_stem(x_shape) and self.has_stem_kernel():
-            from viaduct.kernels.sizes import blocks
+            from viaduct.kernels.sizes import count_blocks
             from viaduct.kernels.stem import fold_weight
 
             # The kernel reads blocks of 2x2 pixels: padding is rounded up to whole blocks, which shifts the weight.
-            offset = 2 * blocks(self.padding[0], 2) - self.padding[0]
+            offset = 2 * count_blocks(self.padding[0], 2) - self.padding[0]
             self.packed = fold_weight(self.weight, offset, dtype)
             self.kernel = "stem"
         elif device == "cuda" and self.is_pointwise() and not summed and self.bias is not None:

@@ -190,14 +190,14 @@ def find_other_batches(work: Work) -> Iterator[Candidate]:
         FEATURE_READERS,
         QUEUE_FUNCTIONS,
         SPARSE_FUNCTIONS,
-        makes_equal_batches,
+        has_equal_batches,
     )
 
     for name in (*QUEUE_FUNCTIONS, *FEATURE_READERS, *CSV_READERS, *BUCKETING_FUNCTIONS, *SPARSE_FUNCTIONS):
         for call in work.index.calls.get(name, []):
             site = Site(RULE, work, call, name)
             if name not in QUEUE_FUNCTIONS or site.keyword("allow_smaller_final_batch") is not None:
-                yield make_candidate(work, "batches", call, "right" if makes_equal_batches(site, name) else "needed")
+                yield make_candidate(work, "batches", call, "right" if has_equal_batches(site, name) else "needed")
     for node in work.source.of_kind(ast.Attribute):
         if node.attr in BATCHING and isinstance(node.ctx, ast.Load):
             parent = work.source.parents.get(node)

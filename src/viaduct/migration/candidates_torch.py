@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS, CUDA, PLUGINS
 from viaduct.migration.candidates import Candidate, Mark, State, make_candidate, uses_any
+from viaduct.migration.lookups import last_name
 from viaduct.migration.predicates import find_argument, is_in_annotation, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
@@ -209,7 +210,7 @@ def is_message(work: Work, node: ast.AST) -> bool:
     if isinstance(parent, ast.keyword):
         return parent.arg in ("help", "description", "usage", "epilog", "message", "reason", "title", "label")
     callee = parent.func if isinstance(parent, ast.Call) else None
-    name = getattr(callee, "attr", getattr(callee, "id", ""))
+    name = last_name(callee)
     return name in LOG_FUNCTIONS or name.endswith(("Error", "Warning"))
 
 

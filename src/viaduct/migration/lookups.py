@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from viaduct.migration.names import Bound, Function
-from viaduct.migration.rule import Site
+
+if TYPE_CHECKING:
+    from viaduct.migration.rule import Site
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 """A function with a name; `names.Function` includes lambdas."""
@@ -108,10 +111,6 @@ def bind_arguments(call: ast.Call, parameters: Iterable[str]) -> dict[str, ast.e
     visible = takewhile(lambda argument: not isinstance(argument, ast.Starred), call.args)
     by_position = dict(zip(parameters, visible, strict=False))
     return by_position | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-
-
-def enclosing_class(site: Site, node: ast.AST) -> ast.ClassDef | None:
-    return site.source.class_around(node)
 
 
 def assigned_name(site: Site, value: ast.AST) -> ast.Name | None:

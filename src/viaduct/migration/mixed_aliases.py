@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from viaduct.migration.lookups import last_name, literal_text
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import is_self
 from viaduct.migration.project import returns_of
@@ -71,7 +72,7 @@ def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> It
             yield from ((f"{names.module}.{node.name}", attribute, value) for value in bound[attribute])
     for item in names.source.of_kind(ast.Subscript):
         if isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Attribute) and item.value.attr == "__dict__":
-            yield owner_of(names, item.value.value), constant_text(item.slice), stored_value(names.source, item)
+            yield owner_of(names, item.value.value), literal_text(item.slice), stored_value(names.source, item)
     for call in names.source.of_kind(ast.Call):
         yield from find_assignments_by_call(flow, names, call, attributes)
 
@@ -81,10 +82,10 @@ def find_assignments_by_call(
 ) -> Iterator[tuple[str, str, Value]]:
     """Yield the assignments by `setattr`, `__dict__.update` and `Namespace(comm=value)`, as `find_assignments` does."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-    function_name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    function_name = last_name(call.func)
     if function_name in ("setattr", "__setattr__") and len(call.args) > 1:
         receiver = call.args[0] if len(call.args) > 2 or receiver is None else receiver  # object.__setattr__(self, …)
-        yield owner_of(names, receiver), constant_text(call.args[-2]), call.args[-1]
+        yield owner_of(names, receiver), literal_text(call.args[-2]), call.args[-1]
     elif (
         function_name == "update" and isinstance(receiver, ast.Attribute) and receiver.attr == "__dict__" and call.args
     ):
@@ -102,11 +103,6 @@ def owner_of(names: Names, receiver: ast.AST) -> str:
     is_super = isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super"
     owner = names.source.class_around(receiver) if is_super or is_self(receiver) else None
     return f"{names.module}.{owner.name}" if owner is not None else ""
-
-
-def constant_text(node: ast.AST) -> str:
-    """Return the value of a string literal; "" for anything else."""
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def is_declaration(source: Source, target: ast.Attribute) -> bool:

@@ -28,6 +28,7 @@ from viaduct.cards.environment import (
 from viaduct.cards.limits import Risk
 from viaduct.migration.engine import Migrated, make_unparsable_finding
 from viaduct.migration.findings import Finding, Status
+from viaduct.migration.lookups import last_name
 from viaduct.migration.options import Options
 from viaduct.migration.predicates import is_literal_in, is_string
 from viaduct.migration.project import Project
@@ -53,7 +54,7 @@ def note_options(project: Project) -> None:
     devices, backends = project.device_options, project.backend_options
     for path in project.torch_files & project.parsed.keys():
         for call in project.parsed[path].source.of_kind(ast.Call):
-            if getattr(call.func, "attr", getattr(call.func, "id", "")) in ("add_argument", "option"):
+            if last_name(call.func) in ("add_argument", "option"):
                 names = [str(argument.value) for argument in call.args if is_string(argument)]  # type: ignore[attr-defined]
                 values = [keyword.value for keyword in call.keywords if keyword.arg in ("default", "choices")]
                 texts = [text for value in values for text in (value.elts if isinstance(value, ast.List) else [value])]

@@ -63,7 +63,7 @@ class Skipped:
         """True for paths that a fresh clone would not contain or that --exclude names."""
         return self.reason in DELIBERATE_REASONS
 
-    def why(self, language: str) -> str:
+    def reason_in(self, language: str) -> str:
         if language != "zh":
             return self.reason
         prefix = next((english for english in REASONS_ZH if self.reason.startswith(english)), "")

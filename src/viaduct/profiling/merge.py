@@ -57,10 +57,10 @@ def check_ranks(profiles: Sequence[Profile], names: Sequence[str]) -> None:
 def find_offsets(profiles: Sequence[Profile]) -> list[float]:
     """Return the offset to add to the times of each profile; zeros if a profile's Unix time is unknown."""
     zeros = [profile.facts.zero_unix_us for profile in profiles]
-    known = [zero for zero in zeros if zero is not None]
-    if len(known) < len(zeros):
+    known_zeros = [zero for zero in zeros if zero is not None]
+    if len(known_zeros) < len(zeros):
         return [0.0] * len(zeros)
-    return [zero - min(known) for zero in known]
+    return [zero - min(known_zeros) for zero in known_zeros]
 
 
 def start_at_zero(profile: Profile, zero_unix_us: float | None) -> Profile:

@@ -14,7 +14,6 @@ from viaduct.migration.imports import REGISTERING_MODULE
 from viaduct.migration.lookups import (
     FunctionNode,
     bindings_of,
-    enclosing_class,
     is_self_attribute,
     mark_once,
     plain_name,
@@ -177,7 +176,7 @@ def find_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
 
 def attribute_assignments(site: Site, node: ast.Attribute) -> Iterator[ast.Assign]:
     """Yield the assignments to the same attribute of self in the class around a node."""
-    owner = enclosing_class(site, node)
+    owner = site.source.class_around(node)
     for inner in ast.walk(owner) if owner else ():
         target = sole_target(inner) if isinstance(inner, ast.Assign) else None
         if target is not None and field_path(site, target) == ("self", node.attr):
@@ -240,7 +239,7 @@ def is_same_variable(site: Site, config: ConfigVariable, left: ast.AST, right: a
 def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
     """Return a key that differs for variables of the same name in different scopes."""
     if parts[0] == "self":
-        return enclosing_class(site, node)
+        return site.source.class_around(node)
     names = site.work.names
     return id(names.lookup(".".join(parts), names.scope_of(node)))
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_name
-from viaduct.migration.lookups import FunctionNode, bindings_of, enclosing_class, plain_name
+from viaduct.migration.lookups import FunctionNode, bindings_of, plain_name
 from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import TRAINS_WITH_OPTIMIZER
@@ -161,7 +161,7 @@ def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
             if names.lookup(target.id, names.scope_of(node)) is bound:
                 yield node
     elif isinstance(target, ast.Attribute):
-        owner = enclosing_class(site, target)
+        owner = site.source.class_around(target)
         for read in site.source.attributes.get(target.attr, ()):
             is_inside = owner is not None and site.source.is_within(read, [owner])
             if is_inside and isinstance(read.ctx, ast.Load) and ast.unparse(read) == ast.unparse(target):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import enclosing_class, mark_once, plain_name, sole_target
+from viaduct.migration.lookups import mark_once, plain_name, sole_target
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -100,7 +100,7 @@ def report_keeper(site: Site, keeper: str, zh: str) -> None:
 
 def check_attribute(site: Site, target: ast.Attribute) -> None:
     """Report `self.sess`, unless its class, or the file outside classes, closes an attribute of that name."""
-    owner, text = enclosing_class(site, site.node), site.text(target)
+    owner, text = site.source.class_around(site.node), site.text(target)
     for node in ast.walk(owner or site.source.tree):
         closed = node.value if isinstance(node, ast.Attribute) and node.attr in CLOSE_METHODS else None
         if isinstance(closed, ast.Attribute) and closed.attr == target.attr:

@@ -15,7 +15,6 @@ from viaduct.migration.lookups import (
     argument_values,
     bind_arguments,
     branches,
-    enclosing_class,
     keyword_value,
     literal_text,
     mark_once,
@@ -65,7 +64,7 @@ def is_of_other_library(name: str | None) -> bool:
 def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
     """Return the project's class that defines the method called on this receiver; None if no such class is known."""
     kind = site.values.kind(node) or ""
-    project, own_class = site.work.project, enclosing_class(site, node)
+    project, own_class = site.work.project, site.source.class_around(node)
     name = f"{site.work.names.module}.{own_class.name}" if own_class is not None else ""
     if kind.startswith(OBJECT):  # an instance of the project's class of that name
         return owner_of(project, kind.removeprefix(OBJECT), method)
@@ -344,7 +343,7 @@ class Devices:
         return isinstance(node, ast.Call) and self.is_device_call(node)
 
     def is_device_call(self, node: ast.Call) -> bool:
-        """Return True for a call that gives a device or its text."""
+        """Return True for a call that returns a device or its text."""
         function = plain_name(node.func)
         if function == "str" and node.args:
             return self.is_device(node.args[0])

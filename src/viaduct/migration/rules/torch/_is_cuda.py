@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.classes import OBJECT, meet
-from viaduct.migration.lookups import enclosing_class, last_name, mark_once, plain_name
+from viaduct.migration.lookups import last_name, mark_once, plain_name
 from viaduct.migration.rule import Site
 from viaduct.migration.source import Source
 
@@ -34,7 +34,7 @@ def is_own_field(site: Site) -> bool:
     """Return True for a field of options, or of an object of the project, if the project defines `is_cuda`."""
     receiver = site.node.value
     if plain_name(receiver) == "self":
-        owner = enclosing_class(site, receiver)
+        owner = site.source.class_around(receiver)
         return owner is not None and any(is_definition(site.source, node) for node in ast.walk(owner))
     is_candidate = is_settings(receiver) or (site.values.kind(receiver) or "").startswith(OBJECT)
     return is_candidate and is_defined_in_program(site)

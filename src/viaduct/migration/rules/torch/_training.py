@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.lookups import FunctionNode, enclosing_class, is_self_attribute, last_name, positional_parameters
+from viaduct.migration.lookups import FunctionNode, is_self_attribute, last_name, positional_parameters
 from viaduct.migration.rule import Site
 
 Alias = tuple[ast.AST | None, str]
@@ -55,13 +55,13 @@ class LoaderTrace:
             self.aliases.add((self.class_of(target), ast.unparse(target)))
 
     def add_returning(self, statement: ast.Return, index: int | None) -> None:
-        """Record that a function returns the loader, alone or at an index of a tuple."""
+        """Record that a function returns the loader, or a tuple with the loader at an index."""
         function = self.source.function_around(statement)
         if function is not None:
             self.returning.add((function, index))
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        return enclosing_class(self.site, node)
+        return self.site.source.class_around(node)
 
     def is_loader(self, node: ast.AST) -> bool:
         """Return True if an expression is the loader."""
