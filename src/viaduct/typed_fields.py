@@ -27,16 +27,24 @@ INTEGER_LIMIT = 1 << 63  # arrays and files hold whole numbers from -2**63 to 2*
 LONGEST_VALUE = 100  # characters of a value that an error message quotes
 
 
-@functools.cache
 def get_field_types(kind: Any) -> dict[str, Any]:
     """Return the types of a dataclass's fields, by name."""
+    return _cached_field_types(kind)  # mypy does not accept a dataclass as an argument of a cached function
+
+
+@functools.cache
+def _cached_field_types(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-@functools.cache
 def get_field_bounds(kind: Any) -> dict[str, Any]:
     """Return the annotations of the fields that have bounds, by name."""
+    return _cached_field_bounds(kind)
+
+
+@functools.cache
+def _cached_field_bounds(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
     return {name: annotation for name, annotation in fields.items() if list_bounds(annotation)}
