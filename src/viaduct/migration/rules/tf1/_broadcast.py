@@ -23,7 +23,7 @@ SESSION_OPENERS = (
 
 def estimator_trains(site: Site) -> bool:
     """Return True if this file opens no session, and it or another file of the project makes an Estimator."""
-    called, project = site.work.index.calls, site.work.project.mentions
+    called, project = site.work.index.calls, site.work.project.library_calls
     if any(name in called for name in SESSION_OPENERS):
         return False
     return any(name in called or name in project for name in ESTIMATORS)

@@ -14,7 +14,7 @@ rule = Rule(__name__, category="advice", after=("lifecycle_cycles",), runs_last=
 
 @rule.call(*START_CALLS)
 def advise_shutdown(site: Site) -> None:
-    known = site.work.project.mentions
+    known = site.work.project.library_calls
     if not any(name in site.work.index.calls or name in known for name in STOP_CALLS):
         site.advise(
             "communication is started here and nowhere shut down; that happens when the interpreter ends",
