@@ -52,16 +52,14 @@ class Project:
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a qualified name -> classes
     attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
     own_methods: set[str] = field(default_factory=set)  # names of the methods of all classes
-    library_calls: dict[str, set[str]] = field(default_factory=dict)  # function of a library -> files that call it
+    callers: dict[str, set[str]] = field(default_factory=dict)  # function that is not in `functions` -> files
     uses: dict[str, set[str]] = field(default_factory=dict)  # question about a loaded value -> uses: flows.py
 
     # Horovod's module as a value: module_flow.py
     aliases: dict[str, str] = field(default_factory=dict)  # key (see module_flow.py) -> module
     alias_files: set[str] = field(default_factory=set)  # files in which names resolve through `aliases`
     escapes: dict[str, set[int]] = field(default_factory=dict)  # file -> lines that pass the module to unknown code
-    unconverted_horovod_files: set[str] = field(
-        default_factory=set
-    )  # files using members of Horovod that no rule converts
+    unconverted_horovod_files: set[str] = field(default_factory=set)  # files that use members which no rule converts
 
     # what files do: project_usage.py
     config_helpers: set[str] = field(default_factory=set)  # functions whose ConfigProto reaches a session
@@ -71,9 +69,7 @@ class Project:
     cycle_files: set[str] = field(default_factory=set)  # files that run an Estimator more than once in a function
     training_files: set[str] = field(default_factory=set)  # files that minimise a loss or apply gradients
     broadcast_files: set[str] = field(default_factory=set)  # files that broadcast variables
-    input_functions: dict[str, set[str]] = field(
-        default_factory=dict
-    )  # input_fn -> subset of {train, evaluate, predict}
+    input_functions: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> of train, evaluate, predict
     npu_helpers: set[str] = field(default_factory=set)  # functions that add NpuOptimizer; methods also as `.method`
     initialisers: set[str] = field(default_factory=set)  # keys: see project_usage.record_variables
     other_attributes: set[str] = field(default_factory=set)  # `.attribute` that is assigned other values

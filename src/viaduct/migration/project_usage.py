@@ -84,7 +84,7 @@ def record_call(project: Project, path: str, call: ast.Call, values: Values) -> 
     """Record a call that queries ranks, runs a Keras model, passes an input_fn or opens a session."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
-        project.library_calls.setdefault(name, set()).add(path)
+        project.callers.setdefault(name, set()).add(path)
     if name is not None and asks_for_rank(name):
         (project.horovod_ranks if name.startswith("horovod.") else project.rank_files).add(path)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""

@@ -21,7 +21,7 @@ from viaduct.migration.rules.tf1._batchers import (
     FEATURE_READERS,
     QUEUE_FUNCTIONS,
     SPARSE_FUNCTIONS,
-    makes_equal_batches,
+    has_equal_batches,
     report_dropped_batch,
 )
 
@@ -32,7 +32,7 @@ rule = Rule(__name__)
 def refuse_smaller_batch(site: Site) -> None:
     """Switch allow_smaller_final_batch off."""
     keyword = site.keyword("allow_smaller_final_batch")
-    if keyword is not None and not makes_equal_batches(site, site.name):
+    if keyword is not None and not has_equal_batches(site, site.name):
         site.edit.node(keyword.value, "False")
         report_dropped_batch(site)
 
@@ -40,7 +40,7 @@ def refuse_smaller_batch(site: Site) -> None:
 @rule.call(*FEATURE_READERS)
 def drop_final_batch(site: Site) -> None:
     """Add drop_final_batch=True; report a call with unpacked arguments, which may hold it already."""
-    if makes_equal_batches(site, site.name):
+    if has_equal_batches(site, site.name):
         return
     if site.has_unpacked_arguments:
         site.request_review(
@@ -55,7 +55,7 @@ def drop_final_batch(site: Site) -> None:
 @rule.call(*CSV_READERS)
 def report_csv_reader(site: Site) -> None:
     """Report a CSV reader with num_epochs."""
-    if not makes_equal_batches(site, site.name):
+    if not has_equal_batches(site, site.name):
         site.request_review(
             "with num_epochs the last batch may be shorter, and this reader cannot drop it: leave num_epochs out and "
             "end the run after a number of steps",

@@ -33,7 +33,7 @@ rule = Rule(__name__)
 @horovod.on_call(rule, "BroadcastGlobalVariablesHook")
 def replace_hook(site: Site) -> None:
     """Replace the hook by the accelerator's, or remove it if an NPUEstimator trains."""
-    if broadcast.estimator_trains(site):
+    if broadcast.is_trained_by_estimator(site):
         remove_hook(site)
         return
     rank = ranks.render_rank(site, site.node, "rank")

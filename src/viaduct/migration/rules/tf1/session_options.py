@@ -39,7 +39,6 @@ rule = Rule(
     after=("lifecycle_cycles",),
 )
 
-NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values of precision_mode_v2 only
 PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
 HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config", "init_resource"))
 
@@ -48,8 +47,7 @@ def required_options(site: Site, options: Options) -> dict[str, str]:
     """Return the keys of the parameter_map for the options, each with the end of its statement: `.b = True`."""
     keys: dict[str, str] = {}
     if options.precision:
-        key = "precision_mode_v2" if options.precision in NEWER_MODES else "precision_mode"
-        keys[key] = f".s = {proto.as_bytes(site, options.precision)}"
+        keys[options.precision_key] = f".s = {proto.as_bytes(site, options.precision)}"
     if options.fusion_switch:
         keys["fusion_switch_file"] = f".s = {proto.as_bytes(site, options.fusion_switch)}"
     if options.profile:

@@ -33,7 +33,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal
 from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root, receiver_class
 from viaduct.migration.rules.torch._helper import device_number_text, report_if_scripted
-from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_torch_object, looks_up_method, looks_up_module
+from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_method_lookup, is_module_lookup, is_torch_object
 from viaduct.migration.targets import Texts, card, helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_method",), after=("already",))
@@ -109,13 +109,13 @@ def rename_bound_method(site: Site) -> None:
 
 @rule.node(ast.Call, only_files_with=("getattr", "hasattr", "methodcaller"))
 def report_method_name(site: Site) -> None:
-    if looks_up_method(site):
+    if is_method_lookup(site):
         site.request_review(*site.target.select(*METHOD_BY_NAME))
 
 
 @rule.node(ast.Call, only_files_with=("getattr",))
 def report_module_name(site: Site) -> None:
-    if looks_up_module(site):
+    if is_module_lookup(site):
         site.request_review(*site.target.select(*MODULE_BY_NAME))
 
 
