@@ -45,7 +45,8 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
     for index, (name, cell) in enumerate(network.cells.items()):
         assert isinstance(cell, Cell)
         has_auxiliary = network.aux is not None and name == network.aux_after
-        outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, network.keep_probability(index)).run(x, previous)
+        keep = network.compute_keep_probability(index)
+        outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, keep).run(x, previous)
         previous, (x, later) = later, outputs[:2]
         if has_auxiliary:
             auxiliary = run_auxiliary_head(network.aux, outputs[2])
@@ -55,7 +56,7 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
 
 def run_auxiliary_head(head: Any, x_NCHW: Tensor) -> Tensor:
     """Return the auxiliary head's logits, with our kernel for its pool."""
-    head.refuse_another_size(x_NCHW)
+    head.check_size(x_NCHW)
     features = apply_pool(x_NCHW, Pool(5, 3, average=True, valid_only=True))
     features = relu_in_place(head.aux_bn0(head.proj(features)))
     features = relu_in_place(head.aux_bn1(head.conv(features)))
