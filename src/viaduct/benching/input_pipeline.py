@@ -215,10 +215,7 @@ class Pipeline:
 
 @contextlib.contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Block SIGINT while a process starts; the process inherits the block.
-
-    Only the parent process then receives Ctrl-C and kills its children, so that they print no tracebacks.
-    """
+    """Block SIGINT while a process starts and inherits the block: only the parent then handles Ctrl-C."""
     resource_tracker.ensure_running()  # it would unblock SIGINT if it started later
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -459,11 +456,8 @@ def join_ends(axis: Axis) -> Axis:
 
 
 def time_full_decode_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
-    """Return the seconds of the stages if complete images are decoded.
-
-    A decode shrunk to an eighth does all of the entropy decoding and hardly any IDCT, so its time counts as entropy
-    decoding. The additional time of a full decode counts as IDCT and colour.
-    """
+    """Return the seconds of the stages if complete images are decoded."""
+    # Shrunk to an eighth, all of the entropy decoding is done, but hardly any IDCT.
     pixels = jpeg.decode(data)
     entropy, decode = time_call(lambda: jpeg.decode(data, shrink=8)), time_call(lambda: jpeg.decode(data))
     resize = time_call(lambda: resample(pixels, view.rows, view.columns, out))

@@ -22,14 +22,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from viaduct.profiling.clocks import Clock, open_clock, read_host_us
 from viaduct.profiling.compilations import COMPILED_AGAIN, Compilations
 from viaduct.profiling.garbage_pauses import GarbagePauses
 from viaduct.profiling.merge import start_at_zero
-from viaduct.profiling.record import RECORDING, Facts, Profile, Sample, Step
+from viaduct.profiling.record import RECORDING, Facts, Profile, Sample, Step, find_median_iteration
 from viaduct.profiling.trace_steps import add_collectives
 
 if TYPE_CHECKING:
@@ -304,8 +303,7 @@ class Collector:
 
 def measure_recorded_us(steps: Sequence[Step]) -> float | None:
     """Return the median iteration of recorded steps without other interruptions, or of all recorded steps."""
-    undisturbed = [step for step in steps if step.interrupted_by == RECORDING] or steps
-    return median(step.iteration_us for step in undisturbed) if undisturbed else None
+    return find_median_iteration([step for step in steps if step.interrupted_by == RECORDING] or steps)
 
 
 def make_default_sampler() -> SystemSampler:

@@ -176,11 +176,7 @@ class Figures:
 
     @cached_property
     def communicating_steps(self) -> dict[int, list[Step]]:
-        """Steps of each rank that show collectives: regular ones, else recorded ones in which nothing else ran.
-
-        In viaduct's own profiles only the operator profiler sees collectives; profiles of other tools have them in all
-        steps.
-        """
+        """Steps of each rank with collectives: regular steps, else uninterrupted recorded ones (viaduct's profiles)."""
         steps = [step for step in self.steps if step.collectives]
         if not steps:
             recorded = [step for step in self.profile.steps if step.interrupted_by == RECORDING]

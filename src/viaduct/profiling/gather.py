@@ -31,7 +31,7 @@ class RankProfile:
 class ScriptEnd:
     """End of the script in one process, as the process reported it."""
 
-    code: int  # exit code of the script, or of its process if it reported nothing
+    code: int  # exit code of the script, or of its process if the script's is unknown
     failure: str = ""  # the last line of a traceback
     absence: str = ""  # the reason if no step was found
     rank: int | None = None
@@ -115,14 +115,13 @@ def find_first_end(job: ScriptJob, failures: Mapping[int | None, int]) -> Script
     """Return the end of the rank that failed first, or any end if none failed.
 
     `failures` has the exit code of each failed rank, the most likely cause first; None is the rank of a single process.
-    A rank without a report was killed or called `os._exit`; the other ranks then failed because of it.
     """
     ends = read_ends(job)
     if not failures:
         return ends[0] if ends else ScriptEnd(0)
     end_by_rank = {rank: match_end(ends, rank, code) for rank, code in failures.items()}
     for rank, end in end_by_rank.items():
-        if end is None:
+        if end is None:  # killed, or left by os._exit, and the cause of the other failures
             return ScriptEnd(failures[rank], rank=rank)
     return min((end for end in end_by_rank.values() if end is not None), key=lambda end: end.time_s)
 

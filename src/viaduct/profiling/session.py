@@ -105,7 +105,7 @@ class Session:
             self._write_facts()
 
     def _write(self, line: dict[str, Any]) -> None:
-        """Append a record with one system call, so that a kill cannot truncate it."""
+        """Append a record with one system call, so that it survives a kill of the process."""
         if self._log is None:
             self._log = os.open(self.open_folder() / STEPS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(self._log, json.dumps(line).encode() + b"\n")

@@ -78,10 +78,7 @@ class Trace:
         return find_contexts(self)
 
     def find_typical(self, times: Iterable[tuple[float, float]]) -> float:
-        """Return the sum of times in a typical step, given (moment, time) of each event.
-
-        A typical step is the median over the steps, or the mean if some step has no such event.
-        """
+        """Return the median sum per step of (moment, time) pairs, or the mean if some step has no such event."""
         starts = [start for start, _ in self.windows]
         sums = [0.0] * len(starts)
         present = set()  # indices of steps with such an event

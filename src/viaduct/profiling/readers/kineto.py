@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from viaduct.errors import BadData
@@ -22,7 +21,7 @@ from viaduct.profiling.json_events import Event, EventFile
 from viaduct.profiling.kernel_rows import list_kernels
 from viaduct.profiling.merge import UNIX_FROM_US, merge_profiles, shift_profile
 from viaduct.profiling.operator_rows import list_operators
-from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step, thin_points
+from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step, find_median_iteration, thin_points
 from viaduct.profiling.step_split import STEP_TRACE_TABLE, split_steps
 from viaduct.profiling.trace_context import MODULE_ANNOTATION, Trace
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
@@ -240,7 +239,6 @@ def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryP
 
 
 def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step], phases_measured: bool) -> Facts:
-    regular = [step.iteration_us for step in steps if step.previous_end_us is not None]
     return Facts(
         str(path),
         "kineto",
@@ -248,7 +246,7 @@ def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step],
         description=describe_device(cycle.header),
         ranks=read_distributed(cycle.header, "world_size", 1),
         recorded_steps=len(steps),
-        recorded_step_us=median(regular) if regular else None,
+        recorded_step_us=find_median_iteration([step for step in steps if step.previous_end_us is not None]),
         phases_found_by=tuple(cycle.found_steps.phases_found_by),
         notes=tuple(dict.fromkeys([*worker.notes, *cycle.found_steps.notes, *describe_missing(cycle)])),
         phases_measured=phases_measured,

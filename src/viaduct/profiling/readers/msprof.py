@@ -376,10 +376,8 @@ def read_tasks(source: Source) -> dict[int, TaskTable]:
 
 def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTable, is_first: bool) -> Profile:
     """Return the profile of one device; the first one also has the host's tables."""
-    count = len(steps) or len(tasks.steps) or 1
     notes = list(source.notes)
-    if not steps and not tasks.steps:
-        notes.append("The number of steps is not known: operators have the figures of the complete recording.")
+    count = tasks.count_steps(steps, notes)
     if tasks.collectives or tasks.computing:
         steps = assign_collectives(steps, tasks)
     kernels = tasks.list_kernels(count, device)

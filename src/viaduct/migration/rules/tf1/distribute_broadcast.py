@@ -276,8 +276,8 @@ def is_training_program(site: Site) -> bool:
 def is_named_for_evaluation(name: str) -> bool:
     """Return True for `evaluate`, `run_test`; not for `train_and_eval`, `latest`."""
     words = [word.lower() for word in WORD_PATTERN.findall(name)]
-    other_work = any(word.startswith(EVALUATION_PREFIXES) for word in words)
-    return other_work and not any(word.startswith("train") for word in words)
+    is_evaluation = any(word.startswith(EVALUATION_PREFIXES) for word in words)
+    return is_evaluation and not any(word.startswith("train") for word in words)
 
 
 def has_broadcast(site: Site) -> bool:
