@@ -68,13 +68,13 @@ def decode_example(data: Buffer) -> dict[str, Feature]:
 
 def decode_image_fields(data: Buffer) -> ImageFields:
     """Return the fields of the ImageNet schema; other features are skipped."""
-    found = pick_features(memoryview(data), IMAGE_NAMES)
-    text = read_byte_values(found, TEXT)
+    features = pick_features(memoryview(data), IMAGE_NAMES)
+    text = read_byte_values(features, TEXT)
     return ImageFields(
-        encoded=require_single(read_byte_values(found, ENCODED), ENCODED),
-        label=read_label(found),
+        encoded=require_single(read_byte_values(features, ENCODED), ENCODED),
+        label=read_label(features),
         text=str(text[0], "utf-8", "replace") if text else "",
-        boxes=read_boxes(found),
+        boxes=read_boxes(features),
     )
 
 
@@ -209,7 +209,7 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
 
     The usual encoding, which common writers produce, has in each entry a name of less than 128 bytes and then a value.
     """
-    found: dict[bytes, memoryview] = {}
+    features: dict[bytes, memoryview] = {}
     try:
         stop = len(data)
         length, position = read_length(data, 0, 0x0A)
@@ -226,11 +226,11 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
                 return None
             key = bytes(data[name:after])
             if key in names:
-                found[key] = data[begin:end]
+                features[key] = data[begin:end]
             position = end
     except LookupError:  # also an IndexError, where the data ends
         return None
-    return found
+    return features
 
 
 def read_sole_field(data: memoryview) -> tuple[int, memoryview] | None:
@@ -329,16 +329,16 @@ def unpack_varints(packed: npt.NDArray[np.uint8]) -> Int64s:
     return np.bitwise_or.reduceat(bits, begins).astype(np.int64)
 
 
-def read_values(found: Mapping[bytes, memoryview], name: bytes, kind: int) -> memoryview:
+def read_values(features: Mapping[bytes, memoryview], name: bytes, kind: int) -> memoryview:
     """Return the list of a feature, which must be of this kind; empty if the feature is missing."""
-    stored, values = read_list(found[name]) if name in found else (0, memoryview(b""))
+    stored, values = read_list(features[name]) if name in features else (0, memoryview(b""))
     if stored not in (0, kind):
         raise BadData(f"{name.decode()} holds {KINDS[stored]}, expected {KINDS[kind]}.")
     return values
 
 
-def read_byte_values(found: Mapping[bytes, memoryview], name: bytes) -> list[memoryview]:
-    values = read_values(found, name, BYTES_LIST)
+def read_byte_values(features: Mapping[bytes, memoryview], name: bytes) -> list[memoryview]:
+    values = read_values(features, name, BYTES_LIST)
     sole = read_sole_field(values)
     return [sole[1]] if sole and sole[0] == 1 else list_messages(values, 1)
 
@@ -350,8 +350,8 @@ def require_single(values: list[memoryview], name: bytes) -> memoryview:
     return values[0]
 
 
-def read_label(found: Mapping[bytes, memoryview]) -> int:
-    values = read_values(found, LABEL, INT64_LIST)
+def read_label(features: Mapping[bytes, memoryview]) -> int:
+    values = read_values(features, LABEL, INT64_LIST)
     sole = read_sole_field(values)
     if sole and sole[0] == 1 and 0 < len(sole[1]) < 10:  # ten bytes: a negative number
         label, after = read_varint(sole[1], 0, len(sole[1]))
@@ -365,11 +365,11 @@ def read_label(found: Mapping[bytes, memoryview]) -> int:
     return int(labels[0])
 
 
-def read_boxes(found: Mapping[bytes, memoryview]) -> Floats:
+def read_boxes(features: Mapping[bytes, memoryview]) -> Floats:
     """Return the bounding boxes, N x 4: top, left, bottom, right."""
-    if not any(name in found for name in BOX_SIDES):
+    if not any(name in features for name in BOX_SIDES):
         return np.empty((0, 4), dtype=np.float32)
-    sides = [read_floats(read_values(found, name, FLOAT_LIST)) for name in BOX_SIDES]
+    sides = [read_floats(read_values(features, name, FLOAT_LIST)) for name in BOX_SIDES]
     if len({len(side) for side in sides}) > 1:
         counts = ", ".join(f"{len(side)} {name.decode()[-4:]}" for side, name in zip(sides, BOX_SIDES, strict=True))
         raise BadData(f"image/object/bbox: the four sides differ in number: {counts}.")

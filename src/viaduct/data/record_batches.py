@@ -136,7 +136,7 @@ class RecordBatches:
         if not train and share.rank == 0 and has_zero_based_labels(split):
             print_notice(ZERO_NOTE)
         on_cpu = device.type == "cpu"
-        # Prepares several training images in one call; None: each image is prepared by itself.
+        # Prepares several training images in one call; None: images are prepared one by one.
         self._crops = find_crops(records, split.folder, normalised=on_cpu) if train else None
         mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))

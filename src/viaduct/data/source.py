@@ -36,11 +36,11 @@ class Split:
 
     def __post_init__(self) -> None:
         if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[-1] != 3:
-            found = f"{self.images.dtype} of shape {self.images.shape}"
-            raise BadData(f"the images of a split must be uint8 of shape (N, H, W, 3), found {found}.")
+            actual = f"{self.images.dtype} of shape {self.images.shape}"
+            raise BadData(f"the images of a split must be uint8 of shape (N, H, W, 3), found {actual}.")
         if self.labels.dtype != np.int64 or self.labels.shape != self.images.shape[:1]:
-            found = f"{self.labels.dtype} of shape {self.labels.shape}"
-            raise BadData(f"{len(self)} images need int64 labels of shape ({len(self)},), found {found}.")
+            actual = f"{self.labels.dtype} of shape {self.labels.shape}"
+            raise BadData(f"{len(self)} images need int64 labels of shape ({len(self)},), found {actual}.")
 
     def __len__(self) -> int:
         return len(self.images)

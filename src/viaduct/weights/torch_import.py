@@ -1,6 +1,6 @@
 """Conversion of PyTorch state dicts and foreign safetensors files to viaduct's safetensors files, and back.
 
-The network is given by name (`torchvision:resnet50`, `timm:NAME`, `resnet50_v15`); viaduct's own are also found by the
+The network is given by name (`torchvision:resnet50`, `timm:NAME`, `resnet50_v15`); viaduct's own are also candidate by the
 names and shapes of tensors. If a tensor is missing or misshaped, nothing is written.
 """
 
@@ -40,7 +40,7 @@ LIKELY_SHARE = 0.9  # of a network's tensors that must fit before a message ment
 
 
 @dataclass(frozen=True)
-class Found:
+class NetworkMatch:
     """Network of a file, and the match of the tensors."""
 
     guess: Guess
@@ -52,24 +52,24 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
     with open_weights(source, ema=ema) as stored:
         if ema and stored.kind == "safetensors file":
             raise BadValue(f"{source} has no averaged weights.", "Leave out --ema.")
-        found = find_network(stored, model, classes)
-        if not found.match.is_complete:
+        candidate = find_network(stored, model, classes)
+        if not candidate.match.is_complete:
             raise BadData(
-                f"{stored.path} does not hold {found.guess}.",
-                *found.match.report(),
+                f"{stored.path} does not hold {candidate.guess}.",
+                *candidate.match.report(),
                 *describe_likely_network(stored, model),
             )
-        network = build_network(found.guess, stored.path)
-        tensors = {target: stored.read(name) for target, name in found.match.sources.items()}
+        network = build_network(candidate.guess, stored.path)
+        tensors = {target: stored.read(name) for target, name in candidate.match.sources.items()}
         step = stored.facts.step
-    write_safetensors(out, add_counters(network, tensors), build_metadata(found.guess, step, str(source), ema=ema))
-    notes = describe_differences(network) if found.match.names == torch_names.TORCHVISION else []
-    mapped = {name: target for target, name in found.match.sources.items()}
-    done = Imported(mapped, list(found.match.unused), step, [*found.match.report()[:1], *notes])
-    return Converted(found.guess.model, found.guess.classes, len(tensors), not model, done)
+    write_safetensors(out, add_counters(network, tensors), build_metadata(candidate.guess, step, str(source), ema=ema))
+    notes = describe_differences(network) if candidate.match.names == torch_names.TORCHVISION else []
+    mapped = {name: target for target, name in candidate.match.sources.items()}
+    done = Imported(mapped, list(candidate.match.unused), step, [*candidate.match.report()[:1], *notes])
+    return Converted(candidate.guess.model, candidate.guess.classes, len(tensors), not model, done)
 
 
-def find_network(stored: Stored, model: str, classes: int) -> Found:
+def find_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
     """Match the requested network, which may fit in part, or find the only one that fits completely.
 
     If several networks fit completely, only those with the most tensors count.
@@ -77,15 +77,15 @@ def find_network(stored: Stored, model: str, classes: int) -> Found:
     if model:
         return match_network(stored, model, classes)
     candidates = [match_network(stored, name, classes) for name in models.names()]
-    complete = [found for found in candidates if found.match.is_complete]
-    fullest = max((len(found.match.sources) for found in complete), default=0)
-    complete = [found for found in complete if len(found.match.sources) == fullest]
+    complete = [candidate for candidate in candidates if candidate.match.is_complete]
+    fullest = max((len(candidate.match.sources) for candidate in complete), default=0)
+    complete = [candidate for candidate in complete if len(candidate.match.sources) == fullest]
     if complete and stored.kind == "safetensors file" and has_own_names(complete[0].match):
         raise BadData(f"{stored.path} has our names.", *suggest_instead(stored.path))
     if len(complete) == 1:
         return complete[0]
     if complete:
-        names = ", ".join(found.guess.model for found in complete)
+        names = ", ".join(candidate.guess.model for candidate in complete)
         raise BadData(f"{stored.path} fits several networks: {names}.", "Choose one: --model NAME.")
     raise BadData(
         f"{stored.path} fits none of our networks.",
@@ -95,11 +95,11 @@ def find_network(stored: Stored, model: str, classes: int) -> Found:
     )
 
 
-def match_network(stored: Stored, model: str, classes: int) -> Found:
+def match_network(stored: Stored, model: str, classes: int) -> NetworkMatch:
     """Match a file to a network with the file's number of classes."""
     count = classes or count_classes(stored, model)
     network = sketch(model, count)
-    return Found(Guess(model, count, 1.0), match_tensors(network, stored.shapes))
+    return NetworkMatch(Guess(model, count, 1.0), match_tensors(network, stored.shapes))
 
 
 def count_classes(stored: Stored, model: str) -> int:

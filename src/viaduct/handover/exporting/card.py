@@ -125,8 +125,8 @@ def render_markdown(card: Any) -> str:
             lines += ["", f"## {title.capitalize()}", "", "| name | shape | type |", "|---|---|---|"]
             lines += [f"| `{p['name']}` | {' x '.join(map(str, p['shape']))} | {p['dtype']} |" for p in card[title]]
     steps = card["preprocessing"]
-    where = "Inside the graph." if steps["inside_the_graph"] else "Not inside: the caller prepares the input."
-    lines += ["", "## Preprocessing", "", f"{where} {steps['words']}", ""]
+    location = "Inside the graph." if steps["inside_the_graph"] else "Not inside: the caller prepares the input."
+    lines += ["", "## Preprocessing", "", f"{location} {steps['words']}", ""]
     lines += [f"- {name}: {', '.join(f'{x:.9g}' for x in steps[name])}" for name in ("mean", "scale") if name in steps]
     lines += ["", "## Labels", ""]
     lines += [f"{index}. {escape_cell(label)}" for index, label in enumerate(card["labels"])]
