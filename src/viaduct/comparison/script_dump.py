@@ -168,7 +168,6 @@ def describe_autocast(root: nn.Module) -> str:
 
 @contextmanager
 def count_optimizers(seen: Observations) -> Iterator[None]:
-    """Count the optimizers that the script creates."""
     optimizer_class: Any = torch.optim.Optimizer
     plain = optimizer_class.__init__
 
