@@ -91,13 +91,13 @@ def test_a_graph_replays_our_grouped_convolutions_on_its_own_stream() -> None:
         pytest.skip("NVRTC does not compile here, or the card is older than Ampere")
     conv, x, weight, _, _ = grouped_case(128, 32, 1, (14, 14), False, 4, "cuda", torch.bfloat16)
     layer = grouped.make_layer(x, conv)
-    grouped_cuda.convolution(x, weight, layer)
+    grouped_cuda.run_convolution(x, weight, layer)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        made = grouped_cuda.convolution(x, weight, layer)
+        made = grouped_cuda.run_convolution(x, weight, layer)
     x.copy_(torch.randn_like(x))
     graph.replay()
-    assert measure_distance(made, grouped_cuda.convolution(x, weight, layer)) == 0.0
+    assert measure_distance(made, grouped_cuda.run_convolution(x, weight, layer)) == 0.0
 
 
 @pytest.mark.parametrize(("rows", "channels"), [(100_000, 64), (5_000, 2048), (33, 16), (200_001, 264)])

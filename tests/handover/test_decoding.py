@@ -12,7 +12,7 @@ from PIL import Image
 
 from viaduct.data.png import encode_png
 from viaduct.errors import BadData, TooLarge
-from viaduct.handover.decoding import decode_image, image_size
+from viaduct.handover.decoding import decode_image, read_size
 
 
 @pytest.mark.parametrize("kind", ["GIF", "BMP", "TIFF", "WEBP"])
@@ -36,7 +36,7 @@ def test_an_animated_gif_is_its_first_frame() -> None:
     frames = [Image.new("RGB", (8, 6), colour) for colour in ("red", "blue")]
     file = io.BytesIO()
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
-    assert image_size(file.getvalue()) == (6, 8)
+    assert read_size(file.getvalue()) == (6, 8)
     assert decode_image(file.getvalue())[0, 0].tolist() == [255, 0, 0]
 
 

@@ -24,10 +24,10 @@ from viaduct.handover.prediction_sheet import (
     MOST_IMAGES,
     SIDE,
     SheetOutput,
+    choose_text,
     draw_sheet,
     draw_thumbnail,
     shorten_text,
-    write_text,
 )
 
 
@@ -94,8 +94,8 @@ def test_an_image_without_a_thumbnail_is_predicted(tmp_path: Path) -> None:
 
 def test_a_label_that_no_font_can_show_is_the_number_of_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction_sheet, "EAST_ASIAN_FONTS", ())
-    assert write_text("tabby cat", 15, instead="class 281")[0] == "tabby cat"
-    assert write_text("虎斑猫", 15, instead="class 281")[0] == "class 281"
+    assert choose_text("tabby cat", 15, fallback="class 281")[0] == "tabby cat"
+    assert choose_text("虎斑猫", 15, fallback="class 281")[0] == "class 281"
     chinese, plain = (replace(make_result(0).predictions[0], label=label) for label in ("虎斑猫", "class 281"))
     sheets = [draw_sheet([replace(make_result(0), predictions=(best,))]) for best in (chinese, plain)]
     assert sheets[0].tobytes() == sheets[1].tobytes()

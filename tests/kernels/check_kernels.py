@@ -139,7 +139,7 @@ def check_grouped(
     """By whom a network would have it done."""
     conv, x, weight, gradient, true = grouped_case(channels, groups, stride, (size, size), same, count, device, dtype)
     made = grouped.forward(x, weight, conv)
-    at_input, at_weight = grouped.backward(norm.rows_of(gradient), x, weight, conv)
+    at_input, at_weight = grouped.backward(norm.view_as_rows(gradient), x, weight, conv)
     found = {"output": made, "input": at_input, "weight": at_weight}
     return {name: measure_distance(found[name], true[name]) for name in found}
 
@@ -152,9 +152,9 @@ def check_grouped_cuda(
     conv, x, weight, gradient, true = grouped_case(channels, groups, stride, size, same, count, "cuda", dtype)
     layer = grouped.make_layer(x, conv)
     return {
-        "output": measure_distance(grouped_cuda.convolution(x, weight, layer), true["output"]),
-        "input": measure_distance(grouped_cuda.input_gradient(gradient, weight, layer), true["input"]),
-        "weight": measure_distance(grouped_cuda.weight_gradient(gradient, x, layer), true["weight"]),
+        "output": measure_distance(grouped_cuda.run_convolution(x, weight, layer), true["output"]),
+        "input": measure_distance(grouped_cuda.run_input_gradient(gradient, weight, layer), true["input"]),
+        "weight": measure_distance(grouped_cuda.run_weight_gradient(gradient, x, layer), true["weight"]),
     }
 
 
@@ -188,10 +188,10 @@ def check_norm(rows: int, channels: int, device: str = "cpu", dtype: torch.dtype
     true = F.relu(reference(true_x[:, :, None, None])[:, :, 0, 0])
     gradient = torch.randn(rows, channels, device=device).to(dtype)
     true.backward(gradient.double())
-    sums = norm.gradient_sums(gradient, x, found)
+    sums = norm.sum_gradient(gradient, x, found)
     return {
         "output": measure_distance(norm.apply_scale_shift(x, found), true),
-        "input": measure_distance(norm.input_gradient(gradient, x, found, sums, relu=True), true_x.grad),
+        "input": measure_distance(norm.compute_input_gradient(gradient, x, found, sums, relu=True), true_x.grad),
         "gamma": measure_distance(sums.product, reference.weight.grad),
         "beta": measure_distance(sums.total, reference.bias.grad),
         "running variance": measure_distance(layer.running_var, reference.running_var),

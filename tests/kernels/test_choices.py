@@ -9,7 +9,7 @@ import torch
 
 from viaduct.kernels import choices
 from viaduct.kernels.choices import clear_choices, find_choice, record_launches, set_choices, use_choices
-from viaduct.kernels.sizes import Tile, tile_for
+from viaduct.kernels.sizes import Tile, find_tile
 
 KEY = ("scale_shift", (100, 64, "bfloat16"))
 POINT = {"rows": 4, "columns": 32, "warps": 1}
@@ -22,12 +22,12 @@ def _clean_table() -> None:
 
 def test_a_choice_is_for_its_kernel_and_signature_only() -> None:
     set_choices({KEY: POINT})
-    assert tile_for("scale_shift", 100, 64, torch.bfloat16) == Tile(4, 32, 1)
-    assert tile_for("scale_shift", 101, 64, torch.bfloat16) == Tile(16, 64, 4)
-    assert tile_for("scale_shift", 100, 64, torch.float32) == Tile(16, 64, 4)
-    assert tile_for("sum_terms", 100, 64, torch.bfloat16) == Tile(16, 64, 4)
+    assert find_tile("scale_shift", 100, 64, torch.bfloat16) == Tile(4, 32, 1)
+    assert find_tile("scale_shift", 101, 64, torch.bfloat16) == Tile(16, 64, 4)
+    assert find_tile("scale_shift", 100, 64, torch.float32) == Tile(16, 64, 4)
+    assert find_tile("sum_terms", 100, 64, torch.bfloat16) == Tile(16, 64, 4)
     clear_choices()
-    assert tile_for("scale_shift", 100, 64, torch.bfloat16) == Tile(16, 64, 4)
+    assert find_tile("scale_shift", 100, 64, torch.bfloat16) == Tile(16, 64, 4)
 
 
 def test_choices_of_a_block_end_with_it_even_after_an_error() -> None:
@@ -43,8 +43,8 @@ def test_choices_of_a_block_end_with_it_even_after_an_error() -> None:
 def test_launches_are_recorded_with_their_signatures() -> None:
     with record_launches() as launches:
         for _ in range(3):
-            tile_for("scale_shift", 100, 64, torch.bfloat16)
-        tile_for("sum_terms", 5, 8, torch.float32)
-    tile_for("sum_terms", 6, 8, torch.float32)  # after the block
+            find_tile("scale_shift", 100, 64, torch.bfloat16)
+        find_tile("sum_terms", 5, 8, torch.float32)
+    find_tile("sum_terms", 6, 8, torch.float32)  # after the block
     assert launches == {KEY: 3, ("sum_terms", (5, 8, "float32")): 1}
     assert choices._launches is None

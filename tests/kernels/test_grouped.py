@@ -20,7 +20,7 @@ def test_a_kernel_that_cannot_be_had_after_all_leaves_the_layer_to_the_library(m
     given_up: set[torch.device] = set()
     monkeypatch.setattr(grouped_cuda, "FAILED_DEVICES", given_up)
     monkeypatch.setattr(grouped_cuda, "can_run", lambda x: x.device not in given_up)
-    for name in ("convolution", "input_gradient", "weight_gradient"):
+    for name in ("run_convolution", "run_input_gradient", "run_weight_gradient"):
         monkeypatch.setattr(grouped_cuda, name, refuse)
     conv = torch.nn.Conv2d(64, 64, 3, padding=1, groups=16, bias=False)
     x = torch.randn(2, 64, 6, 6).contiguous(memory_format=torch.channels_last)
@@ -41,7 +41,7 @@ def test_tuning_may_choose_between_our_kernels_and_the_library(
     monkeypatch.setattr(grouped_cuda, "can_run", lambda x: True)
     conv = torch.nn.Conv2d(32 * per_group, 32 * per_group, 3, padding=1, groups=32, bias=False)
     x = torch.empty(2, 32 * per_group, 6, 6)
-    key = ("grouped_input_implementation", grouped.implementation_signature(x, conv))
+    key = ("grouped_input_implementation", grouped.make_implementation_signature(x, conv))
     with use_choices({} if chosen is None else {key: {"implementation": chosen}}):
         assert grouped.uses_own_kernel("input", conv, x) == ((chosen or default) == "own")
         assert grouped.uses_own_kernel("forward", conv, x) == (default == "own")  # another direction

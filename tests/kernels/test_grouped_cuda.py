@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from viaduct.kernels import grouped_compiler, grouped_cuda
-from viaduct.kernels.grouped_cuda import BlockShape, Layer, plan_launch, square_tile, window_tile
+from viaduct.kernels.grouped_cuda import BlockShape, Layer, make_square_tile, make_window_tile, plan_launch
 
 H200 = 227 * 1024
 LIKE = torch.empty(1)
@@ -25,7 +25,7 @@ def layer(size: tuple[int, int], stride: int, count: int, per_group: int) -> Lay
 def test_blocks_cover_all_images_and_have_room_for_their_share(size: tuple[int, int], stride: int, count: int) -> None:
     for per_group, width, resident in itertools.product((4, 32), (32, 64), (1, 2, 3)):
         work, block_shape = layer(size, stride, count, per_group), BlockShape(width, resident)
-        for tile in (window_tile(work), window_tile(work, reads_gradient=True), square_tile(work)):
+        for tile in (make_window_tile(work), make_window_tile(work, reads_gradient=True), make_square_tile(work)):
             plan = plan_launch(tile, work, block_shape, LIKE)
             assert plan.rows * plan.strips >= tile.image_rows > plan.rows * (plan.strips - 1)
             assert plan.images * plan.stacks >= count > plan.images * (plan.stacks - 1)
@@ -37,11 +37,11 @@ def test_blocks_cover_all_images_and_have_room_for_their_share(size: tuple[int, 
 
 
 def test_a_small_batch_is_not_heaped_onto_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouped_cuda, "processors", lambda like: 132)
+    monkeypatch.setattr(grouped_cuda, "count_multiprocessors", lambda like: 132)
     few, many = (layer((7, 7), 1, count, 32) for count in (32, 256))
     block_shape = BlockShape(64, 2)
-    assert plan_launch(window_tile(few), few, block_shape, LIKE).images == 1
-    plan = plan_launch(window_tile(many), many, block_shape, LIKE)
+    assert plan_launch(make_window_tile(few), few, block_shape, LIKE).images == 1
+    plan = plan_launch(make_window_tile(many), many, block_shape, LIKE)
     assert plan.images > 4
     assert plan.stacks * plan.slices >= 132 * 2
 

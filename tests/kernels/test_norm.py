@@ -21,8 +21,8 @@ def test_a_norm_agrees_with_float64(rows: int, channels: int, interpret: Interpr
 
 def test_images_become_rows_and_images_again_without_a_copy() -> None:
     images = torch.randn(2, 8, 3, 5).contiguous(memory_format=torch.channels_last)
-    rows = norm.rows_of(images)
+    rows = norm.view_as_rows(images)
     assert rows.shape == (30, 8)
     assert torch.equal(rows[7], images[0, :, 1, 2])
-    assert torch.equal(norm.images_like(rows, images), images)
-    assert rows.data_ptr() == norm.images_like(rows, images).data_ptr() == images.data_ptr()
+    assert torch.equal(norm.view_as_images_like(rows, images), images)
+    assert rows.data_ptr() == norm.view_as_images_like(rows, images).data_ptr() == images.data_ptr()

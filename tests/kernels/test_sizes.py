@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from viaduct.kernels.choices import clear_choices, set_choices
-from viaduct.kernels.sizes import Area, Gather, Loop, Tile, area_for, default_gather, gather_for, loop_for, tile_for
+from viaduct.kernels.sizes import (
+    Area,
+    Gather,
+    Loop,
+    Tile,
+    choose_default_gather,
+    find_area,
+    find_gather,
+    find_loop,
+    find_tile,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -16,15 +26,15 @@ def _clean_table() -> None:
 
 def test_without_choices_launches_have_the_sizes_measured_on_an_h200() -> None:
     def tile(channels: int) -> Tile:
-        return tile_for("scale_shift", 100, channels, torch.bfloat16)
+        return find_tile("scale_shift", 100, channels, torch.bfloat16)
 
     assert [tile(channels) for channels in (64, 128, 129)] == [Tile(16, 64, 4), Tile(16, 128, 4), Tile(8, 256, 4)]
-    assert area_for("pooling_forward", (1, 8, 4, 4, 3, 1, 0, 0), torch.bfloat16) == Area(2, 4, 64, 2)
-    assert default_gather(80_000, 256, 2) == Gather(32, 64, 8, 4, 64)
-    assert default_gather(80_000, 256, 1) == Gather(32, 64, 4, 6, 80)
-    assert default_gather(800_000, 64, 1) == Gather(32, 64, 4, 6, 80)
-    assert default_gather(400_000, 64, 1) == Gather(64, 64, 8, 2, 0)
-    assert default_gather(1000, 512, 1) == Gather(32, 64, 4, 4, 0)
+    assert find_area("pooling_forward", (1, 8, 4, 4, 3, 1, 0, 0), torch.bfloat16) == Area(2, 4, 64, 2)
+    assert choose_default_gather(80_000, 256, 2) == Gather(32, 64, 8, 4, 64)
+    assert choose_default_gather(80_000, 256, 1) == Gather(32, 64, 4, 6, 80)
+    assert choose_default_gather(800_000, 64, 1) == Gather(32, 64, 4, 6, 80)
+    assert choose_default_gather(400_000, 64, 1) == Gather(64, 64, 8, 2, 0)
+    assert choose_default_gather(1000, 512, 1) == Gather(32, 64, 4, 4, 0)
     assert Gather(64, 64, 8, 2).options == {"num_warps": 8, "maxnreg": None}
 
 
@@ -40,9 +50,9 @@ def test_every_kind_of_launch_reads_its_choice() -> None:
             ("stem_sums", (7, "float32")): loop,
         }
     )
-    assert gather_for("batch_norm_statistics", x, 1) == Gather(8, 16, 2, 1, 64)
-    assert area_for("max_pooling", (1, 2), torch.float16) == Area(1, 8, 32, 1)
-    assert loop_for("stem_sums", (7,), torch.float32, Loop(1, 1)) == Loop(64, 8, 4, 2)
+    assert find_gather("batch_norm_statistics", x, 1) == Gather(8, 16, 2, 1, 64)
+    assert find_area("max_pooling", (1, 2), torch.float16) == Area(1, 8, 32, 1)
+    assert find_loop("stem_sums", (7,), torch.float32, Loop(1, 1)) == Loop(64, 8, 4, 2)
 
 
 def test_areas_and_programs_cover_everything_and_there_is_always_one() -> None:

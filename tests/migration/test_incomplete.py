@@ -159,7 +159,7 @@ def test_a_file_that_cannot_be_read_to_its_end_is_left_out_of_the_copy(
     monkeypatch.setattr(writing, "read_chunk", failing)
     writing.write_out(outcome, project.parent / "out", {})
     assert sorted(os.listdir(project.parent / "out")) == ["fine.bin", "train.py"]
-    assert [(file.path, file.why("en")) for file in outcome.unread] == [
+    assert [(file.path, file.reason_in("en")) for file in outcome.unread] == [
         ("data.bin", "cannot be read: Input/output error")
     ]
 

@@ -13,7 +13,7 @@ from viaduct.migration.options import Options
 from viaduct.migration.prefilter import may_match_rule
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, all_rules
-from viaduct.migration.source import Source, children
+from viaduct.migration.source import Source, list_children
 
 
 def test_plain_python_is_not_looked_into() -> None:
@@ -53,7 +53,7 @@ def test_children_are_those_that_ast_has_less_operators_and_contexts() -> None:
     for node in ast.walk(source.tree):
         if not isinstance(node, marks):
             expected = [child for child in ast.iter_child_nodes(node) if not isinstance(child, marks)]
-            assert children(node) == expected == source.inner[node]
+            assert list_children(node) == expected == source.children[node]
     assert len(source.nodes) == len(set(source.nodes)) == len(source.parents) + 1
 
 

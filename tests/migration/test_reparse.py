@@ -111,7 +111,7 @@ def attempt(parse: Callable[[], Source]) -> tuple[Source | None, str]:
 def check(text: str, changes: list[tuple[int, int, str]]) -> bool:
     """Make the changes and compare both ways of parsing; return False if the result is no Python."""
     former = Source(text)
-    assert former.inner
+    assert former.children
     edits = Edits(former)
     for start, end, new in changes:
         edits.replace(start, end, new)

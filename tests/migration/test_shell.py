@@ -12,7 +12,7 @@ from viaduct.migration.inplace import write_in_place
 from viaduct.migration.options import Options
 from viaduct.migration.project import Project, survey
 from viaduct.migration.run import Outcome
-from viaduct.migration.shell import migrate, note_options
+from viaduct.migration.shell import migrate, record_options
 from viaduct.migration.writing import write_out
 
 PROJECT = Project(device_options={"device"}, backend_options={"dist_backend"})
@@ -132,7 +132,7 @@ def test_the_projects_own_options_are_known() -> None:
         "p.add_argument('--dist-backend')\np.add_argument('--how', choices=['nccl', 'gloo'])\np.add_argument('--lr')\n"
     )
     project = survey([("a.py", source.encode())])
-    note_options(project)
+    record_options(project)
     assert (project.device_options, project.backend_options) == ({"device", "where"}, {"dist_backend", "how"})
 
 
@@ -167,7 +167,7 @@ def test_shell_scripts_are_written_with_the_project(tmp_path: Path) -> None:
 def test_findings_name_the_file_and_the_line(tmp_path: Path) -> None:
     outcome = project(tmp_path)
     (finding,) = [note for note in outcome.findings if note.file == "run.sh"]
-    assert (outcome.where(finding), finding.before) == ("run.sh:2", f"{OLD}=0 python train.py")
+    assert (outcome.locate(finding), finding.before) == ("run.sh:2", f"{OLD}=0 python train.py")
     assert finding.after == f"{NEW}=0 python train.py"
     (finding,) = [note for note in outcome.findings if note.file == "bad.sh"]
     assert "cannot be decoded" in finding.message

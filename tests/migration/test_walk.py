@@ -62,8 +62,8 @@ def test_every_reason_has_its_chinese(tmp_path: Path) -> None:
     make_files(tmp_path, ".viaduct-migration/journal")
     found = walk(tmp_path).skipped
     assert len(found) == 9
-    assert not [file for file in found if file.why("zh").isascii()]
-    assert Skipped("a", "cannot be read: Permission denied").why("zh") == "无法读取:Permission denied"
+    assert not [file for file in found if file.reason_in("zh").isascii()]
+    assert Skipped("a", "cannot be read: Permission denied").reason_in("zh") == "无法读取:Permission denied"
 
 
 def test_scripts_notebooks_and_the_rest(tmp_path: Path) -> None:

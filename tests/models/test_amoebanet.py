@@ -148,8 +148,8 @@ def test_dropout_keeps_the_share_it_was_given() -> None:
 
 
 def test_drop_path_is_off_by_default_and_in_evaluation() -> None:
-    assert tiny().keep_probability(0) is None
-    assert tiny(drop_path_keep=0.5).eval().keep_probability(0) is None
+    assert tiny().compute_keep_probability(0) is None
+    assert tiny(drop_path_keep=0.5).eval().compute_keep_probability(0) is None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_drop_path_grows_with_progress_and_depth(version: str, progress: float, 
     network = tiny(drop_path_keep=0.6, drop_path_version=version)
     assert len(network.cells) == 7
     network.set_progress(progress)
-    keep = network.keep_probability(cell)
+    keep = network.compute_keep_probability(cell)
     assert keep is not None
     assert keep.item() == pytest.approx(expected, abs=1e-6)
 

@@ -10,11 +10,11 @@ from torch import nn
 
 from viaduct.models.initialisers import (
     CUT_NORMAL_DEVIATION,
+    fill_variance_scaling,
     nvidia,
     slim,
     small_normal,
     tf_layers,
-    variance_scaling,
 )
 from viaduct.models.resnext import initialise as resnext
 
@@ -35,7 +35,7 @@ def test_other_layers_are_left_alone() -> None:
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_variance_is_scale_over_inputs_and_tails_are_cut(scale: float) -> None:
     weight = torch.empty(256, 64, 3, 3)
-    variance_scaling(weight, scale)
+    fill_variance_scaling(weight, scale)
     wanted = math.sqrt(scale / (64 * 3 * 3))
     assert weight.std().item() == pytest.approx(wanted, rel=0.01)
     assert abs(weight.mean().item()) < 0.01 * wanted

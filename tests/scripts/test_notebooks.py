@@ -34,7 +34,7 @@ def test_names_resolve_across_cells_and_only_the_changed_cell_is_written_anew(tm
 
 def test_findings_name_the_cell(tmp_path: Path) -> None:
     file = migrate(tmp_path, notebook(WORDS, SET_UP, SHELL, USE))
-    assert [file.where(finding.line) for finding in file.findings] == ["n.ipynb cell 4:2"]
+    assert [file.locate(finding.line) for finding in file.findings] == ["n.ipynb cell 4:2"]
     assert "files = !ls *.tfrecord" in file.new, "shown as it is written"
 
 
@@ -79,7 +79,7 @@ def test_what_is_refused_says_why(tmp_path: Path, content: bytes, word: str) -> 
     assert word in file.reason
     assert not file.changed
     assert file.findings[0].status == "manual"
-    assert not file.why("zh").isascii()
+    assert not file.reason_in("zh").isascii()
 
 
 def test_a_cell_that_does_not_parse_is_left_alone_and_named(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_cell_that_does_not_parse_is_left_alone_and_named(tmp_path: Path) -> N
     after = json.loads(file.after)
     assert "drop_remainder=True" in "".join(after["cells"][1]["source"])
     assert "".join(after["cells"][2]["source"]) == "print 'two'\n"
-    said = [(finding.risk, file.where(finding.line)) for finding in file.findings if finding.status == "manual"]
+    said = [(finding.risk, file.locate(finding.line)) for finding in file.findings if finding.status == "manual"]
     assert said == [("low", "n.ipynb cell 3:1"), ("high", "n.ipynb cell 4:1")]
 
 
@@ -214,7 +214,7 @@ def test_notebooks_of_version_3_keep_their_worksheets(tmp_path: Path) -> None:
     before = dump({"metadata": {"name": ""}, "nbformat": 3, "nbformat_minor": 0, "worksheets": sheets})
     file = migrate(tmp_path, before)
     assert file.after == before.replace(b"ds.batch(3)\\n", b"ds.batch(3, drop_remainder=True)\\n")
-    assert [file.where(finding.line) for finding in file.findings] == ["n.ipynb cell 3:2"]
+    assert [file.locate(finding.line) for finding in file.findings] == ["n.ipynb cell 3:2"]
 
 
 def test_a_cell_of_one_line_that_becomes_two_keeps_its_manner() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from training.tiny_runs import RECIPE
 from viaduct.recipes import AdamW, Loaded
-from viaduct.training.rate_finder import choose_range, has_diverged, measure_rates, rate_at
+from viaduct.training.rate_finder import choose_range, compute_rate, has_diverged, measure_rates
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request
 
@@ -27,7 +27,7 @@ def test_the_run_directory_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_rates_rise_evenly_on_a_log_scale_and_losses_are_those_of_the_steps(tmp_path: Path) -> None:
     measured = measure_rates(request_for(tmp_path / "run"), steps=9)
-    assert measured.rates == pytest.approx([rate_at(step, 9, 1e-5, 10.0) for step in range(9)])
+    assert measured.rates == pytest.approx([compute_rate(step, 9, 1e-5, 10.0) for step in range(9)])
     assert measured.rates[-1] == pytest.approx(10.0)
     assert len(measured.losses) == 9
     assert math.isfinite(measured.losses[0])

@@ -29,7 +29,7 @@ from viaduct.training.distributed import join_ranks
 from viaduct.training.optim import build_optimizer, compute_l2_loss
 from viaduct.training.parallel import SingleRank
 from viaduct.training.rundir import RunDir
-from viaduct.training.thor import ThorOptimizer, damping_at
+from viaduct.training.thor import ThorOptimizer, compute_damping
 
 RATE, MOMENTUM, DECAY, DAMPING = 0.1, 0.9, 0.01, 0.03
 
@@ -494,7 +494,7 @@ def test_a_weight_that_is_used_twice_has_the_mean_of_both_factors() -> None:
 
 
 def test_the_damping_falls_by_its_schedule(run: RunDir) -> None:
-    assert damping_at(Thor(damping_init=0.03, damping_decay=0.87), 10.0) == pytest.approx(0.03 * 0.87)
+    assert compute_damping(Thor(damping_init=0.03, damping_decay=0.87), 10.0) == pytest.approx(0.03 * 0.87)
     state = training(replace(RECIPE, optimizer=Thor(damping_init=0.02, damping_decay=0.5)), run)
     seen: list[float] = []
     state.callbacks.append(After(3, lambda now: seen.append(now.optimizer.damping)))

@@ -53,7 +53,6 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def count_bytes(tree: Any) -> int:
-    """Return the total size of the tensors in a nested structure."""
     return sum(leaf.nbytes for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
 
 

@@ -104,7 +104,6 @@ def check_figures_path(out: Path) -> None:
 
 
 def is_installed(module: str) -> bool:
-    """Return True if the module can be imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -216,10 +215,7 @@ class Pipeline:
 
 @contextlib.contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Block SIGINT while a process starts; the process inherits the block.
-
-    Only the parent process then receives Ctrl-C and kills its children, so that they print no tracebacks.
-    """
+    """Block SIGINT while a process starts and inherits the block: only the parent then handles Ctrl-C."""
     resource_tracker.ensure_running()  # it would unblock SIGINT if it started later
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -259,7 +255,6 @@ def take_turns(name: str, task: Task, pipe: Connection) -> None:
 
 
 def make_our_batches(task: Task, decode: Literal["exact", "fast"]) -> Iterator[int]:
-    """Yield the sizes of our batches."""
     import torch
 
     from viaduct.data.records import Records
@@ -457,16 +452,12 @@ def select_ends(axis: Axis) -> tuple[Axis, Axis]:
 
 
 def join_ends(axis: Axis) -> Axis:
-    """Return one axis of the first and the last source pixel that are read."""
     return Axis(*(np.concatenate(parts) for parts in zip(*select_ends(axis), strict=True)))
 
 
 def time_full_decode_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
-    """Return the seconds of the stages if complete images are decoded.
-
-    A decode shrunk to an eighth does all of the entropy decoding and hardly any IDCT, so its time counts as entropy
-    decoding. The additional time of a full decode counts as IDCT and colour.
-    """
+    """Return the seconds of the stages if complete images are decoded."""
+    # Shrunk to an eighth, all of the entropy decoding is done, but hardly any IDCT.
     pixels = jpeg.decode(data)
     entropy, decode = time_call(lambda: jpeg.decode(data, shrink=8)), time_call(lambda: jpeg.decode(data))
     resize = time_call(lambda: resample(pixels, view.rows, view.columns, out))

@@ -155,7 +155,6 @@ class Run:
             self.try_peer(peer)
 
     def collect_facts(self) -> dict[str, Any]:
-        """Return the settings with which ours ran."""
         ours = self.results[0].variant
         return ours.collect_facts() if isinstance(ours, Ours) else {}
 
@@ -229,17 +228,16 @@ class Run:
     def profile_variants(self) -> None:
         """Profile a few steps of every variant and store their time by kind."""
         device_type = self.setting.torch_device.type
-        few = min(self.lengths.steps, 2 if device_type == "cpu" else 5)
+        profiled_steps = min(self.lengths.steps, 2 if device_type == "cpu" else 5)
         sink = max(1, find_sink_length(self.setting.recipe))
         for result in self.results:
             self.notify(f"{result.title}: profiling a few steps")
-            steps = round_up_to_sinks(few, sink) if result.peer == OURS else few
+            steps = round_up_to_sinks(profiled_steps, sink) if result.peer == OURS else profiled_steps
             with explain_out_of_memory(self.setting):
                 result.shares = shares.profile_steps(result.variant, steps, device_type, 1000 * result.seconds.median)
 
 
 def format_count(number: int, noun: str) -> str:
-    """Return `1 window` or `7 windows`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
@@ -249,7 +247,6 @@ def find_sink_length(recipe: Recipe) -> int:
 
 
 def round_up_to_sinks(steps: int, sink: int) -> int:
-    """Return the next multiple of the sink's length."""
     return -(-steps // sink) * sink
 
 

@@ -84,8 +84,8 @@ def attribute_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: flo
         begin, end = event["ts"], event["ts"] + event["dur"]
         if begin > covered:
             gaps.append((covered, begin))
-        own = max(0.0, end - max(begin, covered))
-        by_name.setdefault((event["name"], find_kernel_kind(event, launched)), []).append(own)
+        exclusive_time = max(0.0, end - max(begin, covered))
+        by_name.setdefault((event["name"], find_kernel_kind(event, launched)), []).append(exclusive_time)
         covered = max(covered, end)
     busy = sum(sum(times) for times in by_name.values()) / 1000 / steps
     scale = min(1.0, ms_per_step / busy)  # the profiler may slow kernels down; their sum cannot exceed the step
@@ -128,8 +128,8 @@ class OptimizerSpans:
 
     def classify(self, operator: dict[str, Any]) -> str:
         index = bisect_right(self.begins, operator["ts"]) - 1
-        inside = index >= 0 and operator["ts"] < self.spans[index][1]
-        return kinds.OPTIMIZER if inside else kinds.classify_operator(operator["name"])
+        is_inside = index >= 0 and operator["ts"] < self.spans[index][1]
+        return kinds.OPTIMIZER if is_inside else kinds.classify_operator(operator["name"])
 
 
 def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
@@ -137,17 +137,17 @@ def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: f
     window = find_spans(events, WINDOW)[0]
     fetches = find_spans(events, FETCH)
     main_thread = next(event["tid"] for event in events if event["name"] == WINDOW)
-    inside = [event for event in events if event.get("cat") == "cpu_op" and event["tid"] == main_thread]
+    operators = [event for event in events if event.get("cat") == "cpu_op" and event["tid"] == main_thread]
     updates = OptimizerSpans(events)
     by_name: dict[tuple[str, str], list[float]] = {}
-    for event, own in compute_self_times(inside):
+    for event, self_time in compute_self_times(operators):
         if not any(begin <= event["ts"] < end for begin, end in fetches):
-            by_name.setdefault((event["name"], updates.classify(event)), []).append(own)
+            by_name.setdefault((event["name"], updates.classify(event)), []).append(self_time)
     scale = ms_per_step / ((window[1] - window[0]) / 1000 / steps)
     by_kind = sum_by_kind({key: scale * sum(times) for key, times in by_name.items()}, steps)
     waiting = scale * sum(end - begin for begin, end in fetches) / 1000 / steps
     python = max(0.0, ms_per_step - sum(by_kind.values()) - waiting)
-    return Shares(by_kind, python, waiting, find_largest(by_name, steps, scale), round(len(inside) / steps))
+    return Shares(by_kind, python, waiting, find_largest(by_name, steps, scale), round(len(operators) / steps))
 
 
 def compute_self_times(events: list[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], float]]:
@@ -186,6 +186,5 @@ def find_largest(by_name: dict[tuple[str, str], list[float]], steps: int, scale:
 
 
 def find_spans(events: list[dict[str, Any]], name: str) -> list[Span]:
-    """Return start and end of each annotation with that name."""
     annotations = (event for event in events if event["name"] == name and event.get("cat") == "user_annotation")
     return [(event["ts"], get_end_time(event)) for event in annotations]

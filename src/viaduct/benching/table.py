@@ -31,7 +31,6 @@ def print_record(record: dict[str, Any], json_file: Path | None = None) -> None:
 
 
 def render_record(record: dict[str, Any]) -> str:
-    """Return all tables and remarks as text."""
     page = io.StringIO()
     console = make_console(file=page)
     console.print(f"{record['title']}; {record['machine']['description']}", soft_wrap=True)

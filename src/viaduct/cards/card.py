@@ -46,12 +46,10 @@ class Card:
 
     @property
     def is_attr(self) -> str:
-        """Attribute that is True for tensors on the card: tensor.is_npu."""
         return f"is_{self.name}"
 
     @property
     def root(self) -> str:
-        """Module of torch for the card: torch.npu for torch.cuda."""
         return f"torch.{self.device}"
 
     @property

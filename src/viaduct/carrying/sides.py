@@ -50,7 +50,7 @@ class Sides:
     def manual_findings(self) -> list[tuple[str, Finding]]:
         """Return the findings that need manual review, riskiest first, with their locations."""
         outcome = self.outcome or self.leftovers
-        return [(outcome.where(finding), finding) for finding in outcome.by_risk] if outcome is not None else []
+        return [(outcome.locate(finding), finding) for finding in outcome.by_risk] if outcome is not None else []
 
     @property
     def unread_count(self) -> int:

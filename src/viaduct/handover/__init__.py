@@ -1,5 +1,5 @@
-"""Trained networks in use: predict, export, serve.
+"""Use of trained networks: predict, export, serve.
 
-classifier = open_run(Path("runs/try1"))        network, preprocessing, labels and where they came from
+classifier = open_run(Path("runs/try1"))        network, preprocessing and labels
 classifier.prepare(Path("photo.jpg").read_bytes())
 """

@@ -1,4 +1,4 @@
-"""A trained classifier ready for use: the network, its preprocessing, the labels of its outputs.
+"""A trained classifier: the network, its preprocessing and its labels.
 
 classifier = open_run(Path("runs/try1"))
 inputs = torch.from_numpy(classifier.prepare(encoded)).permute(2, 0, 1)[None]
@@ -40,33 +40,33 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Classifier:
-    """A trained network with what is needed to use it; the network is in evaluation mode, float32, on the CPU."""
+    """Trained network, in evaluation mode, float32, on the CPU, with preprocessing and labels."""
 
     network: nn.Module
     recipe: Recipe
     recipe_name: str
     labels: tuple[str, ...]  # one for each output
-    image_shape: tuple[int, int] | None  # height and width of the training images, if they were of one recorded size
-    weights: Path  # the checkpoint or file that they were read from
+    image_shape: tuple[int, int] | None  # height and width of the training images, if the run recorded them
+    weights: Path  # checkpoint or file
     run: Path | None  # None: the weights are not from a run
     step: int | None
     averaged: bool  # True: the weights are moving averages (ema)
-    accuracy: dict[str, Any] | None  # the evaluation that the checkpoint's manifest records
+    accuracy: dict[str, Any] | None  # evaluation in the checkpoint's manifest
     notes: tuple[str, ...] = ()  # for the user
 
     @property
     def name(self) -> str:
-        """Return the network's name: resnet50_v1, or that of the user's own function."""
+        """Name of the network, or of the user's function that builds it."""
         return describe_model(self.recipe)
 
     @property
     def size(self) -> int:
-        """Return the side of the square input."""
+        """Side of the square input."""
         return self.recipe.data.size
 
     @property
     def memory_shape(self) -> tuple[int, int] | None:
-        """Return the one height and width that a recipe of images in memory knows; None for any other recipe."""
+        """Height and width of images for a recipe of images in memory; None for other recipes."""
         source = self.recipe.data
         if not isinstance(source, Images):
             return None
@@ -74,17 +74,17 @@ class Classifier:
 
     @cached_property
     def prepare(self) -> Prepare:
-        """Function that makes the network's input, float32 size x size x 3, from an encoded image."""
+        """Function that converts an encoded image to the network's input, float32 size x size x 3."""
         return build_prepare(self.recipe.data, self.image_shape)
 
     @cached_property
     def prepare_pixels(self) -> PrepareDecoded:
-        """Function that makes the network's input from a decoded image, uint8 height x width x 3."""
+        """Function that converts a decoded image, uint8 height x width x 3, to the network's input."""
         return build_prepare_decoded(self.recipe.data, self.image_shape)
 
     @cached_property
     def weights_sha256(self) -> dict[str, str]:
-        """SHA-256 of each file that the weights were read from, by its path from the folder of the run or file."""
+        """SHA-256 of each weights file, by its path relative to the folder of the run or file."""
         base = self.weights.parent if self.run is None else self.run.resolve().parent
         files = sorted(list_weights_files(self.weights, self.averaged))
         try:
@@ -94,10 +94,7 @@ class Classifier:
 
 
 def list_weights_files(path: Path, averaged: bool) -> list[Path]:
-    """Return the files of weights: of a run's checkpoint the one that is used, of a TensorFlow checkpoint all.
-
-    The path of a TensorFlow checkpoint is the prefix of PREFIX.index and PREFIX.data-00000-of-00001.
-    """
+    """Return the files of weights at a path: a run's checkpoint, a file, or the prefix of a TensorFlow checkpoint."""
     if path.is_dir():
         return [path / (EMA_FILE if averaged else MODEL_FILE)]
     if path.is_file():
@@ -109,9 +106,9 @@ def list_weights_files(path: Path, averaged: bool) -> list[Path]:
 def open_run(
     path: Path, *, step: int | None = None, file: Path | None = None, labels: Path | None = None
 ) -> Classifier:
-    """Open the newest undamaged checkpoint of a run, or that of a step.
+    """Open the newest intact checkpoint of a run, or that of `step`.
 
-    `file` is a recipe to be executed instead of the run's own copy; `labels` is a file with names of the outputs.
+    `file` is a recipe file that replaces the run's own copy; `labels` is a file with names of the outputs.
     """
     run = RunDir(path)
     record, loaded = run.read_recipe_json(), run.load_recipe(file)
@@ -119,16 +116,16 @@ def open_run(
     data = stored_data(record)
     data = None if data == SYNTHETIC or data is None or not data.exists() else data
     shape = record.get("image_shape")
-    known = (int(shape[0]), int(shape[1])) if shape and len(shape) == 2 else None
-    return load_classifier(saved, loaded, run=path, data=data, labels=labels, image_shape=known, ema=None)
+    image_shape = (int(shape[0]), int(shape[1])) if shape and len(shape) == 2 else None
+    return load_classifier(saved, loaded, run=path, data=data, labels=labels, image_shape=image_shape, ema=None)
 
 
 def open_weights_file(
     path: Path, loaded: Loaded, *, ema: bool | None = None, data: Path | None = None, labels: Path | None = None
 ) -> Classifier:
-    """Open weights that are not from a run; the recipe gives the network and the preprocessing.
+    """Open weights that are not from a run; the recipe defines the network and the preprocessing.
 
-    `ema`: take the averaged weights; None: take them if the recipe averages and the file has them.
+    `ema` selects the averaged weights; None selects them if the recipe averages and the file has them.
     """
     (weights,) = find_weights(path, every=False)
     averages = ema if ema is not None else (None if loaded.recipe.ema else False)
@@ -145,14 +142,14 @@ def load_classifier(
     image_shape: tuple[int, int] | None,
     ema: bool | None,
 ) -> Classifier:
-    """Build the network, give it these weights, and find the names of its outputs."""
+    """Build the network, load these weights, and find the names of the outputs."""
     recipe = loaded.recipe
     names, notes = find_labels(recipe.data, run, data, labels)
     network = place_model(build_model(recipe), CPU)
     step, _ = load_weights(saved, recipe, network, ALONE, ema if run is None else None)
     network.eval().requires_grad_(False)
     if not all(bool(torch.isfinite(tensor).all()) for tensor in network.state_dict().values()):
-        raise BadRun(f"{saved.path}: the weights hold values that are not finite.", "Choose another checkpoint.")
+        raise BadRun(f"{saved.path}: the weights have values that are not finite.", "Choose another checkpoint.")
     accuracy = None if isinstance(saved, WeightsFile) else saved.read_manifest().get("evaluation")
     return Classifier(
         network=network,
@@ -170,7 +167,7 @@ def load_classifier(
 
 
 def is_averaged(saved: Weights, recipe: Recipe, run: Path | None) -> bool:
-    """Return True if averages were loaded: a run has them if its recipe averages, other weights may lack them."""
+    """Return True if averages were loaded: they exist in every run of a recipe with ema, and in some other weights."""
     if not recipe.ema or run is not None:
         return bool(recipe.ema)
     with open_weights(saved.path) as stored:

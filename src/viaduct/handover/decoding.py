@@ -1,12 +1,11 @@
-"""Decode images of any common format to pixels, as evaluation does.
+"""Decoding of images in all supported formats.
 
-    image_size(data)       (height, width) from the header: nothing is decoded
+    read_size(data)        (height, width) from the header
     decode_image(data)     uint8 height x width x 3
-    is_image(head)         True if the first bytes are those of a format that is read here
+    is_image(head)         True if the first bytes are those of a supported format
 
-JPEG and PNG are decoded as in training and evaluation (data/jpeg.py, data/png.py), so that predicting an image gives
-what evaluation gives. GIF, BMP, WebP and TIFF are decoded by Pillow; of an animation, the first frame. EXIF rotation is
-ignored, as in evaluation.
+JPEG and PNG are decoded as in evaluation (data/jpeg.py, data/png.py); EXIF rotation is ignored. GIF, BMP, WebP and TIFF
+are decoded by Pillow; for an animation, the first frame.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from viaduct.errors import BadData, TooLarge
 PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
 NOT_AN_IMAGE = "not an image of a known format"
 MOST_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
-HEAD_BYTES = 32  # first bytes of a file that is_image needs
+HEAD_BYTES = 32  # number of first bytes that is_image needs
 BITMAP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the second header of a BMP
 
 
 def is_image(head: bytes) -> bool:
-    """Return True if a file with these first bytes is an image of a format that is read here."""
-    if head.startswith(b"RIFF"):  # sound and video begin so too
+    """Return True if these first bytes are those of an image in a supported format."""
+    if head.startswith(b"RIFF"):  # also the beginning of audio and video files
         return head[8:12] == b"WEBP"
-    if head.startswith(b"BM"):  # a text may begin so too
+    if head.startswith(b"BM"):  # also the beginning of some texts
         return int.from_bytes(head[14:18], "little") in BITMAP_HEADERS
     return png.is_png(head) or jpeg.is_jpeg(head) or head.startswith(tuple(jpeg.REFUSED))
 
 
-def image_size(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header; raise BadData if it is no image."""
+def read_size(data: bytes) -> tuple[int, int]:
+    """Return height and width from the header; raise BadData if this is not an image."""
     if png.is_png(data) or jpeg.is_jpeg(data):
         return jpeg.dimensions(data)
     with open_pillow(data) as image:
@@ -46,15 +45,15 @@ def image_size(data: bytes) -> tuple[int, int]:
 
 
 def check_size(data: bytes, most_pixels: int = MOST_PIXELS) -> tuple[int, int]:
-    """Return height and width; raise TooLarge for an image of more pixels than are decoded."""
-    height, width = image_size(data)
+    """Return height and width; raise TooLarge if there are more than `most_pixels`."""
+    height, width = read_size(data)
     if height * width > most_pixels:
         raise TooLarge(f"it has {width:,} x {height:,} pixels; at most {most_pixels:,} are decoded.")
     return height, width
 
 
 def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int = MOST_PIXELS) -> jpeg.Pixels:
-    """Return the pixels; raise BadData, with the reason, if it cannot be decoded or has more than `most_pixels`."""
+    """Decode an image; raise BadData if it cannot be decoded or has more than `most_pixels`."""
     height, width = check_size(data, most_pixels)
     if png.is_png(data) or jpeg.is_jpeg(data):
         return jpeg.decode(data, fancy_upsampling=fancy_upsampling)
@@ -65,18 +64,18 @@ def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int
                 f"{jpeg.SMALL_PIXELS:,} pixels, at most {jpeg.PIXELS_A_BYTE} a byte are decoded."
             )
         if image.mode in ("I", "F"):
-            raise BadData(f"the {image.format} has 32 bits a sample, which are not read.")
+            raise BadData(f"the {image.format} has 32 bits a sample, which is not supported.")
         try:
-            if image.mode.startswith("I;16"):  # the upper eight bits, as of a PNG
+            if image.mode.startswith("I;16"):  # keep the upper eight bits, as for PNG
                 grey = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
                 return np.repeat(grey[..., None], 3, axis=2)
             return np.array(image.convert("RGB"))
-        except Exception as error:  # Pillow's decoders raise almost anything for damaged files
+        except Exception as error:  # Pillow's decoders raise many types of errors for damaged files
             raise BadData(f"the {image.format} cannot be decoded: {error}.") from None
 
 
 def open_pillow(data: bytes) -> Any:
-    """Open an image that is neither JPEG nor PNG; only its header is read."""
+    """Open an image that is neither JPEG nor PNG, reading only its header."""
     description = jpeg.describe_format(data)  # such as "it is a GIF"
     if not description.startswith("it is a "):
         raise BadData(f"{NOT_AN_IMAGE}: {description}.")
@@ -84,9 +83,9 @@ def open_pillow(data: bytes) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the size, which the caller limits
+            warnings.simplefilter("ignore")  # about large sizes, which the caller limits
             return Image.open(io.BytesIO(data), formats=PILLOW_FORMATS)
-    except UnidentifiedImageError:  # whose message names an object in memory
+    except UnidentifiedImageError:  # its message contains the address of an object
         raise BadData(f"{description}, but its header is damaged or cut short.") from None
     except Image.DecompressionBombError:
         raise TooLarge(f"{description} of more pixels than the {MOST_PIXELS:,} that are decoded.") from None

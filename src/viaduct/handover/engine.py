@@ -1,12 +1,12 @@
-"""A trained network made fast for inference on one device.
+"""Fast inference with a trained network on one device.
 
     engine = build_engine(classifier, device="cuda")
     logits = engine.run(inputs)            float32 N x 3 x size x size on the host, to float32 N x classes on the host
 
-With `fold` the batch norms are folded into the convolutions, sums and ReLUs are fused into them, and the weights are
-cast to the precision of computation. On NVIDIA cards the forward pass is captured as a CUDA graph, once for each batch
-size. folding_effect.py measures how far that moves the outputs. Without `fold` the network runs as in `viaduct
-evaluate`. An engine may be used by one thread only.
+With `fold`, batch norms are folded into the convolutions, sums and ReLUs are fused into them, and the weights are cast
+to the compute precision; folding_effect.py measures the effect on the outputs. On NVIDIA cards the forward pass is then
+captured as a CUDA graph for each batch size. Without `fold` the network runs as in `viaduct evaluate`. Only one thread
+may use an engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from viaduct.recipes._fields import override
 from viaduct.training.networks import place_model
 from viaduct.training.precision import DTYPES, Computation, plan_precision
 
-LARGEST_CAPTURE = 1024  # images in a captured pass; larger batches run in parts
+LARGEST_CAPTURE = 1024  # images in a captured pass; larger batches are split
 
 
 @dataclass
@@ -37,17 +37,17 @@ class Engine:
 
     size: int
     device: torch.device
-    room: Device  # module of viaduct.devices for this kind of device
+    device_module: Device  # module of viaduct.devices for this kind of device
     precision: str  # fp32 | bf16 | fp16
     network: Callable[[Tensor], Tensor]  # inputs on the device, in `dtype`, to logits
     dtype: torch.dtype
     folded: bool
-    note: str = ""  # why it is not folded, though that was asked for
+    note: str = ""  # reason why folding failed
     passes: dict[int, CapturedPass] = field(default_factory=dict)  # by batch size
 
     @torch.inference_mode()
     def run(self, inputs: Tensor) -> Tensor:
-        """Return the logits, float32 on the host, of prepared images on the host."""
+        """Return the logits of prepared images; both are float32 on the host."""
         if not len(inputs):
             raise BadValue("an engine needs at least one image.")
         if self.device.type != "cuda" or not self.folded:
@@ -69,7 +69,7 @@ class Engine:
         return captured.logits[:count].to("cpu", torch.float32)
 
     def warm_up(self, batch: int) -> None:
-        """Run three batches of a size, so that kernels are compiled and chosen and the pass is captured."""
+        """Run three batches, so that kernels are compiled and chosen and the pass is captured."""
         inputs = torch.zeros(batch, 3, self.size, self.size)
         for _ in range(3):
             self.run(inputs)
@@ -77,7 +77,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class CapturedPass:
-    """A forward pass recorded as a CUDA graph, with its memory."""
+    """Forward pass captured as a CUDA graph, with its memory."""
 
     inputs: Tensor
     logits: Tensor
@@ -87,11 +87,11 @@ class CapturedPass:
 def build_engine(
     classifier: Classifier, device: str = "auto", precision: str | None = None, fold: bool = True, batch: int = 8
 ) -> Engine:
-    """Return a classifier's network on a device; `batch` is the usual number of images in a call."""
-    room, torch_device = devices.pick(device)
+    """Build the engine of a classifier; `batch` is the usual number of images in a call."""
+    device_module, torch_device = devices.pick(device)
     recipe = classifier.recipe if precision is None else override(classifier.recipe, "precision.compute", precision)
-    room.set_tf32(recipe.precision.tf32)
-    plan = plan_precision(recipe.precision, room)
+    device_module.set_tf32(recipe.precision.tf32)
+    plan = plan_precision(recipe.precision, device_module)
     note = ""
     if fold:
         try:
@@ -102,15 +102,15 @@ def build_engine(
             dtype = DTYPES[plan.compute]
             network = place_model(folded, torch_device).to(dtype)
             choose_kernels(network, batch, classifier.size)
-            return Engine(classifier.size, torch_device, room, plan.compute, network, dtype, folded=True)
+            return Engine(classifier.size, torch_device, device_module, plan.compute, network, dtype, folded=True)
     model = place_model(copy.deepcopy(classifier.network), torch_device)
     computation = Computation(model, plan, torch_device, compiled=False, device_graphs=False)
     computation.train(False)
-    return Engine(classifier.size, torch_device, room, plan.compute, computation, torch.float32, False, note)
+    return Engine(classifier.size, torch_device, device_module, plan.compute, computation, torch.float32, False, note)
 
 
 def round_up(count: int) -> int:
-    """Return the captured batch size for so many images: the next power of two, beyond 64 the next multiple of 64."""
+    """Return the batch size to capture: the next power of two up to 64, then the next multiple of 64."""
     return 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
 
 
@@ -118,7 +118,7 @@ def round_up(count: int) -> int:
 def capture_pass(
     network: Callable[[Tensor], Tensor], batch: int, size: int, device: torch.device, dtype: torch.dtype
 ) -> CapturedPass:
-    """Record a forward pass as a CUDA graph, after three passes in which cuDNN chooses its algorithms."""
+    """Capture a forward pass as a CUDA graph, after three passes in which cuDNN chooses its algorithms."""
     inputs = torch.zeros(batch, 3, size, size, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(device))

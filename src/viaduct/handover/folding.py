@@ -1,9 +1,9 @@
-"""A trained network as a plain graph for inference: batch norms folded into the convolutions before them.
+"""Folding of batch norms into the convolutions before them, for inference.
 
-    folded = fold_batch_norms(network, size=224)        a torch.fx GraphModule; the network itself stays as it is
+    folded = fold_batch_norms(network, size=224)        a torch.fx GraphModule; the network is not changed
 
-In evaluation a batch norm is a scale and a shift with known numbers, which can be multiplied into the weight and bias
-of the convolution before it. A norm that follows something else (the first of a version 2 block) stays.
+In evaluation a batch norm is a constant scale and shift, which can be folded into the weight and bias of the
+convolution before it. A norm after another layer (the first one of a version 2 block) remains.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from viaduct.errors import ViaductError
 from viaduct.models.padding import SameConv2d, SameMaxPool2d, same_padding
 
-LEAVES = (nn.Conv2d, SameMaxPool2d)  # of our own; those of torch.nn are leaves anyway
+LEAVES = (nn.Conv2d, SameMaxPool2d)  # and their subclasses; modules of torch.nn are leaves anyway
 
 
 class CannotTrace(ViaductError):
@@ -28,23 +28,23 @@ class CannotTrace(ViaductError):
 
 
 class SampleProxy(fx.Proxy):
-    """A value of the graph together with its value for a sample input, so that traced code may ask for its size."""
+    """Value of the graph with its value for a sample input, so that traced code may read its shape."""
 
     sample: Any = None
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Return the sizes as numbers; the batch stays open."""
+        """Sizes as numbers, except for the batch."""
         sample_shape = self.sample.shape
         return (self.size(0), *sample_shape[1:]) if len(sample_shape) else ()
 
 
 class LayerTracer(fx.Tracer):
-    """Trace a network down to its layers, for images of one size and batches of any size."""
+    """Tracer of a network's layers, for images of one size and batches of any size."""
 
     def __init__(self, twin: nn.Module, inputs: Tensor) -> None:
         super().__init__()
-        self.twin, self.inputs = twin, inputs  # a copy of the network, which computes the sample values
+        self.twin, self.inputs = twin, inputs  # copy of the network that computes the sample values, and its input
 
     def is_leaf_module(self, module: nn.Module, qualified_name: str) -> bool:
         return isinstance(module, LEAVES) or super().is_leaf_module(module, qualified_name)
@@ -61,7 +61,7 @@ class LayerTracer(fx.Tracer):
         return proxy
 
     def compute_sample(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """Return the result of an operation on samples; the arguments are those of torch.fx nodes."""
+        """Return the result of an operation on samples."""
         if kind == "placeholder":
             return self.inputs
         if kind == "get_attr":
@@ -73,26 +73,25 @@ class LayerTracer(fx.Tracer):
 
 
 def find_sample(value: Any) -> Any:
-    """Return the sample of a value of the graph; any other value as it is."""
+    """Return the sample of a value of the graph; other values unchanged."""
     if isinstance(value, SampleProxy):
         return value.sample
     return getattr(value.root.sample, value.attr) if isinstance(value, fx.proxy.Attribute) else value
 
 
 def trace_layers(network: nn.Module, size: int) -> fx.GraphModule:
-    """Return a copy of a network in evaluation mode as a graph of its layers.
+    """Trace a copy of a network in evaluation mode as a graph of its layers.
 
-    Convolutions with TensorFlow's padding become plain ones, for inputs of this size. The sample has two images: a
-    batch of one would hide operations that mix them.
+    Convolutions with TensorFlow's padding become plain ones, for inputs of this size.
     """
     network = copy.deepcopy(network).eval()
-    inputs = torch.zeros(2, 3, size, size)
+    inputs = torch.zeros(2, 3, size, size)  # one image would hide operations that mix images
     try:
         with torch.inference_mode(False), torch.no_grad():
             traced = fx.GraphModule(network, LayerTracer(copy.deepcopy(network), inputs).trace(network))
     except Exception as error:  # the code of the user's network may raise anything
         raise CannotTrace(f"the network cannot be traced: {type(error).__name__}: {first_line(error, 200)}.") from error
-    traced.graph.eliminate_dead_code(is_impure_node=changes_its_input)
+    traced.graph.eliminate_dead_code(is_impure_node=has_side_effect)
     for node in list(traced.graph.nodes):
         if isinstance(layer := find_layer(traced, node), SameConv2d):
             fix_padding(traced, node, layer)
@@ -100,8 +99,8 @@ def trace_layers(network: nn.Module, size: int) -> fx.GraphModule:
     return traced
 
 
-def changes_its_input(node: fx.Node) -> bool:
-    """Return True if an operation must stay though nobody uses its output: it works in place, or is no operation."""
+def has_side_effect(node: fx.Node) -> bool:
+    """Return True if a node must not be removed even if its output is unused: it works in place or is a placeholder."""
     if node.op in ("placeholder", "output"):
         return True
     in_place = node.op == "call_method" and str(node.target).endswith("_")
@@ -112,7 +111,7 @@ def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
     """Return a graph in which every batch norm that follows a convolution is folded into it."""
     traced = trace_layers(network, size)
     for node in list(traced.graph.nodes):
-        norm, conv = find_layer(traced, node), single_input(node)
+        norm, conv = find_layer(traced, node), find_single_input(node)
         if not isinstance(norm, nn.BatchNorm2d) or conv is None:
             continue
         layer = find_layer(traced, conv)
@@ -127,7 +126,7 @@ def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
 
 
 def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
-    """Return a convolution that computes both; the products are taken in float64."""
+    """Return a convolution that computes both; the products are computed in float64."""
     folded = copy.deepcopy(conv)
     weight, bias = fuse_conv_bn_weights(
         conv.weight.double(),
@@ -146,7 +145,7 @@ def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
 def fix_padding(traced: fx.GraphModule, node: fx.Node, layer: SameConv2d) -> None:
     """Replace a convolution whose padding depends on its input's size by a plain one.
 
-    A padding that differs between two sides becomes an operation of its own before it.
+    Asymmetric padding becomes a separate operation before the convolution.
     """
     height, width = node.args[0].meta["sample_shape"][2:]  # type: ignore[union-attr]
     kernel, stride = layer.kernel_size, layer.stride
@@ -172,7 +171,7 @@ def fix_padding(traced: fx.GraphModule, node: fx.Node, layer: SameConv2d) -> Non
 
 
 def set_layer(traced: fx.GraphModule, node: fx.Node, layer: nn.Module) -> None:
-    """Let a node call another layer; other nodes that share the old layer keep it."""
+    """Replace the layer that a node calls; other nodes keep the old layer."""
     if is_shared(traced, node):
         node.target = f"{node.target}_{node.name}"
     traced.add_submodule(str(node.target), layer)
@@ -184,12 +183,12 @@ def is_shared(traced: fx.GraphModule, node: fx.Node) -> bool:
 
 
 def find_layer(traced: fx.GraphModule, node: fx.Node) -> nn.Module | None:
-    """Return the layer that a node calls; None if it calls something else."""
+    """Return the layer that a node calls, or None."""
     return traced.get_submodule(str(node.target)) if node.op == "call_module" else None
 
 
-def single_input(node: fx.Node) -> fx.Node | None:
-    """Return the node whose output is the only argument of this one; None if there are others."""
+def find_single_input(node: fx.Node) -> fx.Node | None:
+    """Return the node whose output is the only argument of this one, or None."""
     return node.args[0] if len(node.args) == 1 and isinstance(node.args[0], fx.Node) and not node.kwargs else None
 
 

@@ -1,12 +1,11 @@
-"""Measure how far folding changes probabilities: a folded engine against the network as `viaduct evaluate` runs it.
+"""Measurement of the effect of folding on probabilities, at equal precision.
 
     sample = draw_sample(classifier, "cpu", None)      validation images of the run; noise if there are none
     print(measure_effect(engine, sample))
 
-    run = ComparedRun(engine, reference, print)        the same for the first batch that is predicted
+    run = ComparedRun(engine, reference, print)        measures on the first batch that is predicted
 
-Both compute in the same precision, so that only folding differs. The figures hold for these images; those of others may
-change more. Noise shows least: in bf16 the probabilities of real images were seen to change 12 times as much.
+The effect on other images may be larger. In bf16 it was 12 times as large on real images as on noise.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ MORE = "Other images may differ more."
 
 @dataclass(frozen=True)
 class Sample:
-    """Prepared images with the probabilities of the network that is not folded."""
+    """Prepared images with the probabilities of the unfolded network."""
 
     inputs: Tensor
     expected: Tensor
     origin: str  # such as "16 images of noise"
-    caution: str
+    caution: str  # for the user
 
 
 @dataclass(frozen=True)
 class FoldingEffect:
     """Effect of folding on the probabilities of some images."""
 
-    largest: float  # difference of a probability; not finite if an output is not
-    equal: int  # images whose most probable class stays the same
+    largest: float  # largest difference of a probability; not finite if an output is not finite
+    equal: int  # images whose most probable class is the same
     images: int
     origin: str
     caution: str
@@ -54,7 +53,7 @@ class FoldingEffect:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the facts for JSON."""
+        """Return the effect as JSON data."""
         return {
             "images": self.images,
             "origin": self.origin,
@@ -64,7 +63,7 @@ class FoldingEffect:
 
 
 def draw_sample(classifier: Classifier, device: str, precision: str | None) -> Sample:
-    """Return validation images of the run, or noise where there are none, computed without folding."""
+    """Return validation images of the run, or noise if there are none, with the unfolded network's probabilities."""
     encoded = read_validation(classifier, IMAGES)
     if encoded:
         inputs = torch.from_numpy(np.stack([classifier.prepare(data) for data in encoded])).permute(0, 3, 1, 2)
@@ -76,12 +75,12 @@ def draw_sample(classifier: Classifier, device: str, precision: str | None) -> S
         caution = "There are no validation images to measure with; real images may differ much more."
     reference = build_engine(classifier, device, precision, fold=False)
     if reference.precision != "fp32":
-        caution += " Try --precision fp32 where that matters."
+        caution += " Try --precision fp32 if this matters."
     return Sample(inputs, reference.run(inputs).softmax(1), origin, caution)
 
 
 def measure_effect(engine: Engine, sample: Sample) -> FoldingEffect:
-    """Compare an engine's probabilities with those of the network that is not folded."""
+    """Compare an engine's probabilities with those of the unfolded network."""
     return compare(engine.run(sample.inputs), sample)
 
 
@@ -94,7 +93,7 @@ def compare(logits: Tensor, sample: Sample) -> FoldingEffect:
 
 
 class ComparedRun:
-    """An engine whose first batch also runs through the network that is not folded; `report` receives the effect."""
+    """Engine whose first batch also runs through the unfolded network; `report` receives the effect."""
 
     def __init__(self, engine: Engine, reference: Engine, report: Callable[[FoldingEffect], object]) -> None:
         self.engine, self.report = engine, report
@@ -107,6 +106,6 @@ class ComparedRun:
             origin = "the first image" if len(inputs) == 1 else f"the first {len(inputs):,} images"
             expected = self.reference.run(inputs).softmax(1)
             self.effect = compare(logits, Sample(inputs, expected, origin, MORE))
-            self.reference = None  # which frees its memory
+            self.reference = None  # frees its memory
             self.report(self.effect)
         return logits

@@ -1,10 +1,9 @@
-"""Convolutions that also add and apply ReLU, in one kernel where the device has one.
+"""Fusion of sums and ReLUs into the convolutions before them.
 
     fused = fuse_convolutions(fold_batch_norms(network, 224))
     choose_kernels(fused.to("cuda", torch.bfloat16), batch=8, size=224)
 
-relu(conv(x) + y) reads and writes its result once instead of three times. On NVIDIA cards cuDNN does it in one kernel,
-on the CPU oneDNN; other devices run the same steps one after the other.
+On NVIDIA cards cuDNN computes relu(conv(x) + y) in one kernel, on the CPU oneDNN; other devices run three operations.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Kernel = Literal["unfused", "cuDNN", "matmul", "stem", "oneDNN"]
 
 
 class FusedConv2d(nn.Module):
-    """A convolution, then a sum with another tensor if one is given, then ReLU if `relu`."""
+    """Convolution, then a sum with another tensor if one is given, then ReLU if `relu`."""
 
     def __init__(self, conv: nn.Conv2d, *, relu: bool) -> None:
         super().__init__()
@@ -45,7 +44,7 @@ class FusedConv2d(nn.Module):
 
     @property
     def conv_args(self) -> tuple[list[int], list[int], list[int], int]:
-        """Arguments of torch's convolutions behind weight and bias."""
+        """Arguments of torch's convolutions after weight and bias."""
         return self.stride, self.padding, self.dilation, self.groups
 
     @property
@@ -54,20 +53,20 @@ class FusedConv2d(nn.Module):
         return self.padding, self.stride, self.dilation, self.groups
 
     def choose_kernel(self, x_shape: torch.Size, summed: bool) -> None:
-        """Choose the kernel for inputs of a shape on this device, and bring the weight into its layout.
+        """Choose the kernel for inputs of a shape on this device, and pack the weight for it.
 
-        `summed`: another tensor is added. The order of the cases was found by measuring.
+        `summed`: another tensor is added. Faster kernels are tried first.
         """
         device, dtype = self.weight.device.type, self.weight.dtype
         if device == "cpu" and has_onednn(dtype):
             self.packed = torch.ops.mkldnn._reorder_convolution_weight(self.weight, *self.onednn_args, list(x_shape))
             self.kernel = "oneDNN"
         elif device == "cuda" and not summed and self.is_stem(x_shape) and self.has_stem_kernel():
-            from viaduct.kernels.sizes import blocks
+            from viaduct.kernels.sizes import count_blocks
             from viaduct.kernels.stem import fold_weight
 
-            # The kernel reads blocks of 2x2 pixels: the padding grows to whole blocks, which shifts the weight.
-            offset = 2 * blocks(self.padding[0], 2) - self.padding[0]
+            # The kernel reads blocks of 2x2 pixels: padding is rounded up to whole blocks, which shifts the weight.
+            offset = 2 * count_blocks(self.padding[0], 2) - self.padding[0]
             self.packed = fold_weight(self.weight, offset, dtype)
             self.kernel = "stem"
         elif device == "cuda" and self.is_pointwise() and not summed and self.bias is not None:
@@ -76,23 +75,23 @@ class FusedConv2d(nn.Module):
             self.kernel = "cuDNN"
 
     def has_stem_kernel(self) -> bool:
-        """Return True if our kernel for stems computes in this precision and can be compiled."""
+        """Return True if viaduct's stem kernel supports this precision and Triton is installed."""
         return self.weight.dtype != torch.float32 and find_spec("triton") is not None
 
     def is_pointwise(self) -> bool:
-        """Return True for a 1x1 convolution of stride 1, which is a product of matrices."""
+        """Return True for a 1x1 convolution of stride 1, which is a matrix product."""
         return tuple(self.weight.shape[2:]) == (1, 1) and self.stride == [1, 1] and self.groups == 1
 
     def is_stem(self, x_shape: torch.Size) -> bool:
-        """Return True for the 7x7 convolution with stride 2 over three channels that our kernel computes."""
+        """Return True for a 7x7 convolution with stride 2 over three channels that the stem kernel supports."""
         filters = self.weight.shape[0]
         fits = tuple(self.weight.shape[1:]) == (3, 7, 7) and self.stride == [2, 2] and filters in (32, 64, 128)
-        even = x_shape[2] % 2 == 0 and x_shape[3] % 2 == 0
-        return fits and even and self.relu and self.groups == 1 and self.padding == [3, 3]
+        is_even = x_shape[2] % 2 == 0 and x_shape[3] % 2 == 0
+        return fits and is_even and self.relu and self.groups == 1 and self.padding == [3, 3]
 
 
 def run_unfused(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
-    """Run convolution, sum and ReLU one after the other."""
+    """Run convolution, sum and ReLU as separate operations."""
     y = F.conv2d(x_NCHW, conv.weight, conv.bias, *conv.conv_args)
     if other_NCHW is not None:
         y = y.add_(other_NCHW)
@@ -106,13 +105,13 @@ def run_cudnn(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> T
 
 
 def run_matmul(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
-    """Run a 1x1 convolution as a product of matrices: cuBLAS adds the bias and applies ReLU on the way out."""
+    """Run a 1x1 convolution as a matrix product; cuBLAS adds the bias and applies ReLU in the same kernel."""
     assert conv.packed is not None
     assert conv.bias is not None
     assert other_NCHW is None
     count, channels, height, width = x_NCHW.shape
     pixels = x_NCHW.permute(0, 2, 3, 1).reshape(-1, channels)
-    product = torch._addmm_activation if conv.relu else torch.addmm  # the former applies ReLU by default
+    product = torch._addmm_activation if conv.relu else torch.addmm  # _addmm_activation applies ReLU by default
     return product(conv.bias, pixels, conv.packed).view(count, height, width, -1).permute(0, 3, 1, 2)
 
 
@@ -131,7 +130,7 @@ def run_onednn(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> 
         return cast(
             Tensor, run(x_NCHW, conv.packed, conv.bias, *conv.onednn_args, "relu" if conv.relu else "none", [], "")
         )
-    relu = "relu" if conv.relu else None  # this form takes None for no activation, the other one "none"
+    relu = "relu" if conv.relu else None  # this overload takes None for no activation, the other one "none"
     return cast(
         Tensor, run.binary(x_NCHW, other_NCHW, conv.packed, conv.bias, *conv.onednn_args, "add", 1.0, relu, [], "")
     )
@@ -141,7 +140,7 @@ KERNELS = {"unfused": run_unfused, "cuDNN": run_cudnn, "matmul": run_matmul, "st
 
 
 class FastMaxPool2d(nn.Module):
-    """Max pooling with SAME padding; with `use_triton` by our own kernel for NVIDIA cards."""
+    """Max pooling with SAME padding; with `use_triton` by viaduct's kernel for NVIDIA cards."""
 
     def __init__(self, pool: SameMaxPool2d) -> None:
         super().__init__()
@@ -167,7 +166,7 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
         if is_addition(node):
             fuse_addition(traced, node, relu_node=None)
     for node in list(traced.graph.nodes):
-        if type(conv := find_layer(traced, node)) is nn.Conv2d:  # so that its weight is packed too
+        if type(conv := find_layer(traced, node)) is nn.Conv2d:  # so that its weight is packed, too
             replace_node(traced, node, FusedConv2d(conv, relu=False), (node.args[0],))
         elif type(pool := find_layer(traced, node)) is SameMaxPool2d:
             replace_node(traced, node, FastMaxPool2d(pool), (node.args[0],))
@@ -181,7 +180,7 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
 def make_functional(traced: fx.GraphModule) -> None:
     """Turn in-place sums and ReLUs into ordinary ones if their operand has no other user.
 
-    Fusing moves a convolution to the place of the sum: that is safe only if nothing is modified in between.
+    Fusing moves a convolution to the sum's position, which is safe only if no value is modified in between.
     """
     for node in traced.graph.nodes:
         operand = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
@@ -194,7 +193,7 @@ def make_functional(traced: fx.GraphModule) -> None:
 
 
 def fuse_relu(traced: fx.GraphModule, node: fx.Node) -> None:
-    """Fuse a ReLU into the convolution, or the sum with a convolution, that it follows."""
+    """Fuse a ReLU into the convolution or the sum before it."""
     operand = node.args[0]
     if not isinstance(operand, fx.Node) or len(operand.users) > 1:
         return
@@ -205,7 +204,7 @@ def fuse_relu(traced: fx.GraphModule, node: fx.Node) -> None:
 
 
 def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu_node: fx.Node | None) -> None:
-    """Fuse a sum of two tensors of one shape, and the ReLU after it, into a convolution that computes one of them."""
+    """Fuse a sum of two tensors of equal shape, and the ReLU after it, into a convolution that computes one of them."""
     first, second = node.args[:2]
     if not isinstance(first, fx.Node) or not isinstance(second, fx.Node) or first is second or node.kwargs:
         return
@@ -222,9 +221,9 @@ def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu_node: fx.Node | No
 
 
 def move_bias(traced: fx.GraphModule, fused: FusedConv2d, other: fx.Node) -> None:
-    """Move the bias of the sum's other operand to the fused convolution, if that operand is a convolution.
+    """Move the bias of the sum's other operand to the fused convolution.
 
-    Its output must go nowhere else, and no other node may call its layer.
+    Do nothing unless that operand is a convolution whose output and layer are used only here.
     """
     layer = find_layer(traced, other)
     if type(layer) is not nn.Conv2d or layer.bias is None or len(other.users) > 1 or is_shared(traced, other):
@@ -246,7 +245,7 @@ def replace_node(traced: fx.GraphModule, node: fx.Node, layer: nn.Module, args: 
 
 
 def is_relu(traced: fx.GraphModule, node: fx.Node) -> bool:
-    """Return True for a ReLU that is not in place, or is a module (which `fuse_relu` may replace in any case)."""
+    """Return True for a ReLU module, or for a ReLU function that is not in place."""
     if node.op == "call_module":
         return isinstance(find_layer(traced, node), nn.ReLU)
     if node.op == "call_method":
@@ -262,7 +261,7 @@ def is_addition(node: fx.Node) -> bool:
 
 @torch.inference_mode()
 def choose_kernels(network: nn.Module, batch: int, size: int) -> None:
-    """Run one batch of zeros to learn the layers' input shapes; choose kernels for this device and pack the weights."""
+    """Run one batch of zeros to record input shapes; then choose kernels for this device and pack the weights."""
     weight = next(network.parameters())
     shapes: dict[FusedConv2d, tuple[torch.Size, bool]] = {}
 

@@ -1,10 +1,10 @@
-"""Find and read the image files that a user names: files, folders with all their subfolders, lists of paths.
+"""Search and reading of the image files on a command line: files, folders with their subfolders, lists of paths.
 
-    found = find_images(["photo.jpg", "folder"])      found.files in order; found.errors for what is not there
-    read_image_file(found.files[0])                   the bytes; None for a file of a folder that is no image
+    found = find_images(["photo.jpg", "folder"])      found.files in order; found.errors for unreadable paths
+    read_image_file(found.files[0])                   the bytes; None for a file in a folder that is not an image
 
-A file that the user named must be an image. In a folder, hidden files and those whose first bytes are not of an image
-are passed over. A file called .jpg that is no image is an error in a folder too.
+A file given by the user must be an image. In folders, hidden files and files without an image's first bytes are
+skipped, but a file with an image's suffix that is not an image is an error.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from viaduct.handover.decoding import HEAD_BYTES, is_image
 from viaduct.path_errors import explain_reason, refuse_special_file
 
 SUFFIXES = ("jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "heic", "heif", "avif", "jp2")
-LARGEST_FILE = 1 << 29  # bytes; an uncompressed image of as many pixels as are decoded is smaller
+LARGEST_FILE = 1 << 29  # bytes; more than an uncompressed image of the largest size that is decoded
 
 
 class ImageFile(NamedTuple):
-    """A file that may be an image."""
+    """File that may be an image."""
 
     path: str
-    is_named: bool  # by the user; else it was found in a folder
+    is_named: bool  # True: given by the user; False: found in a folder
 
 
 class UnreadFile(NamedTuple):
-    """A path that gave no image, and why."""
+    """Path that could not be read."""
 
     path: str
     reason: str
@@ -40,7 +40,7 @@ class UnreadFile(NamedTuple):
 
 @dataclass
 class FoundFiles:
-    """Files that the paths of a command line lead to."""
+    """Files at the paths of a command line."""
 
     files: list[ImageFile] = field(default_factory=list)
     errors: list[UnreadFile] = field(default_factory=list)
@@ -48,9 +48,9 @@ class FoundFiles:
 
 
 def find_images(paths: Iterable[str], leave_out: Path | None = None) -> FoundFiles:
-    """Return the files that are named and those of the folders that are named, in the order of their paths.
+    """Return the given files and the files in given folders, in the order of `paths`.
 
-    `leave_out` is a file in such a folder that is no input: what the command itself writes.
+    `leave_out` is a file in a folder that is not an input, because the command writes it.
     """
     found = FoundFiles()
     for path in paths:
@@ -67,7 +67,7 @@ def find_images(paths: Iterable[str], leave_out: Path | None = None) -> FoundFil
 
 
 def search_folder(folder: str, found: FoundFiles, leave_out: str | None) -> None:
-    """Add the files of a folder and its subfolders to `found`; a folder that links lead to again is visited once."""
+    """Add the files of a folder and its subfolders to `found`; each folder is visited once, even with links."""
     visited: set[tuple[int, int]] = set()
     open_folders: list[Iterator[os.DirEntry[str]]] = [list_folder(folder, found, visited)]
     while open_folders:
@@ -83,7 +83,7 @@ def search_folder(folder: str, found: FoundFiles, leave_out: str | None) -> None
 
 
 def list_folder(folder: str, found: FoundFiles, visited: set[tuple[int, int]]) -> Iterator[os.DirEntry[str]]:
-    """Return the entries of a folder by name; none of a folder that was listed before or cannot be read."""
+    """Return the entries of a folder by name; none if the folder was listed before or cannot be read."""
     try:
         status = os.stat(folder)
         if (status.st_dev, status.st_ino) in visited:
@@ -99,12 +99,12 @@ def list_folder(folder: str, found: FoundFiles, visited: set[tuple[int, int]]) -
 def is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # links in a circle: opening it as a file reports that
+    except OSError:  # circular links; opening the entry as a file reports them
         return False
 
 
 def read_image_file(file: ImageFile) -> bytes | None:
-    """Return the content of an image file, or None for a file of a folder that is no image; raise BadData on errors."""
+    """Read an image file; return None for a file in a folder that is not an image; raise BadData on errors."""
     try:
         if file.is_named:
             refuse_special_file(file.path)
@@ -133,13 +133,13 @@ def has_image_suffix(path: str) -> bool:
 
 
 def explain(error: OSError | ValueError, path: str) -> str:
-    """Return why a path cannot be read, in words."""
+    """Describe why a path cannot be read."""
     if isinstance(error, OSError):
         return explain_reason(error, path)[0]
     return "a path cannot contain a NUL byte" if "\0" in path else str(error)
 
 
 def read_path_list(data: bytes) -> list[str]:
-    """Return the paths of a list: one a line, or between NUL bytes as `find -print0` writes them."""
+    """Parse a list of paths, separated by line ends or, as `find -print0` writes them, by NUL bytes."""
     parts = data.split(b"\0") if b"\0" in data else data.splitlines()
     return [os.fsdecode(part) for part in parts if part]

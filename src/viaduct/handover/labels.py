@@ -1,4 +1,4 @@
-"""Names of a classifier's outputs: from --labels, else the run, else the data or its source."""
+"""Names of a classifier's outputs: from --labels or the run, otherwise from the data or its source."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ LARGEST = 1 << 24  # bytes of a file of names
 
 
 def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
-    """Return the names in a file of the user's: a line for each output, or the NUMBER:NAME lines of `data build`.
+    """Read names from a user's file: a line for each output, or the NUMBER:NAME lines of `data build`.
 
-    `shift` is the difference between the number of an output and that of its class in the data, 1 if output 0 is the
-    background. `file` may be the folder of the data.
+    `shift` is added to a number in the file to get the index of its output. `file` may also be the folder of the data.
     """
     if file.is_dir():
         file = file / LABELS_FILE
@@ -27,7 +26,7 @@ def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
         with open(file, "rb") as stream:
             content = stream.read(LARGEST + 1)
         if len(content) > LARGEST:
-            raise BadData(f"--labels {file}: it has more than {LARGEST:,} bytes, so it is no list of names.")
+            raise BadData(f"--labels {file}: it has more than {LARGEST:,} bytes, too many for a list of names.")
         lines = content.decode("utf-8").splitlines()
     except FileNotFoundError:
         raise BadData(f"--labels {file}: there is no such file.") from None
@@ -43,7 +42,7 @@ def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
         return tuple(escape_controls(line) for line in lines)  # a line for each output
     names = {label + shift: name for label, name in numbered.items()}
     wrong = [label for label in names if not 0 <= label < outputs]
-    if wrong or (not is_numbered(lines) and len(lines) != outputs - 1):  # without the background's name
+    if wrong or (not is_numbered(lines) and len(lines) != outputs - 1):  # - 1: the background has no name
         raise BadData(
             f"--labels {file}: it has {len(lines):,} names, and the network {outputs:,} outputs.",
             "Give a line for each output, or NUMBER:NAME lines.",
@@ -58,7 +57,7 @@ def is_numbered(lines: list[str]) -> bool:
 def find_labels(
     source: Source, run: Path | None, data: Path | None, file: Path | None
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Return a name for each output, and a note for the user if the names are not known."""
+    """Return a name for each output, and a note for the user if names are unknown."""
     outputs = source.classes
     if file is not None:
         return read_labels_file(file, outputs, getattr(source, "label_shift", 0)), []
@@ -73,5 +72,5 @@ def find_labels(
 
 
 def name_outputs(names: dict[int, str], outputs: int) -> tuple[str, ...]:
-    """Return a name for each output: its own, or its number."""
+    """Return a name for each output; the default is its number."""
     return tuple(escape_controls(names.get(output, str(output))) for output in range(outputs))

@@ -1,9 +1,8 @@
-"""Measure the latency of an engine: throughput and percentiles of the time of a call, without warm-up.
+"""Measurement of an engine's throughput and latency percentiles, after a warm-up.
 
     measure_latency(engine, batch=8, warm_up=100, repeats=300)
 
-A call is timed from prepared images on the host to their logits on the host. The images are noise, since the time does
-not depend on their content.
+A call is timed from prepared images on the host to their logits on the host. The images are noise.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LARGEST_BATCH = 65_536
 
 
 def read_batches(text: str) -> list[int]:
-    """Return the batch sizes of a flag: 1,8,64."""
+    """Parse batch sizes, such as 1,8,64."""
     parts = [part.strip() for part in text.split(",")]
     wrong = next((part for part in parts if not part.isdecimal() or not 1 <= int(part) <= LARGEST_BATCH), None)
     if wrong is not None:
@@ -41,10 +40,9 @@ def measure_latency(
     repeats: int,
     seconds: float = 30.0,
 ) -> dict[str, Any]:
-    """Return throughput and the distribution of call times of a batch size, in milliseconds.
+    """Return throughput and the distribution of call times, in milliseconds, for a batch size.
 
-    Warm-up and measurement each end after so many calls (`warm_up`, `repeats`), or after so many seconds, whichever
-    comes first. The numbers of calls that were made are in the result.
+    Warm-up and measurement each end after `warm_up` and `repeats` calls, or earlier after `seconds`.
     """
     inputs = torch.randn(batch, 3, engine.size, engine.size, generator=torch.Generator().manual_seed(0))
     inputs = inputs.contiguous(memory_format=torch.channels_last)
@@ -54,19 +52,19 @@ def measure_latency(
 
 
 def time_calls(engine: Engine, inputs: torch.Tensor, calls: int, seconds: float) -> Iterator[float]:
-    """Yield the seconds of each call: at most `calls`, and after so many seconds no further one."""
-    end = time.perf_counter() + seconds
+    """Yield the seconds of each call, for at most `calls` calls and about `seconds`."""
+    deadline = time.perf_counter() + seconds
     for _ in range(calls):
-        began = time.perf_counter()
+        start = time.perf_counter()
         engine.run(inputs)
-        finished = time.perf_counter()
-        yield finished - began
-        if finished > end:
+        end = time.perf_counter()
+        yield end - start
+        if end > deadline:
             return
 
 
 def summarise_calls(batch: int, call_seconds: list[float]) -> dict[str, Any]:
-    """Return images/s, mean and percentiles of call times; a percentile is None if there were too few calls for it."""
+    """Return images/s, mean and percentiles of call times; a percentile is None if there are too few calls."""
     times = np.array(call_seconds) * 1000
     figures: dict[str, Any] = {
         "calls": len(times),
@@ -76,6 +74,6 @@ def summarise_calls(batch: int, call_seconds: list[float]) -> dict[str, Any]:
         "slowest_ms": float(times.max()),
     }
     for percent in PERCENTILES:
-        enough = len(times) * (100 - percent) >= 100  # at least one call lies beyond it
-        figures[f"p{percent}_ms"] = float(np.percentile(times, percent)) if enough else None
+        has_enough = len(times) * (100 - percent) >= 100  # at least one call is beyond the percentile
+        figures[f"p{percent}_ms"] = float(np.percentile(times, percent)) if has_enough else None
     return figures

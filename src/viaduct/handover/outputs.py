@@ -1,4 +1,4 @@
-"""Find the number of a network's outputs from its weights, if it was not given."""
+"""Detection of the number of a network's outputs from its weights."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from viaduct.weights.stored import Stored, open_weights
 
 
 def match_outputs(path: Path, loaded: Loaded) -> tuple[Loaded, str]:
-    """Return the recipe with as many classes as the weights have, and a note if that changed it.
+    """Return the recipe with the weights' number of classes, and a note if that changed the recipe.
 
-    A source whose field `classes` cannot be set stays as it is: loading reports that the weights do not fit.
+    A recipe whose `data.classes` cannot be set is not changed.
     """
     data = loaded.recipe.data
     if not any(field.name == "classes" and field.init for field in fields(data)):
@@ -30,7 +30,7 @@ def match_outputs(path: Path, loaded: Loaded) -> tuple[Loaded, str]:
 
 
 def count_outputs(stored: Stored, recipe: Recipe) -> int | None:
-    """Return the number of outputs that the weights are for; None if it cannot be found."""
+    """Return the number of outputs of the weights' network; None if unknown."""
     if stored.facts.classes is not None:
         return stored.facts.classes
     for model, classes, _ in stored.find_likely_models():
@@ -40,7 +40,7 @@ def count_outputs(stored: Stored, recipe: Recipe) -> int | None:
 
 
 def count_by_shapes(stored: Stored, recipe: Recipe) -> int | None:
-    """Compare shapes with the recipe's network, whose tensors may differ in their first axis, the outputs, alone."""
+    """Return the number of outputs if the shapes fit the recipe's network except for the number of classes."""
     with torch.device("meta"):
         tensors = build_model(recipe).state_dict()
     outputs = set()
@@ -49,6 +49,6 @@ def count_by_shapes(stored: Stored, recipe: Recipe) -> int | None:
         if stored_shape is None or stored_shape == shape:
             continue
         if len(stored_shape) != len(shape) or shape[:1] != (recipe.data.classes,) or stored_shape[1:] != shape[1:]:
-            return None  # another network: loading names the tensors
+            return None  # another network; loading the weights reports it
         outputs.add(stored_shape[0])
     return outputs.pop() if len(outputs) == 1 else None

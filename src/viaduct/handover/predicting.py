@@ -1,10 +1,9 @@
-"""Classify image files with a trained network.
+"""Classification of image files with a trained network.
 
     for batch in predict_files(classifier, run, files, top=5, batch=32, reader=reader):
         for result in batch: result.file, result.predictions or result.error
 
-Files are read, decoded and prepared in threads ahead of the network. Results come in the order of the files, a batch
-at a time; about two batches are prepared ahead, so memory does not grow with the number of files.
+Threads read, decode and prepare files, about two batches ahead of the network. Results are in the order of the files.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from torch import Tensor
 from viaduct.data.prefetch import prepare_ahead
 from viaduct.errors import BadData, OutOfMemory, lacks_memory
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.decoding import image_size
+from viaduct.handover.decoding import read_size
 from viaduct.handover.image_files import ImageFile, read_image_file
 from viaduct.handover.preparing import Floats, Prepare
 
 Run: TypeAlias = Callable[[Tensor], Tensor]  # float32 N x 3 x size x size to float32 N x classes
 Thumbnail: TypeAlias = npt.NDArray[np.uint8]
-LARGE_PIXELS = 1 << 24  # images of more pixels are decoded one at a time, not one in each thread: they take much memory
+LARGE_PIXELS = 1 << 24  # images with more pixels are decoded one at a time, to limit memory
 MAX_THREADS = 8
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A class that the network gives an image, and its probability."""
+    """Predicted class and its probability."""
 
     label: str
     index: int
@@ -45,7 +44,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Result:
-    """Result for a file: predictions, most probable first; an error; or neither if it is no image."""
+    """Result for a file: predictions, most probable first; an error; or neither if it is not an image."""
 
     file: str
     predictions: tuple[Prediction, ...] = ()
@@ -55,7 +54,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A file that was read: the network's input, an error, or neither if it is no image."""
+    """File that was read: the network's input, an error, or neither if it is not an image."""
 
     file: str
     inputs: Floats | None = None
@@ -64,7 +63,7 @@ class Prepared:
 
 
 class Reader:
-    """Reads and prepares files; called from several threads. `draw` makes thumbnails of the first images."""
+    """Reads and prepares files, in several threads; `draw` makes `thumbnails` thumbnails of the first images."""
 
     def __init__(self, prepare: Prepare, draw: Callable[[bytes], Thumbnail] | None = None, thumbnails: int = 0) -> None:
         self.prepare, self.draw, self.thumbnails = prepare, draw, thumbnails
@@ -76,7 +75,7 @@ class Reader:
             data = read_image_file(file)
             if data is None:
                 return Prepared(file.path)
-            height, width = image_size(data)
+            height, width = read_size(data)
             if height * width <= LARGE_PIXELS:
                 return self.decode(file.path, data)
             with self.decoding_large:
@@ -87,12 +86,12 @@ class Reader:
             return Prepared(file.path, error="there is not enough memory to decode it.")
 
     def decode(self, path: str, data: bytes) -> Prepared:
-        """Return the network's input of an image, and a thumbnail of the first ones."""
+        """Prepare an image, and draw a thumbnail if it is one of the first."""
         inputs, thumbnail = self.prepare(data), None
         if self.draw is not None and self.drawn < self.thumbnails + MAX_THREADS:
-            # Threads finish out of order: MAX_THREADS more are drawn, so that the first ones are among them.
+            # Threads finish out of order, so MAX_THREADS more are drawn to include the first ones.
             self.drawn += 1
-            with suppress(BadData):  # the image is damaged outside of the crop that the network gets
+            with suppress(BadData):  # the image is damaged outside of the network's crop
                 thumbnail = self.draw(data)
         return Prepared(path, inputs, thumbnail=thumbnail)
 
@@ -104,7 +103,7 @@ def choose_batch(device: torch.device) -> int:
 def predict_files(
     classifier: Classifier, run: Run, files: Iterable[ImageFile], *, top: int, batch: int, reader: Reader
 ) -> Generator[list[Result], None, None]:
-    """Yield the results of all files in order, in lists of up to `batch` images and the other files between them."""
+    """Yield the results of all files in order, in lists of up to `batch` images and the files between them."""
     threads = min(MAX_THREADS, len(os.sched_getaffinity(0)))
     pending, images = list[Prepared](), 0
     prepared_files = prepare_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
@@ -122,7 +121,7 @@ def predict_files(
 
 
 def predict_batch(classifier: Classifier, run: Run, batch: Sequence[Prepared], top: int) -> list[Result]:
-    """Return the results of a batch in its order; files without an image stay in it."""
+    """Return the results of a batch in order, including files that are not images."""
     inputs = [prepared.inputs for prepared in batch if prepared.inputs is not None]
     try:
         rows = iter(rank_classes(run(stack_inputs(inputs)), classifier.labels, top) if inputs else [])
@@ -143,17 +142,17 @@ def predict_batch(classifier: Classifier, run: Run, batch: Sequence[Prepared], t
 
 
 def stack_inputs(inputs: Sequence[Floats]) -> Tensor:
-    """Return images of size x size x 3 as a batch N x 3 x size x size; a view that is channels-last in memory."""
+    """Stack images of size x size x 3 to a batch N x 3 x size x size, channels-last in memory."""
     return torch.from_numpy(np.stack(inputs)).permute(0, 3, 1, 2)
 
 
 def rank_classes(logits: Tensor, labels: Sequence[str], top: int) -> list[tuple[Prediction, ...]]:
-    """Return for each image its most probable classes; none if its outputs are not finite."""
+    """Return the most probable classes of each image; none if its outputs are not finite."""
     probabilities = torch.softmax(logits.to(torch.float32), dim=1)
     values, indices = probabilities.topk(min(top, len(labels)), dim=1)
     ranked = []
     for row, classes in zip(values.numpy(), indices.tolist(), strict=True):
         pairs = zip(row, classes, strict=True) if np.isfinite(row).all() else ()
-        # The text of a NumPy float32 has no more digits than it needs: 0.1, not 0.10000000149011612.
+        # str() of a NumPy float32 is the shortest: 0.1, not 0.10000000149011612.
         ranked.append(tuple(Prediction(labels[index], index, float(str(value))) for value, index in pairs))
     return ranked

@@ -1,4 +1,4 @@
-"""Write predictions as a table, as JSON or as CSV, batch by batch: memory does not grow with the number of images."""
+"""Output of predictions as a table, JSON or CSV, batch by batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from viaduct.terminal import escape_controls
 
 
 class Output(Protocol):
-    """Destination of results: `write` takes those of a batch, `finish` the totals."""
+    """Interface of outputs: `write` receives the results of a batch, `finish` the totals."""
 
     def write(self, results: Sequence[Result]) -> None: ...
 
@@ -24,16 +24,15 @@ class Output(Protocol):
 
 
 class TableOutput:
-    """A row for each image: the file, then label and percent of each class.
+    """Table with a row for each image: the file, then label and percent of each class.
 
-    Columns are as wide as the widest cells so far. On a terminal that is too narrow for the rows of the first batch,
-    each class has a line of its own.
+    If the terminal is too narrow for the first batch, each class has a separate line.
     """
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         self.stream = stream or sys.stdout
         self.widths: list[int] = []
-        self.stacked: bool | None = None  # each class on its own line; None: not decided yet
+        self.stacked: bool | None = None  # True: a line for each class; None: not decided yet
 
     def write(self, results: Sequence[Result]) -> None:
         rows = [list_cells(result) for result in results if result.predictions]
@@ -60,7 +59,7 @@ class TableOutput:
         return "\n".join(lines)
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write nothing: the errors are on stderr."""
+        """Write nothing; errors are on stderr."""
 
 
 def list_cells(result: Result) -> list[str]:
@@ -72,13 +71,13 @@ def list_cells(result: Result) -> list[str]:
 
 
 def pad(cell: str, width: int, column: int) -> str:
-    """Fill a cell up to its column's width; percents, in columns 2, 4, 6 …, are right-justified."""
+    """Pad a cell to its column's width; percents, in columns 2, 4, 6 …, are right-justified."""
     blanks = " " * (width - cell_width(cell))
     return blanks + cell if column and column % 2 == 0 else cell + blanks
 
 
 def cell_width(text: str) -> int:
-    """Return the columns of a terminal that a text takes: East Asian characters take two."""
+    """Return the width of a text in a terminal, where East Asian characters take two columns."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -87,7 +86,7 @@ def cell_width(text: str) -> int:
 
 
 class JsonOutput:
-    """One JSON document: facts about the weights, `images` as they come, then `errors` and the summary."""
+    """JSON document: facts about the weights, then `images`, `errors` and the summary."""
 
     def __init__(self, facts: dict[str, Any], stream: IO[str] | None = None) -> None:
         self.stream = stream or sys.stdout
@@ -114,12 +113,12 @@ class JsonOutput:
 
 
 def dump_json(value: Any) -> str:
-    """Return JSON of printable ASCII only, in which the escaping of control characters on stdout changes nothing."""
+    """Return JSON of printable ASCII, so that the escaping of control characters on stdout does not change it."""
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
 class CsvOutput:
-    """A CSV table with a line for each file; failed ones have the reason. Control characters are escaped."""
+    """CSV table with a line for each file, with predictions or an error. Control characters are escaped."""
 
     def __init__(self, stream: IO[str], top: int) -> None:
         self.stream, self.top = stream, top
@@ -143,4 +142,4 @@ class CsvOutput:
         self.stream.write(line.getvalue())
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write nothing: failed files have their lines already."""
+        """Write nothing; all files have their lines."""

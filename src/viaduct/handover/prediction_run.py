@@ -1,4 +1,4 @@
-"""Run a prediction: read files, write results to all outputs, and report on stderr what was left out.
+"""A prediction: read files, write results to all outputs, and report skipped files on stderr.
 
 tally = Tally(found, quiet=False)
 with open_outputs(classifier, engine, as_json=True, csv=None, top=5) as outputs:
@@ -35,7 +35,7 @@ STDOUT = Path("-")
 def open_outputs(
     classifier: Classifier, engine: Engine, as_json: bool, csv: Path | None, top: int
 ) -> Iterator[list[Output]]:
-    """Open the outputs; a CSV file gets its name when the block ends without an error."""
+    """Open the outputs; a CSV file appears when the block ends without an error."""
     columns = min(top, len(classifier.labels))
     outputs: list[Output] = []
     if as_json:
@@ -56,7 +56,7 @@ def open_outputs(
 
 
 def describe(classifier: Classifier, engine: Engine) -> dict[str, Any]:
-    """Return the facts about weights and computation that stand at the top of a JSON document."""
+    """Return the facts about weights and computation at the top of a JSON document."""
     return {
         "weights": str(classifier.weights),
         "model": classifier.name,
@@ -81,7 +81,7 @@ def write_predictions(
     reader: Reader | None = None,
     run: Run | None = None,
 ) -> None:
-    """Write the results of all files, after those of unreadable paths; raise BadData if nothing was predicted."""
+    """Write the results of all files, those of unreadable paths first; raise BadData if nothing was predicted."""
     unread = [Result(path, error=f"{reason}.") for path, reason in found.errors]
     reader = reader or Reader(classifier.prepare)
     batch = batch or choose_batch(engine.device)
@@ -101,15 +101,15 @@ def write_predictions(
 
 
 class Tally:
-    """Counts of results; prints on stderr which files were left out, the first ones by name."""
+    """Counts results, and reports skipped files on stderr, the first ones by name."""
 
     def __init__(self, found: FoundFiles, quiet: bool) -> None:
         self.quiet = quiet  # no progress bar
         self.total = len(found.files) + len(found.errors)
         self.predicted = self.errors = self.passed_over = 0
         self.hidden = found.hidden
-        self.others: list[str] = []  # first files of folders that are no images
-        self.unknown_format = False  # True: a file was skipped because its format is not known
+        self.others: list[str] = []  # first files in folders that are not images
+        self.unknown_format = False  # True if a file was skipped because of an unknown format
 
     @property
     def done(self) -> int:
@@ -130,27 +130,27 @@ class Tally:
                     self.others.append(escape_controls(result.file))
 
     def require_any(self) -> None:
-        """Raise BadData if no image was predicted; what was skipped has been named."""
+        """Raise BadData if no image was predicted."""
         if not self.predicted:
             self.report()
             hints = ["JPEG, PNG, GIF, BMP, WebP and TIFF are read."] if self.others or self.unknown_format else []
-            raise BadData(f"no image was predicted: of {count_of(self.total, 'file')} none could be used.", *hints)
+            raise BadData(f"no image was predicted: of {format_count(self.total, 'file')} none could be used.", *hints)
 
     def report(self) -> None:
-        """Print how much was left out, if anything was."""
+        """Print how many files were skipped, if any."""
         if self.passed_over:
             names = ", ".join(self.others[:3]) + (" …" if self.passed_over > 3 else "")
-            print_notice(f"passed over {count_of(self.passed_over, 'file')} in folders, no images: {names}")
+            print_notice(f"passed over {format_count(self.passed_over, 'file')} in folders, no images: {names}")
         if self.hidden:
-            print_notice(f"passed over {count_of(self.hidden, 'hidden name')}, beginning with a dot")
+            print_notice(f"passed over {format_count(self.hidden, 'hidden name')}, beginning with a dot")
         if self.errors > NAMED_AT_MOST:
             more = self.errors - NAMED_AT_MOST
             print_notice(
                 f"skipped {more:,} more, which are not named here; --json and --csv list all with their reasons"
             )
         if self.errors and self.predicted:
-            print_notice(f"predicted {count_of(self.predicted, 'image')}, skipped {self.errors:,}")
+            print_notice(f"predicted {format_count(self.predicted, 'image')}, skipped {self.errors:,}")
 
 
-def count_of(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,10 +1,8 @@
-"""A contact sheet of predictions: each image with its most probable class and the percent below it.
+"""Contact sheet of predictions: each image with its most probable class and percent below.
 
-    sheet = SheetOutput(Path("sheet.png"))
-    sheet.write(results)                     as the other outputs (prediction_output.py)
-    sheet.finish({})                         writes the PNG with the first images
-
-Thumbnails are drawn by the threads that decode images; the sheet keeps no more of them than it shows.
+sheet = SheetOutput(Path("sheet.png"))
+sheet.write(results)                     as other outputs (prediction_output.py)
+sheet.finish({})                         writes the PNG with the first images
 """
 
 from __future__ import annotations
@@ -22,15 +20,15 @@ from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 from viaduct.data import jpeg
 from viaduct.data.output_files import write_result
-from viaduct.handover.decoding import decode_image, image_size
+from viaduct.handover.decoding import decode_image, read_size
 from viaduct.handover.predicting import Result, Thumbnail
 from viaduct.terminal import escape_controls
 
 MOST_IMAGES = 96
 MOST_COLUMNS = 8
-SIDE, GAP, MARGIN = 184, 20, 24  # pixels: of a thumbnail, between two, around all
-BAR, CAPTION = 5, 46  # heights of the bar that shows the percent, and of the text
-STAMP = "viaduct predict"  # metadata of a sheet, which may be overwritten, unlike other PNG files
+SIDE, GAP, MARGIN = 184, 20, 24  # pixels: side of a thumbnail, gap between two, margin of the sheet
+BAR, CAPTION = 5, 46  # heights of the percent bar and of the text
+STAMP = "viaduct predict"  # metadata by which `is_sheet` recognises a sheet
 PAPER, FRAME, INK, FAINT = (255, 255, 255), (240, 241, 243), (24, 26, 31), (110, 116, 128)
 BAR_COLOUR, BAR_GROUND = (38, 110, 206), (222, 226, 232)
 ELLIPSIS = "…"
@@ -53,7 +51,7 @@ class SheetOutput:
         self.images = 0
 
     def draw(self, data: bytes) -> Thumbnail:
-        """Return the thumbnail of an encoded image; threads that decode call this."""
+        """Draw the thumbnail of an encoded image; called by the threads that decode."""
         return draw_thumbnail(data)
 
     def write(self, results: Sequence[Result]) -> None:
@@ -71,22 +69,22 @@ class SheetOutput:
             write_result(self.file, encoded.getvalue())
 
     def describe(self) -> str:
-        """Say what the sheet shows."""
+        """Return a line about the written sheet."""
         if self.images > len(self.shown):
             return f"wrote {self.file}: the first {len(self.shown):,} of {self.images:,} images"
         return f"wrote {self.file}"
 
 
 def is_sheet(file: Path) -> bool:
-    """Return True if a file is a sheet that was written here."""
+    """Return True if a file was written by `SheetOutput`."""
     with open(file, "rb") as stream:
         return STAMP.encode() in stream.read(200)
 
 
 def draw_thumbnail(data: bytes) -> Thumbnail:
-    """Return an image within a square of SIDE pixels, its sides in proportion."""
+    """Scale an image to fit in a square of SIDE pixels."""
     if jpeg.is_jpeg(data):
-        smaller = min(image_size(data)) // SIDE
+        smaller = min(read_size(data)) // SIDE
         shrink = next(factor for factor in (8, 4, 2, 1) if factor <= max(1, smaller))
         pixels = jpeg.decode(data, shrink=shrink)  # type: ignore[arg-type]
     else:
@@ -99,7 +97,7 @@ def draw_thumbnail(data: bytes) -> Thumbnail:
 
 
 def draw_sheet(results: Sequence[Result]) -> Image.Image:
-    """Return the sheet: rows of images, about as wide as it is high or wider."""
+    """Draw the sheet: rows of images."""
     columns = min(MOST_COLUMNS, len(results), max(3, math.ceil(math.sqrt(1.4 * len(results)))))
     rows = math.ceil(len(results) / columns)
     step_across, step_down = SIDE + GAP, SIDE + BAR + CAPTION + GAP
@@ -123,26 +121,26 @@ def draw_tile(sheet: Image.Image, result: Result, left: int, top: int) -> None:
     draw.rectangle((left, bar, left + SIDE - 1, bar + BAR - 1), fill=BAR_GROUND)
     if filled := round(SIDE * best.probability):
         draw.rectangle((left, bar, left + filled - 1, bar + BAR - 1), fill=BAR_COLOUR)
-    label, label_font = write_text(best.label, LABEL_SIZE, instead=f"class {best.index}")
-    percent, percent_font = write_text(f"{100 * best.probability:.1f} %", LABEL_SIZE)
+    label, label_font = choose_text(best.label, LABEL_SIZE, fallback=f"class {best.index}")
+    percent, percent_font = choose_text(f"{100 * best.probability:.1f} %", LABEL_SIZE)
     right = draw.textlength(percent, font=percent_font)
     shown = shorten_text(label, SIDE - right - 10, label_font)
     draw.text((left, bar + BAR + 22), shown, INK, font=label_font, anchor="ls")
     draw.text((left + SIDE, bar + BAR + 22), percent, FAINT, font=percent_font, anchor="rs")
     base = escape_controls(os.path.basename(result.file))
-    name, name_font = write_text(base, NAME_SIZE, instead=base.encode("ascii", "replace").decode())
+    name, name_font = choose_text(base, NAME_SIZE, fallback=base.encode("ascii", "replace").decode())
     shown = shorten_text(name, SIDE, name_font, middle=True)
     draw.text((left, bar + BAR + 40), shown, FAINT, font=name_font, anchor="ls")
 
 
-def write_text(text: str, size: int, instead: str = "") -> tuple[str, Any]:
-    """Return a text and a font that shows it; if there is no such font, the text `instead` and its font."""
+def choose_text(text: str, size: int, fallback: str = "") -> tuple[str, Any]:
+    """Return a text and a font that can show it; if there is no such font, the text `fallback` and its font."""
     font = find_font(text, size)
-    return (text, font) if font is not None else (instead, find_font(instead, size))
+    return (text, font) if font is not None else (fallback, find_font(fallback, size))
 
 
 def shorten_text(text: str, width: float, font: Any, *, middle: bool = False) -> str:
-    """Shorten a text to a width in pixels: at its end, or in its middle (names of files differ at their ends)."""
+    """Shorten a text to a width in pixels, at its end or in its middle."""
     if font.getlength(text) <= width:
         return text
     for letters in range(len(text) - 1, 0, -1):
@@ -154,7 +152,7 @@ def shorten_text(text: str, width: float, font: Any, *, middle: bool = False) ->
 
 
 def find_font(text: str, size: int) -> Any | None:
-    """Return a font that can show a text; None for Chinese, Japanese and Korean where no such font is installed."""
+    """Return a font that can show a text; None for East Asian text if no such font is installed."""
     if any(0x2E80 <= ord(character) < 0xFB00 or ord(character) >= 0x20000 for character in text):
         return load_font(EAST_ASIAN_FONTS, size)
     return load_font(FONTS, size) or ImageFont.load_default(size)
@@ -162,7 +160,7 @@ def find_font(text: str, size: int) -> Any | None:
 
 @cache
 def load_font(names: tuple[str, ...], size: int) -> Any | None:
-    """Return the first of these fonts that the system has."""
+    """Return the first of these fonts that is installed."""
     for name in names:
         try:
             return ImageFont.truetype(name, size)

@@ -1,11 +1,11 @@
-"""Prepare one image for the network, as evaluation does.
+"""Evaluation preprocessing of single images.
 
     prepare = build_prepare(recipe.data, image_shape=(32, 32))
     prepare(Path("photo.jpg").read_bytes())        float32 size x size x 3, normalised
 
-Recipes that read encoded images (TFRecord files, class folders) crop and resize them as their reference does. Recipes
-of small images in memory (CIFAR-10, the built-in shapes) know one size: another image is cut to that shape around its
-middle and resized to it, with antialiasing; an image that has the size is taken as it is.
+Recipes for encoded images (TFRecord files, class folders) crop and resize as their reference does. Recipes for small
+images in memory (CIFAR-10, the built-in shapes) have a fixed size: other images are cropped around the centre and
+resized to it, with antialiasing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ CPU = torch.device("cpu")
 
 
 def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepare:
-    """Return a function that turns an encoded image into the network's input.
+    """Return a function that converts an encoded image to the network's input.
 
-    `image_shape` is the height and width of images of a recipe in memory, if the run recorded it.
+    `image_shape` is the height and width of a recipe's images in memory, if the run recorded it.
     """
     if isinstance(source, Records):
         return lambda data: prepare_encoded(source, data)
@@ -43,7 +43,7 @@ def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepar
 
 
 def build_prepare_decoded(source: Source, image_shape: tuple[int, int] | None) -> PrepareDecoded:
-    """Return a function that turns a decoded image, uint8 height x width x 3, into the network's input."""
+    """Return a function that converts a decoded image, uint8 height x width x 3, to the network's input."""
     if isinstance(source, Records):
         return lambda pixels: prepare_decoded(source, pixels)
     if isinstance(source, Images):
@@ -53,7 +53,7 @@ def build_prepare_decoded(source: Source, image_shape: tuple[int, int] | None) -
 
 
 def prepare_encoded(source: Records, data: bytes) -> Floats:
-    """Return the input that evaluation makes of an encoded image."""
+    """Return the network's input for an encoded image."""
     name = source.preprocess
     if png.is_png(data) or jpeg.is_jpeg(data):
         check_size(data)
@@ -62,7 +62,7 @@ def prepare_encoded(source: Records, data: bytes) -> Floats:
 
 
 def prepare_decoded(source: Records, pixels: jpeg.Pixels) -> Floats:
-    """Return the input that evaluation makes of a decoded image: cropped and resized as its reference does."""
+    """Return the network's input for a decoded image."""
     name = source.preprocess
     if views := preprocess.find_preprocessing(name).views:
         return preprocess.finish(views.cut_centre(pixels, source.size).astype("float32"), None, name)
@@ -72,7 +72,7 @@ def prepare_decoded(source: Records, pixels: jpeg.Pixels) -> Floats:
 
 
 def fit_pixels(pixels: jpeg.Pixels, shape: tuple[int, int]) -> jpeg.Pixels:
-    """Crop an image around its middle to an aspect ratio and resize it; an image of this shape stays as it is."""
+    """Crop an image around its centre to the aspect ratio of `shape` and resize it, unless it has this shape."""
     height, width = pixels.shape[:2]
     if (height, width) == shape:
         return pixels
@@ -87,7 +87,7 @@ def fit_pixels(pixels: jpeg.Pixels, shape: tuple[int, int]) -> jpeg.Pixels:
 
 
 def prepare_pixels(source: Images, pixels: jpeg.Pixels) -> Floats:
-    """Return the input that evaluation makes of an image in memory."""
+    """Return the network's input for an image in memory."""
     normalised = Normalise(source, CPU)(torch.from_numpy(np.ascontiguousarray(pixels))[None])
     prepared: Floats = resize(normalised, source.size)[0].permute(1, 2, 0).contiguous().numpy()
     return prepared

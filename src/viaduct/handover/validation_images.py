@@ -15,7 +15,7 @@ from viaduct.training.rundir import RunDir
 
 
 def read_validation(classifier: Classifier, count: int) -> tuple[bytes, ...]:
-    """Return at most `count` validation images of the run; none if there is no run or its data are gone."""
+    """Return at most `count` validation images of the run; none if there is no run or its data cannot be read."""
     if classifier.run is None:
         return ()
     source, path = classifier.recipe.data, stored_data(RunDir(classifier.run).read_recipe_json())
@@ -25,11 +25,10 @@ def read_validation(classifier: Classifier, count: int) -> tuple[bytes, ...]:
         split = source.open_images(path).validation
         return tuple(islice(filter(is_decodable, encode_split(split)), count))
     except (ViaductError, OSError):
-        return ()  # moved, or changed since
+        return ()  # the data were moved or changed
 
 
 def is_decodable(encoded: bytes) -> bool:
-    """Return True for an image that is not damaged; evaluation may skip damaged ones too."""
     try:
         decode_image(encoded)
     except BadData:
@@ -38,7 +37,7 @@ def is_decodable(encoded: bytes) -> bool:
 
 
 def encode_split(split: object) -> Iterator[bytes]:
-    """Yield the encoded images of a split: those of records as they are stored, those in memory as PNG."""
+    """Yield the encoded images of a split: those of records unchanged, those in memory as PNG."""
     if isinstance(split, Split):
         for pixels in split.images:
             yield encode_png(pixels)

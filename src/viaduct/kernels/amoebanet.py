@@ -1,4 +1,4 @@
-"""AmoebaNet's forward pass in training on our kernels; it computes the same as `AmoebaNet.forward`."""
+"""AmoebaNet's forward pass in training on our kernels, equivalent to `AmoebaNet.forward`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ def can_fuse_network(network: AmoebaNet) -> bool:
 
 
 def list_stem_readers(first: Cell) -> list[bool]:
-    """Return for each reader of the stem whether it reads through a ReLU.
+    """Return a list with True for each reader of the stem behind a ReLU.
 
-    The first cell reads the stem as its second state, and, through a ReLU, as its input. The second cell reads it
-    through a ReLU too.
+    The first cell reads the stem as its second state and, through a ReLU, as its input; the second cell through a ReLU.
     """
     return [*list_readers(find_wirings(first)[1]), True, True]
 
 
-def convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
+def list_convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
     """Return the convolutions whose weights the cells need in the precision of computation."""
     return [layer for layer in network.cells.modules() if isinstance(layer, nn.Conv2d)]
 
@@ -46,7 +45,8 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
     for index, (name, cell) in enumerate(network.cells.items()):
         assert isinstance(cell, Cell)
         has_auxiliary = network.aux is not None and name == network.aux_after
-        outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, network.keep_probability(index)).run(x, previous)
+        keep = network.compute_keep_probability(index)
+        outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, keep).run(x, previous)
         previous, (x, later) = later, outputs[:2]
         if has_auxiliary:
             auxiliary = run_auxiliary_head(network.aux, outputs[2])
@@ -56,7 +56,7 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
 
 def run_auxiliary_head(head: Any, x_NCHW: Tensor) -> Tensor:
     """Return the auxiliary head's logits, with our kernel for its pool."""
-    head.refuse_another_size(x_NCHW)
+    head.check_size(x_NCHW)
     features = apply_pool(x_NCHW, Pool(5, 3, average=True, valid_only=True))
     features = relu_in_place(head.aux_bn0(head.proj(features)))
     features = relu_in_place(head.aux_bn1(head.conv(features)))

@@ -1,8 +1,8 @@
-"""A bottleneck block as a single operation, forward and backward, over the kernels beside this file.
+"""Bottleneck block as a single operation, forward and backward.
 
-1x1 convolutions are matrix products, which cuBLAS does best. Our kernels do the rest in as few passes over memory as
-possible: the statistics of each batch norm; then scale, shift, ReLU and shortcut together. In the backward pass the
-matrix product that computes the gradient w.r.t. the input also adds the gradient of the shortcut.
+1x1 convolutions are matrix products in cuBLAS. Our kernels compute the other operations with few passes over memory:
+the statistics of each batch norm; then scale, shift, ReLU and shortcut together. In the backward pass the matrix
+product for the gradient w.r.t. the input also adds the gradient of the shortcut.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from viaduct.kernels.norm import (
     Sums,
     apply_scale_shift,
     apply_scale_shift_add,
+    compute_input_gradient,
     compute_norm,
-    gradient_rows,
-    gradient_sums,
-    images_like,
-    input_gradient,
-    masked_gradient_sums,
-    rows_of,
+    make_gradient_rows,
+    mask_and_sum_gradient,
+    sum_gradient,
+    view_as_images_like,
+    view_as_rows,
 )
 from viaduct.kernels.parts import BottleneckParts, Layer
 
@@ -46,17 +46,17 @@ class BottleneckFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, parts: BottleneckParts, weights: Weights, *parameters: Tensor) -> Tensor:
         x = x.to(weights[parts.conv1].dtype).contiguous(memory_format=torch.channels_last)
-        branch1 = apply_pointwise(rows_of(x), parts.conv1, parts.norm1, weights)
-        first = images_like(apply_scale_shift(branch1.x, branch1.norm), x)
+        branch1 = apply_pointwise(view_as_rows(x), parts.conv1, parts.norm1, weights)
+        first = view_as_images_like(apply_scale_shift(branch1.x, branch1.norm), x)
         branch2, middle = apply_convolution(first, parts.conv2, parts.norm2, weights)
         second = apply_scale_shift(branch2.x, branch2.norm)
         branch3 = apply_pointwise(second, parts.conv3, parts.norm3, weights)
         projection = None if parts.projection is None else apply_projection(x, parts.projection, weights)
-        other, other_norm = (rows_of(x), None) if projection is None else (projection.x, projection.norm)
+        other, other_norm = (view_as_rows(x), None) if projection is None else (projection.x, projection.norm)
         y, signs = apply_scale_shift_add(branch3.x, branch3.norm, other, other_norm)
-        ctx.save_for_backward(x)  # torch notices if it is changed before the backward pass
+        ctx.save_for_backward(x)  # so that torch detects a change of x before the backward pass
         ctx.parts, ctx.branches, ctx.saved = parts, (branch1, branch2, branch3, projection), (first, second, signs)
-        return images_like(y, middle)
+        return view_as_images_like(y, middle)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -64,26 +64,30 @@ class BottleneckFunction(torch.autograd.Function):
         if ctx.branches is None:
             raise RuntimeError("A block on kernels of viaduct has one backward pass; a second needs viaduct.unfuse.")
         (branch1, branch2, branch3, projection), (first, second, signs) = ctx.branches, ctx.saved
-        gradient = gradient_rows(gradient, x.dtype)
-        masked_gradient, sums3 = masked_gradient_sums(gradient, branch3.x, branch3.norm, signs)
-        conv3_gradient = input_gradient(masked_gradient, branch3.x, branch3.norm, sums3)
+        gradient = make_gradient_rows(gradient, x.dtype)
+        masked_gradient, sums3 = mask_and_sum_gradient(gradient, branch3.x, branch3.norm, signs)
+        conv3_gradient = compute_input_gradient(masked_gradient, branch3.x, branch3.norm, sums3)
         weight3 = weight_gradient(conv3_gradient, second)
         second_gradient = conv3_gradient @ branch3.weight
-        sums2 = gradient_sums(second_gradient, branch2.x, branch2.norm)
-        conv2_gradient = input_gradient(second_gradient, branch2.x, branch2.norm, sums2, relu=True)
+        sums2 = sum_gradient(second_gradient, branch2.x, branch2.norm)
+        conv2_gradient = compute_input_gradient(second_gradient, branch2.x, branch2.norm, sums2, relu=True)
         first_gradient, weight2 = backpropagate_convolution(conv2_gradient, first, branch2, ctx.parts.conv2)
-        sums1 = gradient_sums(first_gradient, branch1.x, branch1.norm)
-        conv1_gradient = input_gradient(first_gradient, branch1.x, branch1.norm, sums1, relu=True)
-        layer_gradients = [(weight_gradient(conv1_gradient, rows_of(x)), sums1), (weight2, sums2), (weight3, sums3)]
+        sums1 = sum_gradient(first_gradient, branch1.x, branch1.norm)
+        conv1_gradient = compute_input_gradient(first_gradient, branch1.x, branch1.norm, sums1, relu=True)
+        layer_gradients = [
+            (weight_gradient(conv1_gradient, view_as_rows(x)), sums1),
+            (weight2, sums2),
+            (weight3, sums3),
+        ]
         shortcut = masked_gradient
         if projection is not None:
             shortcut, weight, sums = backpropagate_projection(masked_gradient, x, projection, ctx.parts.projection)
             layer_gradients.append((weight, sums))
-        # In place: nothing else refers to the shortcut's gradient, and a copy would cost a pass over memory.
+        # In place: the shortcut's gradient is not used again.
         x_gradient = shortcut.addmm_(conv1_gradient, branch1.weight)
         gradients = order_gradients(layer_gradients, ctx.parts)
         ctx.branches = ctx.saved = ctx.parts = None
-        return images_like(x_gradient, x), None, None, *gradients
+        return view_as_images_like(x_gradient, x), None, None, *gradients
 
 
 def order_gradients(layer_gradients: list[tuple[Tensor, Sums]], parts: BottleneckParts) -> list[Tensor]:
@@ -101,23 +105,23 @@ def apply_pointwise(rows: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weight
 
 
 def apply_convolution(x: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> tuple[Branch, Tensor]:
-    """Run any other convolution and compute its norm; return also the output as images."""
+    """Run a convolution that is not pointwise and compute its norm; return also the output as images."""
     y = grouped.forward(x, weights[conv], conv)
-    rows = rows_of(y)
+    rows = view_as_rows(y)
     return Branch(rows, compute_norm(rows, layer), weights[conv]), y
 
 
 def backpropagate_convolution(gradient: Tensor, x: Tensor, branch: Branch, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:
     """Return the gradients w.r.t. input (as rows) and weight of a convolution."""
     x_gradient, weight = grouped.backward(gradient, x, branch.weight, conv)
-    return rows_of(x_gradient), weight
+    return view_as_rows(x_gradient), weight
 
 
 def apply_projection(x: Tensor, layer: Layer, weights: Weights) -> Branch:
     """Run the 1x1 convolution of a shortcut, which may have a stride, and compute its norm."""
     conv, norm = layer
     if conv.stride == (1, 1):
-        return apply_pointwise(rows_of(x), conv, norm, weights)
+        return apply_pointwise(view_as_rows(x), conv, norm, weights)
     return apply_convolution(x, conv, norm, weights)[0]
 
 
@@ -126,10 +130,10 @@ def backpropagate_projection(
 ) -> tuple[Tensor, Tensor, Sums]:
     """Return the gradients w.r.t. input and weight of a shortcut's convolution, and the sums for its norm."""
     conv, _ = layer
-    sums = gradient_sums(masked_gradient, projection.x, projection.norm, relu=False)
-    conv_gradient = input_gradient(masked_gradient, projection.x, projection.norm, sums)
+    sums = sum_gradient(masked_gradient, projection.x, projection.norm, relu=False)
+    conv_gradient = compute_input_gradient(masked_gradient, projection.x, projection.norm, sums)
     if conv.stride == (1, 1):
-        return conv_gradient @ projection.weight, weight_gradient(conv_gradient, rows_of(x)), sums
+        return conv_gradient @ projection.weight, weight_gradient(conv_gradient, view_as_rows(x)), sums
     return *backpropagate_convolution(conv_gradient, x, projection, conv), sums
 
 

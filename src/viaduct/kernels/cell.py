@@ -1,7 +1,7 @@
 """AmoebaNet's cells on our kernels: 1x1 convolutions as matrix products, every state as a single operation.
 
-The kernels that compute the parts of a cell's output write them side by side into one tensor. All 1x1 convolutions that
-read a state are a single operation, whose backward pass adds their input gradients within the matrix products.
+The parts of a cell's output are written side by side into one tensor. All 1x1 convolutions that read a state are a
+single operation: its backward pass adds their input gradients within the matrix products.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from viaduct.kernels import grouped
 from viaduct.kernels.bottleneck import weight_gradient
 from viaduct.kernels.copies import Weights
 from viaduct.kernels.halves import HalvedFunction
-from viaduct.kernels.norm import rows_of
-from viaduct.kernels.pooling import Pool, as_rows
-from viaduct.kernels.terms import MAX_READERS, OutputBuffer, Term, as_images, sum_terms
+from viaduct.kernels.norm import view_as_rows
+from viaduct.kernels.pooling import Pool, convert_to_rows
+from viaduct.kernels.terms import MAX_READERS, OutputBuffer, Term, sum_terms, view_as_images
 from viaduct.models.amoebanet_cells import (
     Cell,
     FactorisedReduction,
@@ -41,21 +41,21 @@ class PointwiseFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cast_weights: list[Tensor], *weights: Tensor) -> Any:
-        rows = as_rows(x)
+        rows = convert_to_rows(x)
         ctx.rows, ctx.cast_weights, ctx.shape = rows, cast_weights, x.shape
         ctx.dtypes = [weight.dtype for weight in weights]
         size = (x.shape[0], *x.shape[2:])
-        return tuple(as_images(rows @ cast_weight.flatten(1).t(), size) for cast_weight in cast_weights)
+        return tuple(view_as_images(rows @ cast_weight.flatten(1).t(), size) for cast_weight in cast_weights)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        rows_of_gradients = [as_rows(gradient) for gradient in gradients]
-        total = rows_of_gradients[0] @ ctx.cast_weights[0].flatten(1)
-        for gradient, cast_weight in zip(rows_of_gradients[1:], ctx.cast_weights[1:], strict=True):
+        gradient_rows = [convert_to_rows(gradient) for gradient in gradients]
+        total = gradient_rows[0] @ ctx.cast_weights[0].flatten(1)
+        for gradient, cast_weight in zip(gradient_rows[1:], ctx.cast_weights[1:], strict=True):
             total.addmm_(gradient, cast_weight.flatten(1))
-        weight_gradients = [weight_gradient(gradient, ctx.rows)[:, :, None, None] for gradient in rows_of_gradients]
+        weight_gradients = [weight_gradient(gradient, ctx.rows)[:, :, None, None] for gradient in gradient_rows]
         weights = [gradient.to(dtype) for gradient, dtype in zip(weight_gradients, ctx.dtypes, strict=True)]
-        x_gradient = as_images(total, (ctx.shape[0], *ctx.shape[2:]))
+        x_gradient = view_as_images(total, (ctx.shape[0], *ctx.shape[2:]))
         ctx.rows = ctx.cast_weights = None
         return x_gradient, None, *weights
 
@@ -76,49 +76,48 @@ class ConvolutionFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        x_gradient, weight_gradient = grouped.backward(rows_of(gradient), ctx.x, ctx.cast_weight, ctx.conv)
+        x_gradient, weight_gradient = grouped.backward(view_as_rows(gradient), ctx.x, ctx.cast_weight, ctx.conv)
         ctx.x = ctx.cast_weight = None
         return x_gradient, None, None, weight_gradient.to(ctx.dtype)
 
 
 class JoinedFunction(torch.autograd.Function):
-    """Concatenation of parts that are in `buffer` side by side already, one result for each of `readers` readers.
+    """Concatenation of parts that are already side by side in `buffer`, once for each of `readers` readers.
 
-    Every part is an input once for each reader, so that the gradients of the readers arrive separately.
+    Every part is an input once for each reader, so that autograd passes the readers' gradients separately.
     """
 
     @staticmethod
     def forward(ctx: Any, buffer: OutputBuffer, readers: int, *parts: Tensor) -> Any:
         ctx.set_materialize_grads(False)
         ctx.parts = len(parts) // readers
-        return tuple(buffer.as_images() for _ in range(readers))
+        return tuple(buffer.view_as_images() for _ in range(readers))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        # Some gradients are not channels_last yet: that of a mean has stride 0 over the pixels.
+        # Not all gradients are channels_last: that of a mean has stride 0 over the pixels.
         chunks = [
             [None] * ctx.parts
             if gradient is None
             else gradient.contiguous(memory_format=torch.channels_last).chunk(ctx.parts, 1)
             for gradient in gradients
         ]
-        return None, None, *(piece for pieces in zip(*chunks, strict=True) for piece in pieces)
+        return None, None, *(chunk for part_chunks in zip(*chunks, strict=True) for chunk in part_chunks)
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """Readers of a state: sides that read it directly, and 1x1 convolutions that read it through a ReLU."""
+    """Readers of a state."""
 
-    raw: list[Side]
-    pointwise: list[tuple[Side, nn.Conv2d]]
-    output_index: int | None  # position in the cell's output; None if it is not part of it
+    raw: list[Side]  # sides that read it directly
+    pointwise: list[tuple[Side, nn.Conv2d]]  # 1x1 convolutions that read it through a ReLU
+    output_index: int | None  # position in the cell's output; None if it is not part of the output
 
 
 WIRINGS: WeakKeyDictionary[Cell, list[Wiring]] = WeakKeyDictionary()  # cache of `find_wirings`
 
 
 def find_wirings(cell: Cell) -> list[Wiring]:
-    """Return the readers of all states of a cell."""
     if cell not in WIRINGS:
         WIRINGS[cell] = [make_wiring(cell, index) for index in range(2 + len(cell.combinations))]
     return WIRINGS[cell]
@@ -130,7 +129,7 @@ def make_wiring(cell: Cell, index: int) -> Wiring:
     convs: list[tuple[Side, nn.Conv2d]] = []
     for number, combination in enumerate(cell.combinations):
         for side, layer in enumerate((combination.left, combination.right)):
-            # A choice is the name of an operation, and the index of the state that it reads.
+            # A choice is (name of the operation, index of the state that it reads).
             if combination.choices[side][1] != index:  # type: ignore[index]
                 continue
             if (conv := find_first_conv(layer)) is None:  # type: ignore[arg-type]
@@ -141,7 +140,7 @@ def make_wiring(cell: Cell, index: int) -> Wiring:
 
 
 def find_first_conv(layer: nn.Module) -> nn.Conv2d | None:
-    """Return the 1x1 convolution that reads the state through a ReLU; None if the layer begins with something else."""
+    """Return the 1x1 convolution that reads the state through a ReLU; None if the layer begins differently."""
     if isinstance(layer, Pointwise):
         return layer.conv_1x1
     return layer.pre_1x1 if isinstance(layer, Squeezed) else None
@@ -158,27 +157,28 @@ def can_fuse_cell(cell: Cell) -> bool:
     wirings = find_wirings(cell)
     has_unit_strides = all(conv.stride == (1, 1) for wiring in wirings for _, conv in wiring.pointwise)
     pools_agree = all(len({layer.stride for layer in pair if isinstance(layer, SameMaxPool2d)}) < 2 for pair in pairs)
-    # A cell's output is read outside of it, too: by two cells, and by the auxiliary head.
+    # A cell's output is also read by two other cells and by the auxiliary head.
     readers = [len(list_readers(wiring)) + (0 if wiring.output_index is None else 3) for wiring in wirings]
     is_known = all(isinstance(layer, known) for pair in pairs for layer in pair)
     return has_unit_strides and pools_agree and max(readers) <= MAX_READERS and is_known
 
 
 def list_readers(wiring: Wiring) -> list[bool]:
-    """Return for each reader inside the cell whether it reads through a ReLU; all 1x1 convolutions are one reader."""
+    """Return a list with True for each reader inside the cell behind a ReLU; all 1x1 convolutions are one reader."""
     return [False] * len(wiring.raw) + ([True] if wiring.pointwise else [])
 
 
 class CellPass:
-    """Forward pass of one cell, whose output has `readers` readers; `keep` is drop path's probability of keeping.
+    """Forward pass of one cell.
 
-    `weights` are the convolutions' weights in the precision of computation.
+    `weights` are the convolutions' weights in the precision of computation, `readers` is the number of readers of the
+    output, `keep` is drop path's probability of keeping.
     """
 
     def __init__(self, cell: Cell, weights: Weights, readers: int, keep: Tensor | None) -> None:
         self.cell, self.weights, self.readers, self.keep = cell, weights, readers, keep
         self.side_inputs: dict[Side, Tensor] = {}  # input of each side of the combinations
-        self.parts: dict[int, list[Tensor]] = {}  # by position in the output: the state, once for each outside reader
+        self.parts: dict[int, list[Tensor]] = {}  # position in the output -> the state, once for each outside reader
         self.buffer = OutputBuffer(len(cell.output))
 
     def run(self, x: Tensor, previous: Tensor | list[Tensor]) -> list[Tensor]:
@@ -206,7 +206,7 @@ class CellPass:
             self.parts[wiring.output_index] = outputs[-outside:]
 
     def distribute(self, wiring: Wiring, outputs: list[Tensor]) -> None:
-        """Pass a state to its readers inside the cell; `outputs` are in the order of `list_readers`, others follow."""
+        """Pass a state to its readers inside the cell; `outputs` begin in the order of `list_readers`."""
         self.side_inputs |= dict(zip(wiring.raw, outputs, strict=False))
         if wiring.pointwise:
             results = apply_pointwise(outputs[len(wiring.raw)], [conv for _, conv in wiring.pointwise], self.weights)
@@ -224,7 +224,7 @@ class CellPass:
         return Term(reduced, entry.final_path_bn)
 
     def make_term(self, side: Side, layer: nn.Module) -> Term:
-        """Return a side of a combination as a term: the kernel that adds both sides applies the last norm or pool."""
+        """Return a side of a combination as a term, whose last norm or pool is left to the kernel that adds both."""
         x = self.side_inputs.pop(side)
         keep = self.draw_factor(side, x)
         match layer:
@@ -257,13 +257,11 @@ class CellPass:
 
 
 def list_inner_layers(layer: Squeezed3x3 | Squeezed1x7And7x1) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-    """Return the layers between the 1x1 convolutions."""
     if isinstance(layer, Squeezed3x3):
         return [(layer.conv_3x3, layer.bn)]
     return [(layer.conv_1x7, layer.bn_1x7_7x1), (layer.conv_7x1, layer.bn)]
 
 
 def make_pool(layer: nn.Module) -> Pool:
-    """Return the parameters of a pooling layer."""
     assert isinstance(layer, SameMaxPool2d)
     return Pool(layer.kernel, layer.stride, average=isinstance(layer, SameAveragePool2d))

@@ -1,7 +1,4 @@
-"""Launch parameters that tuning chose, by kernel and signature (shape, dtype), for this process.
-
-A kernel uses its own default sizes if `find_choice` returns None.
-"""
+"""Tuned launch parameters by kernel and signature (shape, dtype), for this process."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _launches: Counter[Key] | None = None
 
 
 def find_choice(kernel: str, signature: Signature) -> Point | None:
-    """Return the parameters chosen for this kernel and signature, or None."""
+    """Return the parameters chosen for this kernel and signature; None: use the defaults."""
     if _launches is not None:
         _launches[kernel, signature] += 1
     return _choices.get((kernel, signature)) if _choices else None
@@ -31,7 +28,6 @@ def set_choices(choices: Mapping[Key, Point]) -> None:
 
 
 def clear_choices() -> None:
-    """Remove all choices, so that launches use the defaults."""
     _choices.clear()
 
 

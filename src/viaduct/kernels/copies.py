@@ -1,4 +1,4 @@
-"""Weights of convolutions in the precision of computation: copies that are refreshed before each training pass."""
+"""Copies of convolution weights in the precision of computation, refreshed before each training pass."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Weights = dict[nn.Conv2d, Tensor]  # in the precision of computation, channels_l
 class Copies:
     """Low-precision weights of a network's convolutions.
 
-    Hooks on the network refresh all of them at once when its pass begins. A block that runs by itself, as under
-    activation checkpointing or in `network.layer1(x)`, refreshes its own.
+    Hooks on the network refresh all of them when its pass begins. A block that runs alone, as under activation
+    checkpointing or in `network.layer1(x)`, refreshes its own.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -41,7 +41,7 @@ class Copies:
         self.are_fresh = False
 
     def get(self, convolutions: list[nn.Conv2d]) -> Weights:
-        """Return all weights; those of these convolutions are up to date."""
+        """Return all weights, with those of these convolutions up to date."""
         if not self.are_fresh:
             self.refresh(convolutions)
         return self.weights
@@ -55,7 +55,7 @@ class Copies:
             torch._foreach_copy_([copy for copy, _ in stale], [weight for _, weight in stale])
 
     def prepare(self, conv: nn.Conv2d, copy: Tensor | None) -> Tensor:
-        """Return the tensor for a weight: the weight itself if it can be shared, else `copy` or a new empty one."""
+        """Return the weight itself if it can be shared, else `copy` or a new empty tensor."""
         weight = conv.weight
         if self.can_share(weight):
             return weight.detach()

@@ -1,9 +1,8 @@
-"""Replace the forward method of known modules of a network by one that uses our kernels.
+"""Replacement of the forward method of known modules of a network by one that uses our kernels.
 
 Weights, names and checkpoints stay the same. Only passes in training mode change; evaluation runs the original forward.
 So does a bottleneck in another precision; stems and AmoebaNet always compute in the kernels' precision. Bottleneck
-blocks are found by their structure (parts.py); a block with another forward method than ours is first run beside the
-reference arithmetic (self_check.py).
+blocks are recognised by their structure (parts.py); blocks of other packages are first checked (self_check.py).
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from viaduct.models.padding import SameConv2d, same_padding
 from viaduct.models.resnet import Stem
 
 LOGGER = logging.getLogger("viaduct")
-MAX_ELEMENTS = 2**31 - 1  # of a tensor: kernels compute offsets in 32 bits
+MAX_ELEMENTS = 2**31 - 1  # elements of a tensor: kernels compute offsets in 32 bits
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels run on the CPU, for tests
 SEPARATE_STEM = "the layers of the stem are no module of their own, which our kernel would need"
 
 
 def fuse(network: nn.Module, dtype: torch.dtype) -> int:
-    """Make known parts of the network run on our kernels, computing in `dtype`; return how many."""
+    """Make known parts of the network run on our kernels, computing in `dtype`; return their number."""
     return len(fuse_parts(network, dtype).fused)
 
 
 def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
-    """Make known parts of the network run on our kernels; return a report of fused and unfused parts.
+    """Make known parts of the network run on our kernels; return the report, which is also stored in the network.
 
-    Kernels of an earlier call are taken out first. The network keeps the report (`read_report`).
+    Kernels of an earlier call are removed first.
     """
     unfuse(network)
     copies = Copies(dtype)
@@ -55,43 +54,43 @@ def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
             unfused.append((name, outcome))
     if copies.weights:
         copies.attach(network)
-    obstacle = None if fused or unfused else "it has no bottleneck block, which they are for"
+    obstacle = None if fused or unfused else "it has no bottleneck block, which the kernels are for"
     return set_report(network, FuseReport(tuple(fused), tuple(unfused), obstacle))
 
 
 def replace_forwards(network: nn.Module, copies: Copies) -> Iterator[tuple[str, str | None]]:
-    """Replace the forward methods of the parts that our kernels fit.
+    """Replace the forward methods of supported parts.
 
-    Yield the name of each such part with None, and that of a part that resembles them with the reason why it is kept.
+    Yield the name of each replaced part with None, and of each similar part with the reason why it is not replaced.
     """
     for name, module in network.named_modules():
         if isinstance(module, Stem):
             if can_fuse_stem(module):
-                module.forward = partial(stem_forward, module, copies.dtype)  # type: ignore[method-assign]
+                module.forward = partial(run_stem, module, copies.dtype)  # type: ignore[method-assign]
                 yield name, None
         elif isinstance(module, AmoebaNet):
             if has_plain_norms(module) and amoebanet.can_fuse_network(module):
-                copies.add(amoebanet.convolutions(module))
-                module.forward = partial(amoebanet_forward, module, copies)  # type: ignore[method-assign]
+                copies.add(amoebanet.list_convolutions(module))
+                module.forward = partial(run_amoebanet, module, copies)  # type: ignore[method-assign]
                 yield from ((f"{name}.cells.{cell}".lstrip("."), None) for cell in module.cells)
-                yield name, None  # and the stem's norm
+                yield name, None
         elif has_separate_stem(module):
             yield f"{name}.conv1".lstrip("."), SEPARATE_STEM
         elif (outcome := check_block(module)) is not None:
             if isinstance(outcome, BottleneckParts):
                 copies.add(outcome.convolutions)
-                module.forward = partial(bottleneck_forward, module, outcome, copies)
+                module.forward = partial(run_bottleneck, module, outcome, copies)
             yield name, outcome if isinstance(outcome, str) else None
 
 
 def has_separate_stem(module: nn.Module) -> bool:
-    """Return True for a network whose stem is a few layers beside its stages, as torchvision's and timm's."""
+    """Return True for a network whose stem is a few layers beside its stages, as in torchvision and timm."""
     conv, pool = getattr(module, "conv1", None), getattr(module, "maxpool", None)
     return isinstance(conv, nn.Module) and isinstance(pool, nn.Module) and hasattr(module, "layer1")
 
 
 def has_plain_norms(module: nn.Module) -> bool:
-    """Return True for plain batch norms with weights and a fixed momentum; SyncBN needs other ranks."""
+    """Return True if all norms are plain batch norms with weights and a fixed momentum."""
     norms = [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     return all(type(layer) is nn.BatchNorm2d and layer.affine and layer.momentum is not None for layer in norms)
 
@@ -104,8 +103,8 @@ def can_fuse_stem(stem: Stem) -> bool:
     return has_known_shape and not isinstance(stem.pool, nn.Identity) and has_plain_norms(stem)
 
 
-def bottleneck_forward(block: Any, parts: BottleneckParts, copies: Copies, *inputs: Any, **kwargs: Any) -> Any:
-    """Run a bottleneck on our kernels; its own forward where they cannot compute the pass."""
+def run_bottleneck(block: Any, parts: BottleneckParts, copies: Copies, *inputs: Any, **kwargs: Any) -> Any:
+    """Run a bottleneck on our kernels, or its own forward if they do not support the pass."""
     if kwargs or len(inputs) != 1 or not can_compute(block, parts, copies, inputs[0]):
         return type(block).forward(block, *inputs, **kwargs)
     (x,) = inputs
@@ -123,13 +122,13 @@ def can_compute(block: nn.Module, parts: BottleneckParts, copies: Copies, x: Ten
     widest = max(channels, *(conv.out_channels for conv in parts.convolutions))
     if count * height * width * widest > MAX_ELEMENTS:
         return False
-    if count * height * width <= 4:  # behind a stride of 2 a channel may have one value, which torch's norm refuses
+    if count * height * width <= 4:  # after a stride of 2 a channel may have one value, which torch's norm refuses
         return False
     return is_in_precision(x, copies)
 
 
 def is_in_precision(x: Tensor, copies: Copies) -> bool:
-    """Return True if the network computes in the precision of the kernels: by autocast, or because its tensors do."""
+    """Return True if autocast, or else the dtype of x, is the precision of the kernels; log a mismatch once."""
     kind = x.device.type
     precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
     if precision != copies.dtype and not copies.is_precision_noted:
@@ -139,8 +138,8 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
     return precision == copies.dtype
 
 
-def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
-    """Run a stem on our kernels; its own forward in evaluation, for other sizes, or if images need a gradient."""
+def run_stem(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
+    """Run a stem on our kernels, or its own forward in evaluation, for other sizes, or if images need a gradient."""
     height, width = images.shape[2:]
     is_too_large = images.shape[0] * 64 * height * width // 4 > MAX_ELEMENTS
     if not stem.training or images.requires_grad or height % 4 or height != width or is_too_large:
@@ -153,13 +152,13 @@ def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
     return output
 
 
-def amoebanet_forward(network: Any, copies: Copies, images: Tensor) -> Any:
-    """Run AmoebaNet on our kernels; in evaluation, or if a tensor is too large, its own forward."""
+def run_amoebanet(network: Any, copies: Copies, images: Tensor) -> Any:
+    """Run AmoebaNet on our kernels, or its own forward in evaluation and if a tensor is too large."""
     # The first cell is the widest at the stem's image size; cells of half the size have twice as many channels.
     first = next(iter(network.cells.values()))
     channels = max(int(first.outputs), network.stem.conv0.out_channels)
     largest = images.shape[0] * images.shape[2] * images.shape[3] // 4 * channels
     if not network.training or largest > MAX_ELEMENTS:
         return type(network).forward(network, images)
-    weights = copies.get(amoebanet.convolutions(network))
+    weights = copies.get(amoebanet.list_convolutions(network))
     return amoebanet.forward(network, weights, copies.dtype, images)

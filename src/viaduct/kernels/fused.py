@@ -1,7 +1,4 @@
-"""Which parts of a network run on our kernels: obstacles, the report of `fuse`, and restoring the original forward.
-
-No Triton is imported here: reports and `unfuse` work without it.
-"""
+"""Report of the parts of a network that run on our kernels, and removal of the kernels; works without Triton."""
 
 from __future__ import annotations
 
@@ -22,11 +19,11 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @dataclass(frozen=True)
 class FuseReport:
-    """Parts of a network that run on kernels of viaduct, and parts that do not, with the reasons."""
+    """Parts of a network that run on kernels of viaduct, and similar parts that do not."""
 
     fused: tuple[str, ...] = ()  # names of modules
-    unfused: tuple[tuple[str, str], ...] = ()  # names of parts that resemble the supported ones, and why not
-    obstacle: str | None = None  # why no part of the network has them
+    unfused: tuple[tuple[str, str], ...] = ()  # (name, reason) of similar modules that are not supported
+    obstacle: str | None = None  # reason why no part of the network can run on them
 
     def __str__(self) -> str:
         if self.obstacle is not None:
@@ -43,7 +40,7 @@ def shorten_names(names: list[str]) -> str:
 
 
 def find_obstacle(network: nn.Module, dtype: torch.dtype) -> str | None:
-    """Return why no part of a network can run on our kernels here; None if nothing is known against it."""
+    """Return the reason why no part of a network can run on our kernels on this machine, or None."""
     devices = {parameter.device for parameter in network.parameters()}
     kinds = sorted({device.type for device in devices})
     if not devices:
@@ -69,9 +66,9 @@ def set_report(network: nn.Module, report: FuseReport) -> FuseReport:
 
 
 def is_fused(module: nn.Module) -> bool:
-    """Return True if the module's forward was replaced by one of our kernels; others may replace it, too."""
-    replaced = vars(module).get("forward")
-    return isinstance(replaced, partial) and str(getattr(replaced.func, "__module__", "")).startswith(KERNELS)
+    """Return True if the module's forward was replaced by one on our kernels."""
+    forward = vars(module).get("forward")
+    return isinstance(forward, partial) and str(getattr(forward.func, "__module__", "")).startswith(KERNELS)
 
 
 def unfuse(network: Network) -> Network:
@@ -88,6 +85,6 @@ def unfuse(network: Network) -> Network:
 
 
 def read_report(network: nn.Module) -> FuseReport | None:
-    """Return the report of the last `fuse` of a network, or of a network inside this wrapper; None without one."""
+    """Return the report of the last `fuse` of a network or of one of its modules, or None."""
     reports = (vars(module).get(REPORT) for module in network.modules())
     return next((report for report in reports if report is not None), None)

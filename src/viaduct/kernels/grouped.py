@@ -1,7 +1,7 @@
-"""Convolutions larger than 1x1: grouped 3x3 ones by our kernels, all others by cuDNN.
+"""Convolutions larger than 1x1: our kernels for grouped 3x3 convolutions, cuDNN for all others.
 
-Our kernels (grouped.cu) are used where they compile and are faster. For TensorFlow's asymmetric SAME padding cuDNN
-needs a padded copy of the images; our kernels do not.
+Our kernels (grouped.cu) are used if they compile and are faster. For TensorFlow's asymmetric SAME padding only cuDNN
+needs a padded copy of the images.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viaduct.kernels.choices import Signature, find_choice
 from viaduct.kernels.sizes import DTYPES
 from viaduct.models.padding import SameConv2d, same_padding
 
-FEW_PIXELS = 25_000  # in all images of a batch: below it, dividing the weight gradient among blocks does not pay
+MIN_PIXELS = 25_000  # pixels of a batch below which cuDNN's weight gradient is faster for groups of 16 channels
 
 
 def find_paddings(x: Tensor, conv: nn.Conv2d) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -40,9 +40,9 @@ def compute_output_size(x: Tensor, conv: nn.Conv2d) -> tuple[int, int]:
 
 
 def is_supported(conv: nn.Conv2d) -> bool:
-    """Return True if our kernels support this layer.
+    """Return True if our kernels support this layer: 3x3, stride 1 or 2, groups of 4, 8, 16 or 32 channels.
 
-    It must be 3x3 with stride 1 or 2, with as many channels out as in, a multiple of 64 in groups of 4, 8, 16 or 32.
+    It must have as many output as input channels, a multiple of 64.
     """
     has_known_channels = conv.in_channels == conv.out_channels and conv.in_channels % 64 == 0
     has_known_groups = conv.groups > 1 and conv.in_channels // conv.groups in (4, 8, 16, 32)
@@ -51,7 +51,7 @@ def is_supported(conv: nn.Conv2d) -> bool:
 
 
 def make_layer(x: Tensor, conv: nn.Conv2d) -> grouped_cuda.Layer:
-    """Return the sizes that the kernels of grouped.cu take."""
+    """Return the sizes of a layer for the kernels of grouped.cu."""
     count, channels, height, width = x.shape
     (top, _), (left, _) = find_paddings(x, conv)
     sizes = (count, height, width, *compute_output_size(x, conv), channels, channels // conv.groups)
@@ -66,23 +66,23 @@ def uses_own_kernel(direction: str, conv: nn.Conv2d, x: Tensor, *tensors: Tensor
 
 
 def run_own_kernel(
-    direction: str, conv: nn.Conv2d, work: Callable[[], Tensor], x: Tensor, *tensors: Tensor
+    direction: str, conv: nn.Conv2d, launch: Callable[[], Tensor], x: Tensor, *tensors: Tensor
 ) -> Tensor | None:
     """Return our kernel's result; None if the library has to compute it."""
-    return grouped_cuda.try_launch(work, x.device) if uses_own_kernel(direction, conv, x, *tensors) else None
+    return grouped_cuda.try_launch(launch, x.device) if uses_own_kernel(direction, conv, x, *tensors) else None
 
 
 def prefers_library(direction: str, conv: nn.Conv2d, x: Tensor) -> bool:
-    """Return True if tuning chose the library for a layer; without tuning, if it was faster on an H200."""
-    point = find_choice(f"grouped_{direction}_implementation", implementation_signature(x, conv))
+    """Return True if tuning chose the library for a layer; without tuning, if the library was faster on an H200."""
+    point = find_choice(f"grouped_{direction}_implementation", make_implementation_signature(x, conv))
     if point is not None:
         return point["implementation"] == "library"
     pixels = x.shape[0] * x.shape[2] * x.shape[3]
     return conv.stride == (1, 1) and is_library_faster(direction, conv.in_channels // conv.groups, pixels)
 
 
-def implementation_signature(x: Tensor, conv: nn.Conv2d) -> Signature:
-    """Return shape (NHWC), channels of a group, stride, SAME padding or not, padding, and dtype."""
+def make_implementation_signature(x: Tensor, conv: nn.Conv2d) -> Signature:
+    """Return the tuning signature: shape (NHWC), channels of a group, stride, has SAME padding, padding, dtype."""
     count, channels, height, width = x.shape
     same, padding = isinstance(conv, SameConv2d), int(conv.padding[0])
     sizes = (count, height, width, channels, channels // conv.groups, conv.stride[0], int(same), padding)
@@ -91,17 +91,17 @@ def implementation_signature(x: Tensor, conv: nn.Conv2d) -> Signature:
 
 def is_library_faster(direction: str, per_group: int, pixels: int) -> bool:
     """Return True if cuDNN was faster than our kernels on an H200, for layers with stride 1."""
-    return per_group == 32 or (direction == "weight" and per_group == 16 and pixels < FEW_PIXELS)
+    return per_group == 32 or (direction == "weight" and per_group == 16 and pixels < MIN_PIXELS)
 
 
 def forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Run a convolution by our kernel or the library; `weight` has the dtype of x and is channels_last."""
-    output = run_own_kernel("forward", conv, lambda: grouped_cuda.convolution(x, weight, make_layer(x, conv)), x)
+    """Run a convolution with our kernel or the library; `weight` has the dtype of x and is channels_last."""
+    output = run_own_kernel("forward", conv, lambda: grouped_cuda.run_convolution(x, weight, make_layer(x, conv)), x)
     return call_library_forward(x, weight, conv) if output is None else output
 
 
 def call_library_forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Run a convolution by the library, over a padded copy if the padding is asymmetric."""
+    """Run a convolution with the library, on a padded copy if the padding is asymmetric."""
     (top, bottom), (left, right) = find_paddings(x, conv)
     if (top, left) != (bottom, right):
         x = F.pad(x, (0, right - left, 0, bottom - top))
@@ -114,10 +114,10 @@ def backward(gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d) -> tu
     output_gradient = gradient.view(len(x), height, width, gradient.shape[1]).permute(0, 3, 1, 2)
 
     def compute_input() -> Tensor:
-        return grouped_cuda.input_gradient(output_gradient, weight, make_layer(x, conv))
+        return grouped_cuda.run_input_gradient(output_gradient, weight, make_layer(x, conv))
 
     def compute_weight() -> Tensor:
-        return grouped_cuda.weight_gradient(output_gradient, x, make_layer(x, conv))
+        return grouped_cuda.run_weight_gradient(output_gradient, x, make_layer(x, conv))
 
     input_gradient = run_own_kernel("input", conv, compute_input, x, output_gradient)
     weight_gradient = run_own_kernel("weight", conv, compute_weight, x, output_gradient)
@@ -132,7 +132,7 @@ def backward(gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d) -> tu
 def call_library_backward(
     output_gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d, *output_mask: bool
 ) -> tuple[Any, Any]:
-    """Return the gradients w.r.t. input and weight; None for one that `output_mask` does not request."""
+    """Return the gradients w.r.t. input and weight; None for a gradient that is False in `output_mask`."""
     if not any(output_mask):
         return None, None
     (top, bottom), (left, right) = find_paddings(x, conv)

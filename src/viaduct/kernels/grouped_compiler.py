@@ -1,6 +1,6 @@
-"""Run-time compilation of our CUDA C++ by NVRTC, which comes with torch's CUDA builds, and launches by the driver.
+"""Run-time compilation of our CUDA C++ with NVRTC, which comes with torch's CUDA builds, and launches by the driver.
 
-torch.cuda._compile_kernel does much the same, but it is private and needs the headers of an installed CUDA toolkit.
+torch.cuda._compile_kernel is similar, but private, and it needs the headers of an installed CUDA toolkit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CompilerError(CudaError):
 
 @lru_cache
 def load_nvrtc() -> ctypes.CDLL:
-    """Load NVRTC. It is installed beside torch, where the dynamic loader finds it only after torch has used it."""
+    """Load NVRTC, also from beside torch, where the dynamic loader does not search."""
     version = str(torch.version.cuda).split(".")[0]
     torch_folder = Path(torch.__file__).parent
     beside = sorted(torch_folder.parent.glob(f"nvidia/*/lib/libnvrtc.so.{version}"))
@@ -78,7 +78,7 @@ def read_buffer(size_of: ctypes._NamedFuncPointer, read: ctypes._NamedFuncPointe
     return text.raw
 
 
-def cache_folder() -> Path:
+def get_cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "kernels"
 
 
@@ -87,7 +87,7 @@ def load_or_compile(source: str, defines: Defines, architecture: str, recompile:
     version = (ctypes.c_int * 2)()
     load_nvrtc().nvrtcVersion(ctypes.byref(version, 0), ctypes.byref(version, ctypes.sizeof(ctypes.c_int)))
     key = hashlib.sha256(repr((source, defines, architecture, list(version))).encode()).hexdigest()
-    cached_file = cache_folder() / f"{key}.cubin"
+    cached_file = get_cache_folder() / f"{key}.cubin"
     if cached_file.is_file() and not recompile:
         return cached_file.read_bytes()
     code = compile_source(source, defines, architecture)
@@ -96,7 +96,7 @@ def load_or_compile(source: str, defines: Defines, architecture: str, recompile:
 
 
 def store_code(path: Path, code: bytes) -> None:
-    """Write a file atomically: several processes may do it at once. If it cannot be written, nothing is cached."""
+    """Write a file atomically, since several processes may do so at once; ignore errors."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, code, durable=False)
@@ -114,7 +114,7 @@ def check_result(result: int, action: str) -> None:
 
 
 def ensure_context(device: int) -> None:
-    """Make the device's context current in this thread: autograd's threads may have none yet."""
+    """Make the device's context current in this thread; autograd's threads may have none."""
     context, handle = ctypes.c_void_p(), ctypes.c_int()
     check_result(load_driver().cuCtxGetCurrent(ctypes.byref(context)), "the thread's CUDA context")
     if context.value is not None:

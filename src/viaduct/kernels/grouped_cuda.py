@@ -1,6 +1,6 @@
-"""Launch the kernels of grouped.cu: grouped 3x3 convolutions, forward and backward, for bf16 and fp16.
+"""Launches of the kernels of grouped.cu: grouped 3x3 convolutions, forward and backward, for bf16 and fp16.
 
-Where they cannot be compiled, `can_run` returns False, and cuDNN does the work.
+If they cannot be compiled, `can_run` returns False and cuDNN is used.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from torch import Tensor
 
 from viaduct.kernels.choices import find_choice
 from viaduct.kernels.grouped_compiler import DEFAULT_SHARED_BYTES, CompilerError, CudaError, Kernel, load_or_compile
-from viaduct.kernels.sizes import DTYPES, blocks, processors
+from viaduct.kernels.sizes import DTYPES, count_blocks, count_multiprocessors
 
-# Functions in grouped.cu, and the value of the macro KERNEL that compiles each.
+# Functions in grouped.cu, and the value of the macro KERNEL that selects each.
 KERNELS = {"grouped_convolution": 1, "grouped_convolution_input": 2, "grouped_convolution_weight": 3}
-OLDEST_CAPABILITY = (8, 0)  # the first with asynchronous copies and bf16 matrix products
+MIN_CAPABILITY = (8, 0)  # the first with asynchronous copies and bf16 matrix products
 MAX_WIDTH = 224  # pixels: three rows fit into shared memory, and pixels are counted in 20 bits
 PRODUCT_PIXELS = 16  # pixels of one matrix product
 
 
 @dataclass(frozen=True)
 class BlockShape:
-    """Work of one thread block. 0 rows or images: as many as fit into shared memory."""
+    """Work of one thread block."""
 
     slice: int  # channels of a block, 32 or 64
     resident: int  # blocks on a multiprocessor at once
     warps: int = 8
-    rows: int = 0  # of a block
-    images: int = 0  # of a block that has all rows of an image
+    rows: int = 0  # of a block; 0: as many as fit into shared memory
+    images: int = 0  # of a block that has all rows of an image; 0: as many as fit
 
 
 WEIGHT_SHAPE = BlockShape(64, 2)
@@ -49,34 +49,33 @@ class Layer:
     out_height: int
     out_width: int
     channels: int
-    per_group: int  # channels of a group, of input and output alike
+    per_group: int  # channels of a group, in input and output
     stride: int
-    top: int  # padding above, and to the left
-    left: int
+    top: int  # padding above
+    left: int  # padding to the left
 
     @property
     def sizes(self) -> tuple[int, ...]:
         return self.count, self.height, self.width, self.out_height, self.out_width, self.channels, self.top, self.left
 
     def transpose(self) -> Layer:
-        """Return the convolution of the output's gradient that computes the gradient w.r.t. input, for stride 1."""
+        """Return the convolution that computes the gradient w.r.t. input from that of the output, for stride 1."""
         sizes = (self.count, self.out_height, self.out_width, self.height, self.width, self.channels, self.per_group)
         return Layer(*sizes, 1, 2 - self.top, 2 - self.left)
 
 
 def find_block_shape(kernel: str, layer: Layer, dtype: torch.dtype, transposed: bool = False) -> BlockShape:
-    """Return the tuned block shape, else the default.
+    """Return the tuned block shape of grouped_convolution, grouped_input_gradient or grouped_weight_gradient.
 
-    `kernel` is its name in tuning, which is not that in grouped.cu: grouped_convolution, grouped_input_gradient,
-    grouped_weight_gradient.
+    Without tuning, the default is returned.
     """
     point = find_choice(kernel, (*layer.sizes, layer.per_group, layer.stride, DTYPES[dtype]))
     if point is not None:
         return BlockShape(**point)  # type: ignore[arg-type]
-    return WEIGHT_SHAPE if kernel == "grouped_weight_gradient" else default_block_shape(layer, transposed)
+    return WEIGHT_SHAPE if kernel == "grouped_weight_gradient" else choose_default_block_shape(layer, transposed)
 
 
-def default_block_shape(layer: Layer, transposed: bool = False) -> BlockShape:
+def choose_default_block_shape(layer: Layer, transposed: bool = False) -> BlockShape:
     """Return the block shape that was fastest on an H200 at a batch of 256."""
     if layer.per_group == 8 and layer.stride == 1:
         return BlockShape(32, 3) if transposed else BlockShape(64, 3)
@@ -85,41 +84,41 @@ def default_block_shape(layer: Layer, transposed: bool = False) -> BlockShape:
 
 @dataclass(frozen=True)
 class Tile:
-    """Geometry of a block's input: the pixels that it reads for the rows that it computes."""
+    """Geometry of the pixels that a block reads."""
 
     image_rows: int  # output rows of an image, divided among blocks
-    across: int  # pixels in an output row
+    out_length: int  # pixels in an output row
     row_length: int  # pixels in an input row
     step: int  # input rows for each output row
-    extra_rows: int  # input rows beyond those
-    reads_gradient: bool = False  # True if it also reads the output's gradient
+    extra_rows: int  # further input rows
+    reads_gradient: bool = False  # True if the block also reads the output's gradient
 
-    def pixels(self, rows: int, images: int) -> int:
-        """Return the pixels in shared memory for a block of so many rows and images."""
+    def count_pixels(self, rows: int, images: int) -> int:
+        """Return the pixels in shared memory for a block of these rows and images."""
         pixels = images * (rows * self.step + self.extra_rows) * self.row_length
         if self.reads_gradient:
-            pixels += blocks(images * rows * self.across, PRODUCT_PIXELS) * PRODUCT_PIXELS
+            pixels += count_blocks(images * rows * self.out_length, PRODUCT_PIXELS) * PRODUCT_PIXELS
         return pixels
 
-    def fit(self, room: int, block_shape: BlockShape, max_images: int) -> tuple[int, int]:
-        """Return rows and images of a block: as many as fit into `room` pixels, evenly divided among blocks."""
-        fitting_rows = [rows for rows in range(1, self.image_rows + 1) if self.pixels(rows, 1) <= room]
+    def fit(self, max_pixels: int, block_shape: BlockShape, max_images: int) -> tuple[int, int]:
+        """Return rows and images of a block: as many as fit into `max_pixels`, evenly divided among blocks."""
+        fitting_rows = [rows for rows in range(1, self.image_rows + 1) if self.count_pixels(rows, 1) <= max_pixels]
         rows = min(block_shape.rows or max(fitting_rows, default=1), self.image_rows)
-        rows = block_shape.rows or blocks(self.image_rows, blocks(self.image_rows, rows))
+        rows = block_shape.rows or count_blocks(self.image_rows, count_blocks(self.image_rows, rows))
         if rows < self.image_rows:
             return rows, 1
-        fitting = [images for images in range(1, max_images + 1) if self.pixels(rows, images) <= room]
-        return rows, min(block_shape.images or len(fitting), max_images) or 1
+        fitting_images = [n for n in range(1, max_images + 1) if self.count_pixels(rows, n) <= max_pixels]
+        return rows, min(block_shape.images or len(fitting_images), max_images) or 1
 
 
-def window_tile(layer: Layer, reads_gradient: bool = False) -> Tile:
+def make_window_tile(layer: Layer, reads_gradient: bool = False) -> Tile:
     """Return the tile of a convolution or weight gradient: 3x3 windows of the input."""
     columns = (layer.out_width - 1) * layer.stride + 3
-    row_length = blocks(columns, 2) * 2 if layer.stride == 2 else columns  # even columns first, then odd ones
+    row_length = count_blocks(columns, 2) * 2 if layer.stride == 2 else columns  # even columns first, then odd ones
     return Tile(layer.out_height, layer.out_width, row_length, layer.stride, 3 - layer.stride, reads_gradient)
 
 
-def square_tile(layer: Layer) -> Tile:
+def make_square_tile(layer: Layer) -> Tile:
     """Return the tile of an input gradient with stride 2: squares of 2x2 input pixels."""
     down, across = ((size - 1 + pad) // 2 + 1 for size, pad in ((layer.height, layer.top), (layer.width, layer.left)))
     return Tile(down, across, across + 1, 1, 1)
@@ -127,19 +126,19 @@ def square_tile(layer: Layer) -> Tile:
 
 @dataclass(frozen=True)
 class Plan:
-    """Grid and shared memory of a launch; strips are groups of rows, stacks groups of images."""
+    """Grid and shared memory of a launch."""
 
     rows: int  # of a block
     images: int  # of a block
     shared: int  # bytes for each block
-    strips: int
-    stacks: int
-    slices: int  # groups of channels
+    strips: int  # number of groups of rows
+    stacks: int  # number of groups of images
+    slices: int  # number of groups of channels
 
 
 @lru_cache
-def shared_memory(device: torch.device) -> int:
-    """Return the shared memory of a multiprocessor in bytes, less 1 KB; each block needs 1 KB besides."""
+def read_shared_memory(device: torch.device) -> int:
+    """Return the shared memory in bytes that a single block may use on a multiprocessor."""
     if device.type != "cuda":
         return 227 * 1024  # an H200's
     properties = torch.cuda.get_device_properties(device)
@@ -148,36 +147,35 @@ def shared_memory(device: torch.device) -> int:
 
 def plan_launch(tile: Tile, layer: Layer, block_shape: BlockShape, like: Tensor) -> Plan:
     slices = layer.channels // block_shape.slice
-    return make_plan(tile, layer.count, slices, block_shape, processors(like), shared_memory(like.device))
+    return make_plan(
+        tile, layer.count, slices, block_shape, count_multiprocessors(like), read_shared_memory(like.device)
+    )
 
 
 @lru_cache(maxsize=1024)
 def make_plan(tile: Tile, count: int, slices: int, block_shape: BlockShape, multiprocessors: int, shared: int) -> Plan:
-    """Return the plan for a number of images (`count`) and channel slices; cached, because every launch asks."""
+    """Return the plan for a number of images (`count`) and channel slices."""
     pitch = block_shape.slice * 2 + 16  # bytes from pixel to pixel in shared memory: PITCH in grouped.cu
-    room = (shared // block_shape.resident - 1024) // pitch
-    # A block gets only so many images that every multiprocessor still has work.
+    max_pixels = (shared // block_shape.resident - 1024) // pitch
+    # The images of a block are limited so that every multiprocessor has work.
     max_images = min(max(1, count * slices // (multiprocessors * block_shape.resident)), count)
-    rows, images = tile.fit(room, block_shape, max_images)
-    pixels = tile.pixels(rows, images)
-    return Plan(rows, images, pixels * pitch, blocks(tile.image_rows, rows), blocks(count, images), slices)
+    rows, images = tile.fit(max_pixels, block_shape, max_images)
+    pixels = tile.count_pixels(rows, images)
+    return Plan(rows, images, pixels * pitch, count_blocks(tile.image_rows, rows), count_blocks(count, images), slices)
 
 
 @lru_cache
 def read_source() -> str:
     """Return the CUDA source of all kernels."""
-    here = Path(__file__).parent
-    return (here / "grouped_ptx.cu").read_text() + (here / "grouped.cu").read_text()
+    folder = Path(__file__).parent
+    return (folder / "grouped_ptx.cu").read_text() + (folder / "grouped.cu").read_text()
 
 
 @cache
 def load_kernel(
     name: str, per_group: int, stride: int, transposed: bool, is_half: bool, shape: tuple[int, int, int], device: int
 ) -> Kernel:
-    """Load a kernel for these macros from the cache, or compile it; a cached file that does not load is recompiled.
-
-    `shape` has slice, resident and warps of a `BlockShape`.
-    """
+    """Load a kernel from the cache, or compile it. `shape` has slice, resident and warps of a `BlockShape`."""
     width, resident, warps = shape
     defines = {"KERNEL": KERNELS[name], "GROUP": per_group, "STRIDE": stride, "TRANSPOSED": int(transposed)}
     defines |= {"HALF": int(is_half), "SLICE": width, "RESIDENT": resident, "WARPS": warps}
@@ -202,8 +200,8 @@ FAILED_DEVICES: set[torch.device] = set()
 
 @lru_cache
 def can_compile(device: int) -> bool:
-    """Return True if one kernel, typical of the others, compiles and loads."""
-    if torch.version.cuda is None or torch.cuda.get_device_capability(device) < OLDEST_CAPABILITY:
+    """Return True if a typical kernel compiles and loads."""
+    if torch.version.cuda is None or torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
         return False
     try:
         load_kernel("grouped_convolution", 4, 1, transposed=False, is_half=False, shape=(64, 2, 8), device=device)
@@ -212,10 +210,10 @@ def can_compile(device: int) -> bool:
     return True
 
 
-def try_launch(work: Callable[[], Tensor], device: torch.device) -> Tensor | None:
-    """Return a kernel's result; None if it cannot be loaded, and then the device is not tried again."""
+def try_launch(launch: Callable[[], Tensor], device: torch.device) -> Tensor | None:
+    """Return a kernel's result; None if it cannot be loaded. The device is then not tried again."""
     try:
-        return work()
+        return launch()
     except CudaError as error:
         FAILED_DEVICES.add(device)
         warnings.warn(f"grouped convolutions are left to cuDNN, which is slower: {error}", stacklevel=2)
@@ -224,28 +222,28 @@ def try_launch(work: Callable[[], Tensor], device: torch.device) -> Tensor | Non
 
 def can_run(x: Tensor) -> bool:
     """Return True if the kernels compile and support this dtype, width and layout."""
-    fits = x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and x.shape[3] <= MAX_WIDTH
-    if not fits or not x.is_contiguous(memory_format=torch.channels_last) or x.data_ptr() % 16:
+    is_supported = x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and x.shape[3] <= MAX_WIDTH
+    if not is_supported or not x.is_contiguous(memory_format=torch.channels_last) or x.data_ptr() % 16:
         return False
     return x.device not in FAILED_DEVICES and can_compile(int(x.device.index))
 
 
-def convolution(
+def run_convolution(
     x: Tensor, weight: Tensor, layer: Layer, transposed: bool = False, block_shape: BlockShape | None = None
 ) -> Tensor:
-    """Run a convolution; `transposed`: of a gradient with the transposed weight, for the gradient w.r.t. input."""
+    """Run a convolution; with `transposed`, x is a gradient and the weight is transposed."""
     kernel = "grouped_input_gradient" if transposed else "grouped_convolution"
     block_shape = block_shape or find_block_shape(kernel, layer, x.dtype, transposed)
-    tile, size = window_tile(layer), (layer.out_height, layer.out_width)
+    tile, size = make_window_tile(layer), (layer.out_height, layer.out_width)
     return launch_convolution("grouped_convolution", x, weight, layer, block_shape, tile, size, transposed)
 
 
-def input_gradient(gradient: Tensor, weight: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
+def run_input_gradient(gradient: Tensor, weight: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
     gradient = gradient.contiguous(memory_format=torch.channels_last)
     if layer.stride == 1:
-        return convolution(gradient, weight, layer.transpose(), transposed=True, block_shape=block_shape)
+        return run_convolution(gradient, weight, layer.transpose(), transposed=True, block_shape=block_shape)
     block_shape = block_shape or find_block_shape("grouped_input_gradient", layer, gradient.dtype)
-    tile, size, name = square_tile(layer), (layer.height, layer.width), "grouped_convolution_input"
+    tile, size, name = make_square_tile(layer), (layer.height, layer.width), "grouped_convolution_input"
     return launch_convolution(name, gradient, weight, layer, block_shape, tile, size, transposed=True)
 
 
@@ -270,16 +268,16 @@ def launch_convolution(
     return out.permute(0, 3, 1, 2)
 
 
-def weight_gradient(gradient: Tensor, x: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
+def run_weight_gradient(gradient: Tensor, x: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
     """Return the gradient w.r.t. weight in float32, as [channels, per_group, 3, 3]."""
     gradient = gradient.contiguous(memory_format=torch.channels_last)
     block_shape = block_shape or find_block_shape("grouped_weight_gradient", layer, x.dtype)
-    plan = plan_launch(window_tile(layer, reads_gradient=True), layer, block_shape, x)
-    programs = max(1, min(plan.strips * plan.stacks, processors(x) * block_shape.resident // plan.slices))
+    plan = plan_launch(make_window_tile(layer, reads_gradient=True), layer, block_shape, x)
+    programs = max(1, min(plan.strips * plan.stacks, count_multiprocessors(x) * block_shape.resident // plan.slices))
     # Warps that share the channels of a pixel; the other warps of a block take other pixels.
-    jobs = block_shape.slice // (8 if layer.per_group == 32 else 16)
-    # Partial sums, which are added up at the end: one for each program and group of `jobs` warps.
-    shape = (programs * (block_shape.warps // jobs), layer.channels, 3, 3, layer.per_group)
+    warps_per_pixel = block_shape.slice // (8 if layer.per_group == 32 else 16)
+    # One partial sum for each program and group of warps.
+    shape = (programs * (block_shape.warps // warps_per_pixel), layer.channels, 3, 3, layer.per_group)
     parts = torch.empty(shape, dtype=torch.float32, device=x.device)
     find_kernel("grouped_convolution_weight", layer, block_shape, x).launch(
         (plan.slices, programs, 1), block_shape.warps * 32, plan.shared, [x, gradient, parts],

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from viaduct.kernels import halves_kernels
 from viaduct.kernels.bottleneck import weight_gradient
-from viaduct.kernels.pooling import as_rows
-from viaduct.kernels.sizes import blocks, tile_for
-from viaduct.kernels.terms import as_images
+from viaduct.kernels.pooling import convert_to_rows
+from viaduct.kernels.sizes import count_blocks, find_tile
+from viaduct.kernels.terms import view_as_images
 
 
 class HalvedFunction(torch.autograd.Function):
@@ -29,11 +29,11 @@ class HalvedFunction(torch.autograd.Function):
             torch.mm(rows, weight.t(), out=part)
         ctx.gathered, ctx.flat_weights, ctx.shape = gathered, flat_weights, x.shape
         ctx.dtypes = [weight.dtype for weight in weights]
-        return as_images(output, (x.shape[0], blocks(x.shape[2], 2), blocks(x.shape[3], 2)))
+        return view_as_images(output, (x.shape[0], count_blocks(x.shape[2], 2), count_blocks(x.shape[3], 2)))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        parts = split_columns(as_rows(gradient), ctx.flat_weights)
+        parts = split_columns(convert_to_rows(gradient), ctx.flat_weights)
         even, odd = (part @ weight for part, weight in zip(parts, ctx.flat_weights, strict=True))
         pairs = zip(parts, ctx.gathered, strict=True)
         weight_gradients = [weight_gradient(part, rows)[:, :, None, None] for part, rows in pairs]
@@ -50,11 +50,11 @@ def split_columns(rows: Tensor, flat_weights: list[Tensor]) -> tuple[Tensor, Ten
 def gather(x: Tensor) -> Tensor:
     """Return the even and the odd pixels of images as [2, pixels, channels]."""
     count, channels, height, width = x.shape
-    half = (blocks(height, 2), blocks(width, 2))
+    half = (count_blocks(height, 2), count_blocks(width, 2))
     rows = count * half[0] * half[1]
     gathered = x.new_empty((2, rows, channels))
-    tile = tile_for("gather_halves", rows, channels, x.dtype)
-    halves_kernels.gather_kernel[(blocks(rows, tile.rows), blocks(channels, tile.columns))](
+    tile = find_tile("gather_halves", rows, channels, x.dtype)
+    halves_kernels.gather_kernel[(count_blocks(rows, tile.rows), count_blocks(channels, tile.columns))](
         *(x, gathered[0], gathered[1], rows, height, width, *half, channels, tile.rows, tile.columns),
         num_warps=tile.warps,
     )
@@ -66,9 +66,9 @@ def scatter(even: Tensor, odd: Tensor, shape: tuple[int, ...]) -> Tensor:
     count, channels, height, width = shape
     output = even.new_empty((count, height, width, channels))
     rows = count * height * width
-    tile = tile_for("scatter_halves", rows, channels, even.dtype)
-    halves_kernels.scatter_kernel[(blocks(rows, tile.rows), blocks(channels, tile.columns))](
-        *(even, odd, output, rows, height, width, blocks(height, 2), blocks(width, 2)),
+    tile = find_tile("scatter_halves", rows, channels, even.dtype)
+    halves_kernels.scatter_kernel[(count_blocks(rows, tile.rows), count_blocks(channels, tile.columns))](
+        *(even, odd, output, rows, height, width, count_blocks(height, 2), count_blocks(width, 2)),
         *(channels, tile.rows, tile.columns),
         num_warps=tile.warps,
     )

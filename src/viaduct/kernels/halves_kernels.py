@@ -12,19 +12,21 @@ SIZES = ["rows", "height", "width", "half_height", "half_width"]  # not speciali
 def gather_kernel(
     x, even, odd, rows, height, width, half_height, half_width, channels, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """Copy even and odd pixels to two tensors, a row for each pixel; an odd pixel outside of the image is 0."""
+    """Copy even and odd pixels to two tensors, one row for each pixel; odd pixels outside of the image are 0."""
     pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]
-    across = 2 * (pixel % half_width)
+    pixel_column = 2 * (pixel % half_width)
     remaining = pixel // half_width
-    down = 2 * (remaining % half_height)
-    offset = ((remaining // half_height * height + down) * width + across)[:, None] * channels + channel[None, :]
+    pixel_row = 2 * (remaining % half_height)
+    offset = ((remaining // half_height * height + pixel_row) * width + pixel_column)[:, None] * channels + channel[
+        None, :
+    ]
     out_offset = pixel[:, None] * channels + channel[None, :]
     in_bounds = (pixel < rows)[:, None] & inside
     tl.store(even + out_offset, tl.load(x + offset, mask=in_bounds, other=0.0), mask=in_bounds)
-    within = ((pixel < rows) & (down + 1 < height) & (across + 1 < width))[:, None] & inside
-    tl.store(odd + out_offset, tl.load(x + offset + (width + 1) * channels, mask=within, other=0.0), mask=in_bounds)
+    has_odd = ((pixel < rows) & (pixel_row + 1 < height) & (pixel_column + 1 < width))[:, None] & inside
+    tl.store(odd + out_offset, tl.load(x + offset + (width + 1) * channels, mask=has_odd, other=0.0), mask=in_bounds)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -35,13 +37,13 @@ def scatter_kernel(
     pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]
-    across = pixel % width
+    pixel_column = pixel % width
     remaining = pixel // width
-    down = remaining % height
-    offset = ((remaining // height * half_height + down // 2) * half_width + across // 2)[:, None] * channels + channel[
-        None, :
-    ]
-    first = ((pixel < rows) & (down % 2 == 0) & (across % 2 == 0))[:, None] & inside
-    second = ((pixel < rows) & (down % 2 == 1) & (across % 2 == 1))[:, None] & inside
-    value = tl.load(even + offset, mask=first, other=0.0) + tl.load(odd + offset, mask=second, other=0.0)
+    pixel_row = remaining % height
+    offset = ((remaining // height * half_height + pixel_row // 2) * half_width + pixel_column // 2)[
+        :, None
+    ] * channels + channel[None, :]
+    is_even = ((pixel < rows) & (pixel_row % 2 == 0) & (pixel_column % 2 == 0))[:, None] & inside
+    is_odd = ((pixel < rows) & (pixel_row % 2 == 1) & (pixel_column % 2 == 1))[:, None] & inside
+    value = tl.load(even + offset, mask=is_even, other=0.0) + tl.load(odd + offset, mask=is_odd, other=0.0)
     tl.store(out + pixel[:, None] * channels + channel[None, :], value, mask=(pixel < rows)[:, None] & inside)

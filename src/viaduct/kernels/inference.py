@@ -1,4 +1,4 @@
-"""Layers of inference that libraries compute slowly on NVIDIA cards: the 7x7 stem and max pooling.
+"""Inference kernels for layers that libraries compute slowly on NVIDIA cards: the 7x7 stem and max pooling.
 
 stem_relu(images, fold_weight(weight, offset, dtype), bias, padding)
 max_pool(x, Pool(3, 2, average=False))
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from viaduct.kernels import pooling_kernels, stem_kernels
 from viaduct.kernels.pooling import Pool
-from viaduct.kernels.sizes import Loop, area_for, blocks, loop_for
+from viaduct.kernels.sizes import Loop, count_blocks, find_area, find_loop
 from viaduct.kernels.stem import fold
 
 DEFAULT_STEM = Loop(block=128, warps=4)  # launch sizes without tuning
@@ -22,13 +22,13 @@ def stem_relu(images_NCHW: Tensor, weight: Tensor, bias: Tensor, padding: int) -
 
     `padding` is that of the convolution above and to the left.
     """
-    folded = fold(images_NCHW, blocks(padding, 2), images_NCHW.dtype)
+    folded = fold(images_NCHW, count_blocks(padding, 2), images_NCHW.dtype)
     count, _, height, width = images_NCHW.shape
     filters = weight.shape[1]
     output = torch.empty((count, height // 2, width // 2, filters), dtype=images_NCHW.dtype, device=images_NCHW.device)
     rows = count * (height // 2) * (width // 2)
-    loop = loop_for("stem_inference", (count, height // 2, width // 2), images_NCHW.dtype, DEFAULT_STEM)
-    stem_kernels.stem_inference_kernel[(blocks(rows, loop.block),)](
+    loop = find_loop("stem_inference", (count, height // 2, width // 2), images_NCHW.dtype, DEFAULT_STEM)
+    stem_kernels.stem_inference_kernel[(count_blocks(rows, loop.block),)](
         *(folded, weight, bias, output, rows, height // 2, width // 2, folded.shape[1], folded.shape[2]),
         *(filters, loop.block),
         num_warps=loop.warps,
@@ -43,8 +43,8 @@ def max_pool(x_NCHW: Tensor, pool: Pool) -> Tensor:
     count, channels, *sizes = x.shape
     shape = (count, *pool.output_size(*sizes), channels)
     output = torch.empty(shape, dtype=x.dtype, device=x.device)
-    area = area_for("max_pooling", (count, channels, *sizes, pool.size, pool.stride), x.dtype)
-    grid = (area.count_tiles(count, *shape[1:3]), blocks(channels, area.columns))
+    area = find_area("max_pooling", (count, channels, *sizes, pool.size, pool.stride), x.dtype)
+    grid = (area.count_tiles(count, *shape[1:3]), count_blocks(channels, area.columns))
     pooling_kernels.max_pooling_kernel[grid](
         *(x, output, count * shape[1] * shape[2], *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
         *(pool.size, pool.stride, area.height, area.width, area.columns),

@@ -1,8 +1,8 @@
 """Mean and variance of each channel from partial statistics; shared by the kernels of batch norm.
 
 Rows are pixels, columns are channels, as in channels_last. Each program computes one part: the mean and the sum of
-squared deviations of its rows, which avoids cancellation for channels far from zero. The last program to finish a
-column of channels combines the parts, which saves the launch of a second kernel.
+squared deviations of its rows, which avoids cancellation for channels far from zero. The last program of a column of
+channels combines the parts, which saves a second launch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def is_last_program(tickets, parts):
-    """Return True in the last program of this column: all others have written their parts. Resets the ticket to 0."""
+    """Return True in the last program of this column, after all others have written their parts; reset the ticket."""
     tl.debug_barrier()
     last = tl.atomic_add(tickets + tl.program_id(0), 1, sem="acq_rel") == parts - 1
     if last:

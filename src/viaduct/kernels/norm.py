@@ -1,4 +1,4 @@
-"""Batch norm by our own kernels: statistics, scale and shift with ReLU and shortcut, backward pass.
+"""Batch norm on our kernels: statistics, scale and shift with ReLU and shortcut, backward pass.
 
 Tensors are rows of pixels and columns of channels, which is the memory layout of channels_last.
 """
@@ -11,17 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import moments_kernels, norm_kernels
-from viaduct.kernels.sizes import blocks, gather_for, tickets, tile_for
+from viaduct.kernels.sizes import count_blocks, find_gather, find_tile, get_tickets
 
 PARTS, COLUMNS = 256, 16  # parts and channels that a combining kernel reads at a time
 
 
 @dataclass(frozen=True)
 class Norm:
-    """Statistics of one batch (`inverse` is 1 / deviation), and the batch norm as y = scale * x + shift."""
+    """Statistics of one batch, and the batch norm as y = scale * x + shift."""
 
     mean: Tensor
-    inverse: Tensor
+    inverse: Tensor  # 1 / standard deviation
     scale: Tensor
     shift: Tensor
 
@@ -41,28 +41,31 @@ class Parts:
         return Parts(table[0], table[1], torch.empty(parts, dtype=torch.float32, device=like.device))
 
 
-def rows_of(x_NCHW: Tensor) -> Tensor:
+def view_as_rows(x_NCHW: Tensor) -> Tensor:
     """Return channels_last images as [pixels, channels], without a copy."""
     return x_NCHW.permute(0, 2, 3, 1).reshape(-1, x_NCHW.shape[1])
 
 
-def gradient_rows(gradient_NCHW: Tensor, dtype: torch.dtype) -> Tensor:
+def make_gradient_rows(gradient_NCHW: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the gradient of images as rows.
 
-    The gradient of a mean over the pixels repeats one row for each image (stride 0), which torch is slow to copy.
+    The gradient of a mean over the pixels has stride 0, which torch is slow to copy; our kernel repeats its rows.
     """
     count, channels, height, width = gradient_NCHW.shape
     if gradient_NCHW.stride()[2:] != (0, 0) or height * width == 1:
-        return rows_of(gradient_NCHW.to(dtype).contiguous(memory_format=torch.channels_last))
+        return view_as_rows(gradient_NCHW.to(dtype).contiguous(memory_format=torch.channels_last))
     image_gradients = gradient_NCHW[:, :, 0, 0].contiguous()
     out = torch.empty((count * height * width, channels), dtype=dtype, device=image_gradients.device)
-    tile = tile_for("repeat_rows", len(out), channels, dtype)
-    sizes, programs = (len(out), channels, height * width), blocks(len(out), tile.rows) * blocks(channels, tile.columns)
+    tile = find_tile("repeat_rows", len(out), channels, dtype)
+    sizes, programs = (
+        (len(out), channels, height * width),
+        count_blocks(len(out), tile.rows) * count_blocks(channels, tile.columns),
+    )
     norm_kernels.repeat_kernel[(programs,)](image_gradients, out, *sizes, tile.rows, tile.columns, num_warps=tile.warps)
     return out
 
 
-def images_like(rows: Tensor, like_NCHW: Tensor) -> Tensor:
+def view_as_images_like(rows: Tensor, like_NCHW: Tensor) -> Tensor:
     """Return rows as images with the height and width of `like_NCHW`."""
     count, _, height, width = like_NCHW.shape
     return rows.view(count, height, width, rows.shape[1]).permute(0, 3, 1, 2)
@@ -71,12 +74,12 @@ def images_like(rows: Tensor, like_NCHW: Tensor) -> Tensor:
 def compute_norm(x: Tensor, layer: nn.BatchNorm2d) -> Norm:
     """Compute the norm of this batch and update the layer's running statistics."""
     rows, channels = x.shape
-    sizes = gather_for("batch_norm_statistics", x, 1)
+    sizes = find_gather("batch_norm_statistics", x, 1)
     columns, parts = sizes.programs(x)
     table = Parts.empty(parts, channels, x)
     output = torch.empty((4, channels), dtype=torch.float32, device=x.device)
     norm_kernels.moments_kernel[(columns, parts)](
-        *(x, table.means, table.squares, table.counts, tickets(x), *list_statistics(layer, output)),
+        *(x, table.means, table.squares, table.counts, get_tickets(x), *list_statistics(layer, output)),
         *(output, rows, channels),
         *(layer.eps, layer.momentum or 0.0, layer.running_mean is not None, sizes.height, sizes.height, sizes.width),
         **sizes.options,
@@ -88,7 +91,7 @@ def combine_parts(parts: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
     """Compute the norm from partial statistics of another kernel, and update the running statistics."""
     count, channels = parts.means.shape
     output = torch.empty((4, channels), dtype=torch.float32, device=parts.means.device)
-    moments_kernels.combine_parts_kernel[(blocks(channels, COLUMNS),)](
+    moments_kernels.combine_parts_kernel[(count_blocks(channels, COLUMNS),)](
         *(parts.means, parts.squares, parts.counts, *list_statistics(layer, output), output, rows, channels, count),
         *(layer.eps, layer.momentum or 0.0, layer.running_mean is not None, PARTS, COLUMNS),
     )
@@ -96,7 +99,7 @@ def combine_parts(parts: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
 
 
 def list_statistics(layer: nn.BatchNorm2d, output: Tensor) -> tuple[Tensor, ...]:
-    """Return a layer's weight, bias and running statistics; `output` three times if there are none to be updated."""
+    """Return a layer's weight, bias and running statistics; `output` replaces missing running statistics."""
     if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
         return layer.weight, layer.bias, output, output, output
     return layer.weight, layer.bias, layer.running_mean, layer.running_var, layer.num_batches_tracked
@@ -125,8 +128,8 @@ def _launch_scale_shift(
 ) -> None:
     rows, channels = x.shape
     kind = 0 if other is None else 1 if other_norm is None else 2  # the kernel's OTHER
-    tile = tile_for(("scale_shift", "scale_shift_add", "scale_shift_add_two")[kind], rows, channels, x.dtype)
-    norm_kernels.scale_shift_kernel[(blocks(rows, tile.rows) * blocks(channels, tile.columns),)](
+    tile = find_tile(("scale_shift", "scale_shift_add", "scale_shift_add_two")[kind], rows, channels, x.dtype)
+    norm_kernels.scale_shift_kernel[(count_blocks(rows, tile.rows) * count_blocks(channels, tile.columns),)](
         *(x, x if other is None else other, y, signs, norm.scale, norm.shift),
         *((other_norm or norm).scale, (other_norm or norm).shift, rows, channels, relu, kind, tile.rows, tile.columns),
         num_warps=tile.warps,
@@ -135,32 +138,32 @@ def _launch_scale_shift(
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of the output's gradient for each channel: the gradients w.r.t. bias (`total`) and weight (`product`)."""
+    """Sums of the output's gradient for each channel."""
 
-    total: Tensor
-    product: Tensor
+    total: Tensor  # gradient w.r.t. bias
+    product: Tensor  # gradient w.r.t. weight
 
 
-def gradient_sums(gradient: Tensor, x: Tensor, norm: Norm, relu: bool = True) -> Sums:
+def sum_gradient(gradient: Tensor, x: Tensor, norm: Norm, relu: bool = True) -> Sums:
     """Return the sums of the gradient; with relu, of its part where scale * x + shift is above 0."""
     return _launch_sums(gradient, x, norm, 1 if relu else 0, signs=gradient, masked=gradient)  # both are not used
 
 
-def masked_gradient_sums(gradient: Tensor, x: Tensor, norm: Norm, signs: Tensor) -> tuple[Tensor, Sums]:
+def mask_and_sum_gradient(gradient: Tensor, x: Tensor, norm: Norm, signs: Tensor) -> tuple[Tensor, Sums]:
     """Return the gradient, set to 0 where the ReLU's output was 0, and its sums."""
     masked = torch.empty_like(gradient)
     return masked, _launch_sums(gradient, x, norm, 2, signs, masked)
 
 
 def _launch_sums(gradient: Tensor, x: Tensor, norm: Norm, mask: int, signs: Tensor, masked: Tensor) -> Sums:
-    """Return the sums; `mask` is the kernel's MASK, and without 2 `signs` and `masked` are not used."""
+    """Return the sums; `mask` is the kernel's MASK. `signs` and `masked` are used only with 2."""
     rows, channels = x.shape
-    sizes = gather_for("batch_norm_gradient_sums", x, 2)
+    sizes = find_gather("batch_norm_gradient_sums", x, 2)
     columns, parts = sizes.programs(x)
     table = torch.empty((2, parts, channels), dtype=torch.float32, device=x.device)
     output = torch.empty((2, channels), dtype=torch.float32, device=x.device)
     norm_kernels.sums_kernel[(columns, parts)](
-        *(gradient, x, signs, norm.mean, norm.inverse, norm.scale, norm.shift, table, output, tickets(x), masked),
+        *(gradient, x, signs, norm.mean, norm.inverse, norm.scale, norm.shift, table, output, get_tickets(x), masked),
         *(rows, channels, mask, sizes.height, sizes.height, sizes.width),
         **sizes.options,
     )
@@ -171,16 +174,16 @@ def sum_parts(table: Tensor) -> Sums:
     """Return the sums from a table of partial sums of another kernel."""
     _, parts, channels = table.shape
     output = torch.empty((2, channels), dtype=torch.float32, device=table.device)
-    moments_kernels.sum_parts_kernel[(blocks(channels, COLUMNS),)](table, output, channels, parts, PARTS, COLUMNS)
+    moments_kernels.sum_parts_kernel[(count_blocks(channels, COLUMNS),)](table, output, channels, parts, PARTS, COLUMNS)
     return Sums(output[0], output[1])
 
 
-def input_gradient(gradient: Tensor, x: Tensor, norm: Norm, sums: Sums, relu: bool = False) -> Tensor:
+def compute_input_gradient(gradient: Tensor, x: Tensor, norm: Norm, sums: Sums, relu: bool = False) -> Tensor:
     """Return the gradient w.r.t. the norm's input; with relu, the ReLU's mask is applied to the gradient first."""
     rows, channels = x.shape
     out = torch.empty_like(x)
-    tile = tile_for("batch_norm_input_gradient", rows, channels, x.dtype)
-    norm_kernels.input_kernel[(blocks(rows, tile.rows) * blocks(channels, tile.columns),)](
+    tile = find_tile("batch_norm_input_gradient", rows, channels, x.dtype)
+    norm_kernels.input_kernel[(count_blocks(rows, tile.rows) * count_blocks(channels, tile.columns),)](
         *(gradient, x, norm.mean, norm.inverse, norm.scale, norm.shift, sums.total, sums.product, out),
         *(rows, channels, int(relu), tile.rows, tile.columns),
         num_warps=tile.warps,

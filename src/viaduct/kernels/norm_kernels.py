@@ -1,7 +1,7 @@
 """Batch norm over rows of pixels and columns of channels: statistics, scale and shift, and the backward pass.
 
-Reductions read the rows from last to first; the elementwise kernels that follow them read from first to last. So each
-kernel begins with the rows that the kernel before it left in the L2 cache.
+Reductions read the rows from last to first, elementwise kernels from first to last: each kernel begins with the rows
+that the previous one left in the L2 cache.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def moments_kernel(
     square = tl.zeros((ROWS, COLUMNS), tl.float32)
     count_so_far = 0
     offset = base + (tl.arange(0, ROWS)[:, None] * channels + column[None, :])
-    for turn in range(part, tiles, parts):
-        remaining = rows - (tiles - 1 - turn) * ROWS
+    for tile in range(part, tiles, parts):
+        remaining = rows - (tiles - 1 - tile) * ROWS
         in_bounds = (tl.arange(0, ROWS) < remaining)[:, None] & inside[None, :]
         value = tl.load(x + offset, mask=in_bounds, other=0.0).to(tl.float32)
         deviation = tl.where(in_bounds, value - pivot[None, :], 0.0)
@@ -58,22 +58,22 @@ def scale_shift_kernel(
 ):  # fmt: skip
     """Compute relu(scale * x + shift + other) and `signs`, a bit where y > 0. OTHER 1: other is added unchanged, 2:
     scaled and shifted."""
-    across = tl.cdiv(channels, COLUMNS)
-    block = tl.program_id(0) % across
+    column_tiles = tl.cdiv(channels, COLUMNS)
+    block = tl.program_id(0) % column_tiles
     column = block * COLUMNS + tl.arange(0, COLUMNS)
-    row = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = (tl.program_id(0) // column_tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = column < channels
     in_bounds = (row < rows)[:, None] & inside[None, :]
     offset = row[:, None] * channels + column[None, :]
-    a = tl.load(scale + column, mask=inside, other=0.0)
-    b = tl.load(shift + column, mask=inside, other=0.0)
-    value = tl.load(x + offset, mask=in_bounds, other=0.0).to(tl.float32) * a[None, :] + b[None, :]
+    scales = tl.load(scale + column, mask=inside, other=0.0)
+    shifts = tl.load(shift + column, mask=inside, other=0.0)
+    value = tl.load(x + offset, mask=in_bounds, other=0.0).to(tl.float32) * scales[None, :] + shifts[None, :]
     if OTHER > 0:
         addend = tl.load(other + offset, mask=in_bounds, other=0.0).to(tl.float32)
         if OTHER == 2:
-            c = tl.load(other_scale + column, mask=inside, other=0.0)
-            d = tl.load(other_shift + column, mask=inside, other=0.0)
-            addend = addend * c[None, :] + d[None, :]
+            other_scales = tl.load(other_scale + column, mask=inside, other=0.0)
+            other_shifts = tl.load(other_shift + column, mask=inside, other=0.0)
+            addend = addend * other_scales[None, :] + other_shifts[None, :]
         value += addend
     if RELU:
         value = tl.maximum(value, 0.0)
@@ -108,29 +108,31 @@ def sums_kernel(
     parts = tl.num_programs(1)
     inside = column < channels
     tiles = tl.cdiv(rows, ROWS)
-    centre = tl.load(mean + column, mask=inside, other=0.0)
-    a = tl.load(scale + column, mask=inside, other=0.0)
-    b = tl.load(shift + column, mask=inside, other=0.0)
+    mean_values = tl.load(mean + column, mask=inside, other=0.0)
+    scales = tl.load(scale + column, mask=inside, other=0.0)
+    shifts = tl.load(shift + column, mask=inside, other=0.0)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     product = tl.zeros((ROWS, COLUMNS), tl.float32)
     offset = (tiles - 1 - part).to(tl.int64) * ROWS * channels
     offset += tl.arange(0, ROWS)[:, None] * channels + column[None, :]
-    for turn in range(part, tiles, parts):
-        row = (tiles - 1 - turn).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    for tile in range(part, tiles, parts):
+        row = (tiles - 1 - tile).to(tl.int64) * ROWS + tl.arange(0, ROWS)
         in_bounds = (row < rows)[:, None] & inside[None, :]
         value = tl.load(x + offset, mask=in_bounds, other=0.0).to(tl.float32)
-        change = tl.load(gradient + offset, mask=in_bounds, other=0.0).to(tl.float32)
+        gradient_values = tl.load(gradient + offset, mask=in_bounds, other=0.0).to(tl.float32)
         if MASK == 1:
-            change = tl.where(value * a[None, :] + b[None, :] > 0, change, 0.0)
+            gradient_values = tl.where(value * scales[None, :] + shifts[None, :] > 0, gradient_values, 0.0)
         if MASK == 2:
-            change = tl.where(load_signs(signs, row, rows, channels, tl.program_id(0), ROWS, COLUMNS) > 0, change, 0.0)
-            tl.store(masked + offset, change.to(masked.dtype.element_ty), mask=in_bounds)
-        total += change
-        product += change * (value - centre[None, :])
+            gradient_values = tl.where(
+                load_signs(signs, row, rows, channels, tl.program_id(0), ROWS, COLUMNS) > 0, gradient_values, 0.0
+            )
+            tl.store(masked + offset, gradient_values.to(masked.dtype.element_ty), mask=in_bounds)
+        total += gradient_values
+        product += gradient_values * (value - mean_values[None, :])
         offset -= parts.to(tl.int64) * ROWS * channels
-    inv = tl.load(inverse + column, mask=inside, other=0.0)
+    inverse_values = tl.load(inverse + column, mask=inside, other=0.0)
     tl.store(table + part * channels + column, tl.sum(total, 0), mask=inside)
-    tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inv, mask=inside)
+    tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inverse_values, mask=inside)
     if is_last_program(tickets, parts):
         sum_parts(table, output, channels, parts, column, PARTS, COLUMNS)
 
@@ -141,33 +143,35 @@ def input_kernel(
     MASK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient w.r.t. the norm's input. MASK 1: the gradient counts where scale * x + shift is above 0."""
-    across = tl.cdiv(channels, COLUMNS)
-    block = tl.program_id(0) % across
+    column_tiles = tl.cdiv(channels, COLUMNS)
+    block = tl.program_id(0) % column_tiles
     column = block * COLUMNS + tl.arange(0, COLUMNS)
-    row = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = (tl.program_id(0) // column_tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = column < channels
     in_bounds = (row < rows)[:, None] & inside[None, :]
     offset = row[:, None] * channels + column[None, :]
-    a = tl.load(scale + column, mask=inside, other=0.0)
+    scales = tl.load(scale + column, mask=inside, other=0.0)
     value = tl.load(x + offset, mask=in_bounds, other=0.0).to(tl.float32)
-    change = tl.load(gradient + offset, mask=in_bounds, other=0.0).to(tl.float32)
+    gradient_values = tl.load(gradient + offset, mask=in_bounds, other=0.0).to(tl.float32)
     if MASK == 1:
-        b = tl.load(shift + column, mask=inside, other=0.0)
-        change = tl.where(value * a[None, :] + b[None, :] > 0, change, 0.0)
-    centre = tl.load(mean + column, mask=inside, other=0.0)
-    inv = tl.load(inverse + column, mask=inside, other=0.0)
+        shifts = tl.load(shift + column, mask=inside, other=0.0)
+        gradient_values = tl.where(value * scales[None, :] + shifts[None, :] > 0, gradient_values, 0.0)
+    mean_values = tl.load(mean + column, mask=inside, other=0.0)
+    inverse_values = tl.load(inverse + column, mask=inside, other=0.0)
     mean_gradient = tl.load(sums + column, mask=inside, other=0.0) / rows
-    slope = tl.load(products + column, mask=inside, other=0.0) / rows * inv
-    result = (change - mean_gradient[None, :] - (value - centre[None, :]) * slope[None, :]) * a[None, :]
+    slope = tl.load(products + column, mask=inside, other=0.0) / rows * inverse_values
+    result = (gradient_values - mean_gradient[None, :] - (value - mean_values[None, :]) * slope[None, :]) * scales[
+        None, :
+    ]
     tl.store(out + offset, result.to(out.dtype.element_ty), mask=in_bounds)
 
 
 @triton.jit
-def repeat_kernel(each, out, rows, channels, times, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Repeat every row of `each` `times` times."""
-    across = tl.cdiv(channels, COLUMNS)
-    column = tl.program_id(0) % across * COLUMNS + tl.arange(0, COLUMNS)
-    row = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+def repeat_kernel(source, out, rows, channels, times, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Repeat every row of `source` `times` times."""
+    column_tiles = tl.cdiv(channels, COLUMNS)
+    column = tl.program_id(0) % column_tiles * COLUMNS + tl.arange(0, COLUMNS)
+    row = (tl.program_id(0) // column_tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     in_bounds = (row < rows)[:, None] & (column < channels)[None, :]
-    value = tl.load(each + (row // times)[:, None] * channels + column[None, :], mask=in_bounds, other=0.0)
+    value = tl.load(source + (row // times)[:, None] * channels + column[None, :], mask=in_bounds, other=0.0)
     tl.store(out + row[:, None] * channels + column[None, :], value.to(out.dtype.element_ty), mask=in_bounds)

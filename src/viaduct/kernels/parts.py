@@ -1,9 +1,9 @@
 """Layers of a bottleneck block of any library: three convolutions with their norms, and a shortcut.
 
-    parts = read_parts(block)      # BottleneckParts; a sentence, if our kernels do not fit; None for other modules
+    parts = read_parts(block)      # BottleneckParts; a sentence if our kernels do not support them; None for others
 
-Blocks are found by the names and kinds of their layers, not by their class: ours, torchvision's and timm's ResNet,
-also grouped and wide, and RegNet. What a block computes with its layers is checked in self_check.py. No Triton here.
+Blocks are recognised by the names and types of their layers: ours, and those of torchvision's and timm's ResNet
+(including grouped and wide) and RegNet. self_check.py checks the computation. This module does not import Triton.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from viaduct.models.padding import SameConv2d
 
 Layer = tuple[nn.Conv2d, nn.BatchNorm2d]
-CHANNEL_MULTIPLE = 16  # of output channels, for the matrix products and for the sign bits, eight to a byte
+CHANNEL_MULTIPLE = 16  # required of output channels by the matrix products and the packed sign bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class BottleneckParts:
 
     @property
     def parameters(self) -> list[Tensor]:
-        """The weights of each layer: of the convolution, of the norm, the norm's bias."""
+        """Weight of the convolution, weight and bias of the norm, for each layer."""
         return [tensor for conv, norm in self.layers for tensor in (conv.weight, norm.weight, norm.bias)]
 
 
@@ -68,9 +68,9 @@ LAYOUTS = (
 
 
 def read_parts(block: nn.Module) -> BottleneckParts | str | None:
-    """Return a block's parts, or why our kernels do not fit it; None for a module that does not resemble one."""
+    """Return a block's parts, or the reason why our kernels do not support it; None for other modules."""
     children = dict(block.named_modules())
-    layout = next((layout for layout in LAYOUTS if resembles(block, children, layout)), None)
+    layout = next((layout for layout in LAYOUTS if has_layout(block, children, layout)), None)
     if layout is None:
         return None
     names = list(layout.layers)
@@ -78,28 +78,28 @@ def read_parts(block: nn.Module) -> BottleneckParts | str | None:
         return "it has two convolutions, and our kernels are for bottlenecks of three"
     shortcut = children.get(layout.shortcut)
     if shortcut is not None and not is_identity(shortcut):
-        found = find_projection(children, layout.shortcut)
-        if isinstance(found, str):
-            return found
-        names.append(found)
-    return find_obstacle(block, children, names) or build_parts(children, names)
+        projection = find_projection(children, layout.shortcut)
+        if isinstance(projection, str):
+            return projection
+        names.append(projection)
+    return next(list_obstacles(block, children, names), None) or build_parts(children, names)
 
 
-def resembles(block: nn.Module, children: dict[str, nn.Module], layout: Layout) -> bool:
+def has_layout(block: nn.Module, children: dict[str, nn.Module], layout: Layout) -> bool:
     """Return True if a module has a shortcut and the first two layers of a block."""
     first = [name for layer in layout.layers[:2] for name in layer]
     return hasattr(block, layout.shortcut) and all(name in children for name in first)
 
 
 def is_identity(module: nn.Module) -> bool:
-    """Return True for modules that change nothing: Identity, and containers that are empty or hold only such."""
+    """Return True for Identity, and for containers without any other modules."""
     if isinstance(module, nn.Sequential):
         return all(is_identity(child) for child in module)
     return type(module) is nn.Identity
 
 
 def find_projection(children: dict[str, nn.Module], shortcut: str) -> tuple[str, str] | str:
-    """Return the names of a shortcut's convolution and norm; a sentence if it has not exactly one of each."""
+    """Return the names of a shortcut's convolution and norm; a sentence unless it has exactly one of each."""
     inside = {name: module for name, module in children.items() if name.startswith(f"{shortcut}.")}
     convs = [name for name, module in inside.items() if isinstance(module, nn.Conv2d)]
     norms = [name for name, module in inside.items() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
@@ -114,12 +114,8 @@ def build_parts(children: dict[str, nn.Module], names: list[tuple[str, str]]) ->
     return BottleneckParts(conv1, norm1, conv2, norm2, conv3, norm3, projection[0] if projection else None)
 
 
-def find_obstacle(block: nn.Module, children: dict[str, nn.Module], names: list[tuple[str, str]]) -> str | None:
-    """Return the first reason why our kernels do not fit these layers."""
-    return next(list_obstacles(block, children, names), None)
-
-
 def list_obstacles(block: nn.Module, children: dict[str, nn.Module], names: list[tuple[str, str]]) -> Iterator[str]:
+    """Yield the reasons why our kernels do not support these layers."""
     yield from list_other_operations(block, children, [name for layer in names for name in layer])
     for number, (conv_name, norm_name) in enumerate(names):
         conv, norm = children[conv_name], children[norm_name]
@@ -134,12 +130,12 @@ def list_obstacles(block: nn.Module, children: dict[str, nn.Module], names: list
 
 
 def list_other_operations(block: nn.Module, children: dict[str, nn.Module], layer_names: list[str]) -> Iterator[str]:
-    """Yield what a block has besides its layers, ReLUs and identities: submodules, tensors, hooks, other forwards."""
+    """Yield what else a block has: other submodules than ReLUs and identities, tensors, hooks, replaced forwards."""
     layers = {children[name] for name in layer_names}
     inside_layers = {part for layer in layers for part in layer.modules()}
     for name, module in children.items():
         if name and (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks):
-            yield f"{name} has hooks, which our kernels would pass by"
+            yield f"{name} has hooks, which our kernels would skip"
         if "forward" in vars(module):
             yield f"the forward pass of {name or 'the block'} was replaced"
         if module in inside_layers:
@@ -161,12 +157,12 @@ def is_plain_norm(norm: nn.BatchNorm2d) -> bool:
     if type(norm) is nn.BatchNorm2d:
         return True
     inside = dict(norm.named_children())
-    known = all(is_identity(child) or type(child) is nn.ReLU for child in inside.values())
-    return set(inside) == {"drop", "act"} and known
+    is_known = all(is_identity(child) or type(child) is nn.ReLU for child in inside.values())
+    return set(inside) == {"drop", "act"} and is_known
 
 
 def list_convolution_obstacles(name: str, conv: nn.Conv2d, number: int) -> Iterator[str]:
-    """Yield why our kernels do not fit a convolution: number 0 to 2 of the main path, or 3, the shortcut's."""
+    """Yield the reasons against a convolution: number 0 to 2 of the main path, or 3, the shortcut's."""
     if conv.bias is not None:
         yield f"{name} has a bias"
     if conv.dilation != (1, 1):

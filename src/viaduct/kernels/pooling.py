@@ -9,25 +9,25 @@ import torch
 from torch import Tensor
 
 from viaduct.kernels import pooling_kernels
-from viaduct.kernels.norm import gradient_rows, rows_of
-from viaduct.kernels.sizes import area_for, blocks
+from viaduct.kernels.norm import make_gradient_rows, view_as_rows
+from viaduct.kernels.sizes import count_blocks, find_area
 from viaduct.models.padding import same_padding
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Window, stride and kind of a pool. `valid_only`: only windows inside the image (VALID padding)."""
+    """Window, stride and kind of a pool."""
 
     size: int
     stride: int
     average: bool
-    valid_only: bool = False
+    valid_only: bool = False  # True: only windows inside the image (VALID padding)
 
     def output_size(self, *sizes: int) -> tuple[int, ...]:
-        """Return height and width of the output for those of the input."""
+        """Return height and width of the output from those of the input."""
         if self.valid_only:
             return tuple((size - self.size) // self.stride + 1 for size in sizes)
-        return tuple(blocks(size, self.stride) for size in sizes)
+        return tuple(count_blocks(size, self.stride) for size in sizes)
 
     def signature(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the tuning signature: the input's shape (NCHW), window, stride and kind."""
@@ -49,8 +49,8 @@ class PoolFunction(torch.autograd.Function):
         y = torch.empty(shape, dtype=x.dtype, device=x.device)
         argmax = y if pool.average else torch.empty(shape, dtype=torch.uint8, device=x.device)
         rows = count * shape[1] * shape[2]
-        area = area_for("pooling_forward", pool.signature(tuple(x.shape)), x.dtype)
-        grid = (area.count_tiles(count, *shape[1:3]), blocks(channels, area.columns))
+        area = find_area("pooling_forward", pool.signature(tuple(x.shape)), x.dtype)
+        grid = (area.count_tiles(count, *shape[1:3]), count_blocks(channels, area.columns))
         pooling_kernels.pooling_forward_kernel[grid](
             *(x, y, argmax, rows, *sizes, *shape[1:3], *pool.padding_before(*sizes), channels),
             *(pool.size, pool.stride, pool.average, area.height, area.width, area.columns),
@@ -61,7 +61,7 @@ class PoolFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        return backward(as_rows(gradient), ctx.argmax, ctx.shape, ctx.pool), None
+        return backward(convert_to_rows(gradient), ctx.argmax, ctx.shape, ctx.pool), None
 
 
 def backward(gradient: Tensor, argmax: Tensor | None, shape: tuple[int, ...], pool: Pool) -> Tensor:
@@ -69,8 +69,8 @@ def backward(gradient: Tensor, argmax: Tensor | None, shape: tuple[int, ...], po
     count, channels, *sizes = shape
     out = torch.empty((count, *sizes, channels), dtype=gradient.dtype, device=gradient.device)
     rows = count * sizes[0] * sizes[1]
-    area = area_for("pooling_backward", pool.signature(shape), gradient.dtype)
-    grid = (area.count_tiles(count, *sizes), blocks(channels, area.columns))
+    area = find_area("pooling_backward", pool.signature(shape), gradient.dtype)
+    grid = (area.count_tiles(count, *sizes), count_blocks(channels, area.columns))
     pooling_kernels.pooling_backward_kernel[grid](
         *(gradient, gradient if argmax is None else argmax, out, rows, *sizes, *pool.output_size(*sizes)),
         *(*pool.padding_before(*sizes), channels, gradient.stride(0)),
@@ -80,11 +80,11 @@ def backward(gradient: Tensor, argmax: Tensor | None, shape: tuple[int, ...], po
     return out.permute(0, 3, 1, 2)
 
 
-def as_rows(x_NCHW: Tensor) -> Tensor:
-    """Return images as [pixels, channels]; without a copy if the layout allows it, also for a slice of channels."""
+def convert_to_rows(x_NCHW: Tensor) -> Tensor:
+    """Return images, or a slice of their channels, as [pixels, channels]; copy them only if the layout requires it."""
     image, channel, row, pixel = x_NCHW.stride()
     is_dense = channel == 1 and row == pixel * x_NCHW.shape[3] and image == row * x_NCHW.shape[2]
-    return rows_of(x_NCHW) if is_dense else gradient_rows(x_NCHW, x_NCHW.dtype)
+    return view_as_rows(x_NCHW) if is_dense else make_gradient_rows(x_NCHW, x_NCHW.dtype)
 
 
 def apply_pool(x_NCHW: Tensor, pool: Pool) -> Tensor:

@@ -1,9 +1,9 @@
-"""Check that a block computes a bottleneck of its layers: a copy runs on the CPU in float64 beside the reference.
+"""Check that a block computes a bottleneck of its layers: a copy on the CPU in float64 is compared with a reference.
 
-A block that is found by the names of its layers could do anything with them. So before our kernels take it over, a deep
-copy with random weights takes one training pass, forward and backward: outputs, gradients and running statistics must
-be those of a bottleneck, and the pass must draw no random numbers and set no attributes of the block. The block itself,
-its statistics and the random states of the program do not change.
+A block that is recognised by the names of its layers could combine them in any way. So a deep copy with random weights
+takes one training pass, forward and backward. Outputs, gradients and running statistics must be those of a bottleneck,
+and the pass must neither draw random numbers nor set attributes of the block. The block itself, its statistics and the
+random states of the process do not change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEED = 20260118
 
 
 def check_block(module: nn.Module) -> BottleneckParts | str | None:
-    """Return the parts of a block that our kernels fit, or why they do not; None for a module that is no block."""
+    """Return a block's parts if our kernels support it, else the reason; None for a module that is not a block."""
     parts = read_parts(module)
     if not isinstance(parts, BottleneckParts) or type(module).forward is Bottleneck.forward:
         return parts
@@ -35,7 +35,7 @@ def check_block(module: nn.Module) -> BottleneckParts | str | None:
 
 
 def find_deviation(block: nn.Module) -> str | None:
-    """Return how a block differs from a bottleneck of its layers; None if it does not."""
+    """Return the difference of a block from a bottleneck of its layers, as a sentence, or None."""
     try:
         no_autocast = torch.autocast("cpu", enabled=False)
         with keep_random_states(), torch.inference_mode(False), torch.enable_grad(), no_autocast:
@@ -48,40 +48,41 @@ def compare_with_reference(block: nn.Module) -> str | None:
     trial = copy.deepcopy(block).to("cpu", torch.float64).train()
     draw_weights(trial)
     reference = copy.deepcopy(trial)
-    parts, true_parts = read_parts(trial), read_parts(reference)
+    parts, reference_parts = read_parts(trial), read_parts(reference)
     assert isinstance(parts, BottleneckParts)
-    assert isinstance(true_parts, BottleneckParts)
+    assert isinstance(reference_parts, BottleneckParts)
     generator = torch.Generator("cpu").manual_seed(SEED)
     x = draw((COUNT, parts.conv1.in_channels, HEIGHT, WIDTH), generator)
     trial_x, reference_x = x.clone().requires_grad_(), x.clone().requires_grad_()
     states, attributes = read_random_states(), dict(vars(trial))
-    output = trial.forward(trial_x * 1.0)  # times 1: a block may work in place, which no leaf allows; without hooks
+    output = trial.forward(trial_x * 1.0)  # not a leaf tensor, since a block may work in place; without hooks
     if read_random_states() != states:
         return "it draws random numbers in training"
     if changed := [name for name, value in vars(trial).items() if attributes.get(name, trial) is not value]:
         return f"a pass changes its attribute {changed[0]}"
-    true = compute_bottleneck(true_parts, reference_x * 1.0)
-    if not isinstance(output, Tensor) or output.shape != true.shape:
+    expected = compute_bottleneck(reference_parts, reference_x * 1.0)
+    if not isinstance(output, Tensor) or output.shape != expected.shape:
         return "it does not compute what a bottleneck of its layers does"
-    gradient = draw(tuple(true.shape), generator)
-    torch.autograd.backward([output, true], [gradient, gradient])
-    pairs: list[tuple[Any, Any]] = [(output, true), (trial_x.grad, reference_x.grad)]
-    pairs += [(ours.grad, other.grad) for ours, other in zip(parts.parameters, true_parts.parameters, strict=True)]
+    gradient = draw(tuple(expected.shape), generator)
+    torch.autograd.backward([output, expected], [gradient, gradient])
+    pairs: list[tuple[Any, Any]] = [(output, expected), (trial_x.grad, reference_x.grad)]
+    parameters = zip(parts.parameters, reference_parts.parameters, strict=True)
+    pairs += [(actual.grad, expected.grad) for actual, expected in parameters]
     pairs += list(zip(trial.buffers(), reference.buffers(), strict=True))
-    if not all(are_close(ours, other) for ours, other in pairs):
+    if not all(are_close(actual, expected) for actual, expected in pairs):
         return "it does not compute what a bottleneck of its layers does"
     return None
 
 
 def compute_bottleneck(parts: BottleneckParts, x: Tensor) -> Tensor:
-    """Compute what our kernels do, in PyTorch's own operations."""
+    """Compute a bottleneck with PyTorch's operations."""
     (first, second, third), projection = parts.layers[:3], parts.projection
     branch = compute_layer(F.relu(compute_layer(F.relu(compute_layer(x, first)), second)), third)
     return F.relu(branch + (x if projection is None else compute_layer(x, projection)))
 
 
 def compute_layer(x: Tensor, layer: Layer) -> Tensor:
-    """Convolve and normalise; without the activation that timm's norms have inside."""
+    """Convolve and normalise, without the activation inside timm's norms."""
     conv, norm = layer
     if norm.num_batches_tracked is not None:
         norm.num_batches_tracked += 1
@@ -96,7 +97,7 @@ def draw(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 
 @torch.no_grad()
 def draw_weights(block: nn.Module) -> None:
-    """Give all parameters random values: a norm whose weight is 0 would hide what comes before it."""
+    """Give all parameters random values, because a norm with weight 0 would hide the layers before it."""
     generator = torch.Generator("cpu").manual_seed(SEED + 1)
     for parameter in block.parameters():
         parameter.requires_grad_()
@@ -104,8 +105,8 @@ def draw_weights(block: nn.Module) -> None:
         parameter.copy_(draw(tuple(parameter.shape), generator) * scale)
 
 
-def are_close(ours: Tensor | None, other: Tensor | None) -> bool:
-    if ours is None or other is None:
-        return ours is other
-    difference = (ours.double() - other.double()).norm()
-    return bool(difference <= MAX_ERROR * other.double().norm() + 1e-12)
+def are_close(actual: Tensor | None, expected: Tensor | None) -> bool:
+    if actual is None or expected is None:
+        return actual is expected
+    difference = (actual.double() - expected.double()).norm()
+    return bool(difference <= MAX_ERROR * expected.double().norm() + 1e-12)

@@ -1,4 +1,4 @@
-"""Launch sizes of the Triton kernels: defaults, and those that tuning chose (`choices.py`)."""
+"""Launch sizes of the Triton kernels: tuned sizes (`choices.py`) and defaults."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from viaduct.kernels.choices import find_choice
 
-MAX_COLUMNS = 1024  # of programs that share a counter
+MAX_COLUMNS = 1024  # number of counters: one for each column of programs
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float64: "float64"}
 
 
-def blocks(length: int, block: int) -> int:
+def count_blocks(length: int, block: int) -> int:
     """Return the number of blocks that cover a length."""
     return -(-length // block)
 
@@ -28,22 +28,22 @@ class Tile:
     warps: int
 
 
-def default_tile(channels: int) -> Tile:
+def choose_default_tile(channels: int) -> Tile:
     """Return the default tile of elementwise kernels."""
     if channels <= 64:
         return Tile(16, 64, 4)
     return Tile(16, 128, 4) if channels <= 128 else Tile(8, 256, 4)
 
 
-def tile_for(kernel: str, rows: int, channels: int, dtype: torch.dtype) -> Tile:
+def find_tile(kernel: str, rows: int, channels: int, dtype: torch.dtype) -> Tile:
     """Return the tuned size of a kernel over [rows, channels], else the default."""
     point = find_choice(kernel, (rows, channels, DTYPES[dtype]))
-    return default_tile(channels) if point is None else Tile(**point)  # type: ignore[arg-type]
+    return choose_default_tile(channels) if point is None else Tile(**point)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Area:
-    """Work of one program of a kernel that also reads neighbours: an area of pixels, which share them."""
+    """Work of one program of a kernel that reads neighbouring pixels: an area of pixels and columns of channels."""
 
     height: int
     width: int
@@ -52,15 +52,15 @@ class Area:
 
     def count_tiles(self, images: int, height: int, width: int) -> int:
         """Return the number of areas that cover `images` images of this size."""
-        return images * blocks(height, self.height) * blocks(width, self.width)
+        return images * count_blocks(height, self.height) * count_blocks(width, self.width)
 
 
-# Eight elements a thread: then a thread holds the uint8 argmax of the 16-bit elements that it holds. With sixteen, each
-# of the nine window cells would be exchanged between threads through shared memory.
+# With eight elements, a thread holds the uint8 argmax of its own 16-bit elements. With sixteen, threads would exchange
+# all nine window cells through shared memory.
 DEFAULT_AREA = Area(2, 4, 64, 2)
 
 
-def area_for(kernel: str, signature: tuple[int, ...], dtype: torch.dtype) -> Area:
+def find_area(kernel: str, signature: tuple[int, ...], dtype: torch.dtype) -> Area:
     """Return the tuned area of a kernel, else the default."""
     point = find_choice(kernel, (*signature, DTYPES[dtype]))
     return DEFAULT_AREA if point is None else Area(**point)  # type: ignore[arg-type]
@@ -72,11 +72,11 @@ class Loop:
 
     block: int
     warps: int
-    waves: int = 1  # programs for a multiprocessor
+    waves: int = 1  # programs for each multiprocessor
     stages: int = 3  # of the software pipeline
 
 
-def loop_for(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, default: Loop) -> Loop:
+def find_loop(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, default: Loop) -> Loop:
     """Return the tuned parameters of a kernel, else the default."""
     point = find_choice(kernel, (*signature, DTYPES[dtype]))
     return default if point is None else Loop(**point)  # type: ignore[arg-type]
@@ -89,14 +89,16 @@ class Gather:
     height: int
     width: int
     warps: int
-    each: int  # programs for a multiprocessor
-    registers: int = 0  # for a thread, at most, so that these programs fit; 0: no limit
+    each: int  # programs for each multiprocessor
+    registers: int = 0  # limit for each thread, so that these programs fit; 0: no limit
 
     def programs(self, rows_x: Tensor) -> tuple[int, int]:
-        """Return the columns of programs, and how many programs share the rows of a column."""
+        """Return the number of columns of programs, and of programs that share the rows of a column."""
         rows, channels = rows_x.shape
-        columns = blocks(channels, self.width)
-        return columns, max(1, min(blocks(rows, self.height), processors(rows_x) * self.each // columns))
+        columns = count_blocks(channels, self.width)
+        return columns, max(
+            1, min(count_blocks(rows, self.height), count_multiprocessors(rows_x) * self.each // columns)
+        )
 
     @property
     def options(self) -> dict[str, int | None]:
@@ -104,12 +106,8 @@ class Gather:
         return {"num_warps": self.warps, "maxnreg": self.registers or None}
 
 
-def default_gather(rows: int, channels: int, tensors: int) -> Gather:
-    """Return the sizes that were fastest on an H200; `tensors` is the number of tensors read.
-
-    Many small programs keep more loads in flight; but the last program of a column combines all parts, which takes long
-    with few columns.
-    """
+def choose_default_gather(rows: int, channels: int, tensors: int) -> Gather:
+    """Return the sizes that were fastest on an H200; `tensors` is the number of tensors that the kernel reads."""
     numbers = rows * channels
     if tensors > 1 and numbers >= 20_000_000:
         return Gather(32, 64, 8, 4, 64)
@@ -118,31 +116,30 @@ def default_gather(rows: int, channels: int, tensors: int) -> Gather:
     return Gather(32, 64, 4, 4) if channels >= 512 else Gather(64, 64, 8, 2)
 
 
-def gather_for(kernel: str, rows_x: Tensor, tensors: int) -> Gather:
+def find_gather(kernel: str, rows_x: Tensor, tensors: int) -> Gather:
     """Return the tuned sizes of a kernel that reduces over the rows, else the default."""
     rows, channels = rows_x.shape
     point = find_choice(kernel, (rows, channels, tensors, DTYPES[rows_x.dtype]))
-    return default_gather(rows, channels, tensors) if point is None else Gather(**point)  # type: ignore[arg-type]
+    return choose_default_gather(rows, channels, tensors) if point is None else Gather(**point)  # type: ignore[arg-type]
 
 
-def tickets(like: Tensor) -> Tensor:
-    """Return a counter for each column of programs, 0 between kernels; the kernels of a stream share it."""
+def get_tickets(like: Tensor) -> Tensor:
+    """Return the counters of the columns of programs, which are 0 between kernels; a stream's kernels share them."""
     stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
-    return _tickets(like.device, stream)
+    return make_tickets(like.device, stream)
 
 
 @lru_cache
-def _tickets(device: torch.device, stream: int) -> Tensor:
+def make_tickets(device: torch.device, stream: int) -> Tensor:
     return torch.zeros(MAX_COLUMNS, dtype=torch.int32, device=device)
 
 
-def processors(like: Tensor) -> int:
-    """Return the number of multiprocessors."""
-    return _processors(like.device)
+def count_multiprocessors(like: Tensor) -> int:
+    return read_multiprocessors(like.device)
 
 
 @lru_cache
-def _processors(device: torch.device) -> int:
+def read_multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 4  # Triton's interpreter
     return torch.cuda.get_device_properties(device).multi_processor_count

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import stem_kernels
-from viaduct.kernels.norm import Norm, Parts, Sums, combine_parts, rows_of, sum_parts
-from viaduct.kernels.sizes import Loop, blocks, loop_for, processors
+from viaduct.kernels.norm import Norm, Parts, Sums, combine_parts, sum_parts, view_as_rows
+from viaduct.kernels.sizes import Loop, count_blocks, count_multiprocessors, find_loop
 
 # Launch sizes of the kernels without tuning.
 CONVOLUTION = Loop(block=128, warps=4, waves=2)
@@ -23,47 +23,48 @@ WEIGHT = Loop(block=64, warps=4)
 def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
     """Return images as blocks of 2x2 pixels (space to depth): [images, height / 2 + 3, width / 2 + 3, 16].
 
-    `before` blocks of zeros are added above and to the left, as many below and to the right as make three in all.
+    `before` blocks of zeros are added above and to the left, 3 - `before` below and to the right.
     """
     count, _, height, width = images_NCHW.shape
     shape = (count, height // 2 + 3, width // 2 + 3, 16)
     folded = torch.empty(shape, dtype=dtype, device=images_NCHW.device)
     pixels = count * shape[1] * shape[2]
     images = images_NCHW.contiguous(memory_format=torch.channels_last)
-    grid = (blocks(pixels, 128),)
+    grid = (count_blocks(pixels, 128),)
     stem_kernels.fold_kernel[grid](images, folded, pixels, height, width, *shape[1:3], before, 128)
     return folded
 
 
 def fold_weight(weight: Tensor, offset: int, dtype: torch.dtype) -> Tensor:
-    """Return a [filters, 3, 7, 7] weight in the layout of the matrix product: [4 rows, 4 columns x 16, filters].
+    """Return a [filters, 3, 7, 7] weight in the layout of the matrix product: [256, filters].
 
-    `offset` is the row and column at which the weight lies in its 8x8 window: 2 * before - padding.
+    `offset` is the row and column of the weight in its 8x8 window: 2 * before - padding. The 256 are 4 rows, 4 columns
+    and 16 channels.
     """
     filters = weight.shape[0]
-    wide = weight.new_zeros((filters, 3, 8, 8))
-    wide[:, :, offset : offset + 7, offset : offset + 7] = weight
-    cut = wide.view(filters, 3, 4, 2, 4, 2).permute(2, 4, 3, 5, 1, 0).reshape(4, 4, 12, filters)
-    return torch.nn.functional.pad(cut, (0, 0, 0, 4)).reshape(256, filters).to(dtype).contiguous()
+    window = weight.new_zeros((filters, 3, 8, 8))
+    window[:, :, offset : offset + 7, offset : offset + 7] = weight
+    folded = window.view(filters, 3, 4, 2, 4, 2).permute(2, 4, 3, 5, 1, 0).reshape(4, 4, 12, filters)
+    return torch.nn.functional.pad(folded, (0, 0, 0, 4)).reshape(256, filters).to(dtype).contiguous()
 
 
 def unfold_weight(folded: Tensor, offset: int) -> Tensor:
     """Return a folded [filters, 256] weight gradient as [filters, 3, 7, 7]."""
     filters = folded.shape[0]
-    cut = folded.view(filters, 4, 4, 16)[..., :12].reshape(filters, 4, 4, 2, 2, 3)
-    wide = cut.permute(0, 5, 1, 3, 2, 4).reshape(filters, 3, 8, 8)
-    return wide[:, :, offset : offset + 7, offset : offset + 7].contiguous()
+    blocks = folded.view(filters, 4, 4, 16)[..., :12].reshape(filters, 4, 4, 2, 2, 3)
+    window = blocks.permute(0, 5, 1, 3, 2, 4).reshape(filters, 3, 8, 8)
+    return window[:, :, offset : offset + 7, offset : offset + 7].contiguous()
 
 
 class StemFunction(torch.autograd.Function):
-    """Stem as one operation; it computes no gradient w.r.t. the images."""
+    """Stem as one operation, without a gradient w.r.t. the images."""
 
     @staticmethod
     def forward(
         ctx: Any, images: Tensor, weight: Tensor, gamma: Tensor, beta: Tensor,
         layer: nn.BatchNorm2d, padding: int, pool_padding: int, dtype: torch.dtype,
     ) -> Tensor:  # fmt: skip
-        before = blocks(padding, 2)
+        before = count_blocks(padding, 2)
         folded = fold(images, before, dtype)
         size = Size(len(images), images.shape[2] // 2, images.shape[3] // 2, weight.shape[0], pool_padding)
         x, parts = convolve(folded, fold_weight(weight, 2 * before - padding, dtype), layer.running_mean, size)
@@ -77,22 +78,22 @@ class StemFunction(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         folded, x, argmax, max_input, *norm_tensors = ctx.saved_tensors
         norm = Norm(*norm_tensors)
-        gradient = rows_of(gradient.contiguous(memory_format=torch.channels_last))
-        sums = window_sums(gradient, argmax, max_input, norm)
-        norm_gradient = input_gradient(gradient, argmax, x, norm, sums, ctx.size)
-        weight = unfold_weight(weight_gradient(norm_gradient, folded, ctx.size), ctx.offset)
+        gradient = view_as_rows(gradient.contiguous(memory_format=torch.channels_last))
+        sums = sum_window_gradients(gradient, argmax, max_input, norm)
+        norm_gradient = compute_input_gradient(gradient, argmax, x, norm, sums, ctx.size)
+        weight = unfold_weight(compute_weight_gradient(norm_gradient, folded, ctx.size), ctx.offset)
         return None, weight.to(ctx.dtype), sums.product, sums.total, *[None] * 4
 
 
 @dataclass(frozen=True)
 class Size:
-    """Size of the convolution's output, and the pool's padding above and to the left (`before`)."""
+    """Size of the convolution's output."""
 
-    count: int
+    count: int  # images
     height: int
     width: int
     filters: int
-    before: int
+    before: int  # padding of the pool above and to the left
 
     @property
     def rows(self) -> int:
@@ -109,9 +110,9 @@ class Size:
 
 def convolve(folded: Tensor, weight: Tensor, pivot: Tensor | None, size: Size) -> tuple[Tensor, Parts]:
     """Return the convolution's output as rows, and its partial statistics relative to `pivot`."""
-    loop = loop_for("stem_convolution", size.shape, folded.dtype, CONVOLUTION)
-    tiles = blocks(size.rows, loop.block)
-    programs = min(tiles, processors(folded) * loop.waves)
+    loop = find_loop("stem_convolution", size.shape, folded.dtype, CONVOLUTION)
+    tiles = count_blocks(size.rows, loop.block)
+    programs = min(tiles, count_multiprocessors(folded) * loop.waves)
     x = torch.empty((size.rows, size.filters), dtype=folded.dtype, device=folded.device)
     parts = Parts.empty(programs, size.filters, folded)
     pivots = torch.zeros(size.filters, device=folded.device) if pivot is None else pivot
@@ -129,8 +130,8 @@ def pool(x: Tensor, norm: Norm, size: Size) -> tuple[Tensor, Tensor, Tensor]:
     pooled = torch.empty((size.count, *size.pooled_size, size.filters), dtype=x.dtype, device=x.device)
     argmax, max_input = torch.empty_like(pooled, dtype=torch.uint8), torch.empty_like(pooled)
     rows = size.rows // 4
-    loop = loop_for("stem_pool", size.shape, x.dtype, POOL)
-    stem_kernels.pool_forward_kernel[(blocks(rows, loop.block),)](
+    loop = find_loop("stem_pool", size.shape, x.dtype, POOL)
+    stem_kernels.pool_forward_kernel[(count_blocks(rows, loop.block),)](
         *(x, norm.scale, norm.shift, pooled, argmax, max_input, rows, size.height, size.width, *size.pooled_size),
         *(size.before, size.filters, loop.block),
         num_warps=loop.warps,
@@ -138,12 +139,12 @@ def pool(x: Tensor, norm: Norm, size: Size) -> tuple[Tensor, Tensor, Tensor]:
     return pooled, argmax, max_input
 
 
-def window_sums(gradient: Tensor, argmax: Tensor, max_input: Tensor, norm: Norm) -> Sums:
+def sum_window_gradients(gradient: Tensor, argmax: Tensor, max_input: Tensor, norm: Norm) -> Sums:
     """Return the sums of the norm's output gradient, computed from the pooled windows."""
     rows, filters = gradient.shape
-    loop = loop_for("stem_sums", (rows,), gradient.dtype, SUMS)
-    tiles = blocks(rows, loop.block)
-    programs = min(tiles, processors(gradient) * loop.waves)
+    loop = find_loop("stem_sums", (rows,), gradient.dtype, SUMS)
+    tiles = count_blocks(rows, loop.block)
+    programs = min(tiles, count_multiprocessors(gradient) * loop.waves)
     table = torch.empty((2, programs, filters), dtype=torch.float32, device=gradient.device)
     stem_kernels.stem_sums_kernel[(programs,)](
         *(gradient, argmax, max_input, norm.mean, norm.inverse, table[0], table[1], rows, tiles, filters, loop.block),
@@ -152,15 +153,13 @@ def window_sums(gradient: Tensor, argmax: Tensor, max_input: Tensor, norm: Norm)
     return sum_parts(table)
 
 
-def input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: Norm, sums: Sums, size: Size) -> Tensor:
-    """Return the gradient w.r.t. the norm's input.
-
-    The grid has one more block of 2x2 pixels in each direction, because the pool's windows may begin in the padding.
-    """
+def compute_input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: Norm, sums: Sums, size: Size) -> Tensor:
+    """Return the gradient w.r.t. the norm's input."""
     out = torch.empty_like(x)
+    # One more block of 2x2 pixels in each direction, because the pool's windows may begin in the padding.
     count = size.count * (size.height // 2 + 1) * (size.width // 2 + 1)
-    loop = loop_for("stem_input", size.shape, x.dtype, INPUT)
-    stem_kernels.stem_input_kernel[(blocks(count, loop.block),)](
+    loop = find_loop("stem_input", size.shape, x.dtype, INPUT)
+    stem_kernels.stem_input_kernel[(count_blocks(count, loop.block),)](
         *(gradient, argmax, x, norm.mean, norm.inverse, norm.scale, sums.total, sums.product, out, count, size.rows),
         *(size.height, size.width, *size.pooled_size, size.before, size.filters, loop.block),
         num_warps=loop.warps,
@@ -168,11 +167,11 @@ def input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: Norm, sums
     return out
 
 
-def weight_gradient(norm_gradient: Tensor, folded: Tensor, size: Size) -> Tensor:
+def compute_weight_gradient(norm_gradient: Tensor, folded: Tensor, size: Size) -> Tensor:
     """Return the gradient w.r.t. the folded weight, [filters, 256]."""
-    loop = loop_for("stem_weight", size.shape, norm_gradient.dtype, WEIGHT)
-    tiles = blocks(size.rows, loop.block)
-    programs = min(tiles, processors(norm_gradient) * loop.waves)
+    loop = find_loop("stem_weight", size.shape, norm_gradient.dtype, WEIGHT)
+    tiles = count_blocks(size.rows, loop.block)
+    programs = min(tiles, count_multiprocessors(norm_gradient) * loop.waves)
     parts = torch.empty((programs, size.filters, 256), dtype=torch.float32, device=norm_gradient.device)
     stem_kernels.stem_weight_kernel[(programs, 4)](
         *(norm_gradient, folded, parts, size.rows, size.height, size.width, folded.shape[1], folded.shape[2], tiles),

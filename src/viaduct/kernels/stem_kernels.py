@@ -1,6 +1,6 @@
 """Stem: 7x7 convolution with stride 2 over three channels, which libraries compute slowly.
 
-Blocks of 2x2 pixels become one pixel of 12 channels, padded with zeros to 16. Then the convolution is 4x4 with stride
+Blocks of 2x2 pixels become one pixel of 12 channels, padded with zeros to 16. The convolution is then 4x4 with stride
 1, and each row of its window is 64 consecutive numbers.
 """
 
@@ -11,20 +11,20 @@ import triton.language as tl
 
 
 @triton.jit
-def fold_kernel(x, folded, pixels, height, width, rows_to, columns_to, before, BLOCK: tl.constexpr):
-    """Convert NHWC images of 3 channels to blocks of 16 (12 used), with `before` zero blocks above and to the left."""
+def fold_kernel(x, folded, pixels, height, width, folded_height, folded_width, padding, BLOCK: tl.constexpr):
+    """Convert NHWC images of 3 channels to blocks of 16 (12 used), with `padding` zero blocks above and to the left."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, 16)
-    across = pixel % columns_to - before
-    remaining = pixel // columns_to
-    down = remaining % rows_to - before
-    image = remaining // rows_to
-    row = 2 * down[:, None] + (channel // 6)[None, :]
-    column = 2 * across[:, None] + (channel % 6 // 3)[None, :]
-    real = (row >= 0) & (row < height) & (column >= 0) & (column < width) & (channel < 12)[None, :]
-    real &= (pixel < pixels)[:, None]
+    block_column = pixel % folded_width - padding
+    remaining = pixel // folded_width
+    block_row = remaining % folded_height - padding
+    image = remaining // folded_height
+    row = 2 * block_row[:, None] + (channel // 6)[None, :]
+    column = 2 * block_column[:, None] + (channel % 6 // 3)[None, :]
+    in_image = (row >= 0) & (row < height) & (column >= 0) & (column < width) & (channel < 12)[None, :]
+    in_image &= (pixel < pixels)[:, None]
     offset = ((image[:, None].to(tl.int64) * height + row) * width + column) * 3 + (channel % 3)[None, :]
-    value = tl.load(x + offset, mask=real, other=0.0)
+    value = tl.load(x + offset, mask=in_image, other=0.0)
     in_bounds = (pixel < pixels)[:, None] & (channel >= 0)[None, :]
     tl.store(
         folded + pixel[:, None].to(tl.int64) * 16 + channel[None, :], value.to(folded.dtype.element_ty), mask=in_bounds
@@ -33,80 +33,80 @@ def fold_kernel(x, folded, pixels, height, width, rows_to, columns_to, before, B
 
 @triton.jit
 def stem_forward_kernel(
-    folded, weight, pivot, y, means, squares, counts, rows, out_height, out_width, rows_to, columns_to, tiles,
+    folded, weight, pivot, y, means, squares, counts, rows, out_height, out_width, folded_height, folded_width, tiles,
     FILTERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Compute y[pixel, filter] and the statistics of each filter, relative to `pivot`, the mean of earlier batches."""
     program = tl.program_id(0)
     filters = tl.arange(0, FILTERS)
-    piece = tl.arange(0, 64)
+    window_offset = tl.arange(0, 64)
     pivots = tl.load(pivot + filters)
-    total_part = tl.zeros((BLOCK, FILTERS), tl.float32)
+    deviations = tl.zeros((BLOCK, FILTERS), tl.float32)
     square_part = tl.zeros((BLOCK, FILTERS), tl.float32)
-    seen = 0.0
+    count = 0.0
     for tile in range(program, tiles, tl.num_programs(0)):
         pixel = tile * BLOCK + tl.arange(0, BLOCK)
         valid = pixel < rows
-        across = pixel % out_width
+        out_column = pixel % out_width
         remaining = pixel // out_width
-        corner = (remaining // out_height * rows_to + remaining % out_height) * columns_to + across
-        window = folded + (corner[:, None] * 16 + piece[None, :])
+        corner = (remaining // out_height * folded_height + remaining % out_height) * folded_width + out_column
+        window = folded + (corner[:, None] * 16 + window_offset[None, :])
         total = tl.zeros((BLOCK, FILTERS), tl.float32)
-        for down in range(4):
-            window_row = tl.load(window + down * columns_to * 16, mask=valid[:, None], other=0.0)
-            part = tl.load(weight + (down * 64 + piece)[:, None] * FILTERS + filters[None, :])
-            total = tl.dot(window_row, part, total)
+        for row_index in range(4):
+            window_row = tl.load(window + row_index * folded_width * 16, mask=valid[:, None], other=0.0)
+            weight_part = tl.load(weight + (row_index * 64 + window_offset)[:, None] * FILTERS + filters[None, :])
+            total = tl.dot(window_row, weight_part, total)
         rounded = total.to(y.dtype.element_ty)
         tl.store(y + pixel[:, None] * FILTERS + filters[None, :], rounded, mask=valid[:, None])
         deviation = tl.where(valid[:, None], rounded.to(tl.float32) - pivots[None, :], 0.0)
-        total_part += deviation
+        deviations += deviation
         square_part += deviation * deviation
-        seen += tl.minimum(rows - tile * BLOCK, BLOCK).to(tl.float32)
-    added = tl.sum(total_part, 0)
-    mean = added / tl.maximum(seen, 1.0)
+        count += tl.minimum(rows - tile * BLOCK, BLOCK).to(tl.float32)
+    deviation_sum = tl.sum(deviations, 0)
+    mean = deviation_sum / tl.maximum(count, 1.0)
     tl.store(means + program * FILTERS + filters, mean + pivots)
-    tl.store(squares + program * FILTERS + filters, tl.sum(square_part, 0) - added * mean)
-    tl.store(counts + program, seen)
+    tl.store(squares + program * FILTERS + filters, tl.sum(square_part, 0) - deviation_sum * mean)
+    tl.store(counts + program, count)
 
 
 @triton.jit
 def pool_forward_kernel(
-    x, scale, shift, pooled, argmax, max_input, rows, height, width, pooled_height, pooled_width, before,
+    x, scale, shift, pooled, argmax, max_input, rows, height, width, pooled_height, pooled_width, padding,
     CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Compute the 3x3 max pool with stride 2 of relu(scale * x + shift). `argmax` is the index within the window, 9
-    where all are 0 behind the ReLU; `max_input` is the x of the maximum."""
+    if all values are 0 behind the ReLU; `max_input` is the x of the maximum."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, CHANNELS)
     valid = pixel < rows
-    across = 2 * (pixel % pooled_width) - before
+    window_column = 2 * (pixel % pooled_width) - padding
     remaining = pixel // pooled_width
-    down = 2 * (remaining % pooled_height) - before
-    first = ((remaining // pooled_height * height + down) * width + across) * CHANNELS
-    offsets = first[:, None] + channel[None, :]
-    a = tl.load(scale + channel)
-    b = tl.load(shift + channel)
+    window_row = 2 * (remaining % pooled_height) - padding
+    first_offset = ((remaining // pooled_height * height + window_row) * width + window_column) * CHANNELS
+    offsets = first_offset[:, None] + channel[None, :]
+    scales = tl.load(scale + channel)
+    shifts = tl.load(shift + channel)
     best = tl.zeros((BLOCK, CHANNELS), tl.float32)  # nothing is below 0 behind a ReLU
-    which = tl.full((BLOCK, CHANNELS), 9, tl.int32)
-    source = tl.zeros((BLOCK, CHANNELS), tl.float32)
+    best_cell = tl.full((BLOCK, CHANNELS), 9, tl.int32)
+    best_input = tl.zeros((BLOCK, CHANNELS), tl.float32)
     for cell in tl.static_range(9):
-        row = down + cell // 3
-        column = across + cell % 3
+        row = window_row + cell // 3
+        column = window_column + cell % 3
         in_bounds = valid & (row >= 0) & (row < height) & (column >= 0) & (column < width)
         raw = tl.load(x + (cell // 3 * width + cell % 3) * CHANNELS + offsets, mask=in_bounds[:, None], other=0.0).to(
             tl.float32
         )
         value = (
-            (raw * a[None, :] + b[None, :]).to(pooled.dtype.element_ty).to(tl.float32)
-        )  # rounded as a stored tensor is
+            (raw * scales[None, :] + shifts[None, :]).to(pooled.dtype.element_ty).to(tl.float32)
+        )  # rounded like a stored tensor
         better = in_bounds[:, None] & (value > best)
         best = tl.where(better, value, best)
-        which = tl.where(better, cell, which)
-        source = tl.where(better, raw, source)
+        best_cell = tl.where(better, cell, best_cell)
+        best_input = tl.where(better, raw, best_input)
     offset = pixel[:, None] * CHANNELS + channel[None, :]
     tl.store(pooled + offset, best.to(pooled.dtype.element_ty), mask=valid[:, None])
-    tl.store(argmax + offset, which.to(tl.uint8), mask=valid[:, None])
-    tl.store(max_input + offset, source.to(max_input.dtype.element_ty), mask=valid[:, None])
+    tl.store(argmax + offset, best_cell.to(tl.uint8), mask=valid[:, None])
+    tl.store(max_input + offset, best_input.to(max_input.dtype.element_ty), mask=valid[:, None])
 
 
 @triton.jit
@@ -118,7 +118,7 @@ def stem_sums_kernel(
     gradient goes to one pixel, so the sum is over windows, a quarter as many as pixels."""
     program = tl.program_id(0)
     channel = tl.arange(0, CHANNELS)
-    centre = tl.load(mean + channel)
+    mean_values = tl.load(mean + channel)
     total = tl.zeros((BLOCK, CHANNELS), tl.float32)
     product = tl.zeros((BLOCK, CHANNELS), tl.float32)
     for tile in range(program, tiles, tl.num_programs(0)):
@@ -129,7 +129,7 @@ def stem_sums_kernel(
         window_gradient = tl.where(tl.load(argmax + offset, mask=valid, other=9) < 9, window_gradient, 0.0)
         value = tl.load(max_input + offset, mask=valid, other=0.0).to(tl.float32)
         total += window_gradient
-        product += window_gradient * (value - centre[None, :])
+        product += window_gradient * (value - mean_values[None, :])
     tl.store(sums + program * CHANNELS + channel, tl.sum(total, 0))
     tl.store(products + program * CHANNELS + channel, tl.sum(product, 0) * tl.load(inverse + channel))
 
@@ -137,45 +137,51 @@ def stem_sums_kernel(
 @triton.jit
 def stem_input_kernel(
     gradient, argmax, x, mean, inverse, scale, sums, products, out, blocks, rows, height, width, pooled_height,
-    pooled_width, before, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
+    pooled_width, padding, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient w.r.t. the norm's input, through pool, ReLU and norm. A program handles blocks of 2x2
-    pixels, which share the windows that contain them: the one that begins in the block, and those above and left."""
+    pixels, which are in four windows: the one that begins in the block, and those above, left, and above left."""
     block = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, CHANNELS)
-    across = block % (width // 2 + 1)
+    block_column = block % (width // 2 + 1)
     remaining = block // (width // 2 + 1)
-    down = remaining % (height // 2 + 1)
+    block_row = remaining % (height // 2 + 1)
     image = remaining // (height // 2 + 1)
     valid = block < blocks
-    windows = ((image * pooled_height + down) * pooled_width + across)[:, None] * CHANNELS + channel[None, :]
-    out_offsets = ((image * height + 2 * down - before) * width + 2 * across - before)[:, None] * CHANNELS + channel[
-        None, :
-    ]
-    centre = tl.load(mean + channel)
-    inv = tl.load(inverse + channel)
-    scaled = tl.load(scale + channel)
+    windows = ((image * pooled_height + block_row) * pooled_width + block_column)[:, None] * CHANNELS + channel[None, :]
+    out_offsets = ((image * height + 2 * block_row - padding) * width + 2 * block_column - padding)[
+        :, None
+    ] * CHANNELS + channel[None, :]
+    mean_values = tl.load(mean + channel)
+    inverse_values = tl.load(inverse + channel)
+    scales = tl.load(scale + channel)
     mean_gradient = tl.load(sums + channel) / rows
-    slope = tl.load(products + channel) / rows * inv
+    slope = tl.load(products + channel) / rows * inverse_values
     for pixel in tl.static_range(4):
-        row = 2 * down - before + pixel // 2
-        column = 2 * across - before + pixel % 2
+        row = 2 * block_row - padding + pixel // 2
+        column = 2 * block_column - padding + pixel % 2
         window_gradient = tl.zeros((BLOCK, CHANNELS), tl.float32)
         for window in tl.static_range(4):
             # Window 0 begins in the block; 1 is to its left, 2 above, 3 above and to the left.
             if (window // 2 == 0 or pixel // 2 == 0) and (window % 2 == 0 or pixel % 2 == 0):
-                above = down - window // 2
-                left = across - window % 2
-                in_bounds = valid & (above >= 0) & (above < pooled_height) & (left >= 0) & (left < pooled_width)
+                window_row = block_row - window // 2
+                window_column = block_column - window % 2
+                in_bounds = (
+                    valid
+                    & (window_row >= 0)
+                    & (window_row < pooled_height)
+                    & (window_column >= 0)
+                    & (window_column < pooled_width)
+                )
                 offset = windows - (window // 2 * pooled_width + window % 2) * CHANNELS
-                which = tl.load(argmax + offset, mask=in_bounds[:, None], other=9).to(tl.int32)
+                best_cell = tl.load(argmax + offset, mask=in_bounds[:, None], other=9).to(tl.int32)
                 cell = (pixel // 2 + 2 * (window // 2)) * 3 + pixel % 2 + 2 * (window % 2)
-                change = tl.load(gradient + offset, mask=in_bounds[:, None], other=0.0).to(tl.float32)
-                window_gradient += tl.where(which == cell, change, 0.0)
+                pooled_gradient = tl.load(gradient + offset, mask=in_bounds[:, None], other=0.0).to(tl.float32)
+                window_gradient += tl.where(best_cell == cell, pooled_gradient, 0.0)
         inside = (valid & (row >= 0) & (row < height) & (column >= 0) & (column < width))[:, None]
         out_offset = out_offsets + (pixel // 2 * width + pixel % 2) * CHANNELS
         value = tl.load(x + out_offset, mask=inside, other=0.0).to(tl.float32)
-        result = (window_gradient - mean_gradient[None, :] - (value - centre[None, :]) * slope[None, :]) * scaled[
+        result = (window_gradient - mean_gradient[None, :] - (value - mean_values[None, :]) * slope[None, :]) * scales[
             None, :
         ]
         tl.store(out + out_offset, result.to(out.dtype.element_ty), mask=inside)
@@ -183,45 +189,46 @@ def stem_input_kernel(
 
 @triton.jit
 def stem_weight_kernel(
-    change, folded, parts, rows, height, width, rows_to, columns_to, tiles, FILTERS: tl.constexpr, BLOCK: tl.constexpr,
+    norm_gradient, folded, parts, rows, height, width, folded_height, folded_width, tiles,
+    FILTERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient w.r.t. weight; each program sums over some pixels for one row of the window."""
     program = tl.program_id(0)
-    down = tl.program_id(1)
+    row_index = tl.program_id(1)
     filters = tl.arange(0, FILTERS)
-    piece = tl.arange(0, 64)
+    window_offset = tl.arange(0, 64)
     total = tl.zeros((FILTERS, 64), tl.float32)
     for tile in range(program, tiles, tl.num_programs(0)):
         pixel = tile * BLOCK + tl.arange(0, BLOCK)
         valid = (pixel < rows)[:, None]
         remaining = pixel // width
-        corner = (remaining // height * rows_to + remaining % height + down) * columns_to + pixel % width
-        seen = tl.load(folded + (corner[:, None] * 16 + piece[None, :]), mask=valid, other=0.0)
-        window_gradient = tl.load(change + (pixel[:, None] * FILTERS + filters[None, :]), mask=valid, other=0.0)
-        total = tl.dot(tl.trans(window_gradient), seen, total)
-    out_offset = program.to(tl.int64) * FILTERS * 256 + filters[:, None] * 256 + down * 64 + piece[None, :]
+        corner = (remaining // height * folded_height + remaining % height + row_index) * folded_width + pixel % width
+        window_row = tl.load(folded + (corner[:, None] * 16 + window_offset[None, :]), mask=valid, other=0.0)
+        window_gradient = tl.load(norm_gradient + (pixel[:, None] * FILTERS + filters[None, :]), mask=valid, other=0.0)
+        total = tl.dot(tl.trans(window_gradient), window_row, total)
+    out_offset = program.to(tl.int64) * FILTERS * 256 + filters[:, None] * 256 + row_index * 64 + window_offset[None, :]
     tl.store(parts + out_offset, total)
 
 
 @triton.jit
 def stem_inference_kernel(
-    folded, weight, bias, y, rows, out_height, out_width, rows_to, columns_to,
+    folded, weight, bias, y, rows, out_height, out_width, folded_height, folded_width,
     FILTERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Compute y[pixel, filter] = relu(convolution + bias)."""
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     filters = tl.arange(0, FILTERS)
-    piece = tl.arange(0, 64)
+    window_offset = tl.arange(0, 64)
     valid = pixel < rows
-    across = pixel % out_width
+    out_column = pixel % out_width
     remaining = pixel // out_width
-    corner = (remaining // out_height * rows_to + remaining % out_height) * columns_to + across
-    window = folded + (corner[:, None] * 16 + piece[None, :])
+    corner = (remaining // out_height * folded_height + remaining % out_height) * folded_width + out_column
+    window = folded + (corner[:, None] * 16 + window_offset[None, :])
     total = tl.zeros((BLOCK, FILTERS), tl.float32)
-    for down in tl.static_range(4):
-        window_row = tl.load(window + down * columns_to * 16, mask=valid[:, None], other=0.0)
-        part = tl.load(weight + (down * 64 + piece)[:, None] * FILTERS + filters[None, :])
-        total = tl.dot(window_row, part, total)
+    for row_index in tl.static_range(4):
+        window_row = tl.load(window + row_index * folded_width * 16, mask=valid[:, None], other=0.0)
+        weight_part = tl.load(weight + (row_index * 64 + window_offset)[:, None] * FILTERS + filters[None, :])
+        total = tl.dot(window_row, weight_part, total)
     total += tl.load(bias + filters).to(tl.float32)[None, :]
     positive = tl.maximum(total, 0.0).to(y.dtype.element_ty)
     tl.store(y + pixel[:, None] * FILTERS + filters[None, :], positive, mask=valid[:, None])

@@ -1,8 +1,8 @@
 """State of an AmoebaNet cell as a single operation: the sum of one or two terms, once for each of its readers.
 
-A reader is an operation that takes the state as its input, directly or through a ReLU. It gets its own tensor over the
-same memory, so that the gradients of the readers arrive separately. The kernel that needs their sum adds them; autograd
-would make extra passes over memory. Rows are channels_last images as [pixels, channels].
+A reader is an operation that takes the state as its input, directly or through a ReLU. Each reader gets its own tensor
+over the same memory, so that autograd passes their gradients separately, and one kernel adds them. Rows are
+channels_last images as [pixels, channels].
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import pooling, terms_kernels
-from viaduct.kernels.norm import Norm, Sums, compute_norm, gradient_sums, input_gradient, rows_of
-from viaduct.kernels.pooling import Pool, as_rows
-from viaduct.kernels.sizes import area_for, blocks, gather_for, tickets, tile_for
+from viaduct.kernels.norm import Norm, Sums, compute_input_gradient, compute_norm, sum_gradient, view_as_rows
+from viaduct.kernels.pooling import Pool, convert_to_rows
+from viaduct.kernels.sizes import count_blocks, find_area, find_gather, find_tile, get_tickets
 
 MAX_READERS = 4  # gradients that `merge_kernel` has parameters for
 
 
 @dataclass(frozen=True)
 class Term:
-    """Summand of a state: images, optionally behind a norm or a pool; `keep` is drop path's factor of each example."""
+    """Summand of a state: images, optionally behind a norm or a pool."""
 
     x: Tensor
     layer: nn.BatchNorm2d | None = None
     pool: Pool | None = None
-    keep: Tensor | None = None
+    keep: Tensor | None = None  # drop path's factor of each example
 
 
 @dataclass(frozen=True)
 class SavedTerm:
-    """Values of a term that are saved for the backward pass."""
+    """Term as needed by the kernels and by the backward pass."""
 
     shape: tuple[int, ...]  # of the term's images
     x: Tensor | None = None  # the norm's input, as rows
@@ -60,9 +60,9 @@ class OutputBuffer:
             self.rows = x.new_empty((self.size[0] * self.size[1] * self.size[2], channels * self.parts))
         return BufferSlice(self.rows[:, index * channels : (index + 1) * channels])
 
-    def as_images(self) -> Tensor:
+    def view_as_images(self) -> Tensor:
         """Return all states, concatenated along the channels, as images."""
-        return as_images(self.rows, self.size)
+        return view_as_images(self.rows, self.size)
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class BufferSlice:
 
 
 def output_size(term: Term) -> tuple[int, int, int]:
-    """Return images, height and width of a term's value."""
+    """Return number of images, height and width of a term's value."""
     count, _, *sizes = term.x.shape
     height, width = sizes if term.pool is None else term.pool.output_size(*sizes)
     return count, height, width
 
 
 def sum_terms(terms: list[Term], readers: list[bool], buffer: BufferSlice | None = None) -> list[Tensor]:
-    """Return the sum of the terms, once for each reader; readers that are True get it through a ReLU.
+    """Return the sum of the terms, once for each reader; `readers` has True for those behind a ReLU.
 
     The sum behind the ReLU is written to `buffer` if there is one.
     """
@@ -99,19 +99,19 @@ class StateFunction(torch.autograd.Function):
         saved = [prepare_term(term, x) for term, x in zip(terms, tensors, strict=False)]
         size = output_size(terms[0])
         raw, positive = allocate_outputs(tensors[0], size, readers, buffer)
-        # A norm alone with one reader needs no signs: its own backward kernels recompute the ReLU's mask.
-        ctx.single = len(readers) == len(saved) == 1 and saved[0].norm is not None and saved[0].keep is None
-        signs = None if ctx.single or positive is None else allocate_signs(positive)
+        # A single norm with one reader needs no signs: its backward kernels recompute the ReLU's mask.
+        ctx.is_single_norm = len(readers) == len(saved) == 1 and saved[0].norm is not None and saved[0].keep is None
+        signs = None if ctx.is_single_norm or positive is None else allocate_signs(positive)
         launch_sum(saved, tensors[: len(terms)], raw, positive, signs, size)
         ctx.terms, ctx.readers, ctx.signs, ctx.size = saved, readers, signs, size
         ctx.weights = tensors[len(terms) :]
-        return tuple(as_images(positive if reader else raw, size) for reader in readers)
+        return tuple(view_as_images(positive if reader else raw, size) for reader in readers)
 
     @staticmethod
-    def backward(ctx: Any, *arrived: Tensor | None) -> Any:
-        pairs = zip(arrived, ctx.readers, strict=True)
-        gradients = [(as_rows(gradient), relu) for gradient, relu in pairs if gradient is not None]
-        if ctx.single:
+    def backward(ctx: Any, *reader_gradients: Tensor | None) -> Any:
+        pairs = zip(reader_gradients, ctx.readers, strict=True)
+        gradients = [(convert_to_rows(gradient), relu) for gradient, relu in pairs if gradient is not None]
+        if ctx.is_single_norm:
             images, weights = backpropagate_norm(*gradients[0], ctx.terms[0], ctx.size)
         else:
             merged, sums = merge_gradients(gradients, ctx.signs, ctx.terms)
@@ -121,8 +121,8 @@ class StateFunction(torch.autograd.Function):
         return None, None, None, *images, *weights
 
 
-def as_images(rows: Tensor | None, size: tuple[int, int, int]) -> Tensor:
-    """Return rows, which may be columns of a larger tensor, as images; a new tensor object each time."""
+def view_as_images(rows: Tensor | None, size: tuple[int, int, int]) -> Tensor:
+    """Return rows, which may be columns of a larger tensor, as images."""
     assert rows is not None
     return rows.view(*size, rows.shape[1]).permute(0, 3, 1, 2)
 
@@ -131,7 +131,7 @@ def prepare_term(term: Term, x: Tensor) -> SavedTerm:
     """Compute a term's norm, or allocate the argmax of its max pool."""
     rows = norm = argmax = None
     if term.layer is not None:
-        rows = rows_of(x)
+        rows = view_as_rows(x)
         norm = compute_norm(rows, term.layer)
     elif term.pool is not None and not term.pool.average:
         shape = (x.shape[0], *term.pool.output_size(*x.shape[2:]), x.shape[1])
@@ -152,53 +152,53 @@ def allocate_outputs(
 
 def allocate_signs(rows: Tensor) -> Tensor:
     """Return an empty tensor with one bit for every element."""
-    return torch.empty((len(rows), blocks(rows.shape[1], 8)), dtype=torch.uint8, device=rows.device)
+    return torch.empty((len(rows), count_blocks(rows.shape[1], 8)), dtype=torch.uint8, device=rows.device)
 
 
 def find_input_size(terms: list[SavedTerm]) -> tuple[int, ...]:
-    """Return height and width of the pools' input, which is the same for all pools of a state."""
+    """Return height and width of the input of a state's pools, which all have the same."""
     sizes = [term.shape[2:] for term in terms if term.pool is not None]
     return sizes[0] if sizes else terms[0].shape[2:]
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """Division of a state into tiles of TALL x WIDE pixels, one tile for each program."""
+    """Division of a state into tiles of `tall` x `wide` pixels, one tile for each program."""
 
     tiles: int
-    size: tuple[int, int]  # height and width of what is divided
+    size: tuple[int, int]  # height and width of the state
     tall: int
     wide: int
     columns: int  # channels for each program
     warps: int
 
     @staticmethod
-    def choose(size: tuple[int, int, int], channels: int, neighbours: bool, dtype: torch.dtype) -> Tiling:
-        """Return the tuned tiling; without a pool (`neighbours`) all pixels form a single row."""
-        if neighbours:
-            area = area_for("sum_terms_pooled", (*size, channels), dtype)
+    def choose(size: tuple[int, int, int], channels: int, has_pool: bool, dtype: torch.dtype) -> Tiling:
+        """Return the tuned tiling; without a pool all pixels form a single row."""
+        if has_pool:
+            area = find_area("sum_terms_pooled", (*size, channels), dtype)
             tiles = area.count_tiles(*size)
             return Tiling(tiles, (size[1], size[2]), area.height, area.width, area.columns, area.warps)
         rows = size[0] * size[1] * size[2]
-        tile = tile_for("sum_terms", rows, channels, dtype)
-        return Tiling(blocks(rows, tile.rows), (1, rows), 1, tile.rows, tile.columns, tile.warps)
+        tile = find_tile("sum_terms", rows, channels, dtype)
+        return Tiling(count_blocks(rows, tile.rows), (1, rows), 1, tile.rows, tile.columns, tile.warps)
 
 
 def launch_sum(
     terms: list[SavedTerm], images: tuple[Tensor, ...], raw: Tensor | None, positive: Tensor | None,
     signs: Tensor | None, size: tuple[int, int, int],
 ) -> None:  # fmt: skip
-    """Launch the kernel that adds the terms, into `raw`, into `positive` behind a ReLU, and its signs."""
+    """Launch the kernel that writes the sum of the terms to `raw`, its ReLU to `positive`, and its signs."""
     output = positive if raw is None else raw
     assert output is not None
     rows, channels = output.shape
     images = tuple(x.contiguous(memory_format=torch.channels_last) for x in images)
     arguments = [describe_term(term, x) for term, x in zip(terms, images, strict=True)]
-    # Without a second term (kind 0) the kernel gets the first one's tensors, which it does not read.
+    # Without a second term (kind 0) the kernel gets the tensors of the first, and does not read them.
     first, second = arguments if len(arguments) == 2 else (arguments[0], (arguments[0][0], (0, 0, False)))
     stride = max(term.pool.stride if term.pool else 1 for term in terms)
     tiling = Tiling.choose(size, channels, any(term.pool for term in terms), output.dtype)
-    terms_kernels.sum_kernel[(tiling.tiles, blocks(channels, tiling.columns))](
+    terms_kernels.sum_kernel[(tiling.tiles, count_blocks(channels, tiling.columns))](
         *(*first[0], *second[0], *(output if out is None else out for out in (raw, positive, signs))),
         *((output if positive is None else positive).stride(0), rows, channels, *find_input_size(terms), *tiling.size),
         *(size[1] * size[2], *first[1], *second[1], stride, raw is not None, positive is not None, signs is not None),
@@ -208,10 +208,10 @@ def launch_sum(
 
 
 def describe_term(term: SavedTerm, x: Tensor) -> tuple[tuple[Any, ...], tuple[int, int, bool]]:
-    """Return the kernel's arguments for a term: its tensors and padding; its kind, pool size, and if it has a factor.
+    """Return the kernel's arguments for a term: (tensors, padding), and (kind, pool size, has a factor).
 
-    Kinds are those of terms_kernels.py: 1 images, 2 a norm, 3 a max pool, 4 an average pool; 0 is no term. For a tensor
-    that the kind does not need, the kernel gets another one, which it does not read.
+    Kinds are those of terms_kernels.py: 1 images, 2 a norm, 3 a max pool, 4 an average pool; 0 is no term. Tensors that
+    the kind does not need are replaced by others, which the kernel does not read.
     """
     scale, shift = (x, x) if term.norm is None else (term.norm.scale, term.norm.shift)
     keep, argmax = x if term.keep is None else term.keep, x if term.argmax is None else term.argmax
@@ -225,10 +225,9 @@ def describe_term(term: SavedTerm, x: Tensor) -> tuple[tuple[Any, ...], tuple[in
 def merge_gradients(
     gradients: list[tuple[Tensor, bool]], signs: Tensor | None, terms: list[SavedTerm]
 ) -> tuple[Tensor, Sums | None]:
-    """Return the sum of the readers' gradients, and its sums for the first norm without drop path's factor.
+    """Return the sum of the readers' gradients, and its sums for the first norm without drop path's factor, or None.
 
-    Each gradient comes with True if its reader has a ReLU; it then counts only where `signs` has a 1. The second result
-    is None if it was not computed.
+    Each gradient is paired with True if its reader has a ReLU; it then counts only where `signs` has a 1.
     """
     like, has_relu = gradients[0]
     if len(gradients) == 1 and like.is_contiguous() and not has_relu:
@@ -237,7 +236,7 @@ def merge_gradients(
     first = next((term for term in terms if term.norm is not None and term.keep is None), None)
     x, mean, inverse = (like,) * 3 if first is None else (first.x, first.norm.mean, first.norm.inverse)  # type: ignore[union-attr]
     total = like.new_empty((rows, channels))
-    sizes = gather_for("merge_gradients", like, len(gradients) + (first is not None))
+    sizes = find_gather("merge_gradients", like, len(gradients) + (first is not None))
     columns, parts = sizes.programs(like)
     table = torch.empty((2, parts if first else 0, channels), dtype=torch.float32, device=like.device)
     sums = torch.empty((2, channels), dtype=torch.float32, device=like.device)
@@ -245,7 +244,7 @@ def merge_gradients(
     masked = sum(has_relu << index for index, (_, has_relu) in enumerate(gradients))  # one bit for each gradient
     terms_kernels.merge_kernel[(columns, parts)](
         *(*padded, *(gradient.stride(0) for gradient in padded), like if signs is None else signs),
-        *(x, mean, inverse, total, table, sums, tickets(like)),
+        *(x, mean, inverse, total, table, sums, get_tickets(like)),
         *(rows, channels, len(gradients), masked, first is not None, sizes.height, sizes.height, sizes.width),
         **sizes.options,
     )
@@ -260,15 +259,15 @@ def backpropagate_norm(gradient: Tensor, relu: bool, term: SavedTerm, size: tupl
     assert term.x is not None
     assert term.norm is not None
     gradient = gradient.contiguous()
-    sums = gradient_sums(gradient, term.x, term.norm, relu=relu)
-    x_gradient = input_gradient(gradient, term.x, term.norm, sums, relu=relu)
-    return [as_images(x_gradient, size)], [sums.product, sums.total]
+    sums = sum_gradient(gradient, term.x, term.norm, relu=relu)
+    x_gradient = compute_input_gradient(gradient, term.x, term.norm, sums, relu=relu)
+    return [view_as_images(x_gradient, size)], [sums.product, sums.total]
 
 
 def backpropagate_terms(
     gradient: Tensor, sums: Sums | None, terms: list[SavedTerm], size: tuple[int, int, int]
 ) -> Results:
-    """Return the gradients of all terms; `sums`, if given, are used once, for the first norm without a factor."""
+    """Return the gradients of all terms; `sums` are those for the first norm without a factor, or None."""
     images, weights = [], []
     for term in terms:
         term_gradient = gradient if term.keep is None else apply_factor(gradient, term.keep)
@@ -276,13 +275,13 @@ def backpropagate_terms(
             if sums is not None and term.keep is None:
                 term_sums, sums = sums, None
             else:
-                term_sums = gradient_sums(term_gradient, term.x, term.norm, relu=False)
-            images.append(as_images(input_gradient(term_gradient, term.x, term.norm, term_sums), size))
+                term_sums = sum_gradient(term_gradient, term.x, term.norm, relu=False)
+            images.append(view_as_images(compute_input_gradient(term_gradient, term.x, term.norm, term_sums), size))
             weights += [term_sums.product, term_sums.total]
         elif term.pool is not None:
             images.append(pooling.backward(term_gradient, term.argmax, term.shape, term.pool))
         else:
-            images.append(as_images(term_gradient, size))
+            images.append(view_as_images(term_gradient, size))
     return images, weights
 
 

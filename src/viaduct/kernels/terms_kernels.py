@@ -1,7 +1,7 @@
-"""State of a cell: the sum of one or two terms, and in the backward pass the sum of its readers' gradients.
+"""State of an AmoebaNet cell: the sum of one or two terms, and in the backward pass the sum of its readers' gradients.
 
 A term is an image, an image behind a norm's scale and shift, or a pool of an image. Readers take the sum directly or
-through a ReLU, and the gradient of each may be some channels of a larger tensor.
+through a ReLU. A reader's gradient may be some channels of a larger tensor.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def compute_term(
     in_bounds = (pixel < rows)[:, None] & inside[None, :]
     out_offset = pixel[:, None] * channels + channel[None, :]
     if KIND >= MAX:
-        value, which = compute_pool(
+        value, best_cell = compute_pool(
             x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
             SIZE, STRIDE, KIND == AVERAGE, ROWS, COLUMNS,
         )  # fmt: skip
         if KIND == MAX:
-            tl.store(argmax + out_offset, which.to(tl.uint8), mask=in_bounds)
+            tl.store(argmax + out_offset, best_cell.to(tl.uint8), mask=in_bounds)
     else:
         value = tl.load(x + out_offset, mask=in_bounds, other=0.0).to(tl.float32)
     if KIND == SCALE_SHIFT:
-        a = tl.load(scale + channel, mask=inside, other=0.0)
-        b = tl.load(shift + channel, mask=inside, other=0.0)
-        value = value * a[None, :] + b[None, :]
+        scales = tl.load(scale + channel, mask=inside, other=0.0)
+        shifts = tl.load(shift + channel, mask=inside, other=0.0)
+        value = value * scales[None, :] + shifts[None, :]
     if KEEP:
         value *= tl.load(keep + pixel // area, mask=pixel < rows, other=0.0)[:, None]
     return value
@@ -61,12 +61,12 @@ def sum_kernel(
     FIRST: tl.constexpr, FIRST_SIZE: tl.constexpr, FIRST_KEEP: tl.constexpr,
     SECOND: tl.constexpr, SECOND_SIZE: tl.constexpr, SECOND_KEEP: tl.constexpr,
     STRIDE: tl.constexpr, RAW: tl.constexpr, POSITIVE: tl.constexpr, SIGNS: tl.constexpr,
-    TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
+    TILE_HEIGHT: tl.constexpr, TILE_WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Compute raw = first + second, positive = relu(raw), and `signs`, a bit where raw is above 0. `pitch` is the
-    distance of two pixels in `positive`, which may be some channels of a larger tensor."""
-    ROWS: tl.constexpr = TALL * WIDE
-    pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
+    stride of a pixel in `positive`, which may be some channels of a larger tensor."""
+    ROWS: tl.constexpr = TILE_HEIGHT * TILE_WIDTH
+    pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TILE_HEIGHT, TILE_WIDTH)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     value = compute_term(
         first, first_scale, first_shift, first_keep, first_argmax, pixel, channel, rows, channels, height, width,
@@ -82,11 +82,11 @@ def sum_kernel(
     if RAW:
         tl.store(raw + pixel[:, None] * channels + channel[None, :], value.to(raw.dtype.element_ty), mask=in_bounds)
     if POSITIVE:
-        above = tl.maximum(value, 0.0).to(positive.dtype.element_ty)
-        tl.store(positive + pixel[:, None] * pitch + channel[None, :], above, mask=in_bounds)
+        positive_values = tl.maximum(value, 0.0).to(positive.dtype.element_ty)
+        tl.store(positive + pixel[:, None] * pitch + channel[None, :], positive_values, mask=in_bounds)
     if SIGNS:
-        ones = (in_bounds & (value.to(positive.dtype.element_ty) > 0)).to(tl.int32)
-        bits = tl.reshape(ones, (ROWS, COLUMNS // 8, 8)) << tl.arange(0, 8)[None, None, :]
+        is_positive = (in_bounds & (value.to(positive.dtype.element_ty) > 0)).to(tl.int32)
+        bits = tl.reshape(is_positive, (ROWS, COLUMNS // 8, 8)) << tl.arange(0, 8)[None, None, :]
         byte = tl.program_id(1) * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8)
         row_bytes = (channels + 7) // 8
         fits = (pixel < rows)[:, None] & (byte < row_bytes)[None, :]
@@ -95,32 +95,32 @@ def sum_kernel(
 
 @triton.jit
 def load_gradient(gradient, pitch, row, column, in_bounds, positive, MASKED: tl.constexpr):
-    change = tl.load(gradient + row[:, None] * pitch + column[None, :], mask=in_bounds, other=0.0).to(tl.float32)
+    values = tl.load(gradient + row[:, None] * pitch + column[None, :], mask=in_bounds, other=0.0).to(tl.float32)
     if MASKED:
-        change = tl.where(positive, change, 0.0)
-    return change
+        values = tl.where(positive, values, 0.0)
+    return values
 
 
 @triton.jit(do_not_specialize=["rows"])
 def merge_kernel(
     first, second, third, fourth, first_pitch, second_pitch, third_pitch, fourth_pitch, signs, x, mean, inverse,
-    change, table, output, tickets, rows, channels,
+    merged, table, output, tickets, rows, channels,
     COUNT: tl.constexpr, MASKED: tl.constexpr, SUMS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute change, the sum of COUNT gradients; those whose bit is set in MASKED count only where `signs` is set.
-    SUMS: also sum the change, and the change times the normalised x."""
+    """Compute `merged`, the sum of COUNT gradients; those whose bit is set in MASKED count only where `signs` is set.
+    SUMS: also sum `merged`, and `merged` times the normalised x."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
     parts = tl.num_programs(1)
     tiles = tl.cdiv(rows, ROWS)
     inside = column < channels
     if SUMS:
-        centre = tl.load(mean + column, mask=inside, other=0.0)
+        mean_values = tl.load(mean + column, mask=inside, other=0.0)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     product = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for turn in range(part, tiles, parts):
-        row = (tiles - 1 - turn) * ROWS + tl.arange(0, ROWS)
+    for tile in range(part, tiles, parts):
+        row = (tiles - 1 - tile) * ROWS + tl.arange(0, ROWS)
         in_bounds = (row < rows)[:, None] & inside[None, :]
         positive = in_bounds
         if MASKED > 0:
@@ -137,14 +137,14 @@ def merge_kernel(
         if COUNT > 3:
             value += load_gradient(fourth, fourth_pitch, row, column, in_bounds, positive, MASKED // 8 == 1)
         out_offset = row[:, None] * channels + column[None, :]
-        tl.store(change + out_offset, value.to(change.dtype.element_ty), mask=in_bounds)
+        tl.store(merged + out_offset, value.to(merged.dtype.element_ty), mask=in_bounds)
         if SUMS:
-            value_x = tl.load(x + out_offset, mask=in_bounds, other=0.0).to(tl.float32)
+            x_values = tl.load(x + out_offset, mask=in_bounds, other=0.0).to(tl.float32)
             total += value
-            product += tl.where(in_bounds, value * (value_x - centre[None, :]), 0.0)
+            product += tl.where(in_bounds, value * (x_values - mean_values[None, :]), 0.0)
     if SUMS:
-        inv = tl.load(inverse + column, mask=inside, other=0.0)
+        inverse_values = tl.load(inverse + column, mask=inside, other=0.0)
         tl.store(table + part * channels + column, tl.sum(total, 0), mask=inside)
-        tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inv, mask=inside)
+        tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inverse_values, mask=inside)
         if is_last_program(tickets, parts):
             sum_parts(table, output, channels, parts, column, PARTS, COLUMNS)

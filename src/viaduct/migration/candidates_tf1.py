@@ -190,14 +190,14 @@ def find_other_batches(work: Work) -> Iterator[Candidate]:
         FEATURE_READERS,
         QUEUE_FUNCTIONS,
         SPARSE_FUNCTIONS,
-        makes_equal_batches,
+        has_equal_batches,
     )
 
     for name in (*QUEUE_FUNCTIONS, *FEATURE_READERS, *CSV_READERS, *BUCKETING_FUNCTIONS, *SPARSE_FUNCTIONS):
         for call in work.index.calls.get(name, []):
             site = Site(RULE, work, call, name)
             if name not in QUEUE_FUNCTIONS or site.keyword("allow_smaller_final_batch") is not None:
-                yield make_candidate(work, "batches", call, "right" if makes_equal_batches(site, name) else "needed")
+                yield make_candidate(work, "batches", call, "right" if has_equal_batches(site, name) else "needed")
     for node in work.source.of_kind(ast.Attribute):
         if node.attr in BATCHING and isinstance(node.ctx, ast.Load):
             parent = work.source.parents.get(node)
@@ -212,7 +212,6 @@ def find_other_batches(work: Work) -> Iterator[Candidate]:
 
 
 def batch_state(work: Work, call: ast.Call, position: int) -> State:
-    """Return "right" for a batch with the literal drop_remainder=True, else "needed"."""
     return "right" if is_constant(Site(RULE, work, call).argument("drop_remainder", position), True) else "needed"
 
 
@@ -220,7 +219,7 @@ def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
     """Return True if `batch` is another library's method, or defined by a project without TensorFlow datasets."""
     if work.values.is_from_other_library(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
-    names = work.project.mentions
+    names = work.project.callers
     uses_datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
     return method in work.project.own_methods and not uses_datasets
 

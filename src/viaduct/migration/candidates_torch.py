@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS, CUDA, PLUGINS
 from viaduct.migration.candidates import Candidate, Mark, State, make_candidate, uses_any
+from viaduct.migration.lookups import last_name
 from viaduct.migration.predicates import find_argument, is_in_annotation, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
@@ -30,18 +31,14 @@ LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exceptio
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
-    """Yield the candidates of a PyTorch file.
-
-    Candidates on lines in `work.served` are right. On lines in `work.left` there are none: a finding on another line
-    covers them.
-    """
+    """Yield the candidates of a PyTorch file; those with code for the target are right, explained lines have none."""
     if not concerns_torch(work):
         return
     for search in (find_device_calls, find_moves, find_texts, find_loads):
         for candidate in search(work):
             line = work.lines[candidate.line - 1]
-            if line not in work.left:
-                yield replace(candidate, state="right") if line in work.served else candidate
+            if line not in work.explained_lines:
+                yield replace(candidate, state="right") if line in work.target_code_lines else candidate
 
 
 def marks_of(work: Work) -> frozenset[Mark]:
@@ -213,7 +210,7 @@ def is_message(work: Work, node: ast.AST) -> bool:
     if isinstance(parent, ast.keyword):
         return parent.arg in ("help", "description", "usage", "epilog", "message", "reason", "title", "label")
     callee = parent.func if isinstance(parent, ast.Call) else None
-    name = getattr(callee, "attr", getattr(callee, "id", ""))
+    name = last_name(callee)
     return name in LOG_FUNCTIONS or name.endswith(("Error", "Warning"))
 
 

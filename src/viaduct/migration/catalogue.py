@@ -35,7 +35,6 @@ def doc_of(rule: str) -> str:
 
 
 def summary_of(rule: Rule) -> str:
-    """Return the first line of a rule's docstring."""
     return rule.doc.splitlines()[0]
 
 
@@ -95,7 +94,6 @@ def rows_table() -> str:
 
 
 def all_rows() -> list[str]:
-    """Return the names of all rows of the specification."""
     return [f"{letter}{number}" for letter, (_, count) in ROWS.items() for number in range(1, count + 1)]
 
 

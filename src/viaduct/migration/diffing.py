@@ -150,10 +150,7 @@ def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece
 def with_context(
     rows: Sequence[AlignedLine], lines_of_interest: set[int], context: int = 3
 ) -> Iterator[AlignedLine | int]:
-    """Yield changed rows, rows with an old line in `lines_of_interest`, and `context` rows around them.
-
-    A number stands for this many omitted rows.
-    """
+    """Yield changed rows, those of `lines_of_interest`, and `context` rows around them; a number for omitted rows."""
     matching = [index for index, row in enumerate(rows) if row.kind != "same" or row.old in lines_of_interest]
     kept_indices = {near for index in matching for near in range(index - context, index + context + 1)}
     for is_kept, group in groupby(enumerate(rows), key=lambda pair: pair[0] in kept_indices):
@@ -161,9 +158,6 @@ def with_context(
             yield from (row for _, row in group)
         else:
             yield sum(1 for _ in group)
-
-
-# ---- the format of `diff -u`
 
 
 def find_hunks(rows: Sequence[AlignedLine]) -> Iterator[list[AlignedLine]]:
@@ -184,7 +178,6 @@ def hunk_header(hunk: Sequence[AlignedLine]) -> str:
 
 
 def hunk_range(numbers: Sequence[int]) -> str:
-    """Return first line and count, as in a hunk's header."""
     return f"{numbers[0]},{len(numbers)}" if numbers else "0,0"
 
 

@@ -61,7 +61,7 @@ class Edits:
         start, end = self.source.span(node)
         self.replace(start, end, text)
         lost = [comment.text for comment in self.source.comments(start, end) if comment.text not in text]
-        self.keep_comments(self.source.statement(node), lost)
+        self.keep_comments(self.source.statement_around(node), lost)
 
     def keep_comments(self, statement: ast.stmt, comments: list[str]) -> None:
         """Put comments on separate lines before a statement."""
@@ -101,11 +101,7 @@ class Edits:
         self.remove_slots(slots, {index})
 
     def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
-        """Remove several items between commas; comments stay.
-
-        Items at the end and the comma before them are removed as one span, unless a comma follows the last item or the
-        span contains a comment.
-        """
+        """Remove several items between commas; comments stay."""
         tail = len(slots)  # from this index on all items are removed
         while tail - 1 in indices:
             tail -= 1
@@ -244,10 +240,7 @@ class Edits:
     # ---- the new text
 
     def apply(self, lines: list[int]) -> tuple[str, list[int]]:
-        """Return the new text, and for each of its lines the original line that it stems from.
-
-        `lines`: for each line of the text before the edits, the original line that it stems from.
-        """
+        """Return the new text, and the original line of each of its lines. `lines`: the same before the edits."""
         text, location = self.source.text, 0
         stems = [lines[0]]  # of the new lines that have begun so far
         pieces: list[str] = []

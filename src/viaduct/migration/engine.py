@@ -26,8 +26,8 @@ from viaduct.migration.prefilter import may_match_rule
 from viaduct.migration.project import Project
 from viaduct.migration.reparse import parse_edited
 from viaduct.migration.rule import Handler, Rule, Site, all_rules
-from viaduct.migration.served import find_served
 from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
+from viaduct.migration.target_code import find_target_code
 from viaduct.migration.values import Values
 
 LIBRARIES = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules, "numpy", "os")
@@ -46,14 +46,14 @@ class Work:
     findings: list[Finding] = field(default_factory=list)  # with lines of the original
     needed: dict[str, str] = field(default_factory=dict)  # names to import: local name -> qualified
     effects: set[str] = field(default_factory=set)  # modules to import for what importing them does
-    seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # see lookups.mark_once; None: an ordered set
+    handled: dict[tuple[object, ...], None] = field(default_factory=dict)  # an ordered set: see lookups.mark_once
     edits: Edits = field(init=False)  # of the rule that runs
     former_index: Index | None = None  # of the text before the last edits; None once `index` was computed
     former_names: Names | None = None  # the same for `names`
     answers: dict[object, Any] = field(default_factory=dict)  # see rule.cache_per_file
     # Lines of the original that rules leave alone:
-    served: dict[int, int] = field(default_factory=dict)  # -> line of the construct that handles the target (served.py)
-    left: dict[int, int] = field(default_factory=dict)  # -> line of the statement with the finding that explains it
+    target_code_lines: dict[int, int] = field(default_factory=dict)  # -> line of a construct for the target
+    explained_lines: dict[int, int] = field(default_factory=dict)  # -> line of a statement with a finding about both
 
     def __post_init__(self) -> None:
         self.edits = Edits(self.source)
@@ -86,8 +86,8 @@ class Work:
         parameter or a local variable hides its name at the node `at`.
         """
         qualified = f"{module}.{name}"
-        present = self.names.local(qualified)
-        if present is not None and at is not None and self.names.hides(present, at):
+        present = self.names.local_name(qualified)
+        if present is not None and at is not None and self.names.is_hidden(present, at):
             present = next((local for local, full in self.names.added.items() if full == qualified), None)
         if present is None and self.names.lookup(name, self.names.scopes[self.source.tree]) is None:
             present = name if self.names.resolve_star_name(name) == qualified else None
@@ -99,12 +99,12 @@ class Work:
         self.names.added[local] = qualified
         return local
 
-    def is_served(self, node: ast.AST) -> bool:
-        """Return True for a node on a line that rules leave alone, of `served` or `left`."""
+    def is_left_alone(self, node: ast.AST) -> bool:
+        """Return True for a node on a line that rules leave alone, of `target_code_lines` or `explained_lines`."""
         line = getattr(node, "lineno", 0)
-        if not (self.served or self.left) or not 0 < line <= len(self.lines):
+        if not (self.target_code_lines or self.explained_lines) or not 0 < line <= len(self.lines):
             return False
-        return self.lines[line - 1] in self.served or self.lines[line - 1] in self.left
+        return self.lines[line - 1] in self.target_code_lines or self.lines[line - 1] in self.explained_lines
 
     def reserve_name(self, stem: str) -> str:
         """Return a name that the file does not use, and reserve it."""
@@ -114,12 +114,12 @@ class Work:
         self.names.used_names.add(name)
         return name
 
-    def after(self) -> Work:
+    def apply_edits(self) -> Work:
         """Apply the edits; return the work on the new text, with the findings and requests so far."""
         text, lines = self.edits.apply(self.lines)
         source = parse_edited(self.source, self.edits.made, text)
         work = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
-        work.served, work.left = self.served, self.left
+        work.target_code_lines, work.explained_lines = self.target_code_lines, self.explained_lines
         work.former_index, work.former_names = self.__dict__.get("index"), self.__dict__.get("names")  # if computed
         self.answers.clear()  # they refer to this Work: a reference cycle would keep its tree in memory
         return work
@@ -175,9 +175,9 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
         for node_type, handler in rule.node_handlers:
             pairs += [(Site(rule, work, node), handler) for node in work.source.of_kind(node_type)]
         pairs += [(Site(rule, work, work.source.tree), handler) for handler in rule.file_handlers]
-    if (work.served or work.left) and rule.skips_target_code:
-        pairs = [(site, handler) for site, handler in pairs if not work.is_served(site.node)]
-    order = work.source.places if len(pairs) > 1 else {}  # node -> its position in the text
+    if (work.target_code_lines or work.explained_lines) and rule.skips_target_code:
+        pairs = [(site, handler) for site, handler in pairs if not work.is_left_alone(site.node)]
+    order = work.source.positions if len(pairs) > 1 else {}  # node -> its position in the text
     yield from sorted(pairs, key=lambda pair: order.get(pair[0].node, 0))
 
 
@@ -189,11 +189,7 @@ def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[
 
 
 def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
-    """Run one rule over one file and return the result.
-
-    If two of its edits overlap, as in nested blocks, the second is undone and the rule runs again on the new text. An
-    edit that still overlaps in the last round is reported for manual review.
-    """
+    """Run one rule over one file. If edits overlap, as in nested blocks, the rule runs again on the new text."""
     overlapping: list[Site] = []
     for site, handler in sites(rule, work):
         edit_count, finding_count = len(work.edits.made), len(work.findings)
@@ -204,12 +200,12 @@ def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
             del work.findings[finding_count:]
             overlapping.append(site)
     if overlapping and work.edits.made and rounds_left:
-        return run_rule(rule, work.after(), rounds_left - 1)
+        return run_rule(rule, work.apply_edits(), rounds_left - 1)
     for site in overlapping:
         site.request_review(
             "two changes overlap in this expression; make this one manually", zh="两处改动在此表达式中重叠,请手工修改"
         )
-    return work.after() if work.edits.made else work
+    return work.apply_edits() if work.edits.made else work
 
 
 @dataclass(frozen=True)
@@ -244,7 +240,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
         work = original = Work(path, source, options, project, list(range(1, len(source.starts) + 1)))
         if project.is_for(TORCH, path) and options.mode == "rewrite":
-            work.served = find_served(work)
+            work.target_code_lines = find_target_code(work)
         for rule in all_rules():
             if rule.is_wanted(options) and project.is_for(FAMILIES[rule.family], path):
                 work = run_rule(rule, work)

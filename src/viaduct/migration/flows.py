@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from viaduct.migration.lookups import last_name
 from viaduct.migration.names import Function, FunctionNode, Names, Scope
 from viaduct.migration.predicates import is_property
 from viaduct.migration.project import Project
@@ -90,7 +91,6 @@ class Trail:
     depth: int = 0
 
     def deeper(self) -> Trail:
-        """Return the trail after one more step, with the same sets."""
         return replace(self, depth=self.depth + 1)
 
 
@@ -206,8 +206,8 @@ class Flow:
     def follow_argument(self, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
         """Follow a value that is passed to a function, by position or keyword; -1 and "": by * or **."""
         name = self.names.qualified(call.func) or ""
-        last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        function, is_plain = self.own_function(call.func), isinstance(call.func, ast.Name)
+        last = last_name(call.func)
+        function, is_plain = self.find_own_function(call.func), isinstance(call.func, ast.Name)
         if function is not None:
             self.follow_into(function, call, position, keyword, trail)
         elif name in self.project.functions:
@@ -278,10 +278,7 @@ class Flow:
             self.follow(read, trail.deeper())
 
     def uses_everywhere(self, key: tuple[ast.AST | None, str], reads: Sequence[ast.AST], visited: object) -> set[str]:
-        """Return the uses of all reads of a name or attribute, cached under `key`.
-
-        `visited` is the entry by which a trail marks these reads as visited.
-        """
+        """Return the uses of all reads, cached under `key`. `visited`: the entry by which a trail marks these reads."""
         if key not in self.known:
             outer_questions, self.questions = self.questions, set()
             self.is_within_known, trail = True, Trail(visited={visited}, depth=1)
@@ -304,7 +301,7 @@ class Flow:
         """
         if since is None or isinstance(since, ast.comprehension):
             return EVERYWHERE
-        statement = self.source.statement(since)
+        statement = self.source.statement_around(since)
         in_loop = any(isinstance(parent, Loop) for parent in self.source.ancestors(statement))
         if in_loop or self.function_around(statement) is not scope.node:
             return EVERYWHERE
@@ -313,7 +310,7 @@ class Flow:
         return statement.lineno, (assignments[position].end_lineno or 0) if position < len(assignments) else sys.maxsize
 
     def function_around(self, node: ast.AST) -> ast.AST:
-        return self.source.function(node) or self.source.tree
+        return self.source.function_around(node) or self.source.tree
 
     def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
         """Return, for each name, the statements `name = value` in the same block."""
@@ -343,15 +340,16 @@ class Flow:
 
     def follow_result(self, node: ast.AST, trail: Trail) -> None:
         """Follow a returned value to every call of the function in this file; ask the survey about other files."""
-        function = self.source.function(node)
+        function = self.source.function_around(node)
         if function is None or function in trail.visited:
             return
         trail.visited.add(function)
         is_method = isinstance(self.source.parents[function], ast.ClassDef)
         callers: list[ast.expr] = [
             call
-            for call in self.calls_named.get(function.name, [])
-            if isinstance(call.func, ast.Attribute) == is_method and self.own_function(call.func) in (function, None)
+            for call in self.calls_by_name.get(function.name, [])
+            if isinstance(call.func, ast.Attribute) == is_method
+            and self.find_own_function(call.func) in (function, None)
         ]
         question = f"result of .{function.name}" if is_method else f"result of {self.names.module}.{function.name}"
         if is_method and is_property(function):
@@ -389,32 +387,32 @@ class Flow:
         return group_by_name((node.attr, node) for node in reads)
 
     @cached_property
-    def calls_named(self) -> dict[str, list[ast.Call]]:
+    def calls_by_name(self) -> dict[str, list[ast.Call]]:
         """Calls by the last part of the function's name."""
         calls = self.source.of_kind(ast.Call)
-        return group_by_name((getattr(call.func, "attr", getattr(call.func, "id", "")), call) for call in calls)
+        return group_by_name((last_name(call.func), call) for call in calls)
 
     @cached_property
-    def functions_named(self) -> dict[str, list[FunctionNode]]:
+    def functions_by_name(self) -> dict[str, list[FunctionNode]]:
         functions = self.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)
         return group_by_name((node.name, node) for node in functions if isinstance(node, FunctionNode))
 
     @cached_property
-    def classes_named(self) -> dict[str, ast.ClassDef]:
+    def classes_by_name(self) -> dict[str, ast.ClassDef]:
         return {node.name: node for node in self.source.of_kind(ast.ClassDef)}
 
-    def own_function(self, callee: ast.expr) -> FunctionNode | None:
+    def find_own_function(self, callee: ast.expr) -> FunctionNode | None:
         """Return the function of this file that a call runs; None if there are several candidates or none."""
         is_method = isinstance(callee, ast.Attribute)
-        name = callee.attr if isinstance(callee, ast.Attribute) else getattr(callee, "id", "")
+        name = last_name(callee)
         if isinstance(callee, ast.Attribute) and self.names.qualified(callee.value) is not None:
             return None
         parents = self.source.parents
-        if isinstance(callee, ast.Name) and name not in self.functions_named and name in self.classes_named:
-            functions = self.functions_named.get("__init__", [])
-            candidates = [function for function in functions if parents[function] is self.classes_named[name]]
+        if isinstance(callee, ast.Name) and name not in self.functions_by_name and name in self.classes_by_name:
+            functions = self.functions_by_name.get("__init__", [])
+            candidates = [function for function in functions if parents[function] is self.classes_by_name[name]]
         else:
-            functions = self.functions_named.get(name, [])
+            functions = self.functions_by_name.get(name, [])
             candidates = [
                 function for function in functions if isinstance(parents[function], ast.ClassDef) == is_method
             ]
@@ -430,7 +428,7 @@ class Flow:
         """Return the scope that binds a name, or the module's."""
         scope = self.names.scope_of(name)
         while name.id not in scope.bound and scope.outer is not None:
-            scope = scope.elsewhere.get(name.id, scope.outer)
+            scope = scope.redirects.get(name.id, scope.outer)
         return scope
 
 
@@ -445,7 +443,7 @@ def is_logging(callee: ast.expr) -> bool:
 # ---- the survey
 
 
-def note_uses(project: Project, files: dict[str, Names]) -> None:
+def record_uses(project: Project, files: dict[str, Names]) -> None:
     """Fill `project.uses`: answers to the questions that loads of checkpoints raise about other files."""
     flows = [Flow(names, project) for path, names in files.items() if path in project.torch_files]
     needs: dict[str, set[str]] = {}  # question -> questions that its answers depend on
@@ -460,7 +458,7 @@ def note_uses(project: Project, files: dict[str, Names]) -> None:
             needs[question] = set()
             for flow in by_name.get(question.rpartition(".")[2], ()):
                 former_questions, flow.questions = flow.questions, set()
-                uses = answer(flow, question)
+                uses = find_answer(flow, question)
                 if uses and flow.works_on_card:
                     uses.add(CARD)
                 needs[question] |= flow.questions
@@ -479,32 +477,32 @@ def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow
     return group_by_name(
         (name, flow)
         for flow in (flows if names else ())
-        for name in names & (flow.calls_named.keys() | flow.functions_named.keys() | flow.attribute_reads.keys())
+        for name in names & (flow.calls_by_name.keys() | flow.functions_by_name.keys() | flow.attribute_reads.keys())
     )
 
 
-def answer(flow: Flow, question: str) -> set[str]:
+def find_answer(flow: Flow, question: str) -> set[str]:
     """Return a file's answer to a question (see the module's docstring): uses in this file."""
     subject, _, function = question.partition(" of ")
     module, _, name = function.rpartition(".")  # no module: a method
     if subject == "result":
         calls = [
             call
-            for call in flow.calls_named.get(name, [])
+            for call in flow.calls_by_name.get(name, [])
             if (flow.names.qualified(call.func) == function if module else is_method_call(flow, call))
         ]
-        local = module == flow.names.module or (not module and name in flow.functions_named)
-        return set() if local else uses_of_all(flow, calls)
+        local = module == flow.names.module or (not module and name in flow.functions_by_name)
+        return set() if local else collect_uses(flow, calls)
     if subject == "value":
-        return set() if name in flow.functions_named else uses_of_all(flow, flow.attribute_reads.get(name, []))
+        return set() if name in flow.functions_by_name else collect_uses(flow, flow.attribute_reads.get(name, []))
     if module != flow.names.module:
         return set()
     parameter = subject.removeprefix("parameter ")
-    defined = [node for node in flow.functions_named.get(name, []) if flow.source.parents[node] is flow.source.tree]
+    defined = [node for node in flow.functions_by_name.get(name, []) if flow.source.parents[node] is flow.source.tree]
     return {use for definition in defined for use in flow.parameter_uses(definition, parameter)}
 
 
-def uses_of_all(flow: Flow, nodes: Sequence[ast.expr]) -> set[str]:
+def collect_uses(flow: Flow, nodes: Sequence[ast.expr]) -> set[str]:
     """Return the uses of the values of several calls or reads, and CALLED if there are any."""
     return {CALLED, *(use for node in nodes for use in flow.uses(node))} if nodes else set()
 

@@ -65,7 +65,6 @@ class Imports:
 
 
 def mentions_framework(data: bytes) -> bool:
-    """Return True for a text that contains one of FRAMEWORKS."""
     return any(framework.encode() in data for framework in FRAMEWORKS)
 
 
@@ -133,9 +132,6 @@ def is_for_type_checkers(names: Names, node: ast.AST) -> bool:
     """Return True for an import under `if TYPE_CHECKING:`."""
     tests = [parent.test for parent in names.source.ancestors(node) if isinstance(parent, ast.If)]
     return any("TYPE_CHECKING" in ast.unparse(test) for test in tests)
-
-
-# ---- the project
 
 
 def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:

@@ -46,10 +46,7 @@ def collect_advised_names(work: Work, local: str) -> dict[str, int]:
 
 
 def extend_cell(work: Work) -> Work:
-    """Extend the helper's cell of an earlier migration by the members that the notebook now uses.
-
-    A cell that the user has changed stays unchanged; members that it lacks are reported.
-    """
+    """Extend the helper's cell of an earlier migration; if the user has changed the cell, report missing members."""
     cell = HELPER_CELL.search(work.source.text)
     if cell is None:
         return work
@@ -59,7 +56,7 @@ def extend_cell(work: Work) -> Work:
         if extended == cell[0]:
             return work
         work.edits.replace(cell.start(), cell.end(), extended)
-        return work.after()
+        return work.apply_edits()
     for name in helper_text.find_missing(cell[1], uses):
         line = work.lines[uses[name] - 1]
         work.findings.append(report_missing_member("the helper in its cell", name, work.path, line, ""))

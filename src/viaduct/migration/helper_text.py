@@ -106,14 +106,8 @@ def find_needs(node: ast.AST) -> Iterator[str]:
             yield f".{descendant.attr}"
 
 
-# ---- an existing helper, and the uses of one
-
-
 def find_definitions(text: str) -> set[str]:
-    """Return the names that a helper defines and all its strings, among them the keys of the results for the CPU.
-
-    Return an empty set if the helper cannot be parsed.
-    """
+    """Return the names that a helper defines and all its strings; an empty set if it cannot be parsed."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

@@ -87,10 +87,7 @@ class Ignoring:
 
 
 def load_ignore_rules(root: Path) -> Ignoring:
-    """Return the rules for the folder of a project, which may lie within a repository.
-
-    If the repository ignores the folder itself, nothing in it counts as ignored, because the user named the folder.
-    """
+    """Return the rules for the folder of a project; none if the repository ignores this folder itself."""
     try:
         repository = find_repository(root)
     except UnreadableRepository:

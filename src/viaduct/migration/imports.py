@@ -39,7 +39,7 @@ def insert_imports(work: Work) -> Work:
     lines = import_lines(needed, star=work.options.imports == "star" and not star_would_overwrite(work, location))
     is_lazy = location is None and work.options.to == "any" and not is_notebook
     if is_lazy and lazy_imports.insert(work, next(iter(needed)), lines):  # with --to any only the helper is needed
-        return work.after()
+        return work.apply_edits()
     if is_notebook:
         lines = helper_cell.replace_import_by_cell(work, lines, work.project.helper_of(work.path))
     newline = work.source.newline
@@ -51,7 +51,7 @@ def insert_imports(work: Work) -> Work:
         work.edits.insert(stop, "".join(newline + line for line in lines))
     else:
         work.edits.insert_after(location, lines)
-    return work.after()
+    return work.apply_edits()
 
 
 def missing_effects(work: Work, needed: dict[str, str]) -> Iterator[str]:
@@ -70,10 +70,7 @@ def is_last_on_line(work: Work, statement: ast.stmt) -> bool:
 
 
 def star_would_overwrite(work: Work, location: ast.stmt | None) -> bool:
-    """Return True, and add a finding, if a star import after `location` would overwrite a name bound before it.
-
-    `location`: the statement after which imports are inserted; None: the top of the file.
-    """
+    """Return True, with a finding, if a star import after `location` (None: at the top) would overwrite a name."""
     body = work.source.tree.body
     bound = work.names.scopes[work.source.tree].bound
     before = body[: body.index(location) + 1] if location is not None else []

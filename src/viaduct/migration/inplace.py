@@ -184,9 +184,6 @@ class Work:
         self.finish()
 
 
-# ---- preparations, which change no file of the project
-
-
 def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
     """Save the new and the old content of a file; the file itself is not changed."""
     path, new = root / file.path, folder / NEW / str(number)
@@ -260,9 +257,6 @@ def make_appeared_error(path: Path) -> ChangedMeanwhile:
     return ChangedMeanwhile(
         f"{printable_path(path)} has appeared during the migration.", "No file was written; start again."
     )
-
-
-# ---- the change itself
 
 
 def create(new: Path, path: Path) -> None:

@@ -158,9 +158,6 @@ def rewrite(path: Path, data: bytes, inode: int) -> None:
         os.close(number)
 
 
-# ---- undoing
-
-
 def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
     """Restore all files, except those edited since then; return these: path -> index in `changes`."""
     edited = {}
@@ -218,9 +215,6 @@ def is_mixture(present: bytes, old: bytes, new: bytes | None) -> bool:
         return False
     pairs = zip_longest(old[: len(present)], new[: len(present)])
     return all(byte in pair for byte, pair in zip(present, pairs, strict=True))
-
-
-# ---- at the next start
 
 
 def recover(path: Path, say: Callable[[str], None]) -> None:

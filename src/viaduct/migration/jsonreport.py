@@ -32,11 +32,13 @@ def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
         "tool": {"name": "viaduct", "version": __version__},
         "command": outcome.command,
         "options": asdict(outcome.options),
-        "incomplete": [{"path": readable(unread.path), "reason": unread.why(language)} for unread in outcome.unread],
+        "incomplete": [
+            {"path": readable(unread.path), "reason": unread.reason_in(language)} for unread in outcome.unread
+        ],
         "summary": asdict(summarise(outcome)),
         "files": [file_record(file, language) for file in outcome.files],
         **({"added": [added_record(file) for file in outcome.added]} if outcome.added else {}),
-        "skipped": [{"path": readable(item.path), "reason": item.why(language)} for item in outcome.walk.skipped],
+        "skipped": [{"path": readable(item.path), "reason": item.reason_in(language)} for item in outcome.walk.skipped],
         "places": [place_record(place, language) for place in outcome.places],
         "findings": [finding_record(outcome, finding, language) for finding in outcome.findings],
     }
@@ -54,7 +56,7 @@ def file_record(file: FileResult, language: str) -> dict[str, Any]:
         "state": state,
         "lines": file.line_count,
         "findings": len(file.findings),
-        **({"reason": file.why(language)} if file.reason else {}),
+        **({"reason": file.reason_in(language)} if file.reason else {}),
     }
 
 
@@ -82,7 +84,7 @@ def finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[st
         "line": finding.line,
         "end_line": finding.end_line,
         "column": finding.column,
-        "place": readable(outcome.where(finding)),
+        "place": readable(outcome.locate(finding)),
         "rule": finding.rule,
         "kind": finding.kind,
         "status": finding.status,

@@ -23,10 +23,7 @@ Import = ast.Import | ast.ImportFrom
 
 
 def insert(work: Work, local: str, lines: list[str]) -> bool:
-    """Insert the import lines of `local` where its uses need them.
-
-    Return False, with nothing inserted, if the file does not import torch or `find_statement` returns None for a use.
-    """
+    """Insert the import lines of `local` where its uses need them; return False if nothing was inserted."""
     if not any("torch" in map(root_of, imported_modules(node)) for node in work.source.nodes):
         return False
     statements = dict.fromkeys(find_statement(work, use) for use in unbound_uses(work, local))
@@ -50,10 +47,7 @@ def is_optional(work: Work, statement: ast.stmt) -> bool:
 
 
 def find_import(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
-    """Return the last of the consecutive imports from the first of torch on; else one in a `try`, `if` or `with`.
-
-    An `if` with a condition that contains one of the `skipped` texts is not searched.
-    """
+    """Return the last import of the block that begins with torch's first, also within `try`, `if` or `with`."""
     last_import = last_of_import_block(body, ("torch",))
     for statement in body if last_import is None else ():
         is_skipped = isinstance(statement, ast.If) and any(text in ast.unparse(statement.test) for text in skipped)
@@ -98,7 +92,7 @@ def find_statement(work: Work, use: ast.AST) -> ast.stmt | None:
             # All imports of the module have run before a function is called, except those under these conditions.
             is_later = isinstance(node, ast.Module) and function is not None
             statement = find_import(node.body, ("TYPE_CHECKING", "__name__") if is_later else ("TYPE_CHECKING",))
-            if statement is not None and (is_later or work.source.places[statement] <= work.source.places[use]):
+            if statement is not None and (is_later or work.source.positions[statement] <= work.source.positions[use]):
                 return statement
         function = node if isinstance(node, Function) else function
         scope = scope.outer

@@ -72,10 +72,7 @@ class LedgerRow:
 
 
 def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tuple[Place, ...]:
-    """Return the ledger's places of one file. Lines of `findings` are those of the original.
-
-    A candidate of the result needs a change unless it, or the same text on the same original line, is "right".
-    """
+    """Return the ledger's places of one file. Lines of `findings` are those of the original."""
     path, lines = original.path, result.lines
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
@@ -303,7 +300,6 @@ def rows_of(places: Iterable[Place]) -> list[LedgerRow]:
 
 
 def is_complete(rows: Iterable[LedgerRow]) -> bool:
-    """Return True if nothing needs manual review or is unresolved."""
     return all(row.manual == row.unresolved == 0 for row in rows)
 
 

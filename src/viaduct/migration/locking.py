@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from viaduct.signals import stop_signals
+from viaduct.signals import list_stop_signals
 
 LOCK = "lock"
 
@@ -80,10 +80,7 @@ def check_owner(folder: Path) -> None:
 
 
 def take_lock(lock: int) -> None:
-    """Lock an open file with flock, or lockf if the file system does not support flock.
-
-    Raise FolderBusy if it is locked, NotOurFolder if it is not a plain file.
-    """
+    """Lock an open file with flock, else lockf; raise FolderBusy, or NotOurFolder if it is not a plain file."""
     if not stat.S_ISREG(os.fstat(lock).st_mode):
         raise NotOurFolder(f"its {LOCK} is not a plain file")
     for lock_function in (fcntl.flock, fcntl.lockf):
@@ -104,7 +101,6 @@ class Stop:
 
     @property
     def name(self) -> str:
-        """Name of the recorded signal, or ""."""
         return self.signal.name if self.signal is not None else ""
 
     def report_outcome(self, outcome: str) -> None:
@@ -112,7 +108,6 @@ class Stop:
         print(f"viaduct migrate: stopped by {self.name}. {outcome}", file=sys.stderr, flush=True)
 
     def check(self) -> None:
-        """Raise Stopped if a signal was recorded."""
         if self.signal is not None:
             raise Stopped
 
@@ -132,7 +127,7 @@ def defer_signals() -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    numbers = [number for number in stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
+    numbers = [number for number in list_stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop.handle) for number in numbers}
     try:
         yield stop

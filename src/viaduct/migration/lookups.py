@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from viaduct.migration.names import Bound, Function
-from viaduct.migration.rule import Site
+
+if TYPE_CHECKING:
+    from viaduct.migration.rule import Site
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 """A function with a name; `names.Function` includes lambdas."""
-
-
-# ---- one node
 
 
 def last_name(node: ast.AST | None) -> str:
@@ -82,11 +82,7 @@ def walk_executed(statement: ast.stmt) -> Iterator[ast.AST]:
             pending += ast.iter_child_nodes(node)
 
 
-# ---- arguments and parameters
-
-
 def argument_values(call: ast.Call) -> list[ast.expr]:
-    """Return the values of all arguments, positional ones first."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
@@ -111,20 +107,10 @@ def parameter_default(function: Function, name: str) -> ast.expr | None:
 
 
 def bind_arguments(call: ast.Call, parameters: Iterable[str]) -> dict[str, ast.expr]:
-    """Return parameter -> value that a call passes for it, without arguments in ** and positional ones from a * on.
-
-    `parameters`: names of the positional parameters.
-    """
+    """Return parameter -> passed value, as far as the text shows. `parameters`: names of the positional ones."""
     visible = takewhile(lambda argument: not isinstance(argument, ast.Starred), call.args)
     by_position = dict(zip(parameters, visible, strict=False))
     return by_position | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-
-
-# ---- the file of a site
-
-
-def enclosing_class(site: Site, node: ast.AST) -> ast.ClassDef | None:
-    return site.source.class_around(node)
 
 
 def assigned_name(site: Site, value: ast.AST) -> ast.Name | None:
@@ -147,7 +133,6 @@ def bindings_of(site: Site, name: ast.Name) -> Bound:
 
 
 def calls_to(site: Site, names: Iterable[str]) -> list[ast.Call]:
-    """Return the calls of functions with these qualified names."""
     return [call for name in names for call in site.work.index.calls.get(name, [])]
 
 
@@ -159,7 +144,7 @@ def named_node(site: Site) -> ast.expr:
 
 def mark_once(site: Site, *key: object) -> bool:
     """Mark `key` as handled in the present text; return False if it was marked already."""
-    if key in site.work.seen:
+    if key in site.work.handled:
         return False
-    site.work.seen[key] = None
+    site.work.handled[key] = None
     return True

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from viaduct.migration.lookups import last_name, literal_text
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import is_self
 from viaduct.migration.project import returns_of
@@ -43,9 +44,6 @@ def find_mixed(flow: ModuleFlow) -> set[str]:
     return keys & flow.project.aliases.keys()
 
 
-# ---- attributes
-
-
 def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
     """Yield the keys of attributes that are assigned other values too."""
     attributes = {key[1:] for key in flow.project.aliases if key.startswith(".")}
@@ -63,10 +61,7 @@ def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
 
 
 def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> Iterator[tuple[str, str, Value]]:
-    """Yield the assignments to attributes in a file as (class, attribute, value).
-
-    The class is empty for an object that may be of any class; the attribute is empty for a computed name.
-    """
+    """Yield (class or "", attribute, value) of assignments; the attribute is "" for a computed name."""
     for attribute in sorted(attributes):
         for target in names.source.attributes.get(attribute, ()):
             if isinstance(target.ctx, ast.Store) and not is_declaration(names.source, target):
@@ -77,7 +72,7 @@ def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> It
             yield from ((f"{names.module}.{node.name}", attribute, value) for value in bound[attribute])
     for item in names.source.of_kind(ast.Subscript):
         if isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Attribute) and item.value.attr == "__dict__":
-            yield owner_of(names, item.value.value), constant_text(item.slice), stored_value(names.source, item)
+            yield owner_of(names, item.value.value), literal_text(item.slice), stored_value(names.source, item)
     for call in names.source.of_kind(ast.Call):
         yield from find_assignments_by_call(flow, names, call, attributes)
 
@@ -87,10 +82,10 @@ def find_assignments_by_call(
 ) -> Iterator[tuple[str, str, Value]]:
     """Yield the assignments by `setattr`, `__dict__.update` and `Namespace(comm=value)`, as `find_assignments` does."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-    function_name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    function_name = last_name(call.func)
     if function_name in ("setattr", "__setattr__") and len(call.args) > 1:
         receiver = call.args[0] if len(call.args) > 2 or receiver is None else receiver  # object.__setattr__(self, …)
-        yield owner_of(names, receiver), constant_text(call.args[-2]), call.args[-1]
+        yield owner_of(names, receiver), literal_text(call.args[-2]), call.args[-1]
     elif (
         function_name == "update" and isinstance(receiver, ast.Attribute) and receiver.attr == "__dict__" and call.args
     ):
@@ -108,11 +103,6 @@ def owner_of(names: Names, receiver: ast.AST) -> str:
     is_super = isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super"
     owner = names.source.class_around(receiver) if is_super or is_self(receiver) else None
     return f"{names.module}.{owner.name}" if owner is not None else ""
-
-
-def constant_text(node: ast.AST) -> str:
-    """Return the value of a string literal; "" for anything else."""
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def is_declaration(source: Source, target: ast.Attribute) -> bool:
@@ -134,9 +124,6 @@ def is_module_or_false(flow: ModuleFlow, names: Names, value: Value) -> bool:
     return (isinstance(value, ast.Constant) and not value.value) or flow.is_module(names, value)
 
 
-# ---- parameters
-
-
 def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
     """Yield the keys of parameters that get other values, or whose function is passed as a value."""
     keys = [key for key in flow.project.aliases if key.endswith(")") and not key.endswith("()")]
@@ -155,8 +142,10 @@ def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
         for call in names.source.of_kind(ast.Call):
             for function in functions.intersection(flow.calls.callees(names, call)):
                 yield from find_other_arguments(flow, names, function, flow.calls.passed_values(names, call, function))
-        handed_on = {function for call_name in call_names for function in find_handed_on(names, call_name)}
-        yield from (key for key in keys if key.partition("(")[0].removesuffix(".__init__") in handed_on)
+        passed_functions = {
+            function for call_name in call_names for function in find_passed_functions(names, call_name)
+        }
+        yield from (key for key in keys if key.partition("(")[0].removesuffix(".__init__") in passed_functions)
 
 
 def find_other_arguments(
@@ -168,14 +157,14 @@ def find_other_arguments(
             yield f"{function}({parameter})"
 
 
-def find_handed_on(names: Names, name: str) -> Iterator[str]:
+def find_passed_functions(names: Names, name: str) -> Iterator[str]:
     """Yield the functions and classes of a name that a file passes as values to other code."""
     for node in [*names.source.reads.get(name, ()), *names.source.attributes.get(name, ())]:
-        if is_handed_on(names.source, node):
-            yield handed_on_function(names, node)
+        if is_passed_as_value(names.source, node):
+            yield qualify_function(names, node)
 
 
-def handed_on_function(names: Names, node: ast.AST) -> str:
+def qualify_function(names: Names, node: ast.AST) -> str:
     """Return the qualified name of a function, class or own method that is passed as a value; "" if not known."""
     owner = names.source.class_around(node)
     if isinstance(node, ast.Attribute) and is_self(node.value) and owner is not None:
@@ -183,7 +172,7 @@ def handed_on_function(names: Names, node: ast.AST) -> str:
     return names.qualified(node) or ""
 
 
-def is_handed_on(source: Source, node: ast.AST) -> bool:
+def is_passed_as_value(source: Source, node: ast.AST) -> bool:
     """Return True for a node that is passed as an argument, returned or put into a container."""
     child, parent = node, source.parents[node]
     while isinstance(parent, ast.Tuple):
@@ -197,9 +186,6 @@ def word_for_call(function: str) -> str:
     """Return the name by which a function is called; for `__init__` the name of the class."""
     parts = function.split(".")
     return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
-
-
-# ---- results
 
 
 def find_mixed_results(flow: ModuleFlow) -> Iterator[str]:

@@ -84,10 +84,10 @@ class Scope:
     node: ast.AST
     outer: Scope | None
     bound: dict[str, Bound] = field(default_factory=dict)
-    elsewhere: dict[str, Scope] = field(default_factory=dict)  # global or nonlocal name -> the scope that binds it
+    redirects: dict[str, Scope] = field(default_factory=dict)  # global or nonlocal name -> the scope that binds it
 
     def bind(self, name: str, value: str | ast.expr | None) -> None:
-        self.elsewhere.get(name, self).bound.setdefault(name, []).append(value)
+        self.redirects.get(name, self).bound.setdefault(name, []).append(value)
 
 
 @dataclass(frozen=True)
@@ -142,16 +142,16 @@ class Names:
         self.followed: dict[str, str] = {}  # see follow
         self.stars: list[str] = []  # modules imported with a star, in the order of the text
         self.scopes: dict[ast.AST, Scope] = {}  # by the node that opens it
-        self.homes: dict[ast.AST, Scope] = {}  # scope of each ast.Name
+        self.scope_by_name: dict[ast.AST, Scope] = {}  # scope of each ast.Name
         self.lookups: dict[tuple[Scope, str], Bound | None] = {}  # cache of `lookup`
         # Cache of `resolve`; each key is the id of a list of bindings.
         self.resolved: dict[int, str | None] = {}
         self.resolving: dict[int, None] = {}  # keys that are being resolved, in order
         self.provisional: dict[int, None] = {}  # keys with a None that may change: see resolve
         self.aliases: dict[str, str] = {}  # see module_flow.py; empty for a file without any
-        self.tables: dict[str, Any] = {}  # see remember
-        self.parts: dict[ast.stmt, StatementNames] = {}
-        self.walk_module(former.parts if former is not None else {})
+        self.tables: dict[str, Any] = {}  # see get_table
+        self.by_statement: dict[ast.stmt, StatementNames] = {}
+        self.walk_module(former.by_statement if former is not None else {})
 
     # ---- building
 
@@ -161,16 +161,16 @@ class Names:
         bound: dict[str, Bound] = {}
         for statement in reversed(self.source.tree.body):
             former = former_statements.get(statement)
-            part = self.walk_statement(statement, top) if former is None else self.take_over(former, top)
-            if not any(scope.elsewhere for scope in part.scopes):  # `elsewhere` refers to scopes of this text
-                self.parts[statement] = part
+            part = self.walk_statement(statement, top) if former is None else self.reuse_statement(former, top)
+            if not any(scope.redirects for scope in part.scopes):  # `redirects` refers to scopes of this text
+                self.by_statement[statement] = part
             for name, values in part.bound.items():
                 bound.setdefault(name, []).extend(values)
             self.stars += part.stars
         top.bound = bound
         self.stars.reverse()  # the last star import wins
 
-    def take_over(self, part: StatementNames, top: Scope) -> StatementNames:
+    def reuse_statement(self, part: StatementNames, top: Scope) -> StatementNames:
         """Return the names of a statement that the former text had, with its scopes placed in the present module's."""
         scopes: list[Scope] = []
         for scope in part.scopes:
@@ -189,33 +189,33 @@ class Names:
         self.scopes, self.stars = outer_scopes, outer_stars
         return part
 
-    def walk(self, node: ast.AST, outer: Scope) -> None:
+    def walk_scope(self, node: ast.AST, outer: Scope) -> None:
         """Find the scope that a node opens, and the scopes within it."""
         scope = Scope(node, outer)
         self.scopes[node] = scope
         if isinstance(node, Function):
-            for argument in all_arguments(node.args):
+            for argument in all_parameters(node.args):
                 scope.bind(argument.arg, None)
         body = node.body if isinstance(node, ast.ClassDef | Function) else [node]
         pending: list[ast.AST] = [*body] if isinstance(body, list) else [body]
         if isinstance(node, Comprehension):
-            pending = [*self.source.inner[node]]
+            pending = [*self.source.children[node]]
         self.walk_nodes(pending, scope)
 
     def walk_nodes(self, pending: list[ast.AST], scope: Scope) -> None:
         """Record the names that nodes and their descendants bind in a scope."""
-        inner, homes = self.source.inner, self.homes
+        children, scope_by_name = self.source.children, self.scope_by_name
         while pending:  # most nodes bind nothing and open no scope
-            at = pending.pop()
-            kind = type(at)
+            node = pending.pop()
+            kind = type(node)
             if kind is ast.Name:
-                homes[at] = scope
-                if type(at.ctx) is not ast.Load:  # type: ignore[attr-defined]
-                    self.record_bindings(at, scope)
+                scope_by_name[node] = scope
+                if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                    self.record_bindings(node, scope)
             elif kind in SPECIAL:
-                self.visit(at, scope, pending)
+                self.visit(node, scope, pending)
             else:
-                pending += inner[at]
+                pending += children[node]
 
     def visit(self, node: ast.AST, scope: Scope, pending: list[ast.AST]) -> None:
         """Record what a node of SPECIAL binds, walk the scope it opens, and add its nodes in `scope` to `pending`."""
@@ -226,9 +226,9 @@ class Names:
                 pending += [*node.bases, *node.keywords]
             else:
                 pending += [default for default in [*node.args.defaults, *node.args.kw_defaults] if default]
-            self.walk(node, scope)
+            self.walk_scope(node, scope)
         elif isinstance(node, ast.Lambda | Comprehension):
-            self.walk(node, scope)
+            self.walk_scope(node, scope)
             if isinstance(node, Comprehension):
                 pending.append(node.generators[0].iter)  # evaluated outside
         elif isinstance(scope.node, Comprehension) and node is scope.node.generators[0]:
@@ -236,7 +236,7 @@ class Names:
         else:
             if isinstance(node, BINDING_NODES):
                 self.record_bindings(node, scope)
-            pending += self.source.inner[node]
+            pending += self.source.children[node]
 
     def record_bindings(self, node: ast.AST, scope: Scope) -> None:
         """Record the names that a node binds in a scope."""
@@ -296,7 +296,7 @@ class Names:
         if target is scope:
             return  # `global x` at module level has no effect; recording it would make `binding_scope` loop
         for name in node.names:
-            scope.elsewhere[name] = target
+            scope.redirects[name] = target
             for value in scope.bound.pop(name, []):
                 target.bind(name, value)
 
@@ -314,11 +314,11 @@ class Names:
         """Return the names of the same file without the imports that rules have requested."""
         names = copy(self)
         names.added, names.resolved = {}, {}
-        for cached in ("used_names", "spellings"):
+        for cached in ("used_names", "local_names"):
             names.__dict__.pop(cached, None)
         return names
 
-    def remember(self, key: str, make: Callable[[], Table]) -> Table:
+    def get_table(self, key: str, make: Callable[[], Table]) -> Table:
         """Return the table cached under `key`; make it first if it is missing. It must depend on the text alone."""
         if key not in self.tables:
             self.tables[key] = make()
@@ -326,7 +326,7 @@ class Names:
 
     def scope_of(self, node: ast.AST) -> Scope:
         """Return the scope in which an expression is evaluated: for defaults and decorators, the scope outside."""
-        known_scope = self.homes.get(node)
+        known_scope = self.scope_by_name.get(node)
         if known_scope is not None:
             return known_scope
         child = node
@@ -354,8 +354,8 @@ class Names:
         candidate: Scope | None = scope
         while candidate is not None:
             is_visible = candidate is scope or not isinstance(candidate.node, ast.ClassDef)
-            if name in candidate.elsewhere:
-                candidate = candidate.elsewhere[name]
+            if name in candidate.redirects:
+                candidate = candidate.redirects[name]
             elif is_visible and name in candidate.bound:
                 return candidate
             else:
@@ -380,12 +380,12 @@ class Names:
 
     def base_name(self, node: ast.Name) -> str | None:
         """Return the qualified name of a plain name, before `follow`; None if it cannot be resolved."""
-        key = self.homes.get(node) or self.scope_of(node), node.id
+        key = self.scope_by_name.get(node) or self.scope_of(node), node.id
         if key not in self.lookups:
             self.lookups[key] = self.lookup(node.id, key[0])
         bound = self.lookups[key]
         if bound is None:
-            return self.resolve_unbound(node.id)
+            return self.added.get(node.id) or self.resolve_star_name(node.id)
         result = self.resolved.get(id(bound), MISSING)
         return self.resolve(bound, node.id) if result is MISSING else result
 
@@ -414,10 +414,6 @@ class Names:
         if name not in self.followed:
             self.followed[name] = canonical(self.exports.follow(name, self.package))
         return self.followed[name]
-
-    def resolve_unbound(self, name: str) -> str | None:
-        """Resolve a name that the file itself does not bind, through a rule's import or a star import."""
-        return self.added.get(name) or self.resolve_star_name(name)
 
     def resolve(self, bound: Bound, name: str) -> str | None:
         """Return the qualified name that all bindings of a name agree on, else None; the result is cached.
@@ -487,7 +483,7 @@ class Names:
         resolved = {name: self.resolve(values, name) for name, values in bound.items()}
         return TopLevel(resolved, self.stars, dict(self.added))
 
-    def hides(self, name: str, at: ast.AST) -> bool:
+    def is_hidden(self, name: str, at: ast.AST) -> bool:
         """Return True if a parameter or a local variable hides a module's name at a node."""
         top = self.scopes[self.source.tree]
         return name in top.bound and self.lookup(name, self.scope_of(at)) is not top.bound[name]
@@ -498,14 +494,14 @@ class Names:
         used = {node.id for node in self.source.of_kind(ast.Name)}
         return used | {name for scope in self.scopes.values() for name in scope.bound} | set(self.added)
 
-    def local(self, qualified: str) -> str | None:
+    def local_name(self, qualified: str) -> str | None:
         """Return the module-level name, bound in the file or added, that stands for a qualified name; else None."""
-        if qualified in self.spellings:
-            return self.spellings[qualified]
+        if qualified in self.local_names:
+            return self.local_names[qualified]
         return next((name for name, full in self.added.items() if full == qualified), None)
 
     @cached_property
-    def spellings(self) -> dict[str, str]:
+    def local_names(self) -> dict[str, str]:
         """Qualified name -> the first module-level name that stands for it."""
         first_names: dict[str, str] = {}
         for name, bound in self.scopes[self.source.tree].bound.items():
@@ -515,7 +511,7 @@ class Names:
         return first_names
 
 
-def all_arguments(arguments: ast.arguments) -> list[ast.arg]:
+def all_parameters(arguments: ast.arguments) -> list[ast.arg]:
     """Return all parameters of a function, including *args and **kwargs."""
     starred = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred]

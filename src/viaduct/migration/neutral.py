@@ -61,7 +61,6 @@ def free_name(files: Walk, contents: dict[str, bytes]) -> str:
 
 
 def is_own(path: Path) -> bool:
-    """Return True for a helper file; only files with a name that begins like the helper's are read."""
     return path.stem.startswith(HELPER_MODULE) and path.is_file() and is_helper(path.read_bytes())
 
 

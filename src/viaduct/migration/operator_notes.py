@@ -34,7 +34,7 @@ def merge_notes(notes: list[tuple[FileResult, Finding]]) -> Finding:
     first = notes[0][1]
     if len(notes) == 1:
         return first
-    listed = ", ".join(file.where(finding.line) for file, finding in notes[:MAX_PLACES])
+    listed = ", ".join(file.locate(finding.line) for file, finding in notes[:MAX_PLACES])
     remainder = len(notes) - MAX_PLACES
     english = f"{len(notes)} places: {listed}" + (f" and {remainder} more" if remainder > 0 else "")
     chinese = f"共 {len(notes)} 处:{listed}" + (" 等" if remainder > 0 else "")

@@ -80,9 +80,6 @@ def find_files(name: str, folder: tuple[str, ...], modules: Modules) -> Iterator
                 yield modules.paths[matches[0]]
 
 
-# ---- sizes
-
-
 def join_small(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:
     """Join small groups of the same folder, the deepest folders first; then those of the folder above, and so on."""
     by_folder: dict[tuple[str, ...], list[list[str]]] = {}
@@ -133,10 +130,7 @@ def cut(group: list[str], imports: dict[str, set[str]], texts: dict[str, bytes])
 def files_around(
     members: list[str], imports: dict[str, set[str]], importers: dict[str, set[str]], texts: dict[str, bytes]
 ) -> Iterator[str]:
-    """Yield the files that the members import, their importers, then the imports of all these, transitively.
-
-    Files that would exceed MAX_PIECE_BYTES in total are left out.
-    """
+    """Yield imports and importers of the members, then their imports, transitively, up to MAX_PIECE_BYTES."""
     visited, remaining = set(members), MAX_PIECE_BYTES
     pending = deque([*((path, imports) for path in members), *((path, importers) for path in members)])
     while pending and remaining > 0:

@@ -34,7 +34,6 @@ def is_string(node: ast.AST | None) -> bool:
 
 
 def is_literal_in(node: ast.AST | None, *values: object) -> bool:
-    """Return True for a literal that equals one of these values."""
     return isinstance(node, ast.Constant) and node.value in values
 
 

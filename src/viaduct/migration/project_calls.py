@@ -27,15 +27,15 @@ class ProjectCalls:
         self.methods: dict[str, list[str]] = {}  # bare name -> qualified names
         self.classes: dict[str, list[tuple[Names, Scope]]] = {}  # several if branches define the same name
         for names in files.values():
-            self.note_functions(names, names.source.tree, names.module)
+            self.record_functions(names, names.source.tree, names.module)
             for node in names.source.of_kind(ast.ClassDef):
                 self.classes.setdefault(f"{names.module}.{node.name}", []).append((names, names.scopes[node]))
                 if isinstance(names.source.parents[node], ast.Module):
-                    self.note_functions(names, node, f"{names.module}.{node.name}")
+                    self.record_functions(names, node, f"{names.module}.{node.name}")
         self.relations = link_both_ways({name: {*self.find_bases(name)} for name in self.classes})
         self.families: dict[str, set[str]] = {}  # cache of `family`
 
-    def note_functions(self, names: Names, owner: ast.Module | ast.ClassDef, prefix: str) -> None:
+    def record_functions(self, names: Names, owner: ast.Module | ast.ClassDef, prefix: str) -> None:
         """Record the functions of a module or a class that are defined once and outside of branches."""
         for node in owner.body:
             if isinstance(node, FunctionNode) and len(names.scopes[owner].bound.get(node.name, ())) == 1:
@@ -67,8 +67,6 @@ class ProjectCalls:
             return None
         name = function_name(names, node)
         return name if name is not None and name in self.functions else None
-
-    # ---- calls
 
     def callees(self, names: Names, call: ast.Call) -> list[str]:
         """Return the functions or methods that a call may run; several if the object's class is not known."""
@@ -104,8 +102,6 @@ class ProjectCalls:
         has_mapping = any(keyword.arg is None for keyword in call.keywords)
         return dict.fromkeys(parameters) | passed if has_mapping else passed
 
-    # ---- functions
-
     def parameters(self, function: str) -> list[str]:
         """Return the names of a function's parameters, without `self`."""
         arguments = self.functions[function][1].args
@@ -123,7 +119,6 @@ class ProjectCalls:
         return {parameter.arg: default for parameter, default in pairs if default is not None}
 
     def decorators(self, function: str) -> set[str]:
-        """Return the names of a function's decorators; "" for one that is not a plain name."""
         return {getattr(decorator, "id", "") for decorator in self.functions[function][1].decorator_list}
 
     def is_method(self, function: str) -> bool:

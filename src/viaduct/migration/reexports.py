@@ -27,7 +27,7 @@ class Exports:
     stars: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module -> modules it imports with a star
     tails: dict[str, list[str]] = field(default_factory=dict)  # last part -> modules
 
-    def note(self, names: Names) -> None:
+    def record(self, names: Names) -> None:
         """Record the names that a file offers: its functions, classes and imports."""
         top = names.scopes[names.source.tree]
         offered = {}
@@ -54,10 +54,7 @@ class Exports:
         return matches[0] if len(matches) == 1 else None
 
     def follow(self, name: str, package: str) -> str:
-        """Return the origin of a qualified name; the name itself if no module of the project re-exports it.
-
-        Names of frameworks are not followed, even if the project has a folder called tensorflow.
-        """
+        """Return the origin of a qualified name; the name itself if no module of the project re-exports it."""
         for _ in range(MAX_STEPS):
             step = self.step(name, package) if name.partition(".")[0] not in FRAMEWORK_ROOTS else None
             if step is None or step == name:

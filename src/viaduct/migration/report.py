@@ -97,7 +97,7 @@ def unread_section(outcome: Outcome, language: str) -> list[Section]:
     """Return the section of files that were not analysed; [] if there are none."""
     if not outcome.unread:
         return []
-    rows = [[printable_path(unread.path), visible(unread.why(language))] for unread in outcome.unread]
+    rows = [[printable_path(unread.path), visible(unread.reason_in(language))] for unread in outcome.unread]
     text = "The migration is incomplete: these files and folders were not analysed."
     return [Section("Not read", text, [Table(["path", "why"], rows)])]
 
@@ -123,7 +123,7 @@ def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Se
 
 def review_section(outcome: Outcome, summary: Summary, language: str) -> Section:
     rows = [
-        [finding.risk, printable_path(outcome.where(finding)), visible(finding.text(language)), finding.rule]
+        [finding.risk, printable_path(outcome.locate(finding)), visible(finding.text(language)), finding.rule]
         for finding in outcome.by_risk
     ]
     text = "The riskiest first." if rows else describe_empty_review(summary)
@@ -153,18 +153,18 @@ def rules_section(summary: Summary) -> list[Section]:
 
 def advice_section(outcome: Outcome, language: str) -> list[Section]:
     findings = [finding for finding in outcome.findings if finding.status == "advice"]
-    rows = [[printable_path(outcome.where(item)), visible(item.text(language)), item.rule] for item in findings]
+    rows = [[printable_path(outcome.locate(item)), visible(item.text(language)), item.rule] for item in findings]
     table = Table(["place", "advice", "rule"], rows)
     return [Section("Advice", "What may run better; nothing here is needed.", [table])] if rows else []
 
 
 def files_section(outcome: Outcome, language: str) -> list[Section]:
     rows: list[list[object]] = [
-        [printable_path(file.path), state(file), file.line_count, len(file.findings), visible(file.why(language))]
+        [printable_path(file.path), state(file), file.line_count, len(file.findings), visible(file.reason_in(language))]
         for file in [*outcome.files, *outcome.added]
     ]
     skipped = outcome.walk.skipped
-    rows += [[printable_path(path.path), "left out", None, None, path.why(language)] for path in skipped]
+    rows += [[printable_path(path.path), "left out", None, None, path.reason_in(language)] for path in skipped]
     return [Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)])] if rows else []
 
 
@@ -172,9 +172,6 @@ def state(file: FileResult) -> str:
     if file.changed and not file.before:
         return "new"
     return "changed" if file.changed else "not understood" if file.reason else "unchanged"
-
-
-# ---- the diff
 
 
 def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
@@ -205,5 +202,5 @@ def diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding
 
 def comment(file: FileResult, finding: Finding, language: str) -> Comment:
     tone: Tone = "bad" if finding.status == "manual" and finding.risk == "high" else TONES[finding.status]
-    location = printable_path(file.where(finding.line)) if file.cells else ""
+    location = printable_path(file.locate(finding.line)) if file.cells else ""
     return Comment(visible(finding.text(language)), finding.rule, STATUS_WORDS[finding.status], tone, location)

@@ -71,9 +71,6 @@ def is_in_project(path: Path, file: Path) -> bool:
     return resolved == project or project in resolved.parents
 
 
-# ---- recognition of earlier reports
-
-
 def is_earlier(flag: str, file: Path) -> bool:
     """Return True if a file is an earlier report of the flag's kind."""
     try:

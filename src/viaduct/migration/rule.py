@@ -54,7 +54,7 @@ class Rule:
     when: Callable[[Options], bool] | None = None  # runs only with these options, or if --only names it; None: always
     ignores_only: bool = False  # runs although --only names other rules, since their edits need it
     in_patch_mode: bool = False  # runs with --mode patch too
-    visits_target_code: bool = False  # also visits lines that already have code for the target (served.py)
+    visits_target_code: bool = False  # also visits lines that already have code for the target (target_code.py)
     call_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     reference_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     method_handlers: dict[str, Handler] = field(default_factory=dict)  # by the method's name
@@ -203,7 +203,7 @@ class Site:
     @property
     def is_editable(self) -> bool:
         """False within an f-string, where edits are not safe."""
-        return not self.source.in_f_string(self.node)
+        return not self.source.is_in_f_string(self.node)
 
     # ---- changing
 
@@ -264,7 +264,7 @@ class Site:
     def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
         """Add a finding at a node, by default the site's, with the lines of the original file."""
         reported: Any = node or self.node
-        if status != "advice" and self.rule.skips_target_code and self.work.is_served(reported):
+        if status != "advice" and self.rule.skips_target_code and self.work.is_left_alone(reported):
             return
         line, end_line = getattr(reported, "lineno", 1), getattr(reported, "end_lineno", 1)  # ast.Module has none
         first, last = self.work.lines[line - 1], self.work.lines[end_line - 1]

@@ -75,10 +75,10 @@ class FileResult:
     mentions_main: bool = False  # contains `__main__`
     traceback: str = ""  # of viaduct's failure on the file
 
-    def why(self, language: str) -> str:
+    def reason_in(self, language: str) -> str:
         return self.reason_zh if language == "zh" and self.reason_zh else self.reason
 
-    def where(self, line: int) -> str:
+    def locate(self, line: int) -> str:
         """Return the file and line, as shown to the user: `train.py:12`; in a notebook `train.ipynb cell 3:2`."""
         cell = next((cell for cell in reversed(self.cells) if cell[1] <= line), None)
         return f"{self.path} cell {cell[0]}:{line - cell[1] + 1}" if cell else f"{self.path}:{line}"
@@ -129,25 +129,21 @@ class Outcome:
 
     @property
     def places(self) -> list[Place]:
-        """Entries of the ledger. A file without `places`, such as a shell script, has one for each counted finding.
-
-        An unread file without a finding has one.
-        """
+        """Entries of the ledger. Files without entries of their own have one for each counted finding."""
         places = [
             place
             for file in self.files
             for place in file.places
             or [make_place_of_finding(finding) for finding in file.findings if is_counted(finding)]
         ]
-        for path in self.unread:
-            if not (isinstance(path, FileResult) and path.findings):
-                reasons = path.why("en"), path.why("zh")
-                places.append(Place("files", path.path, 1, "unresolved", path.path, *reasons))
+        for unread in self.unread:
+            if not (isinstance(unread, FileResult) and unread.findings):
+                reasons = unread.reason_in("en"), unread.reason_in("zh")
+                places.append(Place("files", unread.path, 1, "unresolved", unread.path, *reasons))
         return places
 
-    def where(self, finding: Finding | Place) -> str:
-        """Return the file and line of a finding, as shown to the user."""
-        return self.by_path[finding.file].where(finding.line)
+    def locate(self, finding: Finding | Place) -> str:
+        return self.by_path[finding.file].locate(finding.line)
 
 
 Progress = Callable[[int, int], None]
@@ -285,11 +281,11 @@ def iterate_scripts(
 ) -> Iterator[helper_file.Script]:
     """Yield the Python files with their new texts, without notebooks: these contain the helper in a cell."""
     for file in results:
-        surveyed = file.path in project.surveyed
-        if file.path.endswith(".py") and (file.changed or surveyed):
+        is_surveyed = file.path in project.surveyed
+        if file.path.endswith(".py") and (file.changed or is_surveyed):
             text = file.new if file.changed else decode(texts[file.path])[0]
-            advised = " ".join(finding.message for finding in file.findings if finding.status != "changed")
-            yield helper_file.Script(file.path, text, file.changed, advised)
+            messages = " ".join(finding.message for finding in file.findings if finding.status != "changed")
+            yield helper_file.Script(file.path, text, file.changed, messages)
 
 
 def make_helper_result(helper: helper_file.Helper) -> FileResult:
@@ -299,17 +295,17 @@ def make_helper_result(helper: helper_file.Helper) -> FileResult:
     return FileResult(helper.path, size, lines, changed, helper.before, helper.after, old, new, stems)
 
 
-def resolve_entry(options: Options, found: Walk) -> Options:
+def resolve_entry(options: Options, files: Walk) -> Options:
     """Return the options with --entry as a path within the project; raise BadValue if there is no such script."""
     if not options.entry:
         return options
-    wanted = Path(options.entry)
-    names = [wanted.as_posix()]
-    if wanted.exists():
-        names.append(Path(os.path.relpath(wanted.resolve(), found.root.resolve())).as_posix())
-    for name in names:
-        if name in found.scripts:
-            return replace(options, entry=name)
+    entry_path = Path(options.entry)
+    candidates = [entry_path.as_posix()]
+    if entry_path.exists():
+        candidates.append(Path(os.path.relpath(entry_path.resolve(), files.root.resolve())).as_posix())
+    for candidate in candidates:
+        if candidate in files.scripts:
+            return replace(options, entry=candidate)
     raise BadValue(f"--entry {options.entry}: the project has no such script.", "Give its path within the project.")
 
 
@@ -419,13 +415,13 @@ class Batch:
 
     def run_part(self, part: Part) -> tuple[list[FileResult], Project]:
         """Survey the members of a part and the files around it; migrate the members."""
-        from viaduct.migration.shell import note_options
+        from viaduct.migration.shell import record_options
 
         paths = [*part.members, *part.around]
         project, slow = self.survey({path: self.surveyed_texts[path] for path in sorted(paths)})
         results = [make_too_slow_result(path, self.texts[path]) for path in part.members if path in slow]
         results += self.run_files(project, [path for path in part.members if path not in slow])
-        note_options(project)
+        record_options(project)
         return results, project.outline(part.members)
 
     def run_files(self, project: Project, paths: list[str]) -> list[FileResult]:

@@ -52,7 +52,7 @@ def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
     notes = [
         {
             "level": "error",
-            "message": {"text": f"{escape_controls(unread.path)}: {unread.why(language)}"},
+            "message": {"text": f"{escape_controls(unread.path)}: {unread.reason_in(language)}"},
             "locations": [{"physicalLocation": {"artifactLocation": artifact(unread.path)}}],
         }
         for unread in outcome.unread
@@ -65,7 +65,6 @@ def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
 
 
 def artifact(path: str) -> dict[str, str]:
-    """Return an artifactLocation of SARIF: a path below the project's root."""
     return {"uri": quote(os.fsencode(path)), "uriBaseId": "%SRCROOT%"}
 
 
@@ -95,7 +94,7 @@ def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) 
     if not outcome.by_path[finding.file].cells:  # a finding's line in a notebook is not a line of the .ipynb file
         location["region"] = {"startLine": finding.line, "endLine": finding.end_line}
     message = finding.text(language)
-    text = message if "region" in location else f"{outcome.where(finding)}: {message}"
+    text = message if "region" in location else f"{outcome.locate(finding)}: {message}"
     key = f"{finding.file}\0{finding.rule}\0{finding.before}\0{finding.message}"
     return {
         "ruleId": finding.rule,

@@ -122,10 +122,7 @@ class SettingsMigration:
             self.opened = match_key["key"].rpartition(".")[2] if match_key else ""
 
     def migrate_value(self, at: tuple[int, int], line: str, key: str, value: str, is_below: bool = False) -> str:
-        """Return the new text of a value, "" if it stays, and report it if it needs manual review.
-
-        `at`: line and column. `is_below`: the value is on a line below its key; it is only reported.
-        """
+        """Return the new text of a value, or ""; report it. `at`: line and column; `is_below`: it is only reported."""
         if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.is_wanted(self.options):
             names = " and ".join(card.title for card in cards(self.options))
             messages = (

@@ -28,6 +28,7 @@ from viaduct.cards.environment import (
 from viaduct.cards.limits import Risk
 from viaduct.migration.engine import Migrated, make_unparsable_finding
 from viaduct.migration.findings import Finding, Status
+from viaduct.migration.lookups import last_name
 from viaduct.migration.options import Options
 from viaduct.migration.predicates import is_literal_in, is_string
 from viaduct.migration.project import Project
@@ -48,12 +49,12 @@ CUDA_IN_PYTHON = re.compile(r"torch\.cuda|\.cuda\(|[\"']cuda")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
-def note_options(project: Project) -> None:
+def record_options(project: Project) -> None:
     """Record in the project its command-line options for devices and backends."""
     devices, backends = project.device_options, project.backend_options
     for path in project.torch_files & project.parsed.keys():
         for call in project.parsed[path].source.of_kind(ast.Call):
-            if getattr(call.func, "attr", getattr(call.func, "id", "")) in ("add_argument", "option"):
+            if last_name(call.func) in ("add_argument", "option"):
                 names = [str(argument.value) for argument in call.args if is_string(argument)]  # type: ignore[attr-defined]
                 values = [keyword.value for keyword in call.keywords if keyword.arg in ("default", "choices")]
                 texts = [text for value in values for text in (value.elts if isinstance(value, ast.List) else [value])]
@@ -73,7 +74,7 @@ def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[Mig
     scripts = [path for path in files.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
-    note_options(project)  # no effect on a project that was migrated in parts: each part has called it
+    record_options(project)  # no effect on a project that was migrated in parts: each part has called it
     for path in scripts:
         data = files.read(path)
         if data is None:
@@ -84,7 +85,7 @@ def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[Mig
 
 
 def migrate(path: str, data: bytes, options: Options, project: Project) -> Migrated:
-    """Migrate one shell script; `note_options(project)` was called before."""
+    """Migrate one shell script; `record_options(project)` was called before."""
     from viaduct.migration.shell_any import NeutralMigration
 
     try:
@@ -96,7 +97,7 @@ def migrate(path: str, data: bytes, options: Options, project: Project) -> Migra
     migration = (NeutralMigration if options.to == "any" else Migration)(path, text, options, project)
     migration.run()
     lines = tuple(range(1, len(text.split("\n")) + 1))
-    return Migrated(path, data, migration.after().encode(), tuple(migration.sorted_findings()), lines=lines)
+    return Migrated(path, data, migration.render().encode(), tuple(migration.sorted_findings()), lines=lines)
 
 
 @dataclass
@@ -250,7 +251,7 @@ class Migration:
                 Finding(self.path, line, line, column, rule.name, rule.category, status, *messages, risk)
             )
 
-    def after(self) -> str:
+    def render(self) -> str:
         pieces, location = [], 0
         for start, (end, text) in sorted(self.edits.items()):
             pieces += [self.text[location:start], text]
@@ -259,7 +260,7 @@ class Migration:
 
     def sorted_findings(self) -> Iterator[Finding]:
         """Yield the findings with the text of their lines before and after, without duplicates."""
-        old, new = lines_of(self.text), lines_of(self.after())
+        old, new = lines_of(self.text), lines_of(self.render())
         unique: dict[tuple[int, str, str], Finding] = {}
         for finding in sorted(self.findings, key=lambda finding: finding.order):
             unique.setdefault((finding.line, finding.rule, finding.message), finding)

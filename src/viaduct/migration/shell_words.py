@@ -27,7 +27,6 @@ class Word:
 
     @property
     def plain(self) -> str:
-        """Text of the word without its quotes."""
         return self.text.replace('"', "").replace("'", "")
 
 
@@ -42,7 +41,6 @@ class Script:
     documents: list[tuple[int, int]] = field(default_factory=list)  # here-documents
 
     def line_of(self, position: int) -> int:
-        """Return the line of a position, from 1."""
         return self.text.count("\n", 0, position) + 1
 
 

@@ -145,23 +145,23 @@ Item = TypeVar("Item")
 NO_CHILDREN: list[ast.AST] = []  # shared, as half of the nodes have no children: a list for each would take megabytes
 BLOCK_FIELDS = {"body", "orelse", "finalbody", "handlers"}
 BLOCK_HOLDERS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)  # what may hold blocks of statements
-INNER_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Global: (), ast.Nonlocal: ()}
-"""Cache of `inner_fields`. These three types have no fields with nodes."""
+CHILD_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Global: (), ast.Nonlocal: ()}
+"""Cache of `child_fields`. These three types have no fields with nodes."""
 MAY_CONTAIN_NONE = {ast.Dict, ast.arguments}  # `{**x}` has the key None, `def f(*, x)` the default None
 
 
-def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
+def child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
     """Return the fields of a type of node that may hold nodes."""
-    if kind not in INNER_FIELDS:
-        INNER_FIELDS[kind] = tuple(name for name in kind._fields if name not in WITHOUT_CHILDREN)
-    return INNER_FIELDS[kind]
+    if kind not in CHILD_FIELDS:
+        CHILD_FIELDS[kind] = tuple(name for name in kind._fields if name not in WITHOUT_CHILDREN)
+    return CHILD_FIELDS[kind]
 
 
-def children(node: ast.AST) -> list[ast.AST]:
+def list_children(node: ast.AST) -> list[ast.AST]:
     """Return the children of a node without operators and contexts; much faster than ast.iter_child_nodes."""
     nodes: list[ast.AST] = []
     kind = node.__class__
-    for name in INNER_FIELDS[kind] if kind in INNER_FIELDS else inner_fields(kind):
+    for name in CHILD_FIELDS[kind] if kind in CHILD_FIELDS else child_fields(kind):
         value = getattr(node, name, None)
         if value.__class__ is not list:
             if isinstance(value, ast.AST):
@@ -189,7 +189,7 @@ class Source:
         self.tree = parse(text) if tree is None else tree
         self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]  # of the lines
         self.ascii = text.isascii()
-        self.former = former  # None once `inner` was computed
+        self.former = former  # None once `children` was computed
         self.chunks: dict[int, tuple[list[Token], list[int]]] = {}  # see chunk
 
     # ---- offsets and lines
@@ -253,37 +253,37 @@ class Source:
         for node in ast.walk(self.tree):
             body = getattr(node, "body", None)
             if isinstance(node, ast.stmt) and isinstance(body, list) and body[0].lineno > node.lineno:
-                inner, outer = self.indent_of(body[0]), self.indent_of(node)
-                if inner.startswith(outer) and len(inner) > len(outer):
-                    return inner[len(outer) :]
+                inner_indent, outer_indent = self.indent_of(body[0]), self.indent_of(node)
+                if inner_indent.startswith(outer_indent) and len(inner_indent) > len(outer_indent):
+                    return inner_indent[len(outer_indent) :]
         return "    "
 
     # ---- the tree
 
     @cached_property
-    def inner(self) -> dict[ast.AST, list[ast.AST]]:
+    def children(self) -> dict[ast.AST, list[ast.AST]]:
         """Children of every node; the keys are in the order of the text, outer nodes before inner ones."""
         children_of: dict[ast.AST, list[ast.AST]] = {self.tree: [*self.tree.body]}
-        leaves = {kind for kind, names in INNER_FIELDS.items() if not names}
-        for statement, known in self.find_known_parts():
-            if known:
-                children_of.update(known)
+        leaves = {kind for kind, names in CHILD_FIELDS.items() if not names}
+        for statement, former_items in self.find_known_parts():
+            if former_items:
+                children_of.update(former_items)
                 continue
             stack: list[ast.AST] = [statement]
             while stack:
                 node = stack.pop()
-                inner = children(node) if node.__class__ not in leaves else NO_CHILDREN
-                children_of[node] = inner or NO_CHILDREN
-                stack += inner[::-1]
+                children = list_children(node) if node.__class__ not in leaves else NO_CHILDREN
+                children_of[node] = children or NO_CHILDREN
+                stack += children[::-1]
         self.former = None  # a chain of former texts would keep all their trees
         return children_of
 
     def find_known_parts(self) -> Iterator[tuple[ast.stmt, list[tuple[ast.AST, list[ast.AST]]]]]:
-        """Yield each top-level statement with its items of the former text's `inner`; with [] if it is new."""
+        """Yield each top-level statement with its items of the former text's `children`; with [] if it is new."""
         if self.former is None:
             yield from ((statement, []) for statement in self.tree.body)
             return
-        former_items, positions = [*self.former.inner.items()], self.former.places
+        former_items, positions = [*self.former.children.items()], self.former.positions
         starts = [positions[statement] for statement in self.former.tree.body]
         ends = dict(zip(self.former.tree.body, [*starts[1:], len(former_items)], strict=True))
         for statement in self.tree.body:
@@ -291,13 +291,13 @@ class Source:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        return list(self.inner)
+        return list(self.children)
 
     @cached_property
     def by_kind(self) -> dict[type[ast.AST], list[ast.AST]]:
         """Nodes by their type, in the order of the text."""
         groups: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
-        for node in self.inner:
+        for node in self.children:
             groups[node.__class__].append(node)
         return dict(groups)
 
@@ -306,54 +306,53 @@ class Source:
 
     def of_kinds(self, *kinds: type[ast.AST]) -> list[ast.AST]:
         nodes = [node for kind in kinds for node in self.by_kind.get(kind, ())]
-        return sorted(nodes, key=self.places.__getitem__)
+        return sorted(nodes, key=self.positions.__getitem__)
 
     @cached_property
-    def places(self) -> dict[ast.AST, int]:
+    def positions(self) -> dict[ast.AST, int]:
         """Position of each node in `nodes`."""
-        return {node: index for index, node in enumerate(self.inner)}
+        return {node: index for index, node in enumerate(self.children)}
 
     @cached_property
     def ends(self) -> list[int]:
         """Position behind the last node within each of `nodes`."""
         stops = list(range(1, len(self.nodes) + 1))
         for index in range(len(self.nodes) - 1, -1, -1):
-            below = self.inner[self.nodes[index]]
+            below = self.children[self.nodes[index]]
             if below:
-                stops[index] = stops[self.places[below[-1]]]
+                stops[index] = stops[self.positions[below[-1]]]
         return stops
 
     def within(self, node: ast.AST) -> list[ast.AST]:
         """Return a node and all nodes below it in the order of the text; much faster than ast.walk."""
-        first = self.places[node]
+        first = self.positions[node]
         return self.nodes[first : self.ends[first]]
 
     @cached_property
     def reads(self) -> dict[str, list[ast.Name]]:
-        """Reads of each name, in the order of the text."""
         return group_by_name((node.id, node) for node in self.of_kind(ast.Name) if isinstance(node.ctx, ast.Load))
 
     @cached_property
     def attributes(self) -> dict[str, list[ast.Attribute]]:
-        """Attributes by their name, in the order of the text."""
         return group_by_name((node.attr, node) for node in self.of_kind(ast.Attribute))
 
     def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
         """Return True if a node lies in `region`, a list of consecutive statements."""
-        return bool(region) and self.places[region[0]] <= self.places[node] < self.ends[self.places[region[-1]]]
+        return (
+            bool(region) and self.positions[region[0]] <= self.positions[node] < self.ends[self.positions[region[-1]]]
+        )
 
     def only_within(self, nodes: list[Node], region: list[ast.stmt]) -> list[Node]:
         """Return the nodes in `region`, a list of consecutive statements. `nodes` are in the order of the text."""
         if not region:
             return []
-        begin, end = self.places[region[0]], self.ends[self.places[region[-1]]]
-        first = bisect_left(nodes, begin, key=self.places.__getitem__)
-        return nodes[first : bisect_left(nodes, end, key=self.places.__getitem__)]
+        begin, end = self.positions[region[0]], self.ends[self.positions[region[-1]]]
+        first = bisect_left(nodes, begin, key=self.positions.__getitem__)
+        return nodes[first : bisect_left(nodes, end, key=self.positions.__getitem__)]
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        """Parent of each node except the module."""
-        return {child: node for node, inner in self.inner.items() for child in inner}
+        return {child: node for node, inner in self.children.items() for child in inner}
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the parent of a node, its parent, and so on."""
@@ -361,13 +360,13 @@ class Source:
             yield parent
             node = parent
 
-    def statement(self, node: ast.AST) -> ast.stmt:
+    def statement_around(self, node: ast.AST) -> ast.stmt:
         """Return the innermost statement that contains the node; the node itself if it is a statement."""
         while not isinstance(node, ast.stmt):
             node = self.parents[node]
         return node
 
-    def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def function_around(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """Return the innermost function around a node, ignoring lambdas; None at module level."""
         functions = (node for node in self.ancestors(node) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
         return next(functions, None)
@@ -376,7 +375,6 @@ class Source:
         return next((parent for parent in self.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """Return the list of statements that a statement belongs to."""
         return self.blocks.get(statement) or [statement]
 
     @cached_property
@@ -389,7 +387,7 @@ class Source:
                     block_of.update(dict.fromkeys(statements, statements))
         return block_of
 
-    def in_f_string(self, node: ast.AST) -> bool:
+    def is_in_f_string(self, node: ast.AST) -> bool:
         """Return True for a node within an f-string; Python before 3.12 gives it a wrong position."""
         return any(isinstance(parent, ast.JoinedStr) for parent in self.ancestors(node))
 
@@ -418,7 +416,6 @@ class Source:
         return self.chunks[number]
 
     def chunk_at(self, offset: int) -> int:
-        """Return the number of the chunk that holds an offset."""
         return bisect_right(self.chunk_starts, offset) - 1
 
     def all_from(self, offset: int) -> Iterator[Token]:

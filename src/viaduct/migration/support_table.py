@@ -152,5 +152,4 @@ def find_symbol(name: str) -> Symbol | None:
 
 
 def names_without_rule() -> tuple[str, ...]:
-    """Return the names without their own rule."""
     return tuple(symbol.name for symbol in SYMBOLS if not symbol.rule)

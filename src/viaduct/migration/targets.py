@@ -48,7 +48,6 @@ class CardTarget:
         return english.format(**names), chinese.format(**names)
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the expression for the current device, for insertion at the node `at`."""
         return f'"{self.card.device}"'
 
     def render_host_location(self, site: Site) -> str:
@@ -56,7 +55,6 @@ class CardTarget:
         return '"cpu"'
 
     def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the expression for the collective backend."""
         return f'"{self.card.backend}"'
 
     def require_plugin(self, site: Site) -> None:
@@ -105,8 +103,8 @@ def helper(site: Site, at: ast.AST | None = None) -> str:
     """Return the local name of the helper's object at a node, and request its import if it is missing."""
     work = site.work
     full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
-    local_name = work.names.local(full) or find_pasted_helper(site.source.tree)
-    if local_name is not None and not work.names.hides(local_name, at or site.node):
+    local_name = work.names.local_name(full) or find_pasted_helper(site.source.tree)
+    if local_name is not None and not work.names.is_hidden(local_name, at or site.node):
         return local_name
     local_name = next((local for local, qualified in work.names.added.items() if qualified == full), None)
     if local_name is not None:

@@ -101,7 +101,7 @@ def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tupl
     findings = [finding for finding in outcome.findings if finding.status == status]
     by_risk = status in UNFINISHED_STATUSES
     for finding in sorted(findings, key=lambda item: (RISK_ORDER[item.risk] if by_risk else 0, item.rule, item.order)):
-        location = printable_path(outcome.where(finding))
+        location = printable_path(outcome.locate(finding))
         entries = groups[finding.risk, finding.rule, finding.text(language)]
         if location not in entries:
             entries.append(location)
@@ -124,7 +124,7 @@ def show_skipped(console: Console, outcome: Outcome, language: str) -> None:
 
 def show_paths(console: Console, paths: Sequence[Skipped | FileResult], language: str) -> None:
     for path in paths[:MAX_PATHS]:
-        console.print(Text(f"  {printable_path(path.path)}: {visible(path.why(language))}"))
+        console.print(Text(f"  {printable_path(path.path)}: {visible(path.reason_in(language))}"))
     if len(paths) > MAX_PATHS:
         console.print(Text(f"  and {len(paths) - MAX_PATHS} more; --json lists all"))
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.classes import OBJECT, attribute_of, class_called, is_module, is_torch_object, owner_of
-from viaduct.migration.names import Function, Names, Scope, Table, all_arguments
+from viaduct.migration.names import Function, Names, Scope, Table, all_parameters
 from viaduct.migration.predicates import is_none, is_property, is_self
 from viaduct.migration.project import Project, returns_of
 from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
@@ -151,8 +151,8 @@ class Element:
 
 
 def cached_in_names(make: Callable[[Values], Table]) -> cached_property[Table]:
-    """Make a property of Values that depends on the text alone; `Names.remember` caches it for all Values."""
-    return cached_property(lambda values: values.names.remember(make.__name__, lambda: make(values)))
+    """Make a property of Values that depends on the text alone; `Names.get_table` caches it for all Values."""
+    return cached_property(lambda values: values.names.get_table(make.__name__, lambda: make(values)))
 
 
 class Values:
@@ -428,7 +428,7 @@ class Values:
         for target, element in self.shared_assignments():
             if isinstance(target, ast.Name):
                 scope = self.names.scope_of(target)
-                elements_by_name.setdefault((id(scope.elsewhere.get(target.id, scope)), target.id), []).append(element)
+                elements_by_name.setdefault((id(scope.redirects.get(target.id, scope)), target.id), []).append(element)
         return elements_by_name
 
     def shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
@@ -448,7 +448,7 @@ class Values:
         function = scope.node
         if not isinstance(function, Function):
             return None
-        if name not in {parameter.arg for parameter in all_arguments(function.args)}:
+        if name not in {parameter.arg for parameter in all_parameters(function.args)}:
             return None
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             kind = self.project.parameters.get((f"{self.names.module}.{function.name}", name))
@@ -466,7 +466,7 @@ class Values:
 
     def is_annotated(self, function: Function, name: str) -> bool:
         """Return True for a parameter that is annotated as a dataset: `def f(ds: tf.data.Dataset)`."""
-        annotation = next(parameter.annotation for parameter in all_arguments(function.args) if parameter.arg == name)
+        annotation = next(parameter.annotation for parameter in all_parameters(function.args) if parameter.arg == name)
         return annotation is not None and self.names.qualified(annotation) == "tensorflow.data.Dataset"
 
     def used_as_dataset(self, function: Function, name: str) -> bool:

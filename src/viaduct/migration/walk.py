@@ -63,7 +63,7 @@ class Skipped:
         """True for paths that a fresh clone would not contain or that --exclude names."""
         return self.reason in DELIBERATE_REASONS
 
-    def why(self, language: str) -> str:
+    def reason_in(self, language: str) -> str:
         if language != "zh":
             return self.reason
         prefix = next((english for english in REASONS_ZH if self.reason.startswith(english)), "")
@@ -85,10 +85,7 @@ class Walk:
     single: bool = False  # the user gave one script instead of a folder
 
     def read(self, path: str, largest: int | None = None) -> bytes | None:
-        """Return the content of a file; b"" if it has more than `largest` bytes.
-
-        Return None for a file that cannot be read, and move it to `skipped`.
-        """
+        """Return the content of a file, b"" above `largest` bytes, None if unreadable (it moves to `skipped`)."""
         file = self.root / path
         try:
             # A single script may have been named through a link; within a folder links are not followed.
@@ -188,10 +185,7 @@ def walk_folder(root: Path) -> Walk:
 
 
 def is_script(path: str | Path) -> bool:
-    """Return True for a Python script or notebook, by its suffix or a first line `#!…python`.
-
-    The first line is read only if the file is executable or its name has no dot.
-    """
+    """Return True for a Python script or notebook, by its suffix or a first line `#!…python`."""
     name = os.path.basename(path)
     if name.endswith(SUFFIXES):
         return True

@@ -249,9 +249,6 @@ def write_extra(copy: Path, extra: Mapping[str, str]) -> None:
             target.chmod(0o755)
 
 
-# ---- in place
-
-
 def check_in_place(path: Path) -> None:
     """Raise BadValue for a link to a file: --in-place would replace the link and not change the file."""
     if os.path.islink(path) and not os.path.isdir(path):

@@ -1,11 +1,10 @@
-"""The networks: plain PyTorch modules that know nothing of devices, data or checkpoints.
+"""The networks: plain PyTorch modules, independent of devices, data and checkpoints.
 
     from viaduct import models
     network = models.build("resnet50_v1", classes=10)
 
-A family is a file here with a record `family` (see family.py) of its variants: for each name a function of the number
-of classes and, as keyword arguments, the options of the family. Families are imported when first used, so importing
-this package does not import torch.
+A family is a file here with a record `family` (see family.py). Families are imported when first used, so importing this
+package does not import torch.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ MAX_CLASSES = 1_000_000  # ImageNet has 1,000 classes, all nouns of WordNet are 
 
 
 def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
-    """Return a fresh network with as many outputs as there are classes, initialised as its reference is.
+    """Return a new network with `classes` outputs, initialised like its reference.
 
-    Options are the keyword arguments of the family's class: build("amoebanet_d", classes=10, aux=False). Networks of
-    other packages have names such as timm:convnext_tiny (see sources/).
+    Options are keyword arguments of the family's class: build("amoebanet_d", classes=10, aux=False). Networks of other
+    packages have names such as timm:convnext_tiny (see sources/).
     """
     classes = check_classes(classes)
     if sources.is_foreign(name):
         return sources.build(name, classes, **options)
-    variant = families()[family_of(name)].variants[name]
+    variant = families()[find_family(name)].variants[name]
     known = [key for key in inspect.signature(variant).parameters if key != "classes"]
     for option in options:
         if option not in known:
@@ -47,7 +46,7 @@ def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
 
 
 def check_classes(classes: Any) -> int:
-    """Return the number of classes; raise BadValue for what is no whole number or out of range."""
+    """Return the number of classes; raise BadValue if it is no whole number or out of range."""
     try:
         count = operator.index(classes)
     except TypeError:
@@ -64,7 +63,7 @@ def names() -> list[str]:
     return [name for family in families().values() for name in family.variants]
 
 
-def family_of(name: str) -> str:
+def find_family(name: str) -> str:
     """Return the name of the file that has this network."""
     if not isinstance(name, str):
         raise BadValue(f"a network is given by its name, not by {name!r}.", SHOW_ALL)
@@ -74,19 +73,19 @@ def family_of(name: str) -> str:
     raise UnknownName("model", name, names(), SHOW_ALL)
 
 
-def record_of(name: str) -> Family:
+def find_record(name: str) -> Family:
     """Return the record of the family that a network belongs to."""
-    return families()[family_of(name)]
+    return families()[find_family(name)]
 
 
 @cache
 def families() -> dict[str, Family]:
-    """Return the record of every family by the name of its file, sorted by that name."""
+    """Return the record of every family by the name of its file, in alphabetical order."""
     files = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
-    records = {file: getattr(module_of(file), "family", None) for file in files}
+    records = {file: getattr(import_family(file), "family", None) for file in files}
     return {file: record for file, record in records.items() if isinstance(record, Family)}
 
 
-def module_of(family: str) -> ModuleType:
+def import_family(family: str) -> ModuleType:
     """Import the file of a family."""
     return importlib.import_module(f"{__name__}.{family}")

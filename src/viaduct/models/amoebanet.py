@@ -1,11 +1,10 @@
 """AmoebaNet-D as in tensorflow/tpu and its Ascend port (Real et al., https://arxiv.org/abs/1802.01548).
 
-A stem convolution, two stem cells that halve the image, then normal cells; a third and two thirds of the way
-comes a reduction cell, which halves the image and doubles the filters. A cell reads the outputs of the two cells before
-it.
+A stem convolution, two stem cells that halve the image, then normal cells. After a third and two thirds of these comes
+a reduction cell, which halves the image and doubles the filters. A cell reads the outputs of the two cells before it.
 
-In training mode the network returns (logits, auxiliary logits), otherwise logits alone. Names follow the
-TensorFlow scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_iter_1/right/pre_1x1`.
+In training mode the network returns (logits, auxiliary logits), otherwise only logits. Names follow the TensorFlow
+scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_iter_1/right/pre_1x1`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ DropPathVersion = Literal["v1", "v2", "v3"]
 
 
 class Stem(nn.Module):
-    """3x3 convolution with stride 2, without padding, and a norm; the cells begin with the ReLU."""
+    """3x3 convolution with stride 2, without padding, and a norm."""
 
     def __init__(self, filters: int) -> None:
         super().__init__()
@@ -54,27 +53,27 @@ class Auxiliary(nn.Module):
         self.head = nn.Linear(int(768 * 0.4), classes)
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
-        self.refuse_another_size(x_NCHW)
+        self.check_size(x_NCHW)
         features = F.avg_pool2d(x_NCHW, 5, stride=3)
         features = relu_in_place(self.aux_bn0(self.proj(features)))
         features = relu_in_place(self.aux_bn1(self.conv(features)))
         return at_least_float32(self.head(features.flatten(1)))
 
-    def refuse_another_size(self, x_NCHW: Tensor) -> None:
-        """Raise BadValue for images of another size than the head was built for."""
-        if tuple(map(pooled_size, x_NCHW.shape[2:])) != (self.grid, self.grid):
+    def check_size(self, x_NCHW: Tensor) -> None:
+        """Raise BadValue if the images have another size than the head was built for."""
+        if tuple(map(compute_pooled_size, x_NCHW.shape[2:])) != (self.grid, self.grid):
             raise BadValue(
                 "the auxiliary head of AmoebaNet was built for images of another size.",
                 'Give their size: build("amoebanet_d", image=…); or leave the head out: build(…, aux=False).',
             )
 
 
-def pooled_size(size: int) -> int:
+def compute_pooled_size(size: int) -> int:
     """Return the size along one axis of the output of the auxiliary head's pool."""
     return (size - 5) // 3 + 1
 
 
-def auxiliary_grid(image: int) -> int:
+def compute_auxiliary_grid(image: int) -> int:
     """Return the side of the auxiliary head's pooled input for images of this size: 4 for 224, 5 for 299.
 
     Raise BadValue if the images are too small for the head.
@@ -83,16 +82,15 @@ def auxiliary_grid(image: int) -> int:
     for _ in range(3):  # two stem cells and one reduction cell
         size = -(-size // 2)
     if size < 5:
-        what = f"images of {image}x{image} are too small for AmoebaNet's auxiliary head."
-        raise BadValue(what, "It needs at least 67x67; aux=False leaves it out.")
-    return pooled_size(size)
+        message = f"images of {image}x{image} are too small for AmoebaNet's auxiliary head."
+        raise BadValue(message, "It needs at least 67x67; aux=False leaves it out.")
+    return compute_pooled_size(size)
 
 
 class AmoebaNet(nn.Module):
     """Stem, cells, mean over the image, dropout, classifier.
 
-    `set_progress(step / steps)` sets how far training has come, for drop path: versions v1 and v3 drop nothing at 0 and
-    the full rate at 1, versions v2 and v3 drop less in earlier cells.
+    The rate of drop path rises with `set_progress` (v1), from cell to cell (v2), or both (v3).
     """
 
     drop_path_progress: Tensor
@@ -119,17 +117,17 @@ class AmoebaNet(nn.Module):
         self.cells = build_cells(cells, filters, stem_filters)
         self.aux_after = f"cell_{2 * cells // 3 - 1}"
         inputs = count_channels(self.cells, self.aux_after)
-        self.aux = Auxiliary(inputs, classes, auxiliary_grid(image)) if aux else None
+        self.aux = Auxiliary(inputs, classes, compute_auxiliary_grid(image)) if aux else None
         self.dropout = nn.Dropout(1 - dropout_keep)
         self.head = nn.Linear(count_channels(self.cells, f"cell_{cells - 1}"), classes)
         self.apply(initialisers.slim)
 
     def forward(self, images_NCHW: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         previous = self.stem(images_NCHW)
-        x_NCHW = F.relu(previous)  # not in place: the first cell reads the stem raw, too
+        x_NCHW = F.relu(previous)  # not in place, because the first cell also reads the stem before the ReLU
         auxiliary = None
         for index, (name, cell) in enumerate(self.cells.items()):
-            previous, x_NCHW = x_NCHW, cell(x_NCHW, previous, self.keep_probability(index))
+            previous, x_NCHW = x_NCHW, cell(x_NCHW, previous, self.compute_keep_probability(index))
             if self.training and self.aux is not None and name == self.aux_after:
                 auxiliary = self.aux(x_NCHW)
         features = self.dropout(x_NCHW.mean((2, 3)))
@@ -137,10 +135,10 @@ class AmoebaNet(nn.Module):
         return logits if auxiliary is None else (logits, auxiliary)
 
     def set_progress(self, share: float) -> None:
-        """Set how far training has come, from 0 to 1."""
+        """Set the share of the training that is done."""
         self.drop_path_progress.fill_(min(share, 1.0))
 
-    def keep_probability(self, index: int) -> Tensor | None:
+    def compute_keep_probability(self, index: int) -> Tensor | None:
         """Return the probability with which an operation of this cell is kept; None: always."""
         if not self.training or self.drop_path_keep == 1.0:
             return None
@@ -166,14 +164,14 @@ def build_cells(cells: int, filters: int, stem_filters: int) -> nn.ModuleDict:
 
 def list_plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
     """Return name, plan and filters of every cell."""
-    listed = [("cell_stem_0", REDUCTION, filters // 4), ("cell_stem_1", REDUCTION, filters // 2)]
+    plans = [("cell_stem_0", REDUCTION, filters // 4), ("cell_stem_1", REDUCTION, filters // 2)]
     reductions = (cells // 3, 2 * cells // 3)
     for index in range(cells):
         if index in reductions:
             filters *= 2
-            listed.append((f"reduction_cell_{reductions.index(index)}", REDUCTION, filters))
-        listed.append((f"cell_{index}", NORMAL, filters))
-    return listed
+            plans.append((f"reduction_cell_{reductions.index(index)}", REDUCTION, filters))
+        plans.append((f"cell_{index}", NORMAL, filters))
+    return plans
 
 
 def count_channels(cells: nn.ModuleDict, name: str) -> int:
@@ -198,12 +196,12 @@ def check_options(cells: int, filters: int, dropout_keep: float, drop_path_keep:
 
 # Names in TensorFlow checkpoints
 
-MAX_CELLS, MAX_FILTERS = 64, 4096  # a checkpoint that implies more is taken for damaged
+MAX_CELLS, MAX_FILTERS = 64, 4096  # a checkpoint with more is damaged
 NOT_IN_SCOPES = ("cells", "entry", "previous")  # parts of our names that TensorFlow's scopes do not have
 
 
 def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
-    """Return the links to TensorFlow's variables: modules are called after its scopes."""
+    """Return the links to TensorFlow's variables; modules have the names of its scopes."""
     assert isinstance(model, AmoebaNet)
     auxiliary = f"aux_{model.aux_after.removeprefix('cell_')}/aux_logits"
     links: list[Link] = []
@@ -229,7 +227,7 @@ def find_scope(name: str, auxiliary: str) -> str:
 
 
 def find_options(shapes: Shapes) -> dict[str, Any]:
-    """Return the options that build the network of a checkpoint; empty if its tensors do not tell cells and filters."""
+    """Return the options that build the network of a checkpoint; empty if they cannot be derived from its tensors."""
     numbers = [int(match[1]) for name in shapes if (match := re.match(r"cell_(\d{1,3})/", name))]
     entry, stem = shapes.get("cell_0/1x1/weights", ()), shapes.get("stem/conv0/weights", ())
     if not numbers or len(entry) != 4 or len(stem) != 4:
@@ -246,7 +244,7 @@ def find_options(shapes: Shapes) -> dict[str, Any]:
 def find_image_size(grid: int) -> int:
     """Return an image size whose auxiliary head has a kernel of this size, 224 or 299 first; 224 if there is none."""
     sizes = (224, 299, *range(67, 1025))
-    return next((size for size in sizes if auxiliary_grid(size) == grid), 224)
+    return next((size for size in sizes if compute_auxiliary_grid(size) == grid), 224)
 
 
 family = Family(

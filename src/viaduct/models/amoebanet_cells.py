@@ -1,8 +1,8 @@
-"""The cells of AmoebaNet-D, and the operations they are made of.
+"""The cells of AmoebaNet-D, and their operations.
 
 A cell starts from two states: h0 from the output of the cell before it, h1 from the output of the second cell before
-it. It computes five more, each the sum of two operations on earlier states, and concatenates some of all seven. All
-layers that read a cell's output would begin with a ReLU, so the cell applies it once.
+it. It computes five more, each the sum of two operations on earlier states, and concatenates some of the seven. All
+readers of a cell's output would begin with a ReLU, so the cell applies it once.
 
 Attributes are named like the TensorFlow scopes, with `conv_` before those that begin with a digit.
 """
@@ -68,7 +68,7 @@ def relu_in_place(x_NCHW: Tensor) -> Tensor:
 
 
 class Pointwise(nn.Module):
-    """*1x1*, and *none* where stride or channels must change."""
+    """*1x1*, and *none* if stride or channels change."""
 
     def __init__(self, inputs: int, filters: int, stride: int) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class Combination(nn.Module):
     def __init__(self, choices: tuple[Choice, Choice], channels: list[int], filters: int, stride: int) -> None:
         super().__init__()
         self.choices = choices
-        # Only the states that come from outside are still at full size.
+        # Only states 0 and 1, the cell's inputs, have the full size.
         self.left, self.right = (
             build_operation(name, channels[state], filters, stride if state < 2 else 1) for name, state in choices
         )
@@ -169,14 +169,14 @@ class Combination(nn.Module):
         return self.apply_operation(0, self.left, states, keep) + self.apply_operation(1, self.right, states, keep)
 
     def apply_operation(self, index: int, layer: nn.Module, states: list[Tensor], keep: Tensor | None) -> Tensor:
-        """Apply one of the two operations; drop path may leave it out."""
+        """Apply one of the two operations, with drop path."""
         name, state = self.choices[index]
         result: Tensor = layer(states[state])
         return result if keep is None or name == "none" else drop_path(result, keep)
 
 
 class Entry(nn.Module):
-    """h0: the output of the cell before, brought to the cell's channels."""
+    """h0: the output of the previous cell, converted to this cell's channels."""
 
     def __init__(self, inputs: int, filters: int) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Entry(nn.Module):
 
 
 class PreviousEntry(nn.Module):
-    """h1 of the same size as h0, brought to the cell's channels."""
+    """h1 if it has the size of h0: converted to this cell's channels."""
 
     def __init__(self, inputs: int, filters: int) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ class PreviousEntry(nn.Module):
 class FactorisedReduction(nn.Module):
     """h1 from before a reduction: half the channels from even rows and columns, half from odd ones.
 
-    An image of odd size has one odd row and column less than even ones; zeros stand in for them.
+    An image of odd size has one odd row and column less than even ones; zeros are added.
     """
 
     def __init__(self, inputs: int, filters: int) -> None:
@@ -216,24 +216,21 @@ class FactorisedReduction(nn.Module):
     def forward(self, x_NCHW: Tensor) -> Tensor:
         even = self.path1_conv(x_NCHW)
         odd = x_NCHW[:, :, 1::2, 1::2]
-        lacking = (0, x_NCHW.shape[3] % 2, 0, x_NCHW.shape[2] % 2)
-        if any(lacking):
-            odd = F.pad(odd, lacking)
+        padding = (0, x_NCHW.shape[3] % 2, 0, x_NCHW.shape[2] % 2)
+        if any(padding):
+            odd = F.pad(odd, padding)
         result: Tensor = self.final_path_bn(torch.cat((even, self.path2_conv(odd)), dim=1))
         return result
 
 
 @dataclass(frozen=True)
 class Previous:
-    """Output of the second cell before: its channels, and whether the cell between halved the image.
-
-    With the usual stem its channels differ from the filters of every cell, so its entry always has a convolution.
-    """
+    """Output of the second cell before: its channels, and whether the cell between halved the image."""
 
     channels: int
     halved: bool
 
-    def entry(self, filters: int) -> nn.Module:
+    def build_entry(self, filters: int) -> nn.Module:
         return (FactorisedReduction if self.halved else PreviousEntry)(self.channels, filters)
 
 
@@ -248,10 +245,10 @@ class Cell(nn.Module):
         self.output = plan.output
         self.outputs = filters * len(plan.output)
         self.entry = Entry(inputs, filters)
-        self.previous = nn.Identity() if previous is None else previous.entry(filters)
+        self.previous = nn.Identity() if previous is None else previous.build_entry(filters)
         channels = [filters, inputs if previous is None else filters, *[filters] * len(plan.combinations)]
-        built = [Combination(choices, channels, filters, stride) for choices in plan.combinations]
-        self.combinations = nn.ModuleList(built)
+        combinations = [Combination(choices, channels, filters, stride) for choices in plan.combinations]
+        self.combinations = nn.ModuleList(combinations)
 
     def forward(self, x_NCHW: Tensor, previous_NCHW: Tensor, keep: Tensor | None) -> Tensor:
         states = [self.entry(x_NCHW), self.previous(previous_NCHW)]

@@ -1,6 +1,6 @@
-"""Sizes and sources of all networks, without building one: importing torch alone takes seconds.
+"""Sizes and sources of all networks, without importing torch.
 
-    entry = catalogue.entries()["resnet50_v1"]
+    entry = catalogue.read_entries()["resnet50_v1"]
     entry.parameters.at(classes=10), entry.macs.at(10), entry.input_size, entry.source
 
 catalogue.json is generated from the networks themselves: `python -m viaduct.models.catalogue` writes it (part of
@@ -25,18 +25,18 @@ class Count:
     per_class: int
 
     @staticmethod
-    def through(at_one: int, at_two: int) -> Count:
-        """Return the figure that has these values for one class and for two."""
-        return Count(2 * at_one - at_two, at_two - at_one)
+    def from_values(one_class: int, two_classes: int) -> Count:
+        """Return the figure with these values for one class and for two."""
+        return Count(2 * one_class - two_classes, two_classes - one_class)
 
     def at(self, classes: int) -> int:
-        """Return the figure for so many classes."""
+        """Return the figure for a number of classes."""
         return self.fixed + self.per_class * classes
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Network as `viaduct models` lists it."""
+    """A network in the list of `viaduct models`."""
 
     family: str
     source: str  # first line of the family's docstring
@@ -48,8 +48,8 @@ class Entry:
 
 
 @cache
-def entries() -> dict[str, Entry]:
-    """Read the catalogue: networks by name, family by family."""
+def read_entries() -> dict[str, Entry]:
+    """Return the networks by name, family by family."""
     counts = ("parameters", "parameters_in_training_only", "macs")
     return {
         name: Entry(**{**row, **{field: Count(**row[field]) for field in counts}})
@@ -62,14 +62,14 @@ def compute_entry(name: str) -> Entry:
     from viaduct import models
     from viaduct.models.sizes import measure
 
-    few, more = measure(name, 1), measure(name, 2)
-    module, record = models.module_of(few.family), models.families()[few.family]
+    one_class, two_classes = measure(name, 1), measure(name, 2)
+    module, record = models.import_family(one_class.family), models.families()[one_class.family]
 
     def count(figure: str) -> Count:
-        return Count.through(getattr(few, figure), getattr(more, figure))
+        return Count.from_values(getattr(one_class, figure), getattr(two_classes, figure))
 
     return Entry(
-        few.family,
+        one_class.family,
         (module.__doc__ or "").split("\n")[0].rstrip("."),
         record.classes,
         record.input_size,

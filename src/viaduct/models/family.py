@@ -1,7 +1,6 @@
-"""The record of a model family: everything the other packages know about its networks.
+"""The record of a model family, which other packages read.
 
-A family is a file in this folder with `family = Family(...)`; being in the folder is registration. Adding a network
-means adding its file and its test.
+A family is a file in this folder with `family = Family(...)`; being in the folder is registration.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Shapes = Mapping[str, tuple[int, ...]]  # of a checkpoint's tensors, by name
 class TensorflowNames:
     """Names of a network's tensors in the checkpoints of its TensorFlow reference."""
 
-    scope: str  # how its variables begin
+    scope: str  # prefix of its variables
     claims: Callable[[nn.Module], bool]  # True for the networks that these names are for
     layouts: Callable[[nn.Module], Layouts]  # the layouts in which a network's tensors may be stored
     default_layout: str = ""  # the layout that is exported
@@ -32,12 +31,12 @@ class TensorflowNames:
 
 @dataclass(frozen=True)
 class Family:
-    """Record of one model family: its variants and what is known of them."""
+    """Record of one model family."""
 
     variants: Mapping[str, Callable[..., nn.Module]]  # name -> builder(classes, **options)
     input_size: int = 224  # pixels
     classes: int = 1001  # of the reference: ImageNet's 1000 and one for background
-    preprocess: str = "official"  # how the reference prepares its images (data/preprocess.py)
+    preprocess: str = "official"  # name of the reference's preprocessing (data/preprocess.py)
     tensorflow: TensorflowNames | None = None
     # Our name of each tensor -> torchvision's; empty for a network that torchvision does not have.
     torchvision_names: Callable[[nn.Module], dict[str, str]] | None = None

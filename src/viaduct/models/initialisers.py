@@ -1,6 +1,6 @@
-"""First values of weights, as the references draw them.
+"""Initial weights, drawn as the references draw them.
 
-An initialiser fills one layer in place and leaves layers of other kinds alone: `network.apply(initialiser)`.
+An initialiser fills one layer in place and ignores layers of other kinds: `network.apply(initialiser)`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 Initialiser = Callable[[nn.Module], None]
 
 CUT = 2.0  # standard deviations at which TensorFlow's truncated normals are cut
-# Standard deviation of a unit normal cut at CUT; dividing by it restores the wanted variance.
+# Standard deviation of a unit normal cut at CUT; dividing by it restores the intended variance.
 CUT_NORMAL_DEVIATION = 0.87962566103423978
 
 
@@ -37,18 +37,18 @@ def build_initialiser(
     return initialise
 
 
-def variance_scaling(weight: Tensor, scale: float = 1.0) -> None:
+def fill_variance_scaling(weight: Tensor, scale: float = 1.0) -> None:
     """Fill with a normal cut at two sigma, whose variance is `scale` / fan-in."""
     fan_in = weight[0].numel()
-    cut_normal(weight, math.sqrt(scale / fan_in) / CUT_NORMAL_DEVIATION)
+    fill_cut_normal(weight, math.sqrt(scale / fan_in) / CUT_NORMAL_DEVIATION)
 
 
-def slim_variance_scaling(weight: Tensor) -> None:
-    """Fill as tf.contrib does: a normal of variance 1.3 * 2 / fan-out, then cut; 1.3 makes up for the cut."""
-    cut_normal(weight, math.sqrt(1.3 * 2.0 / weight[:, 0].numel()))
+def fill_slim_variance_scaling(weight: Tensor) -> None:
+    """Fill as tf.contrib does: a normal of variance 1.3 * 2 / fan-out, then cut; 1.3 compensates for the cut."""
+    fill_cut_normal(weight, math.sqrt(1.3 * 2.0 / weight[:, 0].numel()))
 
 
-def glorot_uniform_of_a_grouped_kernel(weight: Tensor) -> None:
+def fill_grouped_glorot_uniform(weight: Tensor) -> None:
     """Fill within Glorot's limit for the shape that TensorFlow stores, (3, 3, width / groups, width).
 
     Its fan-out counts the outputs of all groups.
@@ -58,21 +58,21 @@ def glorot_uniform_of_a_grouped_kernel(weight: Tensor) -> None:
     nn.init.uniform_(weight, -limit, limit)
 
 
-def cut_normal(weight: Tensor, deviation: float) -> None:
+def fill_cut_normal(weight: Tensor, deviation: float) -> None:
     """Fill with a normal of this deviation, cut at two sigma."""
-    if weight.is_meta:  # a network built for its names and shapes: erfinv_ would take seconds even there
+    if weight.is_meta:  # erfinv_ takes seconds on the meta device, too
         return
     edge = math.erf(CUT / math.sqrt(2))
-    # By the inverse of the distribution: an eighth of the time of trunc_normal_, which draws until all fit.
+    # The inverse of the distribution takes an eighth of the time of trunc_normal_, which draws until all values fit.
     with torch.no_grad():
         weight.uniform_(-edge, edge).erfinv_().mul_(math.sqrt(2) * deviation)
 
 
 # TF official's ResNet (tf.layers): scaled convolutions, a glorot uniform classifier.
-tf_layers = build_initialiser(variance_scaling, nn.init.xavier_uniform_)
+tf_layers = build_initialiser(fill_variance_scaling, nn.init.xavier_uniform_)
 # ResNet-50 v1.5: variance 2 / fan-in (its flag `weight_init=fan_in`).
-nvidia = build_initialiser(partial(variance_scaling, scale=2.0))
+nvidia = build_initialiser(partial(fill_variance_scaling, scale=2.0))
 # AmoebaNet: tf.contrib's variance scaling with factor 2 and fan-out.
-slim = build_initialiser(slim_variance_scaling)
+slim = build_initialiser(fill_slim_variance_scaling)
 # Listing 5-11 of the CANN book (models/resnet_book.py): a normal of deviation 0.01.
 small_normal = build_initialiser(partial(nn.init.normal_, std=0.01))

@@ -4,8 +4,8 @@
         layer.parameters.at(classes=1001), layer.macs.at(1001), layer.outputs.at(1001), layer.is_spatial
 
 layers.json is generated from the networks themselves: `python -m viaduct.models.layers` writes it (part of
-`make results`), and a test builds every network and compares. A network repeats its layers, so each kind of layer is
-written once, and the order of the layers as their numbers.
+`make results`), and a test builds every network and compares. Each kind of layer is written once per network; "order"
+lists the kind of each layer.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """Layer with parameters, on one image of the network's usual size; a layer that only trains has no outputs."""
+    """Sizes of a layer for one image of the network's usual size; one that is only used in training has no outputs."""
 
     parameters: Count
     macs: Count
     outputs: Count
     is_spatial: bool  # its MACs and outputs grow with the area of the image
 
-    def as_row(self) -> list[Any]:
+    def to_row(self) -> list[Any]:
         """Return the sizes as a row of layers.json."""
         counts = (self.parameters, self.macs, self.outputs)
         return [*(number for count in counts for number in (count.fixed, count.per_class)), int(self.is_spatial)]
@@ -57,7 +57,7 @@ def read_layers(name: str) -> list[LayerSizes]:
 
 @cache
 def read_file() -> dict[str, dict[str, Any]]:
-    """Return, for each network, {"kinds": its different rows, "order": for each layer the index of its row}."""
+    """Return, for each network, {"kinds": its different rows, "order": the index of the row of each layer}."""
     networks: dict[str, dict[str, Any]] = json.loads(FILE.read_text())
     return networks
 
@@ -67,17 +67,17 @@ def compute_layers(name: str) -> list[LayerSizes]:
     from viaduct.models.sizes import measure
 
     pairs = zip(measure(name, 1, layers=True).parts, measure(name, 2, layers=True).parts, strict=True)
-    return [compute_layer(few, more) for few, more in pairs]
+    return [compute_layer(*pair) for pair in pairs]
 
 
-def compute_layer(few: Part, more: Part) -> LayerSizes:
+def compute_layer(one_class: Part, two_classes: Part) -> LayerSizes:
     """Return the sizes of a layer as functions of the number of classes."""
-    outputs = [prod(part.output) if part.output else 0 for part in (few, more)]
+    outputs = [prod(part.output) if part.output else 0 for part in (one_class, two_classes)]
     return LayerSizes(
-        Count.through(few.parameters, more.parameters),
-        Count.through(few.multiplications, more.multiplications),
-        Count.through(*outputs),
-        few.output is not None and len(few.output) == 3,
+        Count.from_values(one_class.parameters, two_classes.parameters),
+        Count.from_values(one_class.multiplications, two_classes.multiplications),
+        Count.from_values(*outputs),
+        one_class.output is not None and len(one_class.output) == 3,
     )
 
 
@@ -87,7 +87,7 @@ def main() -> None:
 
     lines = []
     for name in models.names():
-        rows = [layer.as_row() for layer in compute_layers(name)]
+        rows = [layer.to_row() for layer in compute_layers(name)]
         kinds = [list(row) for row in dict.fromkeys(map(tuple, rows))]
         entry = {"kinds": kinds, "order": [kinds.index(row) for row in rows]}
         lines.append(f" {json.dumps(name)}: {json.dumps(entry, separators=(',', ':'))}")

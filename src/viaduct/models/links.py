@@ -1,8 +1,8 @@
 """Name and layout of a network's tensor in a TensorFlow checkpoint.
 
-TensorFlow keeps convolution kernels as height, width, in, out and dense ones as in, out; PyTorch as out, in, height,
-width and out, in. A grouped kernel that TensorFlow keeps as one variable per group has several sources: they are
-joined on the output axis, in order.
+TensorFlow stores convolution kernels as height, width, in, out and dense ones as in, out; PyTorch as out, in, height,
+width and out, in. A grouped kernel may be stored as one variable per group; these are joined on the output axis, in
+order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Link:
     target: str
     sources: tuple[str, ...]
     layout: Layout = "plain"
-    trained: bool = True  # False: a moving statistic
+    trained: bool = True  # False for moving statistics
 
     def source_shape(self, shape: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of each source, from the target's."""

@@ -1,7 +1,8 @@
 """MobileNetV2 (Sandler et al., https://arxiv.org/abs/1801.04381), padded as torchvision's.
 
 Inverted residuals: 1x1 to six times the channels, 3x3 depthwise with the stride, 1x1 back without an activation.
-Channels scaled by `width` are rounded to multiples of 8; the last 1280 are never scaled down. Activations are ReLU6.
+Channels are scaled by `width` and rounded to multiples of 8; the last 1280 are never scaled down. Activations are
+ReLU6.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from viaduct.models.resnet import at_least_float32
 
 # Expansion, channels, blocks and stride of each stage (table 2 of the paper).
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-FIRST, LAST = 32, 1280  # channels of the stem and of the last convolution
+STEM_CHANNELS, LAST_CHANNELS = 32, 1280
 
 
 def round_channels(channels: float) -> int:
@@ -58,7 +59,7 @@ class MobileNetV2(nn.Module):
 
     def __init__(self, classes: int, *, width: float = 1.0, dropout: float = 0.2) -> None:
         super().__init__()
-        channels = round_channels(FIRST * width)
+        channels = round_channels(STEM_CHANNELS * width)
         self.stem = ConvNormAct(3, channels, 3, stride=2)
         self.stages = nn.Sequential()
         for expansion, filters, count, stride in STAGES:
@@ -68,7 +69,7 @@ class MobileNetV2(nn.Module):
                 blocks.append(InvertedResidual(channels, outputs, stride if index == 0 else 1, expansion))
                 channels = outputs
             self.stages.append(blocks)
-        last = round_channels(LAST * max(1.0, width))
+        last = round_channels(LAST_CHANNELS * max(1.0, width))
         self.last = ConvNormAct(channels, last, 1)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(last, classes)
@@ -88,11 +89,10 @@ def name_for_torchvision(model: nn.Module) -> dict[str, str]:
     blocks = [name for name, module in model.named_modules() if isinstance(module, InvertedResidual)]
     names = {"stem": "features.0", "last": f"features.{len(blocks) + 1}", "head": "classifier.1"}
     for number, name in enumerate(blocks, start=1):
-        # A block without an expansion has its layers one place earlier.
-        first = 0 if name == "stages.0.0" else 1
-        inside = f"features.{number}.conv"
-        names |= {f"{name}.expand": f"{inside}.0", f"{name}.filter": f"{inside}.{first}"}
-        names |= {f"{name}.project": f"{inside}.{first + 1}", f"{name}.norm": f"{inside}.{first + 2}"}
+        depthwise = 0 if name == "stages.0.0" else 1  # the first block has no expansion
+        prefix = f"features.{number}.conv"
+        names |= {f"{name}.expand": f"{prefix}.0", f"{name}.filter": f"{prefix}.{depthwise}"}
+        names |= {f"{name}.project": f"{prefix}.{depthwise + 1}", f"{name}.norm": f"{prefix}.{depthwise + 2}"}
     return {name: rename_tensor(name, names) for name in model.state_dict()}
 
 
@@ -100,8 +100,8 @@ def rename_tensor(name: str, names: dict[str, str]) -> str:
     """Return torchvision's name of a tensor; `names` maps our modules to torchvision's."""
     module = max((path for path in names if name.startswith(path + ".")), key=len)
     layer, _, leaf = name.removeprefix(module + ".").rpartition(".")
-    within = {"conv": "0.", "norm": "1.", "": ""}[layer]  # torchvision numbers the layers of a ConvNormAct
-    return f"{names[module]}.{within}{leaf}"
+    number = {"conv": "0.", "norm": "1.", "": ""}[layer]  # torchvision numbers the layers of a ConvNormAct
+    return f"{names[module]}.{number}{leaf}"
 
 
 variants: dict[str, Callable[..., nn.Module]] = {

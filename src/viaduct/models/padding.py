@@ -1,13 +1,12 @@
 """TensorFlow's SAME padding, which depends on the size of the input and may differ between the two sides of an axis.
 
 Along one axis of n cells, with kernel k and stride s, the output has ceil(n / s) cells. The last window begins n % s
-cells before the end of the axis (s cells if that is 0); the cells that it lacks are added, half of them (rounded down)
-before the input and the others after it. So a kernel of 3 with stride 2 pads (0, 1) on an even axis and (1, 1) on an
-odd one, where PyTorch's own padding is the same on both sides.
+cells before the end of the axis (s cells if that is 0). Its missing cells are added, half of them (rounded down) before
+the input and the others after it: a kernel of 3 with stride 2 pads (0, 1) on an even axis and (1, 1) on an odd one.
 
 Sizes are read from the tensor at run time, as plain numbers that `torch.compile` can guard on. They are computed from
 the remainder n % s: with ceil(n / s), a ResNet-50 whose input changes size traces in 39 seconds instead of 5. Only a
-convolution padded unequally copies its input; a pool uses PyTorch's ceiling mode to reach over the far edge.
+convolution with unequal padding copies its input; a pool uses PyTorch's ceiling mode beyond the far edge.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ Extent = int | tuple[int, int]  # height and width, or one number for both
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
     """Return the cells to add before and after an axis of this size."""
-    own_cells = size % stride or stride
-    total = max(kernel - own_cells, 0)
+    last_window_cells = size % stride or stride
+    total = max(kernel - last_window_cells, 0)
     return total // 2, total - total // 2
 
 
@@ -37,26 +36,26 @@ def max_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
 
 
 def average_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
-    """Average over the real cells under each window of SAME padding: at an edge, fewer than kernel * kernel."""
+    """Average over the cells of the image under each window of SAME padding, without the padding."""
     top, bottom = same_padding(x_NCHW.shape[2], kernel, stride)
     left, right = same_padding(x_NCHW.shape[3], kernel, stride)
     if x_NCHW.is_cuda and bottom + right and x_NCHW.is_contiguous(memory_format=torch.channels_last):
         return _average_of_padded(x_NCHW, kernel, stride, (left, right, top, bottom))
     if stride == 1 and kernel % 2 == 0:
-        # Ceiling mode adds no window here: pad both sides as much as the far one, and drop the first window.
+        # Ceiling mode adds no window here: pad both sides like the far one, and drop the first window.
         pooled = F.avg_pool2d(x_NCHW, kernel, 1, padding=(bottom, right), count_include_pad=False)
         return pooled[:, :, bottom - top :, right - left :]
     return F.avg_pool2d(x_NCHW, kernel, stride, padding=(top, left), ceil_mode=True, count_include_pad=False)
 
 
 def _average_of_padded(x_NCHW: Tensor, kernel: int, stride: int, pads: tuple[int, int, int, int]) -> Tensor:
-    """Pad with zeros by hand, then pool.
+    """Pad with zeros, then pool without padding.
 
-    PyTorch's own padding sends gradients to wrong pixels on CUDA where images lie channels_last
+    On CUDA, PyTorch's pool with padding gives gradients of channels_last images to wrong pixels
     (pytorch/pytorch#188344; seen with torch 2.11).
     """
     cells = F.pad(x_NCHW.new_ones((1, 1, *x_NCHW.shape[2:]), dtype=torch.float32), pads)
-    share = F.avg_pool2d(cells, kernel, stride)  # of each window, how much lies on the image
+    share = F.avg_pool2d(cells, kernel, stride)  # of each window that lies on the image
     return F.avg_pool2d(F.pad(x_NCHW, pads), kernel, stride) / share.to(x_NCHW.dtype)
 
 

@@ -1,13 +1,13 @@
 """ResNet as in TensorFlow's official models, r1 (He et al., https://arxiv.org/abs/1512.03385 and 1603.05027).
 
-Version 1 normalises after every convolution. Version 2, the second paper's, normalises before it, so that shortcuts
-carry unchanged sums, and once more after the last stage. Both differ from torchvision's in three points: the first
-block of every stage projects its shortcut, even 64 channels to 64; the max pool is padded SAME; and batch norms average
-over more steps. As in torchvision's, a bottleneck strides in its 3x3 convolution (elsewhere called v1.5).
+Version 1 normalises after every convolution. Version 2, of the second paper, normalises before it and once more after
+the last stage. Both differ from torchvision's in three points: the first block of every stage projects its shortcut,
+even 64 channels to 64; the max pool is padded SAME; and batch norms average over more steps. As in torchvision, a
+bottleneck strides in its 3x3 convolution (elsewhere called v1.5).
 
-Modules are created in the order in which TensorFlow creates its variables, a block's projection before its other
-layers, so that the numbers in a checkpoint follow `modules()`. Additions and ReLUs are in place: they overwrite the
-output of a batch norm or, in version 2, of a convolution, which no backward pass reads.
+Modules are created in the order of TensorFlow's variables, a block's projection before its other layers, so that the
+numbers in a checkpoint follow `modules()`. Additions and ReLUs are in place: no backward pass reads what they
+overwrite, the output of a batch norm or, in version 2, of a convolution.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Style:
     zero_gamma: bool = False  # blocks start as their shortcuts (https://arxiv.org/abs/1706.02677, 5.1)
 
     def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
-        """Return a convolution padded as this style pads."""
+        """Return a convolution with this style's padding."""
         if self.pad_same and stride > 1:
             return SameConv2d(inputs, outputs, kernel, stride, groups)
         return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
@@ -71,7 +71,7 @@ class Stem(nn.Module):
 
 
 class BareStem(nn.Module):
-    """The stem of version 2, which leaves norm and ReLU to the first block."""
+    """The stem of version 2, without norm and ReLU: the first block has them."""
 
     def __init__(self, filters: int, style: Style, *, kernel: int = 7, stride: int = 2, pool: bool = True) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Bottleneck(nn.Module):
 
 
 class BasicBlock2(nn.Module):
-    """Version 2 of the basic block: a projection sees the activated input, an identity the raw one."""
+    """Version 2 of the basic block; a projection reads the activated input, an identity the raw one."""
 
     expansion = 1
 
@@ -226,19 +226,19 @@ class ResNet(nn.Module):
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Convert to float32: the loss is computed in it even when the network computes in half precision."""
+    """Convert half-precision logits to float32, for the loss."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-# Names in TensorFlow's official ResNet r1: layers are numbered as they were created, `resnet_model/conv2d`,
-# `conv2d_1` …, `batch_normalization`, `batch_normalization_1` …, and our modules stand in that order.
+# Names in TensorFlow's official ResNet r1: layers are numbered in the order of creation, which is that of our modules:
+# `resnet_model/conv2d`, `conv2d_1` …, `batch_normalization`, `batch_normalization_1` ….
 SCOPE = "resnet_model/"
 
 
 def is_official(model: nn.Module) -> bool:
-    """Return True for a ResNet whose layers are those of one of TensorFlow's official ResNets.
+    """Return True for a ResNet with the layers, padding and epsilon of one of TensorFlow's official ResNets.
 
-    Padding and epsilon must be theirs. With a small stem (kernel 3) theirs have basic blocks only, ours not always.
+    With a small stem (kernel 3) the official ones have no bottlenecks.
     """
     if type(model) is not ResNet or model.style.pad_same or model.style.epsilon != OFFICIAL.epsilon:
         return False
@@ -262,7 +262,7 @@ def link_official(model: nn.Module) -> dict[str, list[Link]]:
 
 
 def name_for_torchvision(model: nn.Module) -> dict[str, str]:
-    """Return torchvision's name of each tensor; none for basic blocks, whose first has no projection there."""
+    """Return torchvision's name of each tensor; none for basic blocks, whose structure differs in torchvision."""
     if not isinstance(model, ResNet) or not isinstance(model.stem, Stem) or len(model.stages) != 4:
         return {}
     blocks = [block for stage in model.stages for block in stage.children()]

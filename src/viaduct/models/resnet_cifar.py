@@ -1,11 +1,11 @@
 """ResNet for 32x32 images, as in TensorFlow's official models, r1 (He et al. 4.2, https://arxiv.org/abs/1512.03385).
 
-Depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 filters, behind a 3x3 stem without a pool. The
-paper's shortcuts have no weights; TensorFlow's project in the first block of every stage, as on ImageNet.
+Depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 filters, after a 3x3 stem without a pool. The paper's
+shortcuts have no weights; in TensorFlow the first block of every stage projects, as on ImageNet.
 
-`resnet20_quick` and `resnet50_stem3` are not TensorFlow's: their blocks start as their shortcuts, and the running
-statistics of their norms average over ten steps, as a run of a few thousand steps needs it, instead of some 330 (a
-decay of 0.997). `resnet50_stem3` is ResNet-50 behind the small stem.
+`resnet20_quick` and `resnet50_stem3` are viaduct's: their blocks start as their shortcuts, and the running statistics
+of their norms average over ten steps, for runs of a few thousand steps, instead of some 330 (a decay of 0.997).
+`resnet50_stem3` is ResNet-50 with the small stem.
 """
 
 from __future__ import annotations

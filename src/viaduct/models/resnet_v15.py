@@ -1,8 +1,8 @@
 """ResNet-50 v1.5 as NVIDIA and Cambricon train it in TensorFlow (He et al., https://arxiv.org/abs/1512.03385).
 
-The structure is that of `resnet50_v1`, which strides in the 3x3 convolution, too. Every convolution pads SAME, so the
-stem pads (2, 3) where the official network pads (3, 3); running statistics of norms average over ten steps instead of
-330; and weights start with twice the variance.
+The structure is that of `resnet50_v1`, which also strides in the 3x3 convolution. Every convolution pads SAME, so the
+stem pads (2, 3) instead of (3, 3); running statistics of norms average over ten steps instead of 330; and initial
+weights have twice the variance.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ STYLE = Style(pad_same=True, momentum=0.1)
 
 
 class ResNetV15(ResNet):
-    """A ResNet whose checkpoints have names of their own."""
+    """A ResNet with its own names in TensorFlow checkpoints."""
 
 
 SCOPE = "resnet50/"
 
 
 def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
-    """Return the links to TensorFlow's variables: a scope for each block, the same three leaves in each."""
+    """Return the links to TensorFlow's variables, which have a scope for each block."""
     assert isinstance(model, ResNetV15)
     links = link_layer("stem.conv", "stem.norm", f"{SCOPE}conv2d")
     for stage, blocks in enumerate(model.stages):

@@ -1,6 +1,6 @@
 """ResNeXt 32x4d as in Ascend's model zoo for TensorFlow (Xie et al., https://arxiv.org/abs/1611.05431).
 
-A ResNet whose 3x3 convolutions have 32 groups and twice the width, and whose blocks expand it twofold instead of
+A ResNet with 3x3 convolutions of 32 groups and twice the width, and blocks that expand the width twofold instead of
 fourfold. Strided 3x3 convolutions pad SAME, the stem three cells on every side. The last norm of a block starts at
 zero. The zoo trains 50 layers; 101 and 152 have the usual numbers of blocks.
 """
@@ -27,21 +27,21 @@ class GroupedBottleneck(Bottleneck):
     groups = 32
 
 
-def evenly_padded_stem(filters: int, style: Style) -> Stem:
+def build_evenly_padded_stem(filters: int, style: Style) -> Stem:
     """Return a stem that pads equally on both sides, unlike the strided convolutions after it."""
     return Stem(filters, replace(style, pad_same=False))
 
 
 class ResNeXt(ResNet):
-    """A ResNet of grouped bottlenecks, whose stem is narrower than its first stage."""
+    """A ResNet of grouped bottlenecks."""
 
 
 def initialise(layer: nn.Module) -> None:
-    """Draw grouped kernels by TensorFlow's default, as one variable for all groups, and the others scaled."""
+    """Draw grouped kernels by TensorFlow's default for one variable of all groups, others by variance scaling."""
     if isinstance(layer, nn.Conv2d) and layer.groups > 1:
-        initialisers.glorot_uniform_of_a_grouped_kernel(layer.weight)
+        initialisers.fill_grouped_glorot_uniform(layer.weight)
     elif isinstance(layer, (nn.Conv2d, nn.Linear)):
-        initialisers.variance_scaling(layer.weight)
+        initialisers.fill_variance_scaling(layer.weight)
     if isinstance(layer, nn.Linear):
         nn.init.zeros_(layer.bias)
 
@@ -82,7 +82,7 @@ resnext = partial(
     filters=(128, 256, 512, 1024),
     stem_filters=64,
     style=STYLE,
-    stem=evenly_padded_stem,
+    stem=build_evenly_padded_stem,
     initialiser=initialise,
 )
 

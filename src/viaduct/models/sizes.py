@@ -1,7 +1,7 @@
 """Sizes of a network: parameters, multiplications and shapes, part by part and layer by layer.
 
-Everything is computed on PyTorch's meta device, which has shapes but no values, and so takes no memory. As in the
-papers, multiplications are those of convolutions and dense layers on one image, in evaluation.
+Everything is computed on PyTorch's meta device, which has shapes but no values. As in the papers, multiplications are
+those of convolutions and dense layers on one image, in evaluation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass
 class Sizes:
-    """Parts of a network, in the order in which they stand."""
+    """Parts of a network, in order."""
 
     name: str
     family: str
@@ -53,7 +53,7 @@ class Sizes:
 
 
 class WithoutNorms(TorchFunctionMode):
-    """Mode that leaves out batch norm, which changes no shape; so listing all networks takes half the time."""
+    """Mode that skips batch norm, which changes no shape: listing all networks takes half the time."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, inputs: Any = (), keywords: dict[str, Any] | None = None
@@ -62,14 +62,14 @@ class WithoutNorms(TorchFunctionMode):
 
 
 def measure(name: str, classes: int | None = None, layers: bool = False) -> Sizes:
-    """Measure the sizes of a network at its usual input size; `layers` goes down to single layers."""
-    family = models.family_of(name)
+    """Measure the sizes of a network at its usual input size, by blocks or, with `layers`, by single layers."""
+    family = models.find_family(name)
     record = models.families()[family]
     sizes = Sizes(name, family, classes or record.classes, record.input_size)
     with torch.device("meta"), torch.no_grad():
         network = models.build(name, sizes.classes).eval()
-        pieces = list_layers(network) if layers else list_blocks(network)
-        sizes.parts = [observe_part(path, piece) for path, piece in pieces]
+        modules = list_layers(network) if layers else list_blocks(network)
+        sizes.parts = [observe_part(path, module) for path, module in modules]
         with WithoutNorms():
             network(torch.empty(1, 3, sizes.input_size, sizes.input_size))
     return sizes
@@ -83,17 +83,17 @@ def list_layers(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def list_blocks(network: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield the parts of the network, with its containers opened."""
-    for name, piece in network.named_children():
-        if isinstance(piece, (nn.Sequential, nn.ModuleDict, nn.ModuleList)):
-            yield from list_blocks(piece, f"{path}{name}.")
-        elif any(True for _ in piece.parameters()):
-            yield path + name, piece
+    """Yield the children of the network that have parameters; containers are replaced by their children."""
+    for name, module in network.named_children():
+        if isinstance(module, (nn.Sequential, nn.ModuleDict, nn.ModuleList)):
+            yield from list_blocks(module, f"{path}{name}.")
+        elif any(True for _ in module.parameters()):
+            yield path + name, module
 
 
-def observe_part(path: str, piece: nn.Module) -> Part:
+def observe_part(path: str, module: nn.Module) -> Part:
     """Return a part whose output and multiplications forward hooks fill in when the network runs."""
-    part = Part(path, type(piece).__name__, sum(parameter.numel() for parameter in piece.parameters()))
+    part = Part(path, type(module).__name__, sum(parameter.numel() for parameter in module.parameters()))
 
     def note_output(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         part.output = tuple(output.shape[1:])
@@ -102,8 +102,8 @@ def observe_part(path: str, piece: nn.Module) -> Part:
         assert isinstance(layer, (nn.Conv2d, nn.Linear))
         part.multiplications += layer.weight[0].numel() * output.numel()
 
-    piece.register_forward_hook(note_output)
-    for layer in piece.modules():
+    module.register_forward_hook(note_output)
+    for layer in module.modules():
         if isinstance(layer, (nn.Conv2d, nn.Linear)):
             layer.register_forward_hook(add_multiplications)
     return part

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from viaduct.cards import NPU
@@ -21,7 +21,7 @@ from viaduct.cards import NPU
 from . import kinds
 from .csv_files import CsvRow
 from .events import Span, join_spans
-from .record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator, Phase, thin_points
+from .record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator, Phase, Step, thin_points
 
 # The names that a column has in different releases.
 NAME = ("Op Name", "Name", "Kernel Name")
@@ -104,6 +104,12 @@ class TaskTable:
             self.computing.append((start, start + duration))
             if len(self.computing) > MOST_SPANS:
                 self.computing = join_spans(self.computing)
+
+    def count_steps(self, steps: Sequence[Step], notes: list[str]) -> int:
+        """Return the number of recorded steps; 1, with a note, if it is not known."""
+        if not steps and not self.steps:
+            notes.append("The number of steps is not known: operators have the figures of the complete recording.")
+        return len(steps) or len(self.steps) or 1
 
     def list_kernels(self, steps: int, rank: int) -> list[Kernel]:
         """Return a row for each type of operator and dtype, the longest first."""

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-import warnings
 from typing import Any, NoReturn
 
 from viaduct.errors import ViaductError
@@ -39,8 +38,6 @@ def run(job: ScriptJob) -> int:
     signal.signal(signal.SIGTERM, end_script)
     session = Session(job, stop_script)
     restart_in_forks(job, session)
-    # torch.compile would warn about our hooks, of which the script knows nothing.
-    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
     with session:
         failed = import_packages(job.target) if job.is_module else None
         ended = failed or run_script(load_script(job.target, job.arguments, job.is_module))

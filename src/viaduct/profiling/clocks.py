@@ -28,7 +28,6 @@ class Clock(Protocol):
 
 
 def read_host_us() -> float:
-    """Return the host's counter in microseconds."""
     return time.perf_counter_ns() / 1000
 
 

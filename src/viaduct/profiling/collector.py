@@ -22,14 +22,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from viaduct.profiling.clocks import Clock, open_clock, read_host_us
 from viaduct.profiling.compilations import COMPILED_AGAIN, Compilations
 from viaduct.profiling.garbage_pauses import GarbagePauses
 from viaduct.profiling.merge import start_at_zero
-from viaduct.profiling.record import RECORDING, Collective, Facts, Profile, Sample, Step
+from viaduct.profiling.record import RECORDING, Facts, Profile, Sample, Step, find_median_iteration
+from viaduct.profiling.trace_steps import add_collectives
 
 if TYPE_CHECKING:
     from viaduct.profiling.recorder import OperatorRecorder, Recorded
@@ -127,7 +127,6 @@ class Collector:
         return self._device
 
     def add_network(self, network: Any) -> None:
-        """Add a network whose modules the recorder annotates."""
         if not any(network is known for known in self._networks):
             self._networks.append(network)
             if self._recorder is not None:
@@ -196,7 +195,6 @@ class Collector:
     # Parts of the plan
 
     def _change_part(self, ended: OpenStep) -> None:
-        """Start the recorder after the last timed step; stop it after the last step."""
         if self._recorder is not None:
             recorder = self._recorder
             self._guard(lambda: recorder.end_step(leave_out=bool(ended.interruptions)))
@@ -278,7 +276,7 @@ class Collector:
             warmup_steps=len(parts["skip"]),
             timed_steps=len(parts["timed"]),
             recorded_steps=len(parts["recorded"]),
-            recorded_step_us=find_recorded_us(parts["recorded"]),
+            recorded_step_us=measure_recorded_us(parts["recorded"]),
             notes=tuple(notes),
         )
         return self._build_profile(facts, parts["timed"] + parts["recorded"])
@@ -291,9 +289,7 @@ class Collector:
             profile = replace(
                 profile,
                 facts=replace(facts, notes=(*facts.notes, *recorded.notes)),
-                steps=[
-                    replace(step, collectives=select_collectives_within(step, recorded.collectives)) for step in steps
-                ],
+                steps=add_collectives(steps, recorded.collectives, computing=None),
                 operators=recorded.operators,
                 kernels=recorded.kernels,
                 memory=recorded.memory,
@@ -305,10 +301,9 @@ class Collector:
         return start_at_zero(profile, convert_to_unix(zero))
 
 
-def find_recorded_us(steps: Sequence[Step]) -> float | None:
+def measure_recorded_us(steps: Sequence[Step]) -> float | None:
     """Return the median iteration of recorded steps without other interruptions, or of all recorded steps."""
-    undisturbed = [step for step in steps if step.interrupted_by == RECORDING] or steps
-    return median(step.iteration_us for step in undisturbed) if undisturbed else None
+    return find_median_iteration([step for step in steps if step.interrupted_by == RECORDING] or steps)
 
 
 def make_default_sampler() -> SystemSampler:
@@ -338,11 +333,6 @@ def read_step(step: OpenStep, clock: Clock, rank: int) -> Step:
         compile_us=step.compile_us,
         interrupted_by=", ".join(step.interruptions),
     )
-
-
-def select_collectives_within(step: Step, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
-    """Return the collectives that began within a step."""
-    return tuple(row for row in collectives if step.start_us <= row.start_us < step.end_us)
 
 
 def convert_to_unix(host_us: float) -> float:

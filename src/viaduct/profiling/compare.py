@@ -54,7 +54,6 @@ class FigureDifference:
 
     @property
     def mean_change_us(self) -> float | None:
-        """Mean after minus mean before."""
         if self.before_mean_us is None or self.after_mean_us is None:
             return None
         return self.after_mean_us - self.before_mean_us
@@ -233,7 +232,6 @@ def sum_operators(operators: Iterable[Operator]) -> dict[Key, Sum]:
 
 
 def add_sums(pairs: Iterable[tuple[K, Sum]]) -> dict[K, Sum]:
-    """Return the sums of times and calls by key."""
     sums: dict[K, Sum] = {}
     for key, (time_us, calls) in pairs:
         known_us, known_calls = sums.get(key, (0.0, 0.0))
@@ -267,7 +265,6 @@ def find_peak(profile: Profile) -> int | None:
 
 
 def compare_facts(before: Facts, after: Facts) -> tuple[tuple[str, str, str], ...]:
-    """Return facts and versions that differ."""
     pairs = [(name, write_fact(getattr(before, name)), write_fact(getattr(after, name))) for name in COMPARED_FACTS]
     names = dict.fromkeys([*before.versions, *after.versions])
     pairs += [(name, before.versions.get(name, "–"), after.versions.get(name, "–")) for name in names]

@@ -57,7 +57,6 @@ def choose_tone(difference: ProfileDifference) -> Tone:
 
 
 def list_tiles(difference: ProfileDifference) -> list[Tile]:
-    """Return a tile for the iteration, for each phase and for the peak of memory."""
     figures = [difference.iteration, *difference.phases]
     tiles = []
     for figure in figures:
@@ -74,7 +73,6 @@ def list_tiles(difference: ProfileDifference) -> list[Tile]:
 
 
 def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Section]:
-    """Return phases and parts of a step."""
     parts: list[StackedBars | Table] = []
     if difference.phases:
         parts.append(draw_bars("Phases of an iteration", difference.phases, names))

@@ -13,7 +13,6 @@ TABLE_GAP = "  "
 
 
 def write_text(difference: ProfileDifference) -> str:
-    """Return the headline and the tables."""
     names = name_sides(difference)
     steps = write_figures("per step", [difference.iteration, *difference.phases], names)
     if difference.is_identical:

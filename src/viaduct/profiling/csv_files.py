@@ -69,7 +69,6 @@ class CsvRow:
         return times[0] if times else None
 
     def times_us(self, name: str) -> list[float | None]:
-        """Return the cells of all columns of this name in microseconds."""
         return [
             self.convert(position, TO_US.get(unit, 1.0))
             for position, unit in self.columns.get(normalise_name(name), ())

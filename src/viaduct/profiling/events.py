@@ -41,7 +41,6 @@ class Event:
 
     @property
     def end(self) -> float:
-        """Time at which the event ended, in microseconds."""
         return self.start + self.duration
 
     def find_around(self, category: str) -> Event | None:
@@ -85,8 +84,8 @@ def drop_idle_functions(raw_events: list[dict[str, Any]]) -> list[dict[str, Any]
 
     def is_idle(raw: dict[str, Any]) -> bool:
         times = starts.get(raw.get("tid"), [])
-        first = bisect_left(times, raw.get("ts", 0))
-        return first == len(times) or times[first] > raw.get("ts", 0) + raw.get("dur", 0)
+        index = bisect_left(times, raw.get("ts", 0))
+        return index == len(times) or times[index] > raw.get("ts", 0) + raw.get("dur", 0)
 
     return [raw for raw in raw_events if raw.get("cat") != PYTHON or not is_idle(raw)]
 
@@ -123,11 +122,11 @@ def join_spans(spans: Iterable[Span]) -> list[Span]:
 def remove_spans(spans: Sequence[Span], removed: Sequence[Span]) -> list[Span]:
     """Return the parts of spans outside `removed`; both inputs and the result are disjoint and in order."""
     remaining: list[Span] = []
-    first = 0
+    first_open = 0
     for start, end in spans:
-        while first < len(removed) and removed[first][1] <= start:
-            first += 1
-        number = first
+        while first_open < len(removed) and removed[first_open][1] <= start:
+            first_open += 1
+        number = first_open
         while number < len(removed) and removed[number][0] < end:
             if removed[number][0] > start:
                 remaining.append((start, removed[number][0]))

@@ -85,7 +85,6 @@ class Figures:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """Regular steps of all ranks."""
         return self.profile.regular_steps
 
     @cached_property
@@ -100,7 +99,6 @@ class Figures:
 
     @cached_property
     def steps_by_rank(self) -> dict[int, list[Step]]:
-        """Regular steps of each rank."""
         return {rank: self.profile.regular_steps_of(rank) for rank in self.profile.ranks}
 
     @cached_property
@@ -139,7 +137,6 @@ class Figures:
 
     @cached_property
     def forward_backward_us(self) -> float:
-        """Median time of forward and backward pass."""
         return median(step.forward_backward_us for step in self.steps) if self.steps else 0.0
 
     @cached_property
@@ -179,11 +176,7 @@ class Figures:
 
     @cached_property
     def communicating_steps(self) -> dict[int, list[Step]]:
-        """Steps of each rank that show collectives: regular ones, else recorded ones in which nothing else ran.
-
-        In viaduct's own profiles only the operator profiler sees collectives; profiles of other tools have them in all
-        steps.
-        """
+        """Steps of each rank with collectives: regular steps, else uninterrupted recorded ones (viaduct's profiles)."""
         steps = [step for step in self.steps if step.collectives]
         if not steps:
             recorded = [step for step in self.profile.steps if step.interrupted_by == RECORDING]
@@ -261,7 +254,6 @@ def mean_without_largest(values: Iterable[float]) -> float:
 
 
 def is_product(operator: Operator) -> bool:
-    """Return True if the operator multiplies matrices."""
     return bool(_PRODUCTS.search(operator.name.lower()))
 
 
@@ -276,7 +268,6 @@ def find_float_dtype(operator: Operator) -> str:
 
 
 def list_locations(operators: Iterable[Operator]) -> tuple[str, ...]:
-    """Return the lines of the script that called operators, each once."""
     return tuple(dict.fromkeys(row.location for row in operators if row.location))
 
 

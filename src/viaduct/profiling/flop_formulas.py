@@ -60,17 +60,12 @@ class Call:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of all tensor arguments."""
         return sum(map(self.count_bytes, range(len(self.shapes))))
 
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of an operator.
-
-    Operators of one `family` call each other for the same work, so only the innermost of nested ones counts
-    (operator_rows.find_works).
-    """
+    """Least work of an operator; of nested operators of one `family`, only the innermost counts."""
 
     flops: float | None = None
     bytes: float | None = None

@@ -55,7 +55,6 @@ def write_profile(profile: Profile, folder: Path, events: Sequence[Event] = ()) 
 
 
 def encode_profile(profile: Profile) -> bytes:
-    """Return the content of profile.json."""
     record = {"schema": SCHEMA, **encode_record(profile)}
     return json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
 

@@ -7,10 +7,9 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from viaduct.profiling.collector import clear_constant_interruptions, convert_to_unix
+from viaduct.profiling.collector import clear_constant_interruptions, convert_to_unix, measure_recorded_us
 from viaduct.profiling.json_fields import decode_record
 from viaduct.profiling.merge import start_at_zero
 from viaduct.profiling.record import Facts, Profile, Step
@@ -32,7 +31,7 @@ class RankProfile:
 class ScriptEnd:
     """End of the script in one process, as the process reported it."""
 
-    code: int  # exit code of the script, or of its process if it reported nothing
+    code: int  # exit code of the script, or of its process if the script's is unknown
     failure: str = ""  # the last line of a traceback
     absence: str = ""  # the reason if no step was found
     rank: int | None = None
@@ -55,9 +54,9 @@ def complete_facts(rank: RankProfile, left_out: Sequence[RankProfile], ranks: in
     """Set the number of ranks, and add a note about other processes with the same rank."""
     facts = rank.profile.facts
     facts = replace(facts, ranks=max(ranks, facts.ranks))
-    others = sum(other.rank == rank.rank for other in left_out)
-    if others:
-        count = "1 more process" if others == 1 else f"{others} more processes"
+    other_processes = sum(other.rank == rank.rank for other in left_out)
+    if other_processes:
+        count = "1 more process" if other_processes == 1 else f"{other_processes} more processes"
         note = f"{count} took steps as rank {rank.rank}; the one with the most steps is shown."
         facts = replace(facts, notes=(*facts.notes, note))
     return replace(rank, profile=replace(rank.profile, facts=facts))
@@ -105,7 +104,7 @@ def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
         warmup_steps=sum(part == "skip" for part, _ in steps),
         timed_steps=sum(part == "timed" for part, _ in steps),
         recorded_steps=len(recorded),
-        recorded_step_us=median(step.iteration_us for step in recorded) if recorded else None,
+        recorded_step_us=measure_recorded_us(recorded),
         notes=(*facts.notes, "the process was killed: operators, kernels, memory and system figures are lost."),
     )
     profile = Profile(facts, steps=[step for part, step in steps if part != "skip"])
@@ -116,14 +115,13 @@ def find_first_end(job: ScriptJob, failures: Mapping[int | None, int]) -> Script
     """Return the end of the rank that failed first, or any end if none failed.
 
     `failures` has the exit code of each failed rank, the most likely cause first; None is the rank of a single process.
-    A rank without a report was killed or called `os._exit`; the other ranks then failed because of it.
     """
     ends = read_ends(job)
     if not failures:
         return ends[0] if ends else ScriptEnd(0)
     end_by_rank = {rank: match_end(ends, rank, code) for rank, code in failures.items()}
     for rank, end in end_by_rank.items():
-        if end is None:
+        if end is None:  # killed, or left by os._exit, and the cause of the other failures
             return ScriptEnd(failures[rank], rank=rank)
     return min((end for end in end_by_rank.values() if end is not None), key=lambda end: end.time_s)
 
@@ -141,7 +139,6 @@ def match_end(ends: Sequence[ScriptEnd], rank: int | None, code: int) -> ScriptE
 
 
 def read_ends(job: ScriptJob) -> list[ScriptEnd]:
-    """Return the reported ends of the script, earliest first."""
     files = [folder / ENDED_FILE for folder in list_folders(job)]
     ends = [ScriptEnd(**json.loads(file.read_text(encoding="utf-8"))) for file in files if file.exists()]
     return sorted(ends, key=lambda end: end.time_s)

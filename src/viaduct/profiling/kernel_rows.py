@@ -125,11 +125,7 @@ def find_kind(trace: Trace, event: Event) -> str:
 
 
 def find_kernel_kind(trace: Trace, kernel: Event, operator: Event | None) -> str:
-    """Return the kind of a kernel by its own name, or by its operator if that is more specific.
-
-    The operator is more specific if it belongs to an optimizer, or if the kernel's name shows a product, an elementwise
-    kernel or no kind.
-    """
+    """Return the kind of a kernel by its own name, or by its operator if that is more specific."""
     by_operator = find_kind(trace, operator) if operator is not None else kinds.OTHER
     by_name = kinds.classify_kernel_in_detail(kernel.name)
     if by_operator == kinds.OPTIMIZER or by_name in (kinds.PRODUCT, kinds.OTHER, kinds.ELEMENTWISE):

@@ -73,7 +73,6 @@ VIADUCT_FILES = (
 
 
 def classify_kernel(name: str) -> str:
-    """Return the kind of a device kernel by its name in a profile."""
     return classify_viaduct_kernels().get(name) or find_first_match(KERNEL_PATTERNS, name)
 
 

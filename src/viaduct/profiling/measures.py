@@ -73,7 +73,6 @@ def measure_ranks(profile: Profile) -> list[RankFigures]:
 
 
 def measure_rank(profile: Profile, rank: int) -> RankFigures:
-    """Return the figures of one rank that has regular steps."""
     steps = profile.regular_steps_of(rank)
     total = sum(step.iteration_us for step in steps)
     # Includes recorded steps, because only these have collectives in viaduct's own profiles.
@@ -165,7 +164,6 @@ def list_first_rank_operators(profile: Profile) -> list[Operator]:
 
 
 def find_roofline_share(row: Operator | Kernel, ceilings: Ceilings | None) -> float | None:
-    """Return `compute_roofline_share` of an operator or a kernel."""
     if isinstance(row, Operator):
         return compute_roofline_share(row.flops, row.bytes, row.dtypes, row.cost_us, ceilings)
     return compute_roofline_share(row.flops, row.bytes, row.dtype, row.time_us, ceilings)

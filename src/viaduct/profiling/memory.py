@@ -47,10 +47,8 @@ class Block:
 
 
 def find_live_tensors(device: str) -> dict[str, Storages]:
-    """Return the storages of Python's tensors on a device by owner, each storage once.
-
-    `type` is used because `isinstance` may run code of a user's proxy object.
-    """
+    """Return the storages of Python's tensors on a device by owner, each storage once."""
+    # `isinstance` may run code of a user's proxy object, so types are compared.
     by_kind: dict[str, Storages] = {kind: {} for kind in (PARAMETERS, GRADIENTS, STATE, OTHERS)}
     objects = gc.get_objects()
     tensors = [value for value in objects if issubclass(type(value), torch.Tensor)]

@@ -41,13 +41,11 @@ def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile
 
 
 def find_ranks(profile: Profile) -> set[int]:
-    """Return the ranks of all records of a profile."""
     records: list[Sequence[Any]] = [profile.steps, profile.operators, profile.kernels, profile.memory]
     return {record.rank for rows in records for record in rows}
 
 
 def check_ranks(profiles: Sequence[Profile], names: Sequence[str]) -> None:
-    """Raise BadData if two profiles hold the same rank."""
     owners: dict[int, str] = {}
     for profile, name in zip(profiles, names, strict=True):
         for rank in find_ranks(profile):
@@ -59,10 +57,10 @@ def check_ranks(profiles: Sequence[Profile], names: Sequence[str]) -> None:
 def find_offsets(profiles: Sequence[Profile]) -> list[float]:
     """Return the offset to add to the times of each profile; zeros if a profile's Unix time is unknown."""
     zeros = [profile.facts.zero_unix_us for profile in profiles]
-    known = [zero for zero in zeros if zero is not None]
-    if len(known) < len(zeros):
+    known_zeros = [zero for zero in zeros if zero is not None]
+    if len(known_zeros) < len(zeros):
         return [0.0] * len(zeros)
-    return [zero - min(known) for zero in known]
+    return [zero - min(known_zeros) for zero in known_zeros]
 
 
 def start_at_zero(profile: Profile, zero_unix_us: float | None) -> Profile:

@@ -48,13 +48,11 @@ class ModuleHooks:
                     self.hook_module(module)
 
     def attach(self) -> None:
-        """Begin to annotate."""
         self.is_attached = True
         for module in self.modules:
             self.hook_module(module)
 
     def detach(self) -> None:
-        """Remove all hooks."""
         self.is_attached = False
         for handle in self.handles:
             handle.remove()
@@ -85,11 +83,7 @@ class ModuleHooks:
 
 
 def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield a module and those inside it that can be annotated, with their names.
-
-    Names are those of `named_modules`; the network itself has the name of its class. A module after module.compile()
-    cannot be annotated.
-    """
+    """Yield the modules that can be annotated with their names; the network itself has the name of its class."""
     if isinstance(module, torch.jit.ScriptModule):
         return
     attribute = WRAPPERS.get(type(module).__name__)
@@ -97,7 +91,7 @@ def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Mo
         yield from list_modules(inner, name)
         return
     is_compiled_in_place = getattr(module, "_compiled_call_impl", None) is not None  # by module.compile()
-    if not is_compiled_in_place:
+    if not is_compiled_in_place:  # otherwise its own hooks would be compiled
         yield name or type(getattr(module, attribute or "", module)).__name__, module
     if is_compiled_in_place or type(module).__name__ == "OptimizedModule":  # the result of torch.compile(module)
         return

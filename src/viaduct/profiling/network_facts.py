@@ -22,7 +22,6 @@ class NetworkFacts:
 
     @property
     def samples(self) -> int | None:
-        """Samples per step."""
         return None if self.batch is None else self.batch * self.passes
 
 

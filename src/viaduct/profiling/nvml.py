@@ -56,7 +56,6 @@ class GpuReader:
         return cls(None, "the driver's library libnvidia-ml was not found")
 
     def find_gpus(self) -> None:
-        """Fetch the handles of all visible GPUs."""
         count = ctypes.c_uint()
         if self.library.nvmlInit_v2() or self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
             self.why_not = "NVML cannot be initialised"
@@ -78,7 +77,6 @@ class GpuReader:
         return values
 
     def read_gpu(self, handle: ctypes.c_void_p) -> dict[str, float]:
-        """Return the figures of one GPU."""
         values: dict[str, float] = {}
         utilization, memory = Utilization(), Memory()
         if not self.library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(utilization)):

@@ -87,7 +87,6 @@ class RowMaker:
 
 
 def describe_signature(trace: Trace, event: Event) -> Signature:
-    """Return the signature of a call."""
     context = trace.contexts.get(id(event))
     if context is None:  # a call of the device's runtime outside operators
         python = event.find_around(PYTHON)
@@ -111,8 +110,8 @@ def describe_lists(call: Call) -> str:
 
 def sum_per_step(figures: Sequence[float | None], steps: int) -> float | None:
     """Return the sum of figures divided by the steps; None unless all figures are known."""
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) / steps if known and len(known) == len(figures) else None
+    known_figures = [figure for figure in figures if figure is not None]
+    return sum(known_figures) / steps if known_figures and len(known_figures) == len(figures) else None
 
 
 def read_call(event: Event) -> Call:

@@ -74,7 +74,6 @@ class Window:
 
 
 def parse_window(text: str, flag: str = "--profile") -> Window:
-    """Read `100-120` or `100`."""
     match = re.fullmatch(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})\s*)?", text, re.ASCII)
     if match is None:
         several = "," in text or "|" in text
@@ -169,13 +168,13 @@ def list_hints(text: str, error: json.JSONDecodeError) -> list[str]:
 
 
 def check_key(key: str) -> None:
-    known = (*USED_KEYS, *UNUSED_KEYS)
-    if key in known:
+    all_keys = (*USED_KEYS, *UNUSED_KEYS)
+    if key in all_keys:
         return
     without_spaces = re.sub(r"\s+", "", key)
-    if without_spaces in known:
+    if without_spaces in all_keys:
         raise BadValue(f"{OPTIONS_VARIABLE}: the key {key!r} contains spaces.", f"Write it as {without_spaces!r}.")
-    close = difflib.get_close_matches(without_spaces.lower(), known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(without_spaces.lower(), all_keys, n=1, cutoff=0.5)
     closest = f"Closest is {close[0]!r}." if close else f"There are: {', '.join(USED_KEYS)}."
     raise BadValue(f"{OPTIONS_VARIABLE}: no key is called {key!r}.", closest)
 

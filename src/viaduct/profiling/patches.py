@@ -97,7 +97,6 @@ def observe_backward(after: Callable[[], None]) -> Iterator[None]:
 
 
 def observe_saving(before: Callable[[], None]) -> Any:
-    """Call back before torch.save."""
     import torch
 
     return call_around(torch, "save", before)
@@ -111,7 +110,6 @@ def observe_scaler(before: Callable[[], None], after: Callable[[], None]) -> Any
 
 
 def observe_optimizers(before: Callable[[], None]) -> Any:
-    """Call back for each optimizer that is created."""
     from torch.optim import Optimizer
 
     return call_around(Optimizer, "__init__", before)

@@ -59,7 +59,6 @@ class Step:
 
     @property
     def interruptions(self) -> list[str]:
-        """Kinds of interruption in `interrupted_by`."""
         return self.interrupted_by.split(", ") if self.interrupted_by else []
 
     @property
@@ -240,20 +239,23 @@ class Profile:
 
     @property
     def ranks(self) -> list[int]:
-        """Ranks that have steps."""
         return sorted({step.rank for step in self.steps})
 
     @property
     def iteration_us(self) -> float | None:
         """Median iteration time over all ranks' regular steps; None without any."""
-        steps = self.regular_steps
-        return median(step.iteration_us for step in steps) if steps else None
+        return find_median_iteration(self.regular_steps)
 
     @property
     def start_us(self) -> float:
         """Time of the earliest step, memory point or sample; 0 if there is none."""
         starts = [step.start_us for step in self.steps] + [point.time_us for point in self.memory]
         return min([*starts, *(sample.time_us for sample in self.samples)], default=0.0)
+
+
+def find_median_iteration(steps: Sequence[Step]) -> float | None:
+    """Return the median iteration of steps; None without steps."""
+    return median(step.iteration_us for step in steps) if steps else None
 
 
 def thin_points(points: Sequence[MemoryPoint], most: int = MOST_MEMORY_POINTS) -> list[MemoryPoint]:

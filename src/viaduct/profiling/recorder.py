@@ -84,7 +84,6 @@ class OperatorRecorder:
         self.is_halted = False
 
     def add_network(self, network: nn.Module) -> None:
-        """Annotate the modules of a network, to assign operators to them."""
         self.hooks.add_network(network)
 
     def start(self) -> None:
@@ -133,7 +132,6 @@ class OperatorRecorder:
             )
 
     def halt(self) -> None:
-        """Stop recording."""
         if self.profiler is not None and not self.is_halted:
             self.is_halted = True
             if self.device != "cpu":
@@ -147,7 +145,6 @@ class OperatorRecorder:
             self.marks.append(time.perf_counter_ns() / 1000)
 
     def stop(self) -> Recorded:
-        """Stop recording and return the result."""
         if self.profiler is None:
             return Recorded(notes=["operators were not recorded: no step was reached"])
         self.halt()

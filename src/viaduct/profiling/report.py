@@ -47,15 +47,13 @@ TOOLS = {"msprof": "msprof's files", "torch_npu": "torch_npu's files", "kineto":
 
 
 def write_report(profile: Profile, path: Path) -> None:
-    """Write the page of a profile to `path` atomically."""
     write_page(build_page(profile), path)
 
 
 def build_page(profile: Profile) -> Page:
     ranks = measure_ranks(profile)
-    further = [make_callout(advice, profile) for advice in profile.advice[1:]]  # the first one is the lead
     sections = [
-        *([Section("Further advice", "The most valuable first; gains do not add up.", further)] if further else []),
+        *describe_further_advice(profile),
         *describe_iterations(profile, ranks),
         *describe_ranks(ranks),
         *describe_modules(profile),
@@ -104,10 +102,10 @@ def make_lead(profile: Profile) -> list[Part]:
     ended: list[Part] = [Callout("bad", f"Ended early: {profile.facts.ended}")] if profile.facts.ended else []
     verdict = judge(profile)
     if profile.advice:
-        beyond = judge_beyond_advice(profile)
+        remark = judge_beyond_advice(profile)
         callout = make_callout(profile.advice[0], profile)
-        follows = [Callout("muted", beyond)] if beyond else []
-        return [*ended, callout, *follows]
+        remarks_after = [Callout("muted", remark)] if remark else []
+        return [*ended, callout, *remarks_after]
     counts = {"operators": len(profile.operators), "kernels": len(profile.kernels)}
     judged = [
         count_steps(len(profile.regular_steps)),
@@ -171,6 +169,12 @@ def write_bytes(count: float) -> str:
 
 
 # Sections
+
+
+def describe_further_advice(profile: Profile) -> list[Section]:
+    """Return all advice except the first, which is the lead."""
+    callouts = [make_callout(advice, profile) for advice in profile.advice[1:]]
+    return [Section("Further advice", "The most valuable first; gains do not add up.", callouts)] if callouts else []
 
 
 def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[Section]:
@@ -270,7 +274,6 @@ def describe_measurement(profile: Profile) -> Section:
 
 
 def collect_facts(profile: Profile) -> dict[str, object]:
-    """Return the known facts of the run, by name."""
     facts = profile.facts
     all_facts: dict[str, object] = {
         "source": facts.source,

@@ -43,7 +43,6 @@ NUMBERED_FIGURE = re.compile(r"(?P<kind>\D+?) (?P<number>\d+) (?P<rest>.+)")
 
 
 def draw_iterations(profile: Profile) -> StackedBars:
-    """Return the phases of the regular steps of each rank."""
     ranks = sorted({step.rank for step in profile.regular_steps})
     measured = profile.facts.phases_measured
     return StackedBars(
@@ -248,7 +247,6 @@ def write_digits(value: float) -> str:
 
 
 def draw_kinds(profile: Profile) -> BarChart:
-    """Return the time of kernels by kind, for the first rank that has some."""
     rank = min(kernel.rank for kernel in profile.kernels)
     sums: dict[str, float] = {}
     for kernel in profile.kernels:
@@ -260,7 +258,6 @@ def draw_kinds(profile: Profile) -> BarChart:
 
 
 def draw_memory(profile: Profile) -> LineChart:
-    """Return the bytes in live tensors, and those held by the allocator, over time."""
     by_rank: dict[int, list[MemoryPoint]] = {}
     for point in profile.memory:
         by_rank.setdefault(point.rank, []).append(point)

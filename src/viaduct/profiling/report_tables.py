@@ -196,11 +196,11 @@ def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequ
 
 def read_column(values: Sequence[Any]) -> list[object]:
     """Return a column as numbers if all its texts are numbers, else as texts; "N/A" and "" are missing values."""
-    present = [None if value is None or str(value).strip() in ("", "N/A", "NA", "nan") else value for value in values]
-    texts = [value for value in present if isinstance(value, str)]
+    cells = [None if value is None or str(value).strip() in ("", "N/A", "NA", "nan") else value for value in values]
+    texts = [value for value in cells if isinstance(value, str)]
     if all(NUMBER.fullmatch(text.strip()) for text in texts):
-        return [float(value) if isinstance(value, str) else value for value in present]
-    return ["" if value is None else str(value) for value in present]
+        return [float(value) if isinstance(value, str) else value for value in cells]
+    return ["" if value is None else str(value) for value in cells]
 
 
 def count_decimals(values: Sequence[Any]) -> int | None:

@@ -244,7 +244,6 @@ class ScriptPhases(Watcher):
     # Description
 
     def describe(self) -> tuple[str, ...]:
-        """Return sentences on how each time point was found."""
         return (*self._describe_start(), *self._describe_backward(), *self._describe_end())
 
     def _describe_start(self) -> list[str]:
@@ -282,7 +281,6 @@ class ScriptPhases(Watcher):
         return f"it made {self.optimizers} optimizers; {counts}"
 
     def list_notes(self) -> list[str]:
-        """Return notes about skipped updates and steps whose passes were not seen."""
         notes = list(self.notes)
         if self.skipped_updates:
             notes.append(f"GradScaler skipped {self.skipped_updates} updates; those steps are left out of the medians.")

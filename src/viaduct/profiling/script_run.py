@@ -165,7 +165,7 @@ def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], interr
     """Return the reason if the script ended before all steps were taken, else ""."""
     if ranks and all(rank.done for rank in ranks):
         return ""
-    taken = min((rank.taken for rank in ranks), default=0)
+    steps_taken = min((rank.taken for rank in ranks), default=0)
     outcome = describe_code(end.code) + (f" ({end.failure})" if end.failure else "")
     if len(ranks) > 1 and end.rank is not None and end.code:
         outcome = outcome.replace("the script", f"rank {end.rank}", 1)
@@ -173,8 +173,8 @@ def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], interr
         outcome += f" and its process by {name_signal(end.killed_by)}"
     if interrupted:
         outcome = f"the script was interrupted by {name_signal(interrupted)}"
-    if taken:
-        return f"{outcome} after {taken} of {job.plan.total} steps"
+    if steps_taken:
+        return f"{outcome} after {steps_taken} of {job.plan.total} steps"
     return f"{outcome}, and no training step was found" + (f": {end.absence}" if end.absence else "")
 
 

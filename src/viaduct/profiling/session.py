@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -40,6 +41,8 @@ class Session:
         self.phases = ScriptPhases(self.collector, self._finish, self._take_facts)
 
     def __enter__(self) -> Session:
+        # torch.compile would warn about our hooks, of which the script knows nothing.
+        warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
         self.phases.__enter__()
         return self
 
@@ -57,7 +60,6 @@ class Session:
             pickle.dump((profile, self.collector.events, self.collector.done), file)
 
     def describe(self) -> Facts:
-        """Return the facts of the training in this process."""
         import torch
 
         network = self.phases.facts
@@ -103,7 +105,7 @@ class Session:
             self._write_facts()
 
     def _write(self, line: dict[str, Any]) -> None:
-        """Append a record with one system call, so that a kill cannot truncate it."""
+        """Append a record with one system call, so that it survives a kill of the process."""
         if self._log is None:
             self._log = os.open(self.open_folder() / STEPS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(self._log, json.dumps(line).encode() + b"\n")

@@ -147,7 +147,6 @@ def draw_phases(figures: RankFigures, scale: float) -> str:
 
 
 def write_operators(profile: Profile, width: int) -> list[str]:
-    """Write the operators that take the most time."""
     operators = list_first_rank_operators(profile)
     total = sum(operator.cost_us for operator in operators)
     if not operators or total <= 0:
@@ -162,8 +161,8 @@ def write_operators(profile: Profile, width: int) -> list[str]:
     shown = operators[:MOST_OPERATORS]
     lines = [*wrap(title, width), *write_operator_lines(shown, total, profile, width)]
     if len(operators) > len(shown):
-        others = sum(operator.cost_us for operator in operators[len(shown) :])
-        lines += wrap(f"and {len(operators) - len(shown):,} more: {write_percent(others / total)}", width, "  ", "  ")
+        other_us = sum(operator.cost_us for operator in operators[len(shown) :])
+        lines += wrap(f"and {len(operators) - len(shown):,} more: {write_percent(other_us / total)}", width, "  ", "  ")
     return lines
 
 
@@ -201,12 +200,11 @@ def write_advice(profile: Profile, width: int) -> list[str]:
     lines: list[str] = []
     for number, advice in enumerate(profile.advice, 1):
         lines += ["", *write_one_advice(number, advice, profile, width)]
-    beyond = judge_beyond_advice(profile)
-    return [*lines[1:], *(["", *wrap(f"{beyond}.", width)] if beyond else [])]
+    remark = judge_beyond_advice(profile)
+    return [*lines[1:], *(["", *wrap(f"{remark}.", width)] if remark else [])]
 
 
 def write_one_advice(number: int, advice: Advice, profile: Profile, width: int) -> list[str]:
-    """Write one advice with its evidence, lines of the script and gain."""
     head = f"{number}. "
     indent = " " * len(head)
     lines = wrap(advice.title, width, head, indent)
@@ -277,5 +275,4 @@ def write_percent(share: float) -> str:
 
 
 def write_rate(rate: float) -> str:
-    """Write a rate per second."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"

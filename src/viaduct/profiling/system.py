@@ -59,7 +59,6 @@ class SystemSampler:
             self.readers.append(read)
 
     def start(self) -> None:
-        """Start sampling."""
         self.is_stopped.clear()
         self.thread = threading.Thread(target=self.sample_until_stopped, name="viaduct-system", daemon=True)
         self.thread.start()
@@ -96,7 +95,6 @@ class ProcFile:
         self.descriptor: int | None = None
 
     def read(self) -> str:
-        """Return the current content."""
         if self.descriptor is None:
             self.descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         content = b""
@@ -134,7 +132,6 @@ class CoreReader:
         self.previous: dict[str, tuple[int, int]] = {}  # busy and idle ticks by core
 
     def read(self) -> Figures:
-        """Return the load since the last call."""
         lines = self.file.read().splitlines()
         counts = {line.split()[0].removeprefix("cpu"): count_ticks(line) for line in lines if re.match(r"cpu\d", line)}
         if not counts:
@@ -207,7 +204,6 @@ class DiskReader:
         self.rates = Rates()
 
     def read(self) -> Figures:
-        """Return MiB/s read and written since the last call; partitions count as part of their disk."""
         rows = [line.split() for line in self.file.read().splitlines()]
         disks = [row for row in rows if not row[2].startswith(NO_DISKS) and not is_partition(row[2])]
         if not disks:
@@ -233,7 +229,6 @@ class NetworkReader:
         self.rates = Rates()
 
     def read(self) -> Figures:
-        """Return MiB/s received and sent since the last call."""
         lines = [line.partition(":") for line in self.file.read().splitlines() if ":" in line]
         rows = [columns.split() for name, _, columns in lines if not name.strip().startswith(NO_NETWORKS)]
         if not rows:

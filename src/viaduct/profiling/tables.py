@@ -32,11 +32,7 @@ Row = list[Any]
 
 
 def make_step_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of step_trace.csv.
-
-    A rank has one device, so Device_id is the rank. The step with the most collectives determines the number of
-    REDUCE_COLUMNS.
-    """
+    """Return the columns and rows of step_trace.csv; Device_id is the rank, which has one device."""
     pairs = max((len(step.collectives) for step in profile.steps), default=0)
     columns = [*STEP_COLUMNS, *REDUCE_COLUMNS * pairs, *VIADUCT_COLUMNS]
     rows = []
@@ -65,7 +61,6 @@ def make_record_table(kind: Any, records: Sequence[Any]) -> tuple[list[str], lis
 
 
 def make_system_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of system.csv."""
     names = list(dict.fromkeys(name for sample in profile.samples for name in sample.values))
     rows = [[sample.time_us, *(sample.values.get(name) for name in names)] for sample in profile.samples]
     return ["time_us", *names], rows

@@ -78,11 +78,10 @@ def draw_steps(profile: Profile, pids: Iterator[int]) -> list[Event]:
 
 def draw_phases(step: Step, pid: int) -> list[Event]:
     """Return the slices of one step: the iteration and its phases."""
-    facts = {"loader wait us": step.loader_wait_us, "interrupted by": step.interrupted_by or None}
+    facts: dict[str, Any] = {"loader wait us": step.loader_wait_us, "interrupted by": step.interrupted_by or None}
     if step.recompiled:
         facts |= {"graphs compiled": step.recompiled, "compile us": step.compile_us}
-    known = {name: value for name, value in facts.items() if value is not None}
-    parts = [(f"Iteration {step.number}", step.start_us, step.end_us, known)]
+    parts = [(f"Iteration {step.number}", step.start_us, step.end_us, facts)]
     if step.previous_end_us is not None and not step.interrupted_by:
         parts.append(("Data_aug Bound", step.previous_end_us, step.forward_start_us, {}))
     parts.append((f"FP_BP Time {step.number}", step.forward_start_us, step.backward_end_us, {}))
@@ -91,8 +90,8 @@ def draw_phases(step: Step, pid: int) -> list[Event]:
 
 
 def draw_slice(pid: int, tid: int, name: str, begin: float, end: float, facts: dict[str, Any]) -> Event:
-    duration = max(end - begin, 0.0)
-    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": begin, "dur": duration, "args": facts}
+    duration, known = max(end - begin, 0.0), {name: value for name, value in facts.items() if value is not None}
+    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": begin, "dur": duration, "args": known}
 
 
 def draw_collectives(steps: Sequence[Step], pid: int) -> list[Event]:
@@ -105,8 +104,7 @@ def draw_collectives(steps: Sequence[Step], pid: int) -> list[Event]:
         line = next((line for line, busy_until in enumerate(line_ends) if busy_until <= start), len(line_ends))
         line_ends[line : line + 1] = [end]
         facts = {"operation": collective.name, "bytes": collective.bytes, "exposed us": collective.exposed_us}
-        known = {name: value for name, value in facts.items() if value is not None}
-        slices.append(draw_slice(pid, REDUCE_THREAD + line, f"Reduce_{step.number}_{number}", start, end, known))
+        slices.append(draw_slice(pid, REDUCE_THREAD + line, f"Reduce_{step.number}_{number}", start, end, facts))
     threads = [event for line in range(len(line_ends)) for event in name_thread(pid, REDUCE_THREAD + line, "Reduce")]
     return [*threads, *slices]
 
@@ -129,7 +127,6 @@ def draw_memory(profile: Profile, pids: Iterator[int]) -> list[Event]:
 
 
 def draw_system(profile: Profile, pids: Iterator[int]) -> list[Event]:
-    """Return a counter for each figure of the system."""
     if not profile.samples:
         return []
     pid = next(pids)

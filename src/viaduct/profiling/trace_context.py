@@ -78,10 +78,7 @@ class Trace:
         return find_contexts(self)
 
     def find_typical(self, times: Iterable[tuple[float, float]]) -> float:
-        """Return the sum of times in a typical step, given (moment, time) of each event.
-
-        A typical step is the median over the steps, or the mean if some step has no such event.
-        """
+        """Return the median sum per step of (moment, time) pairs, or the mean if some step has no such event."""
         starts = [start for start, _ in self.windows]
         sums = [0.0] * len(starts)
         present = set()  # indices of steps with such an event
@@ -114,7 +111,6 @@ class Mark:
 
 
 def find_contexts(trace: Trace) -> dict[int, Context]:
-    """Return the context of each operator, by id."""
     marks = mark_events(trace)
     sources = find_sources(trace.operators, marks)
     trained = {id(source) for source in sources.values()}  # operators with a gradient

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from viaduct import devices
 from viaduct.devices.timing import Clock, repeat, take_turns
-from viaduct.profiling.figures import Convolution, Product
+from viaduct.profiling.figures import Convolution, Product, Trials
 
 WINDOWS = 7
 WINDOW_S = 0.03
@@ -30,7 +30,7 @@ MAX_ELEMENTS = 1 << 28
 Work = Callable[[], object]
 
 
-class DeviceTrials:
+class DeviceTrials(Trials):
     """Trials on one device of this machine."""
 
     def __init__(self, device: str, threads: int | None = None) -> None:
@@ -40,19 +40,16 @@ class DeviceTrials:
         self.failures: list[str] = []  # reasons of trials without a result
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
-        """Return microseconds of a forward and backward pass: contiguous, channels_last."""
         return self.compare(
             lambda: make_convolution(convolution, self.device, convolution.dtype),
             lambda: make_convolution(convolution, self.device, convolution.dtype, torch.channels_last),
         )
 
     def time_dtypes(self, work: Convolution | Product, dtype: str) -> tuple[float, float] | None:
-        """Return microseconds of a forward and backward pass: in float32, and in `dtype` including the casts."""
         make: Any = make_convolution if isinstance(work, Convolution) else make_product
         return self.compare(lambda: make(work, self.device, "float32"), lambda: make(work, self.device, dtype))
 
     def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
-        """Return microseconds of one update of parameters of these sizes: torch's default, fused."""
         default = {"foreach": self.device != "cpu"}  # on the CPU torch updates one parameter at a time
         return self.compare(
             lambda: make_update(kind, sizes, self.device, **default),
@@ -134,7 +131,6 @@ def make_update(kind: str, sizes: Sequence[int], device: str, **options: Any) ->
 
 
 def make_tensor(shape: Sequence[int], device: str) -> torch.Tensor:
-    """Return random numbers; raise ValueError for more than MAX_ELEMENTS."""
     if prod(shape) > MAX_ELEMENTS:
         raise ValueError(f"{prod(shape)} elements are too many for a trial")
     return torch.randn(tuple(shape), device=device)

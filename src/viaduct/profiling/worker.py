@@ -12,7 +12,6 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from multiprocessing import util
 from types import ModuleType
@@ -76,7 +75,6 @@ def start_session(job: ScriptJob) -> None:
     """Profile the training in this process until it ends, or until all steps are taken."""
     from viaduct.profiling.session import Session
 
-    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
     session = Session(job, end_worker)
     session.__enter__()
     finish_at_exit(session)

@@ -107,8 +107,8 @@ def choose_log_ticks(low: float, high: float, count: int) -> list[float]:
         stride = math.ceil((last - first + 1) / count)
         return [10.0**exponent for exponent in range(first, last + 1, stride)]
     powers = [10.0**exponent for exponent in range(first - 1, last + 1)]
-    inside = [value for power in powers for value in (power, 2 * power, 5 * power) if low <= value <= high]
-    return inside if len(inside) >= 3 else [value for value in choose_linear_ticks(low, high, count) if value > 0]
+    visible = [value for power in powers for value in (power, 2 * power, 5 * power) if low <= value <= high]
+    return visible if len(visible) >= 3 else [value for value in choose_linear_ticks(low, high, count) if value > 0]
 
 
 def label_linear_ticks(values: Sequence[float]) -> list[str]:

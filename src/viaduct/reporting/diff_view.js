@@ -1,4 +1,4 @@
-// Filters of a side-by-side diff: by rule and by what became of it. Without this script all remarks are shown.
+// Filters of a side-by-side diff, by rule and by state. Without this script all comments are shown.
 "use strict";
 (() => {
   function element(tag, properties = {}, ...children) {

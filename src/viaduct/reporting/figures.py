@@ -30,12 +30,10 @@ def round_digits(value: float, digits: int) -> float | None:
 
 
 def write_count(count: float) -> str:
-    """Return a count with thousands separators."""
     return f"{count:,.0f}"
 
 
 def write_share(share: float) -> str:
-    """Return a share as a percentage."""
     return f"{share * 100:.1f}\N{NO-BREAK SPACE}%"
 
 

@@ -1,4 +1,4 @@
-// Nested boxes: a click or Enter widens one, Escape goes back, arrow keys walk along the tree, a read-out names the box.
+// Flame graphs: a click or Enter widens a box, Escape goes back, arrow keys move along the tree; with a read-out.
 (() => {
   const { make, breakable, addReadout, placeReadout } = page;
 

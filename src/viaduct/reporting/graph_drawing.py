@@ -122,12 +122,12 @@ def shorten_name(text: str, limit: int) -> str:
 def remove_cycles(names: Sequence[str], edges: Sequence[Edge]) -> list[Edge]:
     """Return each edge once, without those that name an unknown node or would close a cycle."""
     consumers: dict[str, set[str]] = {name: set() for name in names}
-    kept = []
+    kept_edges = []
     for source, target in dict.fromkeys(edges):
         if source in consumers and target in consumers and source not in find_reachable(target, consumers):
             consumers[source].add(target)
-            kept.append((source, target))
-    return kept
+            kept_edges.append((source, target))
+    return kept_edges
 
 
 def find_reachable(start: str, consumers: Mapping[str, set[str]]) -> set[str]:
@@ -201,7 +201,6 @@ def place_nodes(layers: list[Layer]) -> dict[str, tuple[float, float]]:
 
 
 def half_width(name: str) -> float:
-    """Return half the width of a node or lane."""
     return (LANE_WIDTH if name.startswith(LANE_PREFIX) else WIDTH) / 2
 
 

@@ -116,7 +116,6 @@ def draw_image(shares: Floats) -> Pixels:
 
 
 def list_confusions(labels: Sequence[str], counts: Floats, shares: Floats) -> list[str]:
-    """Describe the most frequent confusions."""
     confusions = counts * (1 - np.eye(len(labels)))
     order = np.argsort(-confusions, axis=None, kind="stable")[:MAX_LISTED_CONFUSIONS]
     cells = [(int(flat) // len(labels), int(flat) % len(labels)) for flat in order]

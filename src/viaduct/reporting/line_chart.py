@@ -86,7 +86,6 @@ class Points:
 
     @property
     def present(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Return a mask of the points that have a value."""
         return np.isfinite(self.y)
 
     def restrict_to_scale(self, log: bool) -> Points:
@@ -163,11 +162,11 @@ def choose_scales(y: Floats, log_y: bool | None) -> list[bool]:
 def draw_view(lines: Sequence[Points], x_axis: Axis, y: Floats, log: bool) -> ChartView:
     """Draw all lines on one scale; `y` are the values that the vertical axis covers."""
     y_axis = fit_y_axis(y, log)
-    shown = [line.restrict_to_scale(log) for line in lines]
+    shown_lines = [line.restrict_to_scale(log) for line in lines]
     return ChartView(
         log=log,
-        y_ticks=y_axis.ticks(7) if any(line.present.any() for line in shown) else [],
-        lines=[draw_line(index, line, x_axis, y_axis) for index, line in enumerate(shown)],
+        y_ticks=y_axis.ticks(7) if any(line.present.any() for line in shown_lines) else [],
+        lines=[draw_line(index, line, x_axis, y_axis) for index, line in enumerate(shown_lines)],
         note=describe_gaps(concatenate([line.y for line in lines]), log),
     )
 
@@ -190,8 +189,8 @@ def count_values(count: int) -> str:
 
 def draw_line(index: int, line: Points, x_axis: Axis, y_axis: Axis) -> LineDrawing:
     """Draw one series; `index` gives its colour."""
-    kept = thin(line.y)
-    x, y = x_axis.compute_positions(line.x[kept]), 1 - y_axis.compute_positions(line.y[kept])
+    indices = thin(line.y)
+    x, y = x_axis.compute_positions(line.x[indices]), 1 - y_axis.compute_positions(line.y[indices])
     stretches = split_at_gaps(y)
     if line.dots:
         stretches = [np.array([point]) for stretch in stretches for point in stretch]
@@ -236,8 +235,8 @@ def interaction_data(lines: Sequence[Points], x_axis: Axis, y_axes: Sequence[Axi
 
 def thin_points(line: Points) -> dict[str, list[float | None]]:
     """Return the thinned points for JSON: ten digits of x, seven of y."""
-    kept = thin(line.y)
+    indices = thin(line.y)
     x: list[float | None] = [
-        int(value) if value.is_integer() else float(f"{value:.10g}") for value in line.x[kept].tolist()
+        int(value) if value.is_integer() else float(f"{value:.10g}") for value in line.x[indices].tolist()
     ]
-    return {"x": x, "y": [round_digits(value, 7) for value in line.y[kept].tolist()]}
+    return {"x": x, "y": [round_digits(value, 7) for value in line.y[indices].tolist()]}

@@ -1,5 +1,5 @@
-// A page that is served while what it shows goes on: asks for its state, and takes over what has changed.
-// What somebody reads stays where it is: scroll, focus, the scale of a chart, its read-out, the order of a table.
+// Script of a served page: polls the server and replaces the parts that have changed.
+// The reader's scroll position, focus, scale of a chart, read-out and order of a table are restored.
 "use strict";
 (() => {
   const main = document.querySelector("main");
@@ -26,10 +26,10 @@
     return state;
   }
 
-  // Without an answer -------------------------------------------------------------------------------------------
+  // Lost connection -------------------------------------------------------------------------------------------
 
-  function sayLost(lost) {
-    if (!lost) {
+  function showConnection(isLost) {
+    if (!isLost) {
       alarm?.remove();
       alarm = null;
       return;
@@ -39,14 +39,14 @@
     alarm.setAttribute("role", "status");
     const [headline, sign] = [page.make("p", "headline"), page.make("span", "sign", "!")];
     sign.setAttribute("aria-hidden", "true");
-    headline.append(sign, page.make("span", "", "The run has ended or its server is gone. What stands here is the last that was seen."));
+    headline.append(sign, page.make("span", "", "The run has ended or its server is gone. This page shows the last state received."));
     alarm.append(headline);
     main.before(alarm);
   }
 
-  // What has changed --------------------------------------------------------------------------------------------
+  // Updates --------------------------------------------------------------------------------------------
 
-  const served = new WeakMap(); // element -> its text as it was served, before controls were added
+  const served = new WeakMap(); // element -> its HTML as served, before controls were added
 
   const keyOf = (element) => [element.tagName, element.id, element.className, element.querySelector("h2")?.textContent].join(" ");
   const keysOf = (parent) => [...parent.children].map(keyOf).join("\n");
@@ -57,8 +57,8 @@
     partsOf(root).forEach((part) => served.set(part, part.outerHTML));
   }
 
-  // How a part is being read, and how to go on so in the part that takes its place.
-  function readingOf(part) {
+  // Return a function that restores the reader's state of a part in the part that replaces it.
+  function captureReading(part) {
     const frames = [...part.querySelectorAll(".view")];
     const sorted = [...part.querySelectorAll("th")].findIndex((heading) => ["ascending", "descending"].includes(heading.getAttribute("aria-sort")));
     const focusable = (root) => [...root.querySelectorAll("a, button, select, [tabindex]")];
@@ -81,30 +81,30 @@
 
   function replace(old, fresh) {
     if (served.get(old) === served.get(fresh)) return;
-    const goOn = readingOf(old);
+    const restore = captureReading(old);
     const holder = document.createElement("div");
     old.replaceWith(holder);
     holder.append(fresh);
     page.offerControls(holder);
     holder.replaceWith(fresh);
-    goOn(fresh);
+    restore(fresh);
   }
 
-  // A section has come or gone: parts are found again by their titles.
+  // The sections have changed: parts are matched by their titles.
   function replaceAll(fresh) {
     const titleOf = (part) => part.querySelector("h3, figcaption")?.firstChild?.textContent;
-    const readings = partsOf(main).map((part) => [titleOf(part), readingOf(part)]);
+    const readings = partsOf(main).map((part) => [titleOf(part), captureReading(part)]);
     const bar = main.querySelector("nav")?.scrollLeft ?? 0;
     page.offerControls(fresh);
     main.replaceChildren(...fresh.children);
     main.querySelector("nav")?.scrollTo({ left: bar, behavior: "instant" });
-    readings.forEach(([title, goOn]) => {
+    readings.forEach(([title, restore]) => {
       const part = title && partsOf(main).find((each) => titleOf(each) === title);
-      if (part) goOn(part);
+      if (part) restore(part);
     });
   }
 
-  function takeOver(text) {
+  function applyUpdate(text) {
     const news = new DOMParser().parseFromString(text, "text/html");
     const fresh = news.querySelector("main[data-version]");
     if (!fresh) return;
@@ -130,7 +130,7 @@
     ended = "ended" in fresh.dataset;
   }
 
-  // The figures at the top change more often than the rest.
+  // Tiles change more often than the other parts.
   function showTiles(tiles) {
     const items = [...main.querySelectorAll(".tiles li")];
     tiles.forEach(({ label, value, note }) => {
@@ -151,12 +151,12 @@
         state = await askState();
         if (state.version !== version) text = await (await ask(`./${location.search}`)).text();
       } catch {
-        sayLost(true);
+        showConnection(true);
         await pause(RETRY_MS);
         continue;
       }
-      sayLost(false);
-      if (text) takeOver(text);
+      showConnection(false);
+      if (text) applyUpdate(text);
       if (!ended) showTiles(state.tiles);
     }
   }

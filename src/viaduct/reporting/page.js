@@ -1,9 +1,9 @@
-// What a page does beyond being read: switch its theme, sort its tables, answer the pointer over charts.
-// Everything is readable without this script, so it adds controls rather than expecting them in the page.
-// It leaves behind `page`: the helpers that the scripts of larger parts, which follow it where a page has them, share.
+// Script of every page: a switch for the theme, sorting of tables, read-outs for charts.
+// Pages are readable without scripts, so this script adds all controls.
+// `page` has the helpers for the scripts of larger parts (virtual_table.js, scatter_chart.js, …).
 "use strict";
 const page = (() => {
-  // The browser knows the name of its own drawing language; a page that names no address need not spell it.
+  // Take the namespace of SVG from the browser, so that the page contains no address.
   const sample = document.createElement("template");
   sample.innerHTML = "<svg></svg>";
   const SVG = document.createElementNS.bind(document, sample.content.firstChild.namespaceURI);
@@ -15,7 +15,7 @@ const page = (() => {
     return element;
   }
 
-  // The text with places to break behind its separators, as offer_breaks in texts.py has it.
+  // Return text that may break after separators, as offer_breaks in texts.py.
   function breakable(text) {
     const pieces = text.split(/(?<=[^./\\:_,=(\[-][./\\:_,=(\[-])(?=[^./\\:_,=(\[-])/);
     return pieces.flatMap((piece, place) => (place ? [document.createElement("wbr"), piece] : [piece]));
@@ -29,8 +29,8 @@ const page = (() => {
 
   // Theme -------------------------------------------------------------------------------------------------------
 
-  function remembered(theme) {
-    // A browser may refuse storage to files; the toggle then lasts as long as the page.
+  // Store a theme if one is given, and return the stored one; null if the browser refuses storage to files.
+  function storeTheme(theme) {
     try {
       if (theme) localStorage.setItem("viaduct-theme", theme);
       return localStorage.getItem("viaduct-theme");
@@ -49,11 +49,11 @@ const page = (() => {
       button.textContent = other() === "dark" ? "Dark" : "Light";
       button.setAttribute("aria-label", `Switch to the ${other()} theme`);
     };
-    const chosen = remembered();
+    const chosen = storeTheme();
     if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
     button.addEventListener("click", () => {
       root.dataset.theme = other();
-      remembered(root.dataset.theme);
+      storeTheme(root.dataset.theme);
       label();
     });
     system.addEventListener("change", label);
@@ -103,7 +103,7 @@ const page = (() => {
     if (table.classList.contains("stacks")) offerSortList(table, headings, isNumeric, sortBy);
   }
 
-  // Rows that are cards on a phone have no headings to press there.
+  // On a phone, rows may be cards without headings to click.
   function offerSortList(table, headings, isNumeric, sortBy) {
     const [label, select] = [make("label", "sort-by", "Sort by"), make("select", "")];
     const option = (text, value) => Object.assign(make("option", "", text), { value });
@@ -137,7 +137,7 @@ const page = (() => {
   }
 
   function placeReadout(readout, frame, x, y) {
-    // Beside the point, on whichever side there is room.
+    // Beside the point, on the side with enough room.
     readout.hidden = false;
     const room = frame.clientWidth - readout.offsetWidth;
     const left = x + 14 > room ? x - 14 - readout.offsetWidth : x + 14;
@@ -173,7 +173,7 @@ const page = (() => {
     const [low, high] = data.x;
     const scale = view.log ? Math.log10 : (value) => value;
     const [bottom, top] = view.y.map(scale);
-    // A ten-thousandth of the axis is all that an eye could tell apart on it.
+    // Resolution of the read-out: a ten-thousandth of the axis.
     const decimals = Math.max(0, Math.min(15, 4 - Math.floor(Math.log10(top - bottom))));
     return {
       precision: view.log ? { maximumSignificantDigits: 5 } : { maximumFractionDigits: decimals },
@@ -235,7 +235,7 @@ const page = (() => {
       stop = -1;
     }
 
-    // For a page that renews itself (live.js): what is being read stays being read.
+    // For live.js, which restores the read-out after an update.
     frame.reading = { at: () => (stop < 0 ? null : reader.stops[stop]), read: (x) => show(nearest(reader.stops, x)) };
     surface.addEventListener("pointermove", (event) => {
       const box = surface.getBoundingClientRect();

@@ -1,4 +1,4 @@
-// Parallel axes: filters for every axis, which act on the curves of the page too, and a read-out of one run.
+// Parallel coordinates: a filter for every axis, which also acts on the curves of the page, and a read-out of one run.
 (() => {
   const { make, draw, addReadout, placeReadout, write } = page;
   const REACH = 24; // px from a line within which it answers
@@ -80,7 +80,7 @@
     });
   }
 
-  // The distance of a point from a run's line, in px.
+  // Distance of a point from a run's line in px.
   function distance(data, run, x, y, box) {
     let least = Infinity;
     data.axes.slice(1).forEach((axis, place) => {

@@ -90,8 +90,8 @@ def choose_between_ends(axis: PlotAxis) -> list[Cell]:
     chosen: list[Cell] = []
     for quarter in (0.25, 0.5, 0.75):
         nearest = min(axis.known, key=lambda value: abs(axis.compute_height(value) - quarter))
-        taken = [axis.compute_height(value) for value in (axis.known[0], axis.known[-1], *chosen)]
-        if all(abs(axis.compute_height(nearest) - height) > 0.12 for height in taken):
+        used_heights = [axis.compute_height(value) for value in (axis.known[0], axis.known[-1], *chosen)]
+        if all(abs(axis.compute_height(nearest) - height) > 0.12 for height in used_heights):
             chosen.append(nearest)
     return chosen
 

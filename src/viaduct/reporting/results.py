@@ -104,7 +104,7 @@ def minutes_at(record: dict[str, Any], evaluation: dict[str, Any]) -> float:
 
 
 def describe_time_to_accuracy(first: dict[str, Any], second: dict[str, Any], within: float = 0.002) -> str:
-    """Return the epoch in which the second run comes within 0.2 points of the first's final accuracy."""
+    """Return a sentence on when the second run comes within 0.2 points of the first's final accuracy."""
     final = first["final"]["top1"]
     goal = f"{100 * final:.2f} % less {100 * within:.1f} points"
     evaluations = second["samples"]["evaluations"]
@@ -146,7 +146,6 @@ def list_starts(record: dict[str, Any]) -> str:
 
 
 def render_table(columns: list[str], rows: list[list[str]]) -> str:
-    """Return a Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 

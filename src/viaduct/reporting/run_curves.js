@@ -1,5 +1,5 @@
-// Curves of many runs: boxes that show and hide runs in every chart of the page, and a read-out of those shown.
-// `page.runChoice` holds the choice, so that a part that is served anew (live.js) and other parts agree on it.
+// Curves of many runs: checkboxes that show and hide runs in every chart of the page, and a read-out.
+// `page.runChoice` has the choice for all parts, also for those that live.js replaces.
 (() => {
   const { make, draw, addReadout, placeReadout, offerKeys, write } = page;
   const MOST_READ = 12; // lines in the read-out

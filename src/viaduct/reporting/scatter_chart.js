@@ -1,7 +1,7 @@
-// Charts of many points: a read-out for the nearest one, a click or Enter to go where it leads.
+// Scatter charts: a read-out for the nearest point; a click or Enter follows its link.
 (() => {
   const { make, draw, addReadout, placeReadout, offerKeys, write } = page;
-  const REACH = 40; // px from the pointer within which a point answers
+  const REACH = 40; // largest distance from the pointer in px
 
   function offerPoints(chart) {
     const data = JSON.parse(chart.querySelector("script").textContent);
@@ -10,7 +10,7 @@
     const readout = addReadout(plot);
     const ring = draw("circle", { class: "ring", r: 8 });
     const order = data.x.map((_, point) => point).sort((a, b) => data.x[a] - data.x[b] || a - b);
-    let current = -1; // place in the order
+    let current = -1; // index in `order`
 
     function nearest(x, y, box) {
       let [best, least] = [-1, REACH * REACH];

@@ -185,7 +185,6 @@ class ScatterDrawing:
 
     @property
     def y_labels(self) -> list[str]:
-        """Return all labels of the vertical axis."""
         labels = [tick.label for tick in self.y_ticks]
         return [*labels, self.not_finite_label] if self.frame.has_not_finite else labels
 

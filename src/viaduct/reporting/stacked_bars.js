@@ -1,4 +1,4 @@
-// Bars made of layers: a read-out for the bar under the pointer or chosen by arrow keys, and a choice of the group.
+// Stacked bars: a read-out for the bar under the pointer or selected by arrow keys, and a choice of the group.
 (() => {
   const { make, draw, addReadout, placeReadout, offerKeys, write } = page;
 

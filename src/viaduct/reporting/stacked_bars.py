@@ -128,7 +128,6 @@ class StackedDrawing:
 
     @property
     def legend(self) -> list[tuple[int, str]]:
-        """Return the colour and the name of each layer."""
         return [(index % COLOURS, name) for index, name in enumerate(self.chart.layers)]
 
     @property
@@ -138,7 +137,6 @@ class StackedDrawing:
 
     @property
     def data(self) -> dict[str, object]:
-        """Return what the script needs for the read-out and for the choice of a group."""
         return {
             "layers": list(self.chart.layers),
             "unit": self.chart.unit,
@@ -196,7 +194,6 @@ def draw_group(bars: DrawnBars, axis: Axis) -> GroupView:
 
 
 def draw_layer(left: Floats, width: float, low: Floats, high: Floats) -> str:
-    """Return all rectangles of a layer as one path."""
     return "".join(
         f"M{x:.1f} {bottom:.1f}h{width:.1f}V{top:.1f}h-{width:.1f}z"
         for x, bottom, top in zip(left.tolist(), low.tolist(), high.tolist(), strict=True)

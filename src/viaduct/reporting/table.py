@@ -106,11 +106,11 @@ class TableDrawing:
 
 def draw_column(name: str, values: Sequence[object]) -> Column:
     """Return the column; it is numeric (sorted and aligned as numbers) if all its values are numbers or missing."""
-    present = [value for value in values if not is_missing(value)]
-    numbers = read_numbers(present)
-    orders: list[float] | list[None] = numbers or [None] * len(present)
-    uniform = bool(numbers) and all(is_number(value) and not isinstance(value, Value) for value in present)
-    texts = write_column(numbers) if uniform else map(write_cell, present)
+    present_values = [value for value in values if not is_missing(value)]
+    numbers = read_numbers(present_values)
+    orders: list[float] | list[None] = numbers or [None] * len(present_values)
+    is_uniform = bool(numbers) and all(is_number(value) and not isinstance(value, Value) for value in present_values)
+    texts = write_column(numbers) if is_uniform else map(write_cell, present_values)
     present_cells = iter([Cell(*pair) for pair in zip(texts, orders, strict=True)])
     cells = [Cell(MISSING, missing=True) if is_missing(value) else next(present_cells) for value in values]
     return Column(name, bool(numbers), cells)

@@ -17,11 +17,11 @@ def thin(y: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.
     if len(y) <= most:
         return np.arange(len(y))
     kept_per_stretch = 2 if np.isfinite(y).all() else 3
-    kept = {0, len(y) - 1}
+    indices = {0, len(y) - 1}
     for stretch in np.array_split(np.arange(len(y)), most // kept_per_stretch - 1):
         finite = np.isfinite(y[stretch])
         values, gaps = stretch[finite], stretch[~finite]
         if values.size:
-            kept |= {int(values[np.argmin(y[values])]), int(values[np.argmax(y[values])])}
-        kept.update(gaps[:1].tolist())
-    return np.array(sorted(kept))
+            indices |= {int(values[np.argmin(y[values])]), int(values[np.argmax(y[values])])}
+        indices.update(gaps[:1].tolist())
+    return np.array(sorted(indices))

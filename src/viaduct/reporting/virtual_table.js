@@ -1,12 +1,12 @@
-// Tables of thousands of rows: only those in sight are in the page. Rows are numbered as they came; `view` is the list
-// of those that pass the filters, in the order chosen.
+// Tables of thousands of rows: only visible rows are in the page. Rows have the numbers of the data; `view` lists those
+// that pass the filters, in the chosen order.
 (() => {
   const { make, breakable, draw, alphabet, NEXT } = page;
-  const BEYOND = 8; // rows kept ready above and below what is in sight
+  const BEYOND = 8; // rows in the page above and below the visible ones
   const MISSING = "\u2013";
   const NOT_FINITE = { NaN, Inf: Infinity, "-Inf": -Infinity };
 
-  // As write_value in virtual_table.py writes it.
+  // Same as write_value in virtual_table.py.
   function writeNumber(value, decimals) {
     if (value === null) return MISSING;
     if (typeof value === "string") return value;
@@ -19,7 +19,7 @@
 
   const asNumber = (value) => (value === null ? NaN : typeof value === "string" ? NOT_FINITE[value] : value);
 
-  // A column knows what it shows in a row, and a number by which the row sorts; NaN sorts last whichever way.
+  // A column has the text of each row, and a number to sort by; NaN is last in both directions.
   function readColumn(record) {
     const text = record.words ? (row) => record.words[record.places[row]] : (row) => writeNumber(record.numbers[row], record.decimals);
     let keys = null;
@@ -132,9 +132,9 @@
     const frames = [...table.querySelectorAll("col")];
     const fullWidth = table.style.width;
     const everything = data.order ?? Array.from({ length: data.rows }, (_, row) => row);
-    const chosen = new Map(); // column -> set of words; an absent column lets everything pass
+    const chosen = new Map(); // column -> accepted texts; a column that is absent accepts all
     const panel = make("section", "panel");
-    const head = make("div", "head"); // said aloud when it changes; the drawings below it are not
+    const head = make("div", "head"); // read by screen readers when it changes, without the drawings below
     const count = make("p", "aside count");
     const bar = make("div", "filters");
     const search = make("input", "");
@@ -149,9 +149,9 @@
     let first = -1;
     let details = null;
     let haystack = null;
-    let lefts = []; // where the pinned columns stop when the others slide under them
+    let lefts = []; // left edges of the pinned columns
 
-    // Which rows, in which order
+    // Filters and order
 
     function words(row) {
       haystack ??= Array.from({ length: data.rows }, (_, each) => columns.filter((column) => !column.numeric).map((column) => column.text(each)).join("\n").toLowerCase());
@@ -172,7 +172,7 @@
       show(true);
     }
 
-    // What is in the page
+    // Rows in the page
 
     function cell(column, row, place) {
       const text = column.text(row);
@@ -193,7 +193,7 @@
       return element;
     }
 
-    // Columns are added by their importance as long as they fit whole; a cut one tells less than none.
+    // Columns are added by importance (`keep`) as long as they fit.
     function fit() {
       const letter = 0.45 * parseFloat(getComputedStyle(document.documentElement).fontSize);
       const needed = columns.map((column, place) => {
@@ -268,7 +268,7 @@
       keepHeight();
     }
 
-    // Rows are higher on a phone, where a name may take three lines.
+    // On a phone rows are higher, because names may take three lines.
     function keepHeight() {
       const height = body.querySelector("tr[id]")?.getBoundingClientRect().height;
       if (!height || Math.abs(height - rowHeight) < 0.5) return;
@@ -315,7 +315,7 @@
       const ofKind = (...kinds) => blocks.filter((block) => kinds.includes(block.kind));
       const line = make("p", "links");
       line.append(...ofKind("link").map(DRAW.link));
-      // All facts are one list below the drawings: what the details say first, then the cells of the row.
+      // One list of facts below the drawings: those of the details, then the cells of the row.
       const facts = Object.fromEntries([...ofKind("facts").flatMap((block) => Object.entries(block.values)), ...cells]);
       grid.append(line, ...ofKind("table", "bars", "histograms").map((block) => DRAW[block.kind](block)), DRAW.facts({ values: facts }));
       panel.replaceChildren(head, grid);
@@ -330,7 +330,7 @@
     }
 
     function setAddress(address) {
-      // A page shown inside another one has no address to change.
+      // A page inside a frame may not change its address.
       try {
         history.replaceState(null, "", address);
       } catch {}

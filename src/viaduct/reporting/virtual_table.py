@@ -91,12 +91,11 @@ class VirtualTable:
 
     @property
     def height(self) -> int:
-        """Return the number of rows."""
         return len(self.columns[0].values) if self.columns else 0
 
     def drawing(self) -> VirtualDrawing:
-        first = list(range(self.height) if self.order is None else self.order)[:WRITTEN_ROWS]
-        texts = [[write_value(column.values[row], column.decimals) for row in first] for column in self.columns]
+        written_rows = list(range(self.height) if self.order is None else self.order)[:WRITTEN_ROWS]
+        texts = [[write_value(column.values[row], column.decimals) for row in written_rows] for column in self.columns]
         data: dict[str, object] = {
             "name": self.name,
             "rows": self.height,

@@ -36,7 +36,6 @@ def find_sources(text: str) -> list[Span]:
 
 
 def find_cells(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the position of each cell."""
     members = dict(find_members(text, skip_space(text, 0)))
     if "cells" in members:
         yield from find_elements(text, members["cells"][0])
@@ -106,10 +105,10 @@ def rewrite_source(text: str, span: Span, source: str) -> str:
     if text[span.start] != "[":
         return json.dumps(source, ensure_ascii=is_escaped)
     elements = list(find_elements(text, span.start))
-    known = {decode(text, start)[0]: text[start:end] for start, end in elements}
+    old_lines = {decode(text, start)[0]: text[start:end] for start, end in elements}
     # Notebooks split at line feeds only, unlike str.splitlines.
     lines = [line for line in re.split(r"(?<=\n)", source) if line]
-    encoded = [known.get(line) or json.dumps(line, ensure_ascii=is_escaped) for line in lines]
+    encoded = [old_lines.get(line) or json.dumps(line, ensure_ascii=is_escaped) for line in lines]
     if not elements:
         return f"[{', '.join(encoded)}]"
     opening, closing = text[span.start : elements[0][0]], text[elements[-1][1] : span.end]

@@ -121,7 +121,6 @@ def check_format(content: Any) -> None:
 
 
 def check_language(content: dict[str, Any]) -> None:
-    """Raise NotMigrated if the metadata names a language other than Python."""
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     kernel, language = metadata.get("kernelspec"), metadata.get("language_info")
@@ -304,7 +303,6 @@ def split_cells(notebook: Notebook, text: str) -> list[str]:
 
 
 def restore_line(notebook: Notebook, placeholder: re.Match[str]) -> str:
-    """Return the original IPython line of a placeholder."""
     before, original = placeholder["code"], notebook.originals[int(placeholder["number"])]
     if "before" in placeholder["mark"]:
         code = before.lstrip()

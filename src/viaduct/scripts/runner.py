@@ -182,7 +182,6 @@ def replaced_main(script: Script, main: types.ModuleType) -> Iterator[None]:
 
 @contextmanager
 def first_on_path(folder: str) -> Iterator[None]:
-    """Put a folder first on sys.path within the block."""
     sys.path.insert(0, folder)
     try:
         yield

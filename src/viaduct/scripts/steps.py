@@ -78,7 +78,6 @@ class OptimizerSteps:
         return True
 
     def advance(self) -> None:
-        """End the current step and begin the next one."""
         self.waiting = False
         self.watcher.on_step_end(self.step)
         self.step += 1
@@ -91,7 +90,6 @@ class OptimizerSteps:
             self.advance()
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        """Hook before `step()` of any optimizer."""
         if optimizer in self._running:  # its last step ended in an exception
             del self._running[self._running.index(optimizer) :]
         if optimizer is self.primary:

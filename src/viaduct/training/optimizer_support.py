@@ -122,8 +122,8 @@ def step_sgd(group: dict[str, Any], state: dict[Any, Any]) -> None:
         momenta = [state[parameter]["momentum_buffer"] for parameter in parameters]
         torch._foreach_mul_(momenta, group["momentum"])
         torch._foreach_add_(momenta, updates)
-        nesterov_updates = torch._foreach_add(updates, momenta, alpha=group["momentum"]) if group["nesterov"] else None
-        updates = list(nesterov_updates or momenta)
+        lookahead = torch._foreach_add(updates, momenta, alpha=group["momentum"]) if group["nesterov"] else momenta
+        updates = list(lookahead)
     subtract_updates(parameters, updates, group["lr"])
 
 

@@ -20,9 +20,9 @@ def seed_generators(seed: int) -> None:
 
 
 def seed_run(recipe: Recipe) -> None:
-    """Seed all generators from the recipe, and make torch as deterministic as it asks for."""
+    """Seed all generators from the recipe, and set whether torch is deterministic."""
     seed_generators(recipe.seed)
-    # Called only for a change: the call imports torch's compiler, which takes seconds.
+    # Only if it changes something: the call imports torch's compiler, which takes seconds.
     if recipe.deterministic != torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(recipe.deterministic)
     # cuDNN's search for the fastest algorithm may choose differently each time.

@@ -1,7 +1,7 @@
 """Learning-rate range test: steps with a rate that rises exponentially, until the loss diverges.
 
-No run is read or written: the network begins with the recipe's initial weights, is trained for up to STEPS steps in a
-temporary folder and thrown away. `viaduct.runs.rate_range` evaluates the losses.
+The network begins with the recipe's initial weights and is trained for up to STEPS steps in a temporary folder; no run
+is read or written. `viaduct.runs.rate_range` evaluates the losses.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from viaduct.training.session import Request, explain_limits, load_images
 from viaduct.training.transfer import load_initial_weights
 
 STEPS = 200
-DIVERGED = 4.0  # the test ends when a running mean of the loss is this many times its lowest value
-MEAN_DECAY = 0.9  # of that running mean
+DIVERGENCE_RATIO = 4.0  # the test ends when a running mean of the loss is this many times its lowest value
+MEAN_DECAY = 0.9  # of the running mean
 # Lowest and highest rate by optimizer.
 RANGES: dict[type, tuple[float, float]] = {AdamW: (1e-7, 1.0), Lars: (1e-3, 100.0)}
 DEFAULT_RANGE = (1e-5, 10.0)
@@ -31,7 +31,7 @@ DEFAULT_RANGE = (1e-5, 10.0)
 
 @dataclass(frozen=True)
 class RateTest:
-    """The loss of each step, and the rate that it was taken with."""
+    """Learning rate and loss of each step."""
 
     rates: list[float]
     losses: list[float]
@@ -43,8 +43,8 @@ def choose_range(recipe: Recipe) -> tuple[float, float]:
     return RANGES.get(type(recipe.optimizer), DEFAULT_RANGE)
 
 
-def rate_at(step: int, steps: int, low: float, high: float) -> float:
-    """Return the rate of a step, counted from 0: the logarithms of the rates are equally far apart."""
+def compute_rate(step: int, steps: int, low: float, high: float) -> float:
+    """Return the rate of a step, counted from 0; the rates form a geometric sequence."""
     return float(low * (high / low) ** (step / max(1, steps - 1)))
 
 
@@ -79,11 +79,11 @@ def take_steps(training: Training, steps: int, low: float, high: float, is_inter
     batches = training.iterate_batches()
     training.set_training_mode()
     groups: list[Any] = training.optimizer.param_groups
-    scales = [float(group["lr"]) for group in groups]
-    relative = [scale / scales[0] if scales[0] > 0 else 1.0 for scale in scales]
+    initial_rates = [float(group["lr"]) for group in groups]
+    ratios = [rate / initial_rates[0] if initial_rates[0] > 0 else 1.0 for rate in initial_rates]
     while len(losses) < steps and not is_interrupted():
-        rate = rate_at(len(losses), steps, low, high)
-        training.progress.initial_rates = [rate * share for share in relative]
+        rate = compute_rate(len(losses), steps, low, high)
+        training.progress.initial_rates = [rate * ratio for ratio in ratios]
         training.run_step(next(batches))
         loss, _ = training.train_step.results.pop()
         rates.append(rate)
@@ -94,11 +94,11 @@ def take_steps(training: Training, steps: int, low: float, high: float, is_inter
 
 
 def has_diverged(losses: list[float]) -> bool:
-    """Return True if the running mean of the losses was ever not finite, or exceeds DIVERGED times its lowest value."""
+    """Return True if the running mean of the losses is not finite, or too many times its lowest value."""
     mean, lowest = losses[0], math.inf
     for count, loss in enumerate(losses):
         mean = MEAN_DECAY * mean + (1 - MEAN_DECAY) * loss if count else loss
         if not math.isfinite(mean):
             return True
         lowest = min(lowest, mean)
-    return mean > DIVERGED * abs(lowest)
+    return mean > DIVERGENCE_RATIO * abs(lowest)

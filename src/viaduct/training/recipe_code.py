@@ -1,8 +1,7 @@
-"""Reports errors in functions that a recipe's author wrote in a few lines, with the line in the author's file.
+"""Reports errors in functions of a recipe's author in a few lines, with the line in the author's file.
 
-`call_recipe_part("optimizer", recipe.optimizer, parameters)` calls such a function and checks what it returns. Many
-errors of a network, a loss or an optimizer show only in a training step, which runs within
-`explain_recipe_errors(recipe, step)`.
+optimizer = call_recipe_part("optimizer", recipe.optimizer, parameters)    checks the type of the result
+with explain_recipe_errors(recipe, step): ...                              for errors that appear in a training step
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from viaduct.recipes import Recipe
 from viaduct.training.distributed import is_lost_connection
 
 PARTS = ("model", "loss", "optimizer", "schedule")  # fields of a recipe that may be functions of its author
-RESULTS: dict[str, tuple[type, str]] = {  # what a function of the author must return: type, and its name for messages
+RESULTS: dict[str, tuple[type, str]] = {  # type that a function of the author must return, and its name for messages
     "model": (nn.Module, "torch.nn.Module"),
     "optimizer": (torch.optim.Optimizer, "torch.optim.Optimizer"),
 }
 ONE_VALUE_PER_CHANNEL = "more than 1 value per channel"  # in torch's error for a batch too small for a batch norm
 
 
-def call_recipe_part(what: str, function: Callable[..., Any], *args: Any) -> Any:
+def call_recipe_part(part: str, function: Callable[..., Any], *args: Any) -> Any:
     """Return the network or optimizer that a function of the recipe builds; raise BadValue for another type."""
-    with explain_part_errors(what, function):
+    with explain_part_errors(part, function):
         built = function(*args)
-    kind, name = RESULTS[what]
+    kind, name = RESULTS[part]
     if not isinstance(built, kind):
-        raise BadValue(f"the recipe's {what} made a {type(built).__name__}, not a {name}.")
+        raise BadValue(f"the recipe's {part} made a {type(built).__name__}, not a {name}.")
     return built
 
 
 @contextmanager
-def explain_part_errors(what: str, function: Any) -> Iterator[None]:
-    """Turn an error of the author's function for a part of the recipe into a BadValue, except lack of memory."""
+def explain_part_errors(part: str, function: Any) -> Iterator[None]:
+    """Turn an error of the author's function into a BadValue that names the recipe's part, except lack of memory."""
     try:
         yield
     except ViaductError:
@@ -50,8 +49,8 @@ def explain_part_errors(what: str, function: Any) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if lacks_memory(error):
             raise
-        where = find_author_line(error, [function])
-        raise BadValue(f"the recipe's {what} fails: {first_line(error)}", *where) from error
+        hints = find_author_line(error, [function])
+        raise BadValue(f"the recipe's {part} fails: {first_line(error)}", *hints) from error
 
 
 def check_callbacks(callbacks: Iterable[object]) -> None:
@@ -60,8 +59,8 @@ def check_callbacks(callbacks: Iterable[object]) -> None:
 
     for callback in callbacks:
         if not isinstance(callback, Callback):
-            what = f"callbacks has {callback!r}; it must be objects of viaduct.training.callbacks.Callback."
-            raise BadValue(what, "A class is given as an object: callbacks=(MyCallback(),)")
+            message = f"callbacks has {callback!r}; it must be objects of viaduct.training.callbacks.Callback."
+            raise BadValue(message, "A class is given as an object: callbacks=(MyCallback(),)")
 
 
 @contextmanager
@@ -77,11 +76,11 @@ def explain_callback_errors(callback: Any, event: str) -> Iterator[None]:
 
 @contextmanager
 def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
-    """Turn errors of the author's parts in a step, counted from 0, or (step None) in an evaluation into BadValue.
+    """Turn errors of the author's parts into BadValue. `step` is counted from 0; None is an evaluation.
 
-    In the first step every error is attributed to the author's parts. Later only an error in their code, in a layer of
-    their network or in their optimizer is; any other is a bug of ours, and keeps its traceback. Lack of memory, a batch
-    too small for a batch norm and a lost rank are passed on unchanged.
+    In the first step every error is attributed to the author's parts; later only an error in the author's code, network
+    or optimizer. Any other is a bug of viaduct and keeps its traceback. Lack of memory, a batch too small for a batch
+    norm and a lost rank are raised unchanged.
     """
     own_parts = {part: value for part in PARTS if callable(value := getattr(recipe, part))}
     if sources.is_foreign(recipe.model):
@@ -129,8 +128,8 @@ def suggest_size(recipe: Recipe) -> list[str]:
 
 
 def describe_failing_layer(error: BaseException, model: Callable[..., Any] | str | None) -> list[str]:
-    """Return the name and inputs of the innermost layer of the author's network that raised the error."""
-    # The local variables of each method of a module in the traceback; torch's Module._call_impl has `args`.
+    """Describe the innermost layer of the author's network in the traceback, with the shapes of its inputs."""
+    # Local variables of each method of a module in the traceback; torch's Module._call_impl has `args`.
     calls = [frame.f_locals for frame in list_frames(error) if isinstance(frame.f_locals.get("self"), nn.Module)]
     if model is None or not calls:
         return []
@@ -139,10 +138,10 @@ def describe_failing_layer(error: BaseException, model: Callable[..., Any] | str
     layer, name = innermost["self"], names[id(innermost["self"])]
     inputs = next((call["args"] for call in reversed(calls) if call["self"] is layer and "args" in call), ())
     shapes = ["x".join(map(str, value.shape)) or "a scalar" for value in inputs if isinstance(value, torch.Tensor)]
-    where = f"in layer {name!r}" if name else "in the network itself"
+    location = f"in layer {name!r}" if name else "in the network itself"
     kind = repr(layer).partition("\n")[0] if not list(layer.children()) else type(layer).__name__
-    line = f"{where}, {kind}" + (f", given {' and '.join(shapes)}" if shapes else "")
-    # The traceback has no line of the author for layers that torch calls: name the function that builds the network.
+    line = f"{location}, {kind}" + (f", given {' and '.join(shapes)}" if shapes else "")
+    # The traceback has no line of the author if torch calls the layer: name the function that builds the network.
     code = find_code(model)
     return [f"{line}; the network is made in {code.co_filename}, line {code.co_firstlineno}" if code else line]
 
@@ -162,6 +161,6 @@ def find_author_line(error: BaseException, functions: list[Callable[..., Any]]) 
 
 
 def find_code(function: Any) -> CodeType | None:
-    """Return the code object of a function, a functools.partial's function, or a class's __init__; None without one."""
+    """Return the code object of a function, a functools.partial or a class's __init__, or None."""
     entry = vars(function).get("__init__") if isinstance(function, type) else function
     return getattr(getattr(entry, "func", entry), "__code__", None)  # func: of a functools.partial

@@ -4,8 +4,8 @@ RUN/recipe.py                   copy of the recipe file
 RUN/recipe_modules/layers.py    copy of a module from the recipe file's folder, if the recipe has imported it
 RUN/recipe.json                 "files": the SHA-256 of each copy
 
-`load_copy` executes these copies; it never follows a path in recipe.json, which may come from anybody. It refuses a
-copy that is a link out of the run, and a copy whose bytes do not have the recorded checksum.
+`load_copy` executes these copies and never follows a path in recipe.json, which may be anybody's. It refuses a copy
+that is a link out of the run, or does not have the recorded checksum.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def keep_copy(run: Path, file: Path) -> dict[str, str]:
 
 
 def find_imported_modules(file: Path) -> dict[str, Path]:
-    """Return the files of the recipe's folder that are loaded as modules now, by their path relative to the folder.
+    """Return the loaded modules' files in the recipe's folder, by their path in the folder.
 
-    For a recipe file in site-packages it is empty: the modules beside it are installed packages.
+    Empty for a recipe file in site-packages: the modules beside it are installed packages.
     """
     folder = file.parent
     if folder.name in ("site-packages", "dist-packages"):
@@ -75,7 +75,7 @@ def find_imported_modules(file: Path) -> dict[str, Path]:
 
 
 def find_changed_files(run: Path, checksums: Mapping[str, str], file: Path) -> Iterator[Path]:
-    """Yield the original files whose bytes differ from the run's copy; a missing original or copy is passed over."""
+    """Yield the original files that differ from the run's copies; missing originals and copies are skipped."""
     for name in [RECIPE_FILE, *checksums]:
         original = file if name == RECIPE_FILE else file.parent / name.removeprefix(f"{MODULES_FOLDER}/")
         if original.is_file() and (run / name).is_file() and original.read_bytes() != (run / name).read_bytes():
@@ -83,28 +83,28 @@ def find_changed_files(run: Path, checksums: Mapping[str, str], file: Path) -> I
 
 
 def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
-    """Execute the run's copy of its recipe and return the recipe; rank 0 prints which file is executed.
+    """Execute the run's copy of its recipe and return the recipe; rank 0 prints the path of the file.
 
-    Raise BadRun if recipe.json lists files that no run keeps, or if a copy is missing, too large, changed or a link.
+    Raise BadRun if a copy is missing, too large, changed or a link, or if recipe.json lists files that no run keeps.
     """
     checksums = read_checksums(run, record)
     sources = {name: read_checked(run, name, checksums.get(name)) for name in [RECIPE_FILE, *checksums]}
     modules = CopiedModules(run, {name: source for name, source in sources.items() if name != RECIPE_FILE})
     if os.environ.get("RANK", "0") == "0":
         count = len(modules.loaders)
-        beside = f", with {count} module{'s' * (count > 1)} from {run / MODULES_FOLDER}" if count else ""
-        print_line(f"Executing {run / RECIPE_FILE}, the run's copy of its recipe{beside}.", sys.stderr)
+        extra = f", with {count} module{'s' * (count > 1)} from {run / MODULES_FOLDER}" if count else ""
+        print_line(f"Executing {run / RECIPE_FILE}, the run's copy of its recipe{extra}.", sys.stderr)
     path = (run / RECIPE_FILE).resolve()
     name = f"viaduct_recipe_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
-    with modules.importable():
+    with modules.intercept_imports():
         return load_file(path, FixedSource(str(path), sources[RECIPE_FILE]), name)
 
 
 def read_checksums(run: Path, record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksums of the copies from recipe.json, by the copies' paths in the run.
+    """Return the checksums in recipe.json, by the copies' paths in the run.
 
-    Empty for runs of earlier versions, which copied recipe.py alone and recorded no checksum. Raise BadRun if the
-    entry is malformed, or has a path that `keep_copy` does not write.
+    Empty for runs of earlier versions, which copied only recipe.py and recorded no checksum. Raise BadRun if the entry
+    is malformed, or has a path that `keep_copy` does not write.
     """
     checksums = record.get("files", {})
     if not isinstance(checksums, dict) or not all(isinstance(text, str) for item in checksums.items() for text in item):
@@ -126,15 +126,14 @@ def read_checksums(run: Path, record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_checked(run: Path, name: str, checksum: str | None) -> bytes:
-    """Return the bytes of a file of the run.
+    """Return the bytes of a file of the run; the checksum is None in runs of earlier versions.
 
-    Raise BadRun if it leads out of the run by a link, is missing, is larger than MAX_SOURCE_BYTES, or does not have
-    the checksum. Without a checksum (None) a changed file is not noticed.
+    Raise BadRun if the file is missing, a link out of the run, larger than MAX_SOURCE_BYTES, or has another checksum.
     """
     path = run / name
     if not path.resolve().is_relative_to(run.resolve()):
-        what = f"{path} is a link to {path.resolve()}, outside of the run; it is not executed."
-        raise BadRun(what, "A run executes only files inside its directory: replace the link by the file itself.")
+        message = f"{path} is a link to {path.resolve()}, outside of the run; it is not executed."
+        raise BadRun(message, "A run executes only files inside its directory: replace the link by the file itself.")
     if not path.is_file():
         raise BadRun(
             f"{path} is missing: the run was trained with a user's recipe file, and this is the run's copy of it.",
@@ -144,13 +143,13 @@ def read_checked(run: Path, name: str, checksum: str | None) -> bytes:
         raise BadRun(f"{path} has {size:,} bytes; a source file of a recipe may have {MAX_SOURCE_BYTES:,}.")
     content = path.read_bytes()
     if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
-        what = f"{path} has changed since the run was begun with it (checksum); it is not executed."
-        raise BadRun(what, f"Restore it; or name the file to execute: `viaduct evaluate {run} --recipe FILE`.")
+        message = f"{path} has changed since the run was begun with it (checksum); it is not executed."
+        raise BadRun(message, f"Restore it; or name the file to execute: `viaduct evaluate {run} --recipe FILE`.")
     return content
 
 
 class FixedSource(importlib.abc.SourceLoader):
-    """Loads a module from bytes that are already read and checked; .pyc files are neither read nor written."""
+    """Loads a module from checked bytes; .pyc files are neither read nor written."""
 
     def __init__(self, path: str, source: bytes) -> None:
         self.path, self.source = path, source
@@ -195,11 +194,11 @@ class CopiedModules(importlib.abc.MetaPathFinder):
         return spec
 
     @contextmanager
-    def importable(self) -> Iterator[None]:
-        """Let imports within the block find the copies, even where a module of the same name is loaded already.
+    def intercept_imports(self) -> Iterator[None]:
+        """Let imports within the block find the copies, even if a module of the same name is loaded already.
 
-        Afterwards sys.modules has those earlier modules again. The finder stays in sys.meta_path, so that functions
-        of the recipe that import when they are called find the copies too.
+        Afterwards sys.modules has the earlier modules again. The finder stays in sys.meta_path for functions of the
+        recipe that import when they are called.
         """
         if not self.loaders:
             yield

@@ -33,11 +33,11 @@ from viaduct.training.loop import Training
 from viaduct.training.metrics import MAX_CONFUSION_CLASSES, Score
 from viaduct.training.profile_callback import PROFILE_FOLDER, Profiling
 
-SAMPLES, MAX_WRONG = 32, 16  # images in the grid, and how many of them may be wrongly classified ones
+SAMPLES, MAX_WRONG = 32, 16  # images in the grid, and the most wrong ones among them
 
 
 def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
-    """Write RUN/report.html. `stopped`: why a run ended before its last step, such as the signal or the bad loss."""
+    """Write RUN/report.html. `stopped` is the reason if the run was stopped, such as a signal or a bad loss."""
     logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     sections = [Section("Curves", "", charts)] if (charts := build_curves(logs, evaluations)) else []
     if evaluations:
@@ -78,7 +78,7 @@ def has_reached_end(training: Training, stopped: str) -> bool:
 
 
 def describe_early_end(training: Training, stopped: str) -> list[Callout]:
-    """Return a callout that says where and why a run ended before its recipe's end; none if it did not."""
+    """Return a callout with the step and the reason if a run ended before its recipe's end."""
     if has_reached_end(training, stopped):
         return []
     where = f"after step {training.step:,} of {training.steps:,}"
@@ -97,12 +97,12 @@ def describe_early_end(training: Training, stopped: str) -> list[Callout]:
 
 
 def warn_of_noise(training: Training) -> list[Callout]:
-    """Return a callout that says that accuracies on noise mean nothing; none for real images."""
+    """Return a warning if the run trained on noise."""
     return [Callout("warn", NOISE_WARNING)] if isinstance(training.images, SyntheticSet) else []
 
 
 def warn_of_averages(training: Training, summary: dict[str, Any]) -> list[Callout]:
-    """Return a callout that says that the batch norms' running averages have not settled, if that was measured."""
+    """Return a warning if the batch norms' running averages were found not to have settled."""
     check = summary.get("batch_norm")
     if not check or not check["unsettled"]:
         return []
@@ -122,7 +122,7 @@ def find_class_name(training: Training, label: int) -> str:
 
 
 def build_tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
-    """Return the headline figures; unless the run is `at_end`, scores say at which step they were measured."""
+    """Return the headline figures; unless the run is `at_end`, scores are shown with their step."""
     scores = []
     if training.score is not None:
         score, step = training.score, f"at step {training.progress.evaluated_at:,}" if not at_end else ""
@@ -142,9 +142,9 @@ def build_tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_
 
 
 def build_top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
-    """Return the tile of the accuracy and the recipe's expectation; an accuracy before the last step is not judged.
+    """Return the tile of the accuracy, judged by the recipe's expectation only at the end.
 
-    `step` says where it was measured; empty: at the last step.
+    `step` is a text such as "at step 100", empty at the end.
     """
     if expects is None:
         return Tile("validation top-1", format_percent(score.top1), step)
@@ -156,7 +156,7 @@ def build_top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
 
 
 def build_balance(training: Training) -> Section:
-    """Return a table of how often images of each class are seen in an epoch."""
+    """Return a table of the number of images of each class that an epoch sees."""
     strength = training.recipe.data.balance
     classes, counts, quotas = compute_quotas(training.images.train.labels, strength)
     listed = [find_class_name(training, label) for label in classes.tolist()]
@@ -187,7 +187,7 @@ def build_restarts(training: Training) -> Section:
 
 
 def build_confusion(training: Training, score: Score) -> Section:
-    """Return the confusion matrix, or a sentence on why it is not drawn."""
+    """Return the confusion matrix, or the reason why it is not drawn."""
     classes = training.recipe.data.classes
     if score.confusion is None:
         return Section("Confusion", f"Not drawn: {classes:,} classes, and at most {MAX_CONFUSION_CLASSES:,} fit.", [])
@@ -197,7 +197,7 @@ def build_confusion(training: Training, score: Score) -> Section:
 
 
 def build_samples(training: Training, score: Score) -> ImageGrid:
-    """Return a grid of SAMPLES validation images, of them at most MAX_WRONG wrong ones."""
+    """Return a grid of SAMPLES validation images, up to MAX_WRONG of them wrongly classified."""
     split = training.images.validation
     predicted = np.array(score.predictions)
     wrong = np.flatnonzero(predicted != split.labels)
@@ -209,7 +209,7 @@ def build_samples(training: Training, score: Score) -> ImageGrid:
 
 
 def build_grid_image(training: Training, index: int, predicted: int) -> GridImage:
-    """Return a validation image with its true class and, where it is wrong, the predicted one."""
+    """Return a validation image with its true class and, if it differs, the predicted one."""
     label = int(training.images.validation.labels[index])
     truth, guess = (find_class_name(training, number) for number in (label, predicted))
     caption = truth if label == predicted else f"{truth}, taken for {guess}"

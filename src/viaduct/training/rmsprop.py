@@ -1,12 +1,11 @@
-"""RMSProp as TensorFlow 1 computes it, which torch's own is not.
+"""RMSProp as TensorFlow 1 computes it; torch's differs.
 
     ms  = d * ms + (1 - d) * g^2              from 1, not from 0
     mom = m * mom + lr * g / sqrt(ms + eps)   epsilon inside the root, the rate inside the momentum
     v  -= mom
 
-g includes the gradient of the L2 term if the group decays. Because the rate is inside the momentum, a change of the
-rate takes effect gradually. The square average and the momentum are the slots `RMSProp` and `RMSProp_1` of a TensorFlow
-checkpoint.
+g includes the gradient of the L2 term. Because the rate is inside the momentum, a change of the rate takes effect
+gradually. The square average and the momentum are the slots `RMSProp` and `RMSProp_1` of a TensorFlow checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from viaduct.training.optimizer_support import DeviceRateSupport, compute_decaye
 
 
 class TfRmsProp(torch.optim.Optimizer):
-    """TensorFlow 1's RMSProp, with a few kernels for all weights together; nothing is read back to the host."""
+    """TensorFlow 1's RMSProp, with a few kernels for all weights; the host never waits for the device."""
 
     support = DeviceRateSupport
 
@@ -51,10 +50,10 @@ class TfRmsProp(torch.optim.Optimizer):
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if parameters:
-                update_group(group, parameters, [self.find_slots(parameter) for parameter in parameters])
+                update_group(group, parameters, [self.get_slots(parameter) for parameter in parameters])
 
-    def find_slots(self, parameter: Tensor) -> dict[str, Tensor]:
-        """Return the slots of a parameter, made at its first step."""
+    def get_slots(self, parameter: Tensor) -> dict[str, Tensor]:
+        """Return the slots of a parameter; they are created in its first step."""
         state: dict[str, Tensor] = self.state[parameter]
         if not state:
             state["square_average"] = torch.ones_like(parameter)
@@ -72,7 +71,7 @@ def update_group(group: dict[str, Any], parameters: list[Tensor], slots: list[di
     roots = torch._foreach_add(squares, group["epsilon"])
     torch._foreach_sqrt_(roots)
     torch._foreach_mul_(momenta, group["momentum"])
-    if isinstance(group["lr"], Tensor):  # a rate that only the device knows
+    if isinstance(group["lr"], Tensor):  # a rate on the device
         steps = torch._foreach_div(gradients, roots)
         torch._foreach_mul_(steps, group["lr"])
         torch._foreach_add_(momenta, steps)

@@ -1,11 +1,10 @@
-"""Reads a run directory repeatedly while a process trains in it; of files that grow, only the added lines.
+"""Reads a run directory repeatedly while a process trains in it; of growing files only the added lines.
 
     reader = RunReader(Path("runs/try1"))
-    contents = reader.read()            # logs, evaluations, histograms, images; cheap where nothing has changed
+    contents = reader.read()            # logs, evaluations, histograms, images; cheap if nothing has changed
     contents.version                    # changes when one of WATCHED_FILES or the list of images changes
 
-Needs no torch and no `Training`: another process may train the run, the run may not have begun, and the last line of a
-file may be half written.
+Needs no torch. The run may not have begun, and the last line of a file may be half written.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from viaduct.reporting import Histogram
 from viaduct.run_files import (
     METRICS,
     Damaged,
-    count_of,
     count_steps,
     has_fields,
     parse_metric,
     parse_object,
+    read_count,
     read_recipe_record,
 )
 
 IMAGE_NAME = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)  # of a sheet of input images in RUN/images
 KEPT_HISTOGRAMS = 8  # steps whose histograms are shown; twice as many are held in memory
-TAIL_BYTES = 64  # before the offset at which reading continues: if they have changed, the file was replaced
+TAIL_BYTES = 64  # before the position where reading continues; if they have changed, the file was replaced
 PER_STEP_FIELDS = {"losses"}  # fields of a log line with a value for each of its steps: not kept in memory
 MAX_LINE_BYTES = 64 << 20
 MAX_AXIS_VALUE = 1e300  # beyond it the width of an axis overflows
@@ -46,15 +45,15 @@ WATCHED_FILES = ("recipe.json", "metrics.jsonl", "histograms.jsonl")
 
 @dataclass(frozen=True)
 class StepHistograms:
-    """A line of histograms.jsonl: of each kind, the histograms by name."""
+    """A line of histograms.jsonl."""
 
     step: int
-    kinds: dict[str, dict[str, Histogram]]
+    kinds: dict[str, dict[str, Histogram]]  # kind (KINDS) -> parameter's name -> histogram
 
 
 @dataclass(frozen=True)
 class RunContents:
-    """Contents of a run directory at this moment."""
+    """Contents of a run directory."""
 
     record: dict[str, Any]  # recipe.json; empty before the run has begun
     logs: list[dict[str, Any]]
@@ -69,11 +68,11 @@ class RunContents:
 
     @property
     def global_batch(self) -> int:
-        return count_of(self.record.get("recipe", {}).get("data"), "global_batch")
+        return read_count(self.record.get("recipe", {}).get("data"), "global_batch")
 
     @property
     def steps(self) -> int:
-        """Steps of the whole run as its recipe has them; 0 where that cannot be said."""
+        """Steps of the whole run by its recipe; 0 if not known."""
         return count_steps(self.record)
 
 
@@ -81,8 +80,8 @@ class RunContents:
 class GrowingFile:
     """A file of lines that another process appends to.
 
-    `on_line` is called with each new line that is complete. `on_restart` is called before the first line, and when the
-    file was replaced or removed: then its lines come again.
+    `on_line` is called with each new complete line. `on_restart` is called before the first line, and when the file was
+    replaced or removed; all lines are then read again.
     """
 
     path: Path
@@ -118,7 +117,7 @@ class GrowingFile:
 
 
 def open_regular(path: Path, flags: int = 0) -> Any:
-    """Open a file to read bytes; raise OSError for a pipe or device, which could block, and for a folder."""
+    """Open a file to read bytes; raise OSError for a folder, and for a pipe or device, which could block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -128,7 +127,7 @@ def open_regular(path: Path, flags: int = 0) -> Any:
 
 @dataclass
 class RunReader:
-    """Reads a run directory; not for several threads at once."""
+    """Reads a run directory; not thread-safe."""
 
     path: Path
     logs: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -142,7 +141,7 @@ class RunReader:
         self._contents: RunContents | None = None
 
     def read(self) -> RunContents:
-        """Return what the directory holds; the same object as before if the version has not changed."""
+        """Return the contents; the same object as before if no file has changed."""
         images = self._list_images()
         signature = (*(stat_file(self.path / name) for name in WATCHED_FILES), *images)
         if self._contents is None or signature != self._signature:
@@ -206,7 +205,7 @@ def parse_image_step(name: str) -> int:
 
 
 def stat_file(path: Path) -> tuple[int, int, int] | None:
-    """Return inode, size and modification time of a file, by which a change is noticed; None if it cannot be read."""
+    """Return inode, size and modification time of a file, or None; a change of the file changes them."""
     try:
         facts = path.stat()
     except OSError:
@@ -214,25 +213,25 @@ def stat_file(path: Path) -> tuple[int, int, int] | None:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
-def pick_evenly(items: list[Any], most: int) -> list[Any]:
-    """Return at most `most` of the items, evenly pick_evenly, the first and the last among them."""
-    if len(items) <= most:
+def pick_evenly(items: list[Any], limit: int) -> list[Any]:
+    """Return at most `limit` of the items, evenly spaced, with the first and the last."""
+    if len(items) <= limit:
         return list(items)
-    return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
+    return [items[round(index * (len(items) - 1) / (limit - 1))] for index in range(limit)]
 
 
 def gather_histograms(steps: list[StepHistograms]) -> dict[str, dict[str, list[Histogram]]]:
     """Return the histograms of some steps by kind and name."""
-    found: dict[str, dict[str, list[Histogram]]] = {kind: {} for kind in KINDS}
+    gathered: dict[str, dict[str, list[Histogram]]] = {kind: {} for kind in KINDS}
     for step in steps:
-        for kind, by_name in found.items():
+        for kind, by_name in gathered.items():
             for name, histogram in step.kinds[kind].items():
                 by_name.setdefault(name, []).append(histogram)
-    return found
+    return gathered
 
 
 def read_histograms(step: int, parts: Any) -> dict[str, Histogram]:
-    """Return the histograms of one step by name; what is damaged or cannot be drawn is left out."""
+    """Return the histograms of one step by name, without damaged ones."""
     named = parts.items() if isinstance(parts, dict) else ()
     return {name: histogram for name, part in named if (histogram := read_histogram(step, part)) is not None}
 

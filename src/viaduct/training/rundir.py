@@ -1,23 +1,23 @@
 """The directory of a run:
 
-RUN/recipe.json        the resolved recipe, where it came from, the data and the device; code, machine and first weights
-RUN/recipe.py          a copy of the user's own recipe file, if it was one
-RUN/recipe_modules/    copies of the modules that this file imports from its own folder
+RUN/recipe.json        the resolved recipe, its origin, data, device, code, machine and first weights
+RUN/recipe.py          a copy of the recipe file, if it was the user's
+RUN/recipe_modules/    copies of the modules that the recipe file imports from its own folder
 RUN/labels.json        names of the classes, in the order of the network's outputs
 RUN/metrics.jsonl      one record per log line, evaluation, checkpoint, and restart after a lost rank
 RUN/log.txt            log lines, and reports about lost ranks
-RUN/log.json, event_log.txt     with the log format dll or events: its lines alone
+RUN/log.json, event_log.txt     with the log format dll or events: its lines
 RUN/events.*           losses, accuracies and rates for TensorBoard
 RUN/histograms.jsonl, images/   with --tensorboard histograms or images
 RUN/tracking.json      with --track: the trackers' ids of the run
 RUN/dump/, profile/    with --dump or --profile
 RUN/checkpoints/       step-N/
 RUN/.lock              held, with the process id, while a process trains here
-RUN/.reached           the last step that several ranks have done, to say which are done again after a rank was lost
-RUN/ending.json        how the last session ended before the last step; not there while it runs, or if it was killed
+RUN/.reached           the last step of several ranks: after a rank was lost, it shows which steps are repeated
+RUN/ending.json        how the last session ended, if it ended before the last step; missing if it runs or was killed
 RUN/report.html        when the run has finished or was stopped
 RUN/model.safetensors, summary.json     when the run has finished
-RUN/ema.safetensors    when it has finished, if the recipe averages its weights: the averages, which were evaluated
+RUN/ema.safetensors    when it has finished, if the recipe averages its weights: the averages
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from viaduct.recipes._fields import compare_records, from_record, to_record
 from viaduct.run_files import (
     LATEST_STEP,
     finite_or_null,
-    metric_lines,
+    read_metric_lines,
     read_metrics,
     read_recipe_record,
     read_summary,
@@ -84,7 +84,7 @@ class RunDir:
         return (self.path / "recipe.json").is_file()
 
     def read_recipe_json(self) -> dict[str, Any]:
-        """Return recipe.json, as written when the last session began."""
+        """Return the contents of recipe.json, written when the last session began."""
         return read_recipe_record(self.path)
 
     def read_summary(self) -> dict[str, Any] | None:
@@ -92,9 +92,9 @@ class RunDir:
         return read_summary(self.path)
 
     def load_recipe(self, file: Path | None = None) -> Loaded:
-        """Load the recipe with the run's recorded values.
+        """Return the recipe with the run's recorded values.
 
-        Its code comes from `file` if given, else from the run's copy of a recipe file, else from viaduct's own recipes.
+        Its code comes from `file`, else from the run's copy of a recipe file, else from viaduct's own recipes.
         """
         record = self.read_recipe_json()
         if file is not None:
@@ -105,8 +105,8 @@ class RunDir:
             base = load(record["name"])
         else:
             shown = escape_controls(str(record["name"]))[:80]
-            what = f"{self.path / 'recipe.json'} names a recipe that viaduct does not have: {shown!r}."
-            raise BadRun(what, "A name in it is never taken for a path. `viaduct train --list` shows the recipes.")
+            message = f"{self.path / 'recipe.json'} names a recipe that viaduct does not have: {shown!r}."
+            raise BadRun(message, "A name in it is never taken for a path. `viaduct train --list` shows the recipes.")
         try:
             recipe = from_record(record["recipe"], base.recipe)
         except BadValue as error:
@@ -116,7 +116,7 @@ class RunDir:
         return Loaded(record["name"], recipe, base.docstring, base.file)
 
     def record_start(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
-        """Write recipe.json, and copy the recipe file if the run begins (`anew`) or has no copy."""
+        """Write recipe.json; copy the recipe file if the run begins (`anew`) or has no copy."""
         self.path.mkdir(parents=True, exist_ok=True)
         copied = self.path / RECIPE_FILE
         if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
@@ -128,17 +128,17 @@ class RunDir:
         write_json(self.path / "recipe.json", record)
 
     def refuse_special_files(self) -> None:
-        """Raise BadRun if a file that the run appends to is a pipe, which would block, or another special file."""
+        """Raise BadRun if a path that the run appends to is no regular file, such as a pipe, which would block."""
         for path in (self.metrics, self.path / "log.txt", self.path / "event_log.txt", self.path / STEP_MARK_FILE):
             if path.exists() and not path.is_file():
                 raise BadRun(f"{path} is not a file, but a folder, a pipe or a device.", "Move it away.")
 
     def refuse_other_recipe(self, loaded: Loaded, anew: bool = False) -> None:
-        """Raise BadRun if this run was begun with another recipe or, unless it begins anew, with other values."""
+        """Raise BadRun if this run has another recipe or, unless it begins anew, other values."""
         record = self.read_recipe_json()
         if record["name"] != loaded.name:
-            what = f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}."
-            raise BadRun(what, "Choose another place with --run.")
+            message = f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}."
+            raise BadRun(message, "Choose another place with --run.")
         if anew:
             return
         changed_file = None
@@ -150,8 +150,8 @@ class RunDir:
                 f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
             )
         if changed_module := find_changed_model_file(record, loaded.recipe):
-            what = f"{changed_module} has changed since {str(self.path)!r} was begun with its network."
-            raise BadRun(what, "Bring the file back as it was, or give another --run for a new run.")
+            message = f"{changed_module} has changed since {str(self.path)!r} was begun with its network."
+            raise BadRun(message, "Bring the file back as it was, or give another --run for a new run.")
         recorded = add_new_fields(record["recipe"], loaded.recipe)
         changed = {
             path: values
@@ -160,15 +160,15 @@ class RunDir:
         }
         if changed:
             path, (before, now) = next(iter(changed.items()))
-            more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+            others = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
             raise BadRun(
-                f"{str(self.path)!r} was begun with {path}={show(before)}, not {show(now)}{more}.",
+                f"{str(self.path)!r} was begun with {path}={format_value(before)}, not {format_value(now)}{others}.",
                 f"`viaduct train --run {self.path}` continues it as it was begun; for a new run give another --run.",
             )
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second process out of this run; the lock is released when the process ends, however it ends."""
+        """Lock the run for this process within the block; the end of the process releases the lock, too."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / ".lock").open("a+")
@@ -193,25 +193,22 @@ class RunDir:
                         self.path.rmdir()
 
     def drop_metrics_after(self, step: int) -> None:
-        """Drop the metrics of steps that will be trained again."""
-        readable = [(line, record) for line, record in metric_lines(self.path) if record is not None]
-        kept = [line for line, record in readable if record["step"] <= step or record["kind"] == "restart"]
+        """Drop the metrics of later steps, which will be trained again."""
+        readable = [(line, record) for line, record in read_metric_lines(self.path) if record is not None]
+        remaining = [line for line, record in readable if record["step"] <= step or record["kind"] == "restart"]
         if self.metrics.is_file():
-            replace_contents(self.metrics, "".join(line + "\n" for line in kept).encode())
+            replace_contents(self.metrics, "".join(line + "\n" for line in remaining).encode())
 
     def read_records(self, kind: str) -> list[dict[str, Any]]:
-        """Return the records of this kind in metrics.jsonl, the last one of each step.
-
-        A run that was stopped just before its end evaluates that step again.
-        """
+        """Return the records of this kind in metrics.jsonl, the last one of each step: some are evaluated twice."""
         return list({record["step"]: record for record in read_metrics(self.path, kind)}.values())
 
     def read_restarts(self) -> list[dict[str, Any]]:
-        """Return each restart after lost ranks: the first and last repeated step, and the step resumed from."""
+        """Return a record for each restart after a lost rank, with the first and the last repeated step."""
         return read_metrics(self.path, "restart")
 
     def read_reached_step(self) -> int:
-        """Return the last step done here by several ranks, saved or not; 0 if that is not known."""
+        """Return the last step done by several ranks, saved or not; 0 if not known."""
         file = self.path / STEP_MARK_FILE
         if not file.is_file() or file.stat().st_size != STEP_MARK_BYTES:
             return 0
@@ -219,14 +216,14 @@ class RunDir:
         return step if step < LATEST_STEP else 0
 
     def note_restart(self, step: int, reached: int, ranks: int) -> None:
-        """Record that the steps from `step` + 1 to `reached` are done again."""
+        """Record that the steps from `step` + 1 to `reached` are repeated."""
         fields = {"kind": "restart", "step": step, "first": step + 1, "last": reached, "ranks": ranks}
         with self.metrics.open("a") as file:
             file.write(json.dumps(fields | {"time": time.time()}) + "\n")
 
 
 def take_lock(lock: IO[str]) -> None:
-    """Lock a file; raise OSError if another process keeps it locked. `viaduct runs` locks it for a moment only."""
+    """Lock a file; raise OSError if another process keeps it locked. `viaduct runs` only locks it for a moment."""
     for _ in range(LOCK_ATTEMPTS - 1):
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -250,8 +247,8 @@ def add_new_fields(record: Any, part: Any) -> Any:
     return completed
 
 
-def show(value: Any) -> str:
-    """Return a recorded value in words."""
+def format_value(value: Any) -> str:
+    """Return a recorded value as text."""
     if isinstance(value, dict):
         return str(value.get("callable") or value.get("is"))
     return str(value) if value != "" else "nothing"

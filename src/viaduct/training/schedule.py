@@ -4,9 +4,8 @@
     learning_rate("resnet50_cifar10", 1000)             0.09905989
 
 `Steps` is the schedule of TensorFlow's official models, `BookCosine` that of a listing of the CANN book (docs/seeds.md,
-document 002), `Cosine` the usual half period; the others have the name of their network, optimizer or framework. The
-optimizer's rate is the peak for the recipe's own batch: it
-does not follow `--batch`. Only the peak of `LarsPolynomial` depends on the batch, as in its reference.
+document 002), `Cosine` the usual half period; the others are named after their network, optimizer or framework. The
+optimizer's rate is not scaled with `--batch`. Only `LarsPolynomial` depends on the batch, as in its reference.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ IMAGENET_IMAGES, CIFAR10_IMAGES = 1_281_167, 50_000
 
 @dataclass(frozen=True)
 class Pace:
-    """How steps and epochs relate in one run."""
+    """Length of a run in steps, and of an epoch in images."""
 
     images: int  # training images
     global_batch: int
@@ -58,15 +57,15 @@ class Pace:
 
 
 def find_pace(recipe: Recipe, images: int) -> Pace:
-    """Return how many steps the recipe takes over so many training images."""
+    """Return the pace of a recipe with this number of training images."""
     batch = recipe.data.global_batch
     return Pace(images, batch, recipe.steps or max(1, int(recipe.epochs * (images // batch))))
 
 
 def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) -> float:
-    """Return the learning rate of a recipe, or of the recipe with that name, at a step counted from 0.
+    """Return the learning rate of a recipe, given itself or by name, at a step counted from 0.
 
-    `images` is the number of training images; left out, it is that of the data set the recipe is for.
+    `images` is the number of training images, by default that of the recipe's dataset.
     """
     if isinstance(recipe, str):
         recipe = load(recipe).recipe
@@ -80,7 +79,7 @@ def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) ->
 
 
 def check_count(value: Any, name: str) -> int:
-    """Return a whole number from 0 on: between two steps there is no rate."""
+    """Return a whole number of 0 or more; raise BadValue for anything else."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -102,12 +101,12 @@ def count_training_images(data: Source) -> int:
             return IMAGENET_IMAGES
         case Shapes():
             return data.train_images
-    what = f"how many training images {data.name} have is not known before they are read."
-    raise BadValue(what, "Say it: learning_rate(recipe, step, images=…).")
+    message = f"how many training images {data.name} have is not known before they are read."
+    raise BadValue(message, "Say it: learning_rate(recipe, step, images=…).")
 
 
 def get_peak_rate(recipe: Recipe) -> float:
-    """Return the optimizer's learning rate; 1 for an optimizer that the recipe's author builds."""
+    """Return the optimizer's learning rate; 1 for an optimizer of the recipe's author."""
     rate: float = getattr(recipe.optimizer, "lr", 1.0)
     return rate
 
@@ -135,22 +134,22 @@ def piecewise(schedule: Steps, step: int, pace: Pace) -> float:
 
 
 def count_passed(boundaries: tuple[float, ...], step: int, per_epoch: float) -> int:
-    """Return how many boundaries, in epochs, are before a step; as in TensorFlow's piecewise_constant, exclusively."""
+    """Return how many boundaries, in epochs, are before a step; one at the step itself is not, as in TensorFlow."""
     return sum(step > int(per_epoch * epoch) for epoch in boundaries)
 
 
-def falling_cosine(done: float) -> float:
+def compute_falling_cosine(done: float) -> float:
     """Return the half cosine that falls from 1 to 0 while `done` goes from 0 to 1."""
     return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
 def half_cosine(schedule: Cosine, step: int, pace: Pace) -> float:
     warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
-    warmup = min(warmup, pace.steps // 2)  # a run of few steps still has a descent
+    warmup = min(warmup, pace.steps // 2)  # so that a run of few steps has a descent
     if step < warmup:
         return (step + 1) / warmup
     done = (step - warmup) / max(1, pace.steps - warmup)
-    return schedule.floor + (1 - schedule.floor) * falling_cosine(done)
+    return schedule.floor + (1 - schedule.floor) * compute_falling_cosine(done)
 
 
 def book_cosine(schedule: BookCosine, step: int, pace: Pace) -> float:
@@ -161,7 +160,7 @@ def book_cosine(schedule: BookCosine, step: int, pace: Pace) -> float:
     if decay <= 0:
         return 1.0
     linear = (pace.steps - step) / decay
-    # The step is counted from 0, not from the end of the warm-up, as in the listing.
+    # As in the listing, the step is counted from 0, not from the end of the warm-up.
     return linear * 0.5 * (1 + math.cos(2 * math.pi * 0.47 * step / decay)) + 1e-5
 
 
@@ -173,7 +172,7 @@ def v15(schedule: V15Decay, step: int, pace: Pace) -> float:
         return schedule.factors[count_passed(schedule.boundaries, step, pace.steps_per_epoch)]
     # Counted from step 0, so the rate drops a little where the warm-up ends.
     total = pace.steps if schedule.iter_unit == "epoch" else 90 * pace.images // pace.global_batch
-    return falling_cosine(step / total)
+    return compute_falling_cosine(step / total)
 
 
 def cosine_warmup_decay(schedule: CosineWarmupDecay, step: int, pace: Pace, peak: float) -> float:
@@ -192,7 +191,7 @@ def cosine_warmup_decay(schedule: CosineWarmupDecay, step: int, pace: Pace, peak
 
 def cosine_warmup(schedule: CosineWarmupDecay, step: int, pace: Pace, warmup: int, peak: float) -> float:
     if step < warmup:
-        return 1 - falling_cosine((step + 1) / warmup)
+        return 1 - compute_falling_cosine((step + 1) / warmup)
     if step > pace.steps:
         return 0.01 * schedule.end / peak if peak else 0.0
     # `done` is not limited to 1: at the last step the reference is one step past the bottom of its cosine.
@@ -211,14 +210,14 @@ def amoebanet_descent(schedule: AmoebanetDecay, step: int, pace: Pace) -> float:
         case "exponential":
             return float(schedule.decay ** (step // pace.steps_per_epoch))
         case "cosine":
-            return falling_cosine(step / pace.steps)
+            return compute_falling_cosine(step / pace.steps)
         case "stepwise":
             return float(0.1 ** count_passed(schedule.boundaries, step, pace.steps_per_epoch))
     return 1.0
 
 
 def lars_polynomial(schedule: LarsPolynomial, step: int, pace: Pace, steps: float) -> float:
-    default_peak, default_epochs = lars_defaults(pace.global_batch)
+    default_peak, default_epochs = choose_lars_defaults(pace.global_batch)
     peak = default_peak if schedule.peak is None else schedule.peak
     epochs = default_epochs if schedule.warmup_epochs is None else schedule.warmup_epochs
     warmup = int(epochs * pace.images / pace.global_batch)
@@ -229,7 +228,7 @@ def lars_polynomial(schedule: LarsPolynomial, step: int, pace: Pace, steps: floa
     return (peak - schedule.end) * (1 - done) ** 2 + schedule.end
 
 
-def lars_defaults(global_batch: int) -> tuple[float, float]:
+def choose_lars_defaults(global_batch: int) -> tuple[float, float]:
     """Return the peak rate and warm-up epochs that TF official uses for a batch size."""
     for below, peak in ((8192, 5.0), (16384, 10.0), (32768, 25.0)):
         if global_batch < below:

@@ -44,11 +44,11 @@ def score_checkpoints(
     recompute: int = 0,
     save: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one row per checkpoint: the latest, the one of a step, or all of them, oldest first.
+    """Return one row per checkpoint: the latest, the one of a step, or (`every`) all of them, oldest first.
 
-    `file` is executed instead of the run's own copy of its recipe. With `recompute` the running averages of the batch
-    norms are first computed anew from so many training batches; `save` is where the weights with these averages go. Of
-    several ranks, which must all see the run's directory, only the first gets rows.
+    `file` is executed instead of the run's copy of its recipe. `recompute` is the number of training batches from which
+    the running averages of batch norms are recomputed first, 0 for the stored ones; the weights with these averages are
+    written to `save`. All ranks must see the run's directory; only rank 0 gets rows.
     """
     check_saving(recompute, save, every)
     run = RunDir(path)
@@ -71,10 +71,10 @@ def score_weights(
     recompute: int = 0,
     save: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one row for weights that no run of ours trained; with `every`, one for each file of a folder.
+    """Return one row for weights that belong to no run; with `every`, one for each file of a folder.
 
-    `loaded` has the network and the preparation of its images. `ema` chooses averages of the weights (True) or the
-    weights themselves (False); None: averages if the recipe has them and they are stored.
+    `loaded` has the network and the preprocessing. `ema` selects averages of the weights (True) or the weights (False);
+    None: averages if the recipe has them and they are stored.
     """
     check_saving(recompute, save, every)
     recipe = loaded.recipe
@@ -86,14 +86,14 @@ def score_weights(
 
 @dataclass(frozen=True)
 class Recomputing:
-    """How the running averages of batch norms are computed anew before a checkpoint is scored."""
+    """Options of recomputing the running averages of batch norms before a checkpoint is scored."""
 
     batches: int = 0  # of training data; 0: the stored averages are used
     save: Path | None = None  # file for the weights with the new averages
 
 
 def check_saving(recompute: int, save: Path | None, every: bool) -> None:
-    """Raise BadValue if --save cannot be fulfilled."""
+    """Raise BadValue if --save cannot be used."""
     if save is None:
         return
     if not recompute:
@@ -116,9 +116,9 @@ def score_all(
     recomputing: Recomputing,
     ema: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one row for each of the chosen weights; on ranks other than the first, none.
+    """Return one row for each of the chosen weights, on rank 0.
 
-    `stored` is the run's recipe.json, empty for weights of no run; it names the data unless `data` does.
+    `stored` is the run's recipe.json, empty for weights of no run; its data are used unless `data` is given.
     """
     device_module, torch_device = devices.pick(device, group.local_rank)
     device_module.set_tf32(recipe.precision.tf32)
@@ -140,24 +140,27 @@ def score_all(
             training = recipe.data.open_batches(images.train, device=torch_device, train=True, seed=recipe.seed)
             streams.enter_context(training)
             renew = partial(renew_statistics, computation, training, recomputing, recipe, group)
-        found = [
+        rows = [
             row
             for saved in chosen
             for row in score(saved, recipe, computation, batches, images.names, group, renew, ema=ema)
         ]
-    epochs = [find_epoch(row, recipe, images) for row in found]
-    if group.is_first and any(epoch != row["epoch"] for epoch, row in zip(epochs, found, strict=True)):
+    epochs = [find_epoch(row, recipe, images) for row in rows]
+    if group.is_first and any(epoch != row["epoch"] for epoch, row in zip(epochs, rows, strict=True)):
         print(f"Epochs are counted with the recipe's global batch of {recipe.data.global_batch:,}.", file=sys.stderr)
-    found = [{**row, "epoch": epoch} for epoch, row in zip(epochs, found, strict=True)]
-    where = {"data": str(path) if path else recipe.data.name}
-    found = [{**row, **where, "batch_norm_recomputed_from_batches": recomputing.batches} for row in found]
-    return found if group.is_first else []
+    if not group.is_first:
+        return []
+    common = {
+        "data": str(path) if path else recipe.data.name,
+        "batch_norm_recomputed_from_batches": recomputing.batches,
+    }
+    return [{**row, "epoch": epoch, **common} for epoch, row in zip(epochs, rows, strict=True)]
 
 
 def renew_statistics(
     computation: Computation, stream: Stream, recomputing: Recomputing, recipe: Recipe, group: Group, step: int | None
 ) -> None:
-    """Recompute the batch norms' running averages; rank 0 writes the weights with them if a file was given."""
+    """Recompute the batch norms' running averages; rank 0 writes the weights with them if `save` is given."""
     recompute_statistics(computation, iterate_training_batches(stream), recomputing.batches)
     if recomputing.save is not None and group.is_first:
         facts = {"model": describe_model(recipe), "classes": recipe.data.classes, "global_step": step or 0}
@@ -176,7 +179,7 @@ def score(
     renew: Callable[[int | None], None] | None = None,
     ema: bool | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Load weights into the network and yield their row."""
+    """Load weights into the network and yield their row; `renew(step)` recomputes the running averages first."""
     step, epoch = load_weights(saved, recipe, computation.master, group, ema)
     computation.publish_weights()
     computation.publish_statistics()
@@ -200,7 +203,7 @@ def score(
 
 
 def find_epoch(row: dict[str, Any], recipe: Recipe, images: Dataset) -> float | None:
-    """Return the epoch of a row; if it has none, compute it from the step, if the dataset has training images."""
+    """Return the epoch of a row; without one, compute it from the step if the dataset has training images."""
     if row["epoch"] is not None or row["step"] is None or not getattr(images, "has_train", True):
         return row["epoch"]  # type: ignore[no-any-return]
     return float(row["step"]) * recipe.data.global_batch / max(1, len(images.train))

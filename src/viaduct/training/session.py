@@ -1,6 +1,6 @@
 """Train a recipe in a run directory on a device: begin or resume the run, train, write its final files.
 
-A session is one process's (or, of several ranks, one start's) work on a run; a run may take several sessions.
+A session is the work on a run from one start to its end; a resumed run has several sessions.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ RATE_PAGE = "rate_finder.html"  # page of `--lr find`, which may be in the direc
 
 @dataclass(frozen=True)
 class Request:
-    """A request to train: the loaded recipe, the run directory, and the options that no recipe holds."""
+    """A request to train: the loaded recipe, the run directory, and options that are not part of a recipe."""
 
     loaded: Loaded
     run: RunDir
@@ -94,20 +94,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a session ended; step and steps are 0 if the run had finished before the session."""
+    """End of a session; step and steps are 0 if the run had finished before the session."""
 
     finished: bool
     signal: int | None = None
     step: int = 0
     steps: int = 0
-    stop_reason: str = ""  # why a run has finished before its last step; empty if it has not
+    stop_reason: str = ""  # why the run finished before its last step; empty if it did not
 
 
 def run_training(request: Request) -> Outcome:
-    """Train on this rank and return how the session ended.
-
-    A request that cannot be fulfilled is refused before recipe.json is written or changed.
-    """
+    """Train on this rank; a request that cannot be fulfilled is refused before recipe.json is written."""
     with join_ranks(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
         refuse_observation(request, group.ranks)
         if group.run_on_first(lambda: refuse_or_find_finished(request)):
@@ -123,7 +120,7 @@ def run_training(request: Request) -> Outcome:
 
 @contextlib.contextmanager
 def serve_live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
-    """Serve the page of the run from rank 0 within the block; show an error that ends the block on it."""
+    """Serve the page of the run from rank 0 within the block; an error that ends the block is shown on the page."""
     opened: list[LivePage] = []
     if request.watch is not None:
         port = request.watch
@@ -146,7 +143,7 @@ def serve_live_page(request: Request, group: Group) -> Iterator[LivePage | None]
 
 
 def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
-    """Return how the run ended without an error, for the live page."""
+    """Return the ending of a run without an error, for the live page."""
     run = request.run
     if not outcome.finished:
         by = f" by {name_signal(outcome.signal)}" if outcome.signal else ""
@@ -158,7 +155,7 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
 
 
 def refuse_ranks(request: Request, ranks: int) -> None:
-    """Refuse, before ranks are started, a dump, profile, batch or --data that they would refuse."""
+    """Refuse a dump, profile, batch or --data that the ranks would refuse, before they are started."""
     recipe = request.loaded.recipe
     refuse_observation(request, ranks)
     Share(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
@@ -166,7 +163,7 @@ def refuse_ranks(request: Request, ranks: int) -> None:
 
 
 def refuse_observation(request: Request, ranks: int) -> None:
-    """Refuse a dump or a profile that a run of this recipe cannot give."""
+    """Refuse a dump or a profile that is not possible with this recipe."""
     if request.dump is not None:
         request.dump.check_recipe(request.loaded.recipe, ranks)
     if request.profile is not None:
@@ -187,7 +184,7 @@ def describe_finished(request: Request) -> Iterator[str]:
 
 
 def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Outcome:
-    """Run one rank's part; rank 0 reads and writes the disk and prints."""
+    """Train as one rank; rank 0 reads and writes files and prints."""
     run, recipe = request.run, request.loaded.recipe
     device, torch_device = devices.pick(request.device, group.local_rank)
     images = load_images(recipe.data, request.data)
@@ -218,7 +215,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
         for profile in profiling:
             group.run_on_first(partial(profile.request.check_training, training))
         group.run_on_first(lambda: use_bank(request, training, resumed=saved is not None))
-        group.run_on_first(lambda: start(request, training, saved))
+        group.run_on_first(lambda: restore_or_initialise(request, training, saved))
         training.state.broadcast(training.run.checkpoints)
         if page is not None:
             page.follow(lambda: (training.step, training.steps))
@@ -252,7 +249,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
 
 
 def use_bank(request: Request, training: Training, resumed: bool) -> None:
-    """Apply tuned operators: in a resumed run those that it was begun with, in a new run those of the bank."""
+    """Apply tuned operators: those of the bank to a new run, those of recipe.json to a resumed one."""
     stored = request.run.read_recipe_json() if resumed else {}
     if request.bank is None and stored.get("tuning") is None:
         return
@@ -268,9 +265,9 @@ def use_bank(request: Request, training: Training, resumed: bool) -> None:
 
 @contextlib.contextmanager
 def record_failure(request: Request, training: Training) -> Iterator[None]:
-    """Write RUN/ending.json if an error ends the run, and the report if it is a ViaductError such as a diverged loss.
+    """Write RUN/ending.json if an error ends the block, and also the report if it is a ViaductError.
 
-    Neither for a lost rank: the process that started the ranks may start them again.
+    Neither is written for a lost rank, because the launcher may start the ranks again.
     """
     try:
         yield
@@ -286,20 +283,17 @@ def record_failure(request: Request, training: Training) -> Iterator[None]:
 
 
 def write_ending(training: Training, outcome: str, reason: str) -> None:
-    """Write RUN/ending.json, on rank 0: how this session ended before the run's last step.
-
-    A finished run has summary.json instead. A process that is killed writes neither file.
-    """
+    """Write RUN/ending.json, on rank 0, for a session that ended before the run's last step."""
     run = training.run
     if not training.group.is_first or training.recipe.evaluation.eval_only or not run.is_begun:
         return
     record = {"outcome": outcome, "step": training.step, "steps": training.steps, "reason": reason, "time": time.time()}
-    with contextlib.suppress(OSError):  # a full disk has its own message
+    with contextlib.suppress(OSError):  # a full disk is reported elsewhere
         write_json(run.path / ENDING, record)
 
 
 def report_stop(request: Request, training: Training, reason: str) -> None:
-    """Write the report of a stopped run, on rank 0; print a note with its path, or why it could not be written."""
+    """Write the report of a stopped run, on rank 0, and print its path, or the error if it cannot be written."""
     if not training.group.is_first or request.loaded.recipe.evaluation.eval_only or not request.run.is_begun:
         return
     try:
@@ -311,16 +305,15 @@ def report_stop(request: Request, training: Training, reason: str) -> None:
 
 
 def fit_and_save(training: Training) -> str:
-    """Train; save a checkpoint if an image cannot be read or a metric of the recipe fails, and raise the error.
+    """Train; if an image cannot be read or a metric of the recipe fails, save a checkpoint and raise the error.
 
-    The weights have not been trained on that image. Nothing is saved if this session has not taken a step, or with
-    several ranks.
+    Nothing is saved with several ranks, or if this session has not taken a step.
     """
     first_step = training.step
     try:
         return training.fit()
     except (BadData, MetricFails):
-        # All ranks take part in saving; the other ranks have not failed here.
+        # With several ranks saving would hang: all must take part, and the others have not failed.
         if training.step > first_step and training.group.ranks == 1:
             training.finish("interrupted")
             print_resume_command(training)
@@ -332,8 +325,8 @@ def print_resume_command(training: Training) -> None:
     training.print_note(f"  viaduct train --run {training.run.path}{repeat_ranks_flag(training.group)}")
 
 
-def start(request: Request, training: Training, saved: checkpoint.SavedCheckpoint | None) -> None:
-    """Restore the run from `saved`, or load its initial weights; then record the start, unless it is only evaluated."""
+def restore_or_initialise(request: Request, training: Training, saved: checkpoint.SavedCheckpoint | None) -> None:
+    """Restore the run from `saved` or load its initial weights; record the start, unless it is only evaluated."""
     recipe = request.loaded.recipe
     if saved is not None:
         refuse_other_images(request, training)
@@ -348,7 +341,7 @@ def start(request: Request, training: Training, saved: checkpoint.SavedCheckpoin
 
 
 def refuse_fewer_steps(request: Request, training: Training) -> None:
-    """Refuse a number of steps that the run has already passed."""
+    """Raise an error if the run has already taken more steps than the recipe now has."""
     if training.step > training.steps and not request.loaded.recipe.evaluation.eval_only:
         raise BadRun(
             f"{training.step:,} steps are done already in {str(request.run.path)!r}, more than the "
@@ -358,36 +351,32 @@ def refuse_fewer_steps(request: Request, training: Training) -> None:
 
 
 def refuse_other_images(request: Request, training: Training) -> None:
-    """Refuse to resume with images whose number or labels have changed: sample order and epochs follow from them.
-
-    Pixels are not compared.
-    """
-    before, now = request.run.read_recipe_json().get("pictures"), fingerprint(training.images)
+    """Refuse to resume if the number or the labels of the images have changed; pixels are not compared."""
+    before, now = request.run.read_recipe_json().get("pictures"), fingerprint_labels(training.images)
     for split in now:
         if before is not None and before[split] != now[split]:
             counts = f"{before[split]['count']:,} images then, {now[split]['count']:,} now"
             labels = "" if before[split]["count"] != now[split]["count"] else ", with other labels"
-            what = f"the data have changed since {str(request.run.path)!r} was begun: {split}: {counts}{labels}."
-            raise BadRun(what, "Bring the old ones back with --data, or begin a new run with another --run.")
+            message = f"the data have changed since {str(request.run.path)!r} was begun: {split}: {counts}{labels}."
+            raise BadRun(message, "Bring the old ones back with --data, or begin a new run with another --run.")
 
 
-def fingerprint(images: Dataset) -> dict[str, dict[str, int]]:
+def fingerprint_labels(images: Dataset) -> dict[str, dict[str, int]]:
     """Return image counts and label checksums of both splits."""
     splits = {"training": images.train, "validation": images.validation}
     return {name: {"count": len(split), "labels": zlib.crc32(split.labels.tobytes())} for name, split in splits.items()}
 
 
 def repeat_ranks_flag(group: Group) -> str:
-    """Return the --ranks flag for several ranks on one machine, else nothing: `viaduct launch` needs no flag."""
+    """Return the --ranks flag if several ranks train on one machine, else an empty string."""
     return f" --ranks {group.ranks}" if 1 < group.ranks == group.local_ranks else ""
 
 
 def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
-    """Return the loop's callbacks and, among them, the recipe's, in the order in which they are called.
+    """Return the loop's and the recipe's callbacks in the order in which they are called.
 
-    NanStop comes first: it ends the run before another callback records a bad loss. Checkpointing comes last: the
-    other callbacks have observed a step before it is saved. With torchrun's variables a launcher may start lost ranks
-    again; StepMark tells them how far the run had come.
+    NanStop is first, so that no other callback records a bad loss. Checkpointing is last, so that the others have
+    observed a step before it is saved. StepMark is for ranks, which a launcher may start again.
     """
     step_mark = [] if group.local_rank is None else [StepMark()]
     trackers = build_trackers(recipe) if group.is_first else []
@@ -397,7 +386,7 @@ def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
 
 @contextlib.contextmanager
 def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
-    """Turn errors from a full disk, lack of memory, and a batch too small for batch norm into ones with a hint."""
+    """Turn errors of a full disk, lack of memory or a batch too small for batch norm into errors with a hint."""
     try:
         yield
     except OSError as error:
@@ -417,12 +406,12 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
         if ONE_VALUE_PER_CHANNEL not in str(error):
             raise
         batch, size = recipe.data.global_batch, recipe.data.size
-        what = f"a batch norm gets a single value per channel with a batch of {batch} and images of {size} pixels."
-        raise BadValue(what, "Use a larger --batch or data.size.") from error
+        message = f"a batch norm gets a single value per channel with a batch of {batch} and images of {size} pixels."
+        raise BadValue(message, "Use a larger --batch or data.size.") from error
 
 
 def refuse_or_find_finished(request: Request) -> bool:
-    """Return True if the run has nothing left to do; raise BadRun if the directory cannot take the requested run."""
+    """Return True if the run has nothing left to do; raise BadRun if the request does not fit the directory."""
     run = request.run
     if run.path.exists() and not run.path.is_dir():
         raise BadRun(f"{str(run.path)!r} is a file, not a run's directory.", "Choose another place with --run.")
@@ -448,9 +437,9 @@ def refuse_or_find_finished(request: Request) -> bool:
 
 
 def is_long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
-    """Return True if a finished run has at least the steps or epochs that the recipe now has.
+    """Return True if a finished run has at least the steps or epochs of the recipe.
 
-    `summary["steps"]` is the number of steps taken, `summary["length"]` the recipe's `steps` and `epochs` at that time.
+    `summary["steps"]` is the number of steps taken, `summary["length"]` has the `steps` and `epochs` of its recipe.
     """
     length = summary["length"]
     if recipe.steps:
@@ -459,7 +448,7 @@ def is_long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
 
 
 def load_images(data: Source, path: Path | None) -> Dataset:
-    """Return the recipe's images; an error of the user's own `Arrays` function becomes a BadValue with its line."""
+    """Return the recipe's images; an error in the user's `Arrays` function becomes a BadValue with its line."""
     check_path(data, path)
     if not isinstance(data, Arrays):
         return data.open_images(path)
@@ -468,21 +457,21 @@ def load_images(data: Source, path: Path | None) -> Dataset:
 
 
 def check_path(data: Source, path: Path | None) -> None:
-    """Refuse a source that needs --data without it, and --data for a source that takes none."""
+    """Raise an error if --data is missing for a source that needs it, or given for one that takes none."""
     if path == SYNTHETIC:
         return
     if data.needs_path and path is None:
         hints = [data.how_to_get] if data.how_to_get else []
         raise BadData(f"this recipe trains on {data.name}: say where it is with --data DIR.", *hints)
     if path is not None and not data.takes_path:
-        what = f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given."
-        raise BadData(what, "--data synthetic trains on noise.")
+        message = f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given."
+        raise BadData(message, "--data synthetic trains on noise.")
 
 
 def find_start(request: Request) -> checkpoint.SavedCheckpoint | None:
-    """Return the newest intact checkpoint, None for a new run; print a note about each newer damaged one.
+    """Return the newest intact checkpoint, None for a new run; print a note about newer, damaged ones.
 
-    Raise BadRun if all checkpoints are damaged, or if there is none and the request needs one.
+    Raise BadRun if all checkpoints are damaged, or if the request needs one and there is none.
     """
     checkpoint.remove_leftovers(request.run.checkpoints)
     saved, damaged = checkpoint.find_newest_intact(request.run.checkpoints)
@@ -494,9 +483,9 @@ def find_start(request: Request) -> checkpoint.SavedCheckpoint | None:
 
 
 def record_start(request: Request, training: Training, resumed: bool) -> None:
-    """Write recipe.json and labels.json, drop metrics of later steps, and print what is about to be trained."""
+    """Write recipe.json and labels.json, drop metrics of later steps, and print the start line of the run."""
     run, loaded = request.run, request.loaded
-    reached = run.read_reached_step()  # by an earlier start of the ranks
+    reached = run.read_reached_step()  # of an earlier start of the ranks
     run.drop_metrics_after(training.step)
     stored_images = getattr(training.images.train, "images", None)  # None for encoded images, which may differ in size
     record = {
@@ -506,7 +495,7 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
         "data": str(request.data if request.data == SYNTHETIC else request.data.resolve()) if request.data else None,
         "device": request.device,
         "command": request.command,
-        "pictures": fingerprint(training.images),  # runs of earlier versions have this key, too
+        "pictures": fingerprint_labels(training.images),  # runs of earlier versions have this key, too
         "image_shape": None if stored_images is None else [int(side) for side in stored_images.shape[1:3]],
         "provenance": trace_provenance(request, training, resumed),
         "tuning": training.tuned,
@@ -544,14 +533,14 @@ def trace_provenance(request: Request, training: Training, resumed: bool) -> dic
 
 
 def describe_noise(training: Training) -> str:
-    """Return a note about training on noise, and about a folder called `synthetic` here, which may have been meant."""
+    """Return a note about training on noise, and about a folder called `synthetic`, which the user may have meant."""
     count, folder = len(training.images.validation), SYNTHETIC.resolve()
     alternative = f" The folder of that name here would be --data {folder}." if folder.is_dir() else ""
     return f"Training on noise: losses and accuracies say nothing; {count:,} images of it are evaluated.{alternative}"
 
 
 def describe_unused_outputs(data: Source, path: Path | None, training: Training) -> str:
-    """Return a note if records without labels.txt leave two or more of the network's last outputs without a label."""
+    """Return a note if the data have no labels.txt and two or more of the network's last outputs have no label."""
     if not isinstance(data, Records) or path is None or data.stated_classes(path) is not None:
         return ""
     highest = int(training.images.train.labels.max())
@@ -562,7 +551,7 @@ def describe_unused_outputs(data: Source, path: Path | None, training: Training)
 
 
 def describe_execution(training: Training) -> Iterator[str]:
-    """Yield lines about how the steps are executed."""
+    """Yield lines about own kernels, sinks and compilation."""
     if training.computation.fused:
         yield f"{training.computation.fused} parts of the network run on kernels of our own."
     if note := describe_sink(training):
@@ -572,7 +561,7 @@ def describe_execution(training: Training) -> Iterator[str]:
 
 
 def report_redone_steps(training: Training, reached: int) -> None:
-    """Record and print which steps are repeated, because they were not saved before a rank was lost."""
+    """Record and print the steps that are repeated, because they were not saved before a rank was lost."""
     training.run.note_restart(training.step, reached, training.group.ranks)
     first = training.step + 1
     steps = f"steps {first}-{reached} were" if reached > first else f"step {first} was"
@@ -601,18 +590,18 @@ def write_final_files(request: Request, training: Training) -> None:
     summary["batch_norm"] = averages.to_record() if averages else None
     write_report(request.loaded, training, summary)
     write_json(run.path / "summary.json", summary)
-    what = "top-1 on noise" if isinstance(training.images, SyntheticSet) else "validation top-1"
+    metric = "top-1 on noise" if isinstance(training.images, SyntheticSet) else "validation top-1"
     score = training.score
-    result = f"{what} {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
+    result = f"{metric} {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
     print_note(f"Finished: {result}. Report: {run.report}")
     for line in averages.describe(run.path) if averages and averages.is_unsettled else ():
         print_note(line)
 
 
 def check_suspect_averages(training: Training) -> Averages | None:
-    """Measure what the batch norms' running averages cost in accuracy, if validation is far behind training.
+    """Check the batch norms' running averages if validation is much worse than training; else None.
 
-    Return None if there is no such gap, or if it could not be measured.
+    Also None if they cannot be checked.
     """
     logs, score = training.run.read_records("log"), training.score
     if not logs or score is None or isinstance(training.images, SyntheticSet):
@@ -624,7 +613,7 @@ def check_suspect_averages(training: Training) -> Averages | None:
         return None
     try:
         return check_averages(training.recipe, saved, training.images, training.device, training.torch_device)
-    except BadData:  # an image that cannot be read, and that training had not met yet
+    except BadData:  # an image that training has not read cannot be read
         return None
     except RuntimeError as error:
         if lacks_memory(error):  # the measurement needs a second network; the run itself has finished

@@ -1,8 +1,8 @@
 """A workaround for a bug of oneDNN in strided convolutions of single pixels, in bf16 and fp16 on the CPU.
 
 If the input is a single pixel, oneDNN leaves part of the gradient of the weights uninitialised, sometimes with NaN.
-Seen with torch 2.13 for 3x3 kernels with stride 2, in a ResNet for large images that gets small ones. Here such a
-convolution is computed in fp32, with the one cell of the kernel that lies on the pixel.
+Seen with torch 2.13 for 3x3 kernels with stride 2, in a ResNet on very small images. Here the convolution of a single
+pixel is computed in fp32, with the one cell of the kernel that lies on the pixel.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from viaduct.models.padding import SameConv2d, same_padding
 
 
 def guard_single_pixels(network: nn.Module) -> None:
-    """Let the strided convolutions of a network compute single pixels in fp32, in place."""
+    """Change the strided convolutions of a network so that they compute single pixels in fp32."""
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d) and max(layer.stride) > 1 and max(layer.kernel_size) > 1:
             layer.forward = partial(forward_single_pixel, layer, layer.forward)  # type: ignore[method-assign]
 
 
 def forward_single_pixel(layer: nn.Conv2d, original: Callable[[Tensor], Any], x_NCHW: Tensor) -> Tensor:
-    """Compute the convolution of a single pixel in fp32; of any other input by the layer's `original` forward."""
+    """Compute a single pixel in fp32, and any other input by the layer's `original` forward."""
     if tuple(x_NCHW.shape[2:]) != (1, 1) or not uses_one_cell(layer):
         output: Tensor = original(x_NCHW)
         return output
@@ -40,14 +40,14 @@ def forward_single_pixel(layer: nn.Conv2d, original: Callable[[Tensor], Any], x_
 def compute_padding(layer: nn.Conv2d) -> tuple[int, int]:
     """Return the padding above and to the left of a single pixel."""
     if isinstance(layer, SameConv2d):
-        down, across = (same_padding(1, *both)[0] for both in zip(layer.kernel_size, layer.stride, strict=True))
+        down, across = (same_padding(1, *axis)[0] for axis in zip(layer.kernel_size, layer.stride, strict=True))
         return down, across
     top, left = (int(cells) for cells in layer.padding)
     return top, left
 
 
 def uses_one_cell(layer: nn.Conv2d) -> bool:
-    """Return True if the output for a single pixel is one pixel too, to which one cell of the kernel contributes."""
+    """Return True if the output for a single pixel is one pixel, computed from one cell of the kernel."""
     if isinstance(layer, SameConv2d):
         return True
     if layer.padding_mode != "zeros" or isinstance(layer.padding, str):  # the padding is not zeros, or is none

@@ -2,15 +2,14 @@
 
 A step is captured once as a graph of kernels and replayed. During a replay the host prepares the next batch on a side
 stream; it is at most two steps ahead of the device. Losses and correct images are read after the sink. A sink ends at a
-multiple of N, at an evaluation, at a checkpoint that is due by steps, and at the end of the run. An interruption ends
-it early.
+multiple of N, at an evaluation, at a checkpoint that is due by steps, at the end of the run, and at an interruption.
 
     sink = build_sink(training)
     sink.run_steps(batches)
 
-With `--sink auto`, the default, a sink lasts about a second and ends at every log line and every epoch; log lines come
-as often as without sinks. If no step can be captured, `--sink auto` has no sinks; with `--sink N` the host drives each
-step, and log lines still come once a sink. `Sink.obstacle` is the reason why no step can be captured.
+With `--sink auto`, the default, a sink lasts about a second and also ends at every log line and epoch. If no step can
+be captured, `--sink auto` has no sinks; with `--sink N` the host drives each step, and log lines are still written once
+a sink. `Sink.obstacle` is the reason why no step can be captured.
 
 In the code, `vendor` is torch's module for the device: torch.cuda, torch.npu or torch.mlu, with the same functions.
 """
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
 Work = Callable[[], None]  # launches the kernels of one step
-WARM_UP_STEPS = 2  # run uncaptured on a side stream before the capture: libraries set themselves up in them
-MAX_AHEAD = 2  # steps that the host may be ahead: one runs, the images of the next are being prepared
-FIRST_LENGTH, MAX_LENGTH = 10, 1000  # steps of an automatic sink: before a step's time is known, and at most
+WARM_UP_STEPS = 2  # run uncaptured on a side stream before the capture, so that libraries initialise
+MAX_AHEAD = 2  # steps that the host may be ahead of the device: one runs, the images of the next are prepared
+FIRST_LENGTH, MAX_LENGTH = 10, 1000  # steps of an automatic sink: the first ones, and at most
 TARGET_SECONDS = 1.0  # of an automatic sink
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # attributes that torch gives each module, such as `_parameters`
 PLAIN_VALUES = (bool, int, float, str, type(None))
@@ -50,7 +49,7 @@ class Sink:
     """Takes the steps of a run N at a time."""
 
     def __init__(self, training: Training, length: int | None, obstacle: str | None) -> None:
-        """Make sinks of `length` steps; None: of about a second, measured while the run goes on."""
+        """Take sinks of `length` steps, or with None of about a second."""
         self.training, self.step = training, training.train_step
         self.progress, self.recipe = training.progress, training.recipe
         self.automatic = length is None
@@ -63,11 +62,10 @@ class Sink:
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
         self.warmed_up = 0  # warm-up steps taken so far
-        # An update was made, or a checkpoint was restored: before that the optimizer has no momenta to capture.
-        self.has_optimizer_state = False
+        self.has_optimizer_state = False  # False: the optimizer has no momenta to capture yet
 
     def describe_obstacle(self) -> str | None:
-        """Return a line for the user on why the host drives each step; None if it does not."""
+        """Return a line for the user with the reason why the host drives each step; None if it does not."""
         if self.obstacle is None:
             return None
         return f"--sink {self.recipe.sink}: the host drives each step, because {self.obstacle}."
@@ -88,7 +86,7 @@ class Sink:
         """Take the steps of one sink; their losses and correct images stay on the device."""
         progress, first, end = self.progress, self.progress.step, self.find_end()
         self.has_optimizer_state = self.has_optimizer_state or bool(progress.step and self.step.optimizer.state)
-        began, was_captured = time.monotonic(), self.replay is not None
+        started_at, was_captured = time.monotonic(), self.replay is not None
         while progress.step < end and not self.training.is_stopping():
             count = self.count_device_steps(end)
             if count:
@@ -98,7 +96,7 @@ class Sink:
             if progress.step < end:
                 self.training.exchange_requests()
         if self.automatic and was_captured and progress.step > first:
-            self.adapt_length((time.monotonic() - began) / (progress.step - first))
+            self.adapt_length((time.monotonic() - started_at) / (progress.step - first))
 
     def adapt_length(self, step_seconds: float) -> None:
         """Set the length of the next sinks so that one takes about TARGET_SECONDS."""
@@ -141,9 +139,9 @@ class Sink:
                 batch = self.feed.take_batch(batches)
             else:
                 unused = batch
-        finally:  # even after an image that cannot be read: the steps before it are done and count
+        finally:  # also after an image that cannot be read: the steps before it are done
             step.finish(done)
-            # The rate that a checkpoint keeps is that of the last step.
+            # A checkpoint stores the rate of the last step.
             self.step.set_rates(progress.step - 1, round_rates=self.obstacle is None)
         if unused is not None:
             self.training.run_step(unused)
@@ -151,7 +149,7 @@ class Sink:
     def run_device_step(self, step: DeviceStep, batch: Batch) -> bool:
         """Take one step on the device and return True; return False if no step can be captured.
 
-        The first steps, and those whose gradients callbacks look at, run uncaptured on another stream.
+        The first steps, and those whose gradients callbacks observe, run uncaptured on a side stream.
         """
         number, marks = self.progress.step + 1, self.step.marks
         self.step.pulse.enter("a sink", number)
@@ -167,7 +165,7 @@ class Sink:
             before = read_host_state(self.step)
             self.feed.run_on_side_stream(step)
             self.warmed_up += 1
-            if self.warmed_up == WARM_UP_STEPS:  # in the first one, parts may still set themselves up
+            if self.warmed_up == WARM_UP_STEPS:  # in the first one, modules may still initialise themselves
                 self.refuse_host_changes(before)
             return True
         if self.obstacle is not None:
@@ -189,25 +187,25 @@ class Sink:
         return True
 
     def discard_capture(self) -> None:
-        """Let the next step be captured anew: something that it reads on the host has changed."""
+        """Let the next step be captured again, because a value that it reads on the host has changed."""
         self.replay = None
 
     def refuse_host_changes(self, before: dict[str, Any]) -> None:
-        """Fall back to the host if the step just taken has changed something in Python: a replay runs no Python."""
+        """Fall back to the host if the last step has changed something in Python, because a replay runs no Python."""
         after = read_host_state(self.step)
         changed = [name for name in after if name not in before or before[name] != after[name]]
         if changed:
             self.fall_back(f"each step changes {changed[0]} on the host, which a replay would not")
 
     def fall_back(self, reason: str) -> None:
-        """Let the host drive all further steps, and say why."""
+        """Let the host drive all further steps, and print the reason."""
         self.obstacle = reason
         if line := self.describe_obstacle():
             self.training.print_note(line)
 
 
 class Capture:
-    """Captures what a function gives the device to do as a graph of kernels; the returned function replays it."""
+    """Captures the kernels that a function launches as a graph; the returned function replays it."""
 
     def __init__(self, device: Device, device_type: str) -> None:
         self.device, self.device_type = device, device_type
@@ -215,7 +213,7 @@ class Capture:
     def __call__(self, work: Work) -> Work:
         make_graph: Any = self.device.get_graph_class()
         vendor = getattr(torch, self.device_type)
-        # Loader threads may pin memory meanwhile, which the default mode would refuse.
+        # The default mode refuses that loader threads pin memory meanwhile.
         options = {"capture_error_mode": "thread_local"} if self.device_type == "cuda" else {}
         graph, stream_before = make_graph(), vendor.current_stream()
         try:
@@ -237,18 +235,18 @@ def pause_garbage_collection() -> Iterator[None]:
 
     Collecting an older graph while another is captured is an error (pytorch/pytorch#161037).
     """
-    collecting = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
+        if was_enabled:
             gc.enable()
 
 
 def renew_generator(vendor: Any) -> None:
-    """Give the device's generator a copy of its state: a failed capture leaves the old one tied to its graph."""
+    """Give the device's generator a copy of its state; a failed capture leaves the old state tied to its graph."""
     generators = getattr(vendor, "default_generators", ())
     if not generators or not hasattr(generators[0], "graphsafe_set_state"):
         return
@@ -259,15 +257,15 @@ def renew_generator(vendor: Any) -> None:
 
 
 class Feed:
-    """Prepares the next batch while a step runs, on a side stream where the device has streams."""
+    """Prepares the next batch while a step runs, on a side stream if the device has streams."""
 
     def __init__(self, device_type: str) -> None:
         self.vendor: Any = getattr(torch, device_type) if device_type != "cpu" else None
         self.side_stream: Any = self.vendor.Stream() if self.vendor else None
         self.batch: Batch | None = None  # prepared for the coming step
         self.batch_ready: Any = None  # event: the side stream has made `batch`
-        self.epoch_ready: Any = None  # event: the current stream has made a batch, and data that its epoch reuses
-        self.step_ends: deque[Any] = deque()  # events: ends of the steps that were given to the device
+        self.epoch_ready: Any = None  # event: the current stream has made a batch and the data that its epoch reuses
+        self.step_ends: deque[Any] = deque()  # events: ends of the steps in the device's queue
 
     def take_batch(self, batches: Iterator[Batch]) -> Batch:
         """Return the batch of the coming step, ready for the stream that steps run on."""
@@ -279,16 +277,16 @@ class Feed:
         stream = self.vendor.current_stream()
         stream.wait_event(self.batch_ready)
         for tensor in (batch.images, batch.labels):
-            tensor.record_stream(stream)  # its memory is not reused before that stream has read it
+            tensor.record_stream(stream)  # its memory is not reused before the stream has read it
         return batch
 
     def mark_step(self) -> None:
-        """Record that a step was given to the device."""
+        """Record that a step was queued on the device."""
         if self.vendor:
             self.step_ends.append(self.record_event())
 
     def record_event(self) -> Any:
-        """Return an event that follows all work given to the current stream; None without streams."""
+        """Return an event after all work in the current stream; None without streams."""
         if not self.vendor:
             return None
         event = self.vendor.Event()
@@ -308,7 +306,7 @@ class Feed:
             self.batch, self.batch_ready = next(batches), self.record_event()
 
     def run_on_side_stream(self, work: Work) -> None:
-        """Run the function on the side stream, as a capture runs on one of its own; directly without streams."""
+        """Run the function on the side stream, or directly without streams."""
         if self.vendor:
             run_on_stream(self.vendor, self.side_stream, work)
         else:
@@ -325,7 +323,7 @@ def run_on_stream(vendor: Any, side_stream: Any, work: Work) -> None:
 
 
 def find_first_error(error: BaseException) -> BaseException:
-    """Return the error that was raised first: ending a failed capture raises a second, less specific one."""
+    """Return the error that was raised first; the end of a failed capture raises a second, less specific one."""
     while error.__context__ is not None:
         error = error.__context__
     return error
@@ -341,7 +339,7 @@ def build_sink(training: Training) -> Sink | None:
 
 
 def describe_sink(training: Training) -> str | None:
-    """Return a line for the user on why the host drives each step; None if it does not.
+    """Return a line for the user with the reason why the host drives each step; None if it does not.
 
     Also None with `--sink 0`, and with `--sink auto` on a device that captures no graphs.
     """
@@ -356,7 +354,7 @@ def describe_sink(training: Training) -> str | None:
 
 
 def find_automatic_obstacle(training: Training) -> str | None:
-    """Return why a run with `--sink auto` has no sinks; None if it has."""
+    """Return the reason why a run with `--sink auto` has no sinks; None if it has sinks."""
     if reason := find_obstacle(training):
         return reason
     if training.needs_every_step:
@@ -369,7 +367,7 @@ def find_automatic_obstacle(training: Training) -> str | None:
 
 
 def find_obstacle(training: Training) -> str | None:
-    """Return why no step of this run can be captured; None if nothing is known against it."""
+    """Return the reason why no step of this run can be captured, or None."""
     step = training.train_step
     if training.device.get_graph_class() is None:
         return f"{training.device.NAME} captures no graphs"
@@ -378,7 +376,7 @@ def find_obstacle(training: Training) -> str | None:
     for callback in training.callbacks:
         if type(callback).forward is not Callback.forward:
             return f"{type(callback).__name__} looks at every forward pass"
-    network = step.computation.network  # with `drop_path_progress`, a tensor, it can be told its progress on the device
+    network = step.computation.network  # the tensor `drop_path_progress` can be set on the device
     if callable(getattr(network, "set_progress", None)) and not hasattr(network, "drop_path_progress"):
         return "the network is told its progress in every step"
     return step.support.find_capture_obstacle(skips_steps=step.scale.skips_overflows)
@@ -387,7 +385,7 @@ def find_obstacle(training: Training) -> str | None:
 def read_host_state(step: TrainingStep) -> dict[str, Any]:
     """Return what a step could change in Python: attributes of the network's modules and of the loss, random states.
 
-    Attributes of PLAIN_VALUES types are read whole, of lists, dicts, sets and deques the size; others are not read.
+    Plain values are read, and the sizes of lists, dicts, sets and deques; other attributes are not.
     """
     attributes: dict[str, Any] = {}
     modules = step.computation.network.named_modules(prefix="network")

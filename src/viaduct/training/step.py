@@ -1,8 +1,8 @@
-"""One optimizer step over a global batch: forward, backward, clip, update. Host and captured steps share it.
+"""One optimizer step over a global batch: forward, backward, clip, update.
 
-`TrainingStep.run` is the sequence. Steps that the host drives and steps that are captured as a graph of kernels
-differ in their `Update`: where the loss scale, the learning rates and the decay of averaged weights come from.
-`HostUpdate` takes them from Python, `device_step.DeviceStep` from tensors on the device.
+`TrainingStep.run` is the sequence, for steps that the host drives and for captured ones. They differ in their `Update`:
+`HostUpdate` has loss scale, learning rates and averaging decay in Python, `device_step.DeviceStep` in tensors on the
+device.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Update(Protocol):
         ...
 
     def remove_scale(self) -> bool:
-        """Take the loss scale out of the gradients; False if the host knows that the step must be skipped."""
+        """Divide the gradients by the loss scale; return False if the host knows that the step must be skipped."""
         ...
 
     def step_optimizer(self) -> None:
@@ -43,21 +43,20 @@ class Update(Protocol):
         ...
 
     def average_weights(self) -> None:
-        """Update the averaged weights, where the run has them."""
+        """Update the averaged weights, if the run has them."""
         ...
 
 
 class StepMarks:
     """Time points of a step, for a profile; this class records none, `profile_marks.ProfileMarks` does.
 
-    The loop and the training step call these methods at the points that docs/profile.md defines: `begin_forward` before
-    the network runs on a batch that is on the device, `end_backward` once the gradients are computed, `end_step` after
-    the update. An accumulated step calls the first two for each part: the first `begin_forward` and the last
-    `end_backward` count. In a captured step, the sink calls `begin_replay` and `end_replay` around the replay instead.
+    docs/profile.md defines the points: `begin_forward` before the network runs on a batch that is on the device,
+    `end_backward` once the gradients are computed, `end_step` after the update. With accumulated parts the first
+    `begin_forward` and the last `end_backward` count. A captured step has `begin_replay` and `end_replay` instead.
     """
 
     def fetch(self, batches: Iterator[Batch]) -> Batch:
-        """Return the next batch; the host waits for it here."""
+        """Wait for the next batch and return it."""
         return next(batches)
 
     def begin_forward(self) -> None: ...
@@ -91,7 +90,7 @@ class TrainingStep:
         pulse: Pulse,
         emit: Callable[..., None],
     ) -> None:
-        """`emit(event, *details)` calls that event of every callback; `pulse` tells the watchdog how far a step is."""
+        """`emit(event, *details)` calls an event of every callback; `pulse` reports progress to the watchdog."""
         self.recipe, self.computation, self.support, self.scale, self.ema = recipe, computation, support, scale, ema
         self.parallel, self.progress, self.pulse, self.emit = parallel, progress, pulse, emit
         self.optimizer: torch.optim.Optimizer = support.optimizer
@@ -102,7 +101,7 @@ class TrainingStep:
         self.host_update = HostUpdate(self)
 
     def run_on_host(self, batch: Batch, round_rates: bool) -> None:
-        """Take the coming step, driven by the host; `round_rates`: learning rates are fp32, as in a captured step."""
+        """Take the coming step, driven by the host; `round_rates` rounds learning rates to fp32."""
         self.set_rates(self.progress.step, round_rates)
         self.set_network_progress()
         self.optimize(batch)
@@ -111,13 +110,13 @@ class TrainingStep:
         """Mix the batch, run the step driven by the host, and append its loss and correct images to `results`."""
         images, targets = self.mix_batch(batch)
         observed = batch if self.is_observed(self.progress.step + 1) else None
-        # Left on the device: reading them here would make the host wait for every step.
+        # They stay on the device: reading them here would make the host wait for every step.
         self.results.append(self.run(images, targets, self.host_update, observed))
 
     def run(self, images: Tensor, targets: Any, update: Update, observed: Batch | None = None) -> tuple[Tensor, Tensor]:
-        """Forward, backward, clip, update; return the mean loss and, summed, the counts of `parallel.count_correct`.
+        """Forward, backward, clip, update; return the mean loss and the counts of `parallel.count_correct`.
 
-        `observed` is the batch if callbacks look at the gradients of this step.
+        `observed` is the batch if callbacks observe the gradients of this step.
         """
         results = self.run_passes(images, targets, update.loss_scale)
         self.pulse.enter("the update", self.progress.step + 1)
@@ -138,11 +137,11 @@ class TrainingStep:
         parts, step = self.recipe.accumulate, self.progress.step + 1
         losses, hits = [], []
         for number, (part, labels) in enumerate(zip(images.chunk(parts), targets.chunk(parts), strict=True)):
-            last = number == parts - 1
+            is_last = number == parts - 1
             self.pulse.enter("forward", step)
             self.marks.begin_forward()
-            with self.computation.accumulate_part(last):
-                with self.observe_forward(parts) if last else nullcontext():
+            with self.computation.accumulate_part(is_last):
+                with self.observe_forward(parts) if is_last else nullcontext():
                     logits, *auxiliary = self.computation.compute_outputs(part)
                 loss = self.compute_loss(logits, auxiliary, labels)
                 self.emit("forward", labels, loss)
@@ -156,15 +155,15 @@ class TrainingStep:
         return torch.stack(losses).mean(), torch.stack(hits).sum(0)
 
     def observe_forward(self, parts: int) -> AbstractContextManager[None]:
-        """Let the optimizer observe a forward pass, and say by which factor its loss is multiplied afterwards."""
+        """Let the optimizer observe a forward pass and its backward pass, and give it the factor of the loss."""
         return self.support.observe_passes(self.computation, self.scale.value / parts * self.parallel.loss_weight)
 
     def compute_loss(self, logits: Tensor, auxiliary: list[Tensor], labels: Any) -> Tensor:
         """Return the weighted sum of the main loss and those of the auxiliary heads, without weight decay."""
         weights = self.progress.loss_weights
-        extra = [weights["auxiliary"] * self.loss(heads, labels) for heads in auxiliary]
+        auxiliary_losses = [weights["auxiliary"] * self.loss(outputs, labels) for outputs in auxiliary]
         main = self.loss(logits, labels)
-        return sum(extra, main if weights["main"] == 1 else main * weights["main"])
+        return sum(auxiliary_losses, main if weights["main"] == 1 else main * weights["main"])
 
     def mix_batch(self, batch: Batch) -> tuple[Tensor, Any]:
         """Return images and labels, mixed by mixup or cutmix if the recipe has them."""
@@ -184,7 +183,7 @@ class TrainingStep:
         return torch.from_numpy(weights[self.parallel.positions])
 
     def is_observed(self, step: int) -> bool:
-        """Return True if callbacks look at the gradients and images of this step, counted from 1."""
+        """Return True if callbacks observe the gradients and images of this step, counted from 1."""
         every = self.recipe.log.tensorboard_every or self.recipe.log.every_steps
         return bool(self.recipe.log.tensorboard_names & {"images", "histograms"}) and step % every == 0
 
@@ -195,16 +194,17 @@ class TrainingStep:
         self.support.set_epoch((step + 1) / self.progress.pace.steps_per_epoch)
 
     def set_network_progress(self) -> None:
-        """Tell a network with scheduled drop path (AmoebaNet) which share of the run is done."""
+        """Give a network with scheduled drop path (AmoebaNet) the share of the run that is done."""
         for network in {self.computation.master, self.computation.network}:
             set_progress = getattr(network, "set_progress", None)
             if callable(set_progress):
                 set_progress(self.progress.step / self.progress.steps)
 
     def read_results(self) -> tuple[list[float], list[int]]:
-        """Return the mean loss over ranks of each step since the last call, and the correct images of all these steps.
+        """Return the loss of each step since the last call, and the number of correct images in these steps.
 
-        The second list has one number or, with `SingleRank.counts_top5`, two. Waits for the device.
+        Both are those of all ranks. With `SingleRank.counts_top5` the second list has two numbers. Waits for the
+        device.
         """
         losses = torch.stack([loss.double() for loss, _ in self.results])
         hits = torch.stack([hits for _, hits in self.results]).sum(0)

@@ -4,10 +4,10 @@
         for images, labels in loader:
             loss = run(images, labels)
 
-Each call takes the step once. The first WARM_UP_CALLS run the user's function, on a side stream as a capture demands.
-The next call captures it; further calls copy their inputs to where the graph reads them and replay the graph, which
-runs no Python. The host waits for the device after every `steps` calls. `find_obstacle` names the cases in which no
-step is captured, such as a device without graphs: then each call runs the user's function.
+Each call takes the step once. The first WARM_UP_CALLS run the user's function on a side stream, as a capture needs it.
+The next call captures it; further calls copy their inputs into the graph's buffers and replay it without running
+Python. The host waits for the device after every `steps` calls. If the step cannot be captured (`find_obstacle`), each
+call runs the user's function.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from viaduct.random_states import read_random_states
 from viaduct.training.sink import Capture, Work, find_first_error, run_on_stream
 
 LOGGER = logging.getLogger("viaduct")
-WARM_UP_CALLS = 3  # before the capture: libraries and optimizers set themselves up in them
+WARM_UP_CALLS = 3  # before the capture, so that libraries and optimizers initialise
 
 
 class StepSink:
@@ -83,7 +83,7 @@ class StepSink:
         return outputs
 
     def check_inputs(self, inputs: tuple[Any, ...]) -> None:
-        """Refuse inputs that are no tensors, require gradients, or differ from the first call's in shape or type."""
+        """Refuse inputs that are no tensors, require gradients, or differ in shape or dtype from the first call's."""
         for number, value in enumerate(inputs, 1):
             if not isinstance(value, Tensor):
                 raise BadValue(
@@ -124,7 +124,7 @@ class StepSink:
 
     @torch.no_grad()
     def load(self, inputs: tuple[Tensor, ...]) -> None:
-        """Copy inputs to where the graph reads them."""
+        """Copy inputs into the graph's buffers."""
         for buffer, value in zip(self.buffers, inputs, strict=True):
             buffer.copy_(value)
 
@@ -152,7 +152,7 @@ class StepSink:
         self.outputs = detach_outputs(self.step(*self.buffers))
 
     def capture(self) -> Work:
-        """Record the step as a graph. Nothing is computed meanwhile."""
+        """Record the step as a graph, without computing it."""
         assert self.device is not None
         if torch.is_autocast_enabled(self.device.NAME):
             what = "viaduct.sink: autocast is on around the call, and its copies of weights outlive a step."
@@ -171,23 +171,23 @@ class StepSink:
 
 
 def find_obstacle(kinds: list[str], device: Device | None) -> str | None:
-    """Return why a step with inputs on these devices is not captured; None if it is to be."""
+    """Return the reason why a step with inputs on these devices cannot be captured, or None."""
     if not kinds:
         return "it has no inputs, which would say on which device it runs"
     if device is None:
         return f"its inputs are on {' and '.join(kinds)}"
     if device.get_graph_class() is None:
         return f"{device.NAME} captures no graphs"
-    grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return "several ranks take part" if grouped and torch.distributed.get_world_size() > 1 else None
+    has_group = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return "several ranks take part" if has_group and torch.distributed.get_world_size() > 1 else None
 
 
 def refuse_random_numbers(before: dict[str, object]) -> None:
-    """Refuse a step that drew on the host: each replay would use the numbers of the capture."""
-    drawn = [name for name, state in read_random_states().items() if state != before[name]]
-    if drawn:
-        what = f"viaduct.sink: each call of the step uses {drawn[0]}, and a replay would draw none."
-        raise BadValue(what, "Draw with torch on the device.")
+    """Refuse a step that drew random numbers on the host: each replay would reuse those of the capture."""
+    changed = [name for name, state in read_random_states().items() if state != before[name]]
+    if changed:
+        message = f"viaduct.sink: each call of the step uses {changed[0]}, and a replay would draw none."
+        raise BadValue(message, "Draw with torch on the device.")
 
 
 def detach_outputs(outputs: Any) -> Any:

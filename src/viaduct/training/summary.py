@@ -1,4 +1,4 @@
-"""The figures of a finished run, with everything needed to repeat it: RUN/summary.json."""
+"""RUN/summary.json: the figures of a run, with everything needed to repeat it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
     """Return the contents of summary.json."""
     logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     rates = [record["images_per_s"] for record in logs]
-    steady = rates[1:] or rates  # the steps of the first log line include the warm-up
+    rates_after_warm_up = rates[1:] or rates  # the first log line includes the warm-up
     minutes = {kind: round(seconds / 60, 3) for kind, seconds in training.stopwatch.seconds.items()}
     return {
         "kind": "training",
@@ -53,7 +53,7 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
         "epochs": training.epoch,
         "stopped": training.progress.stop_reason,
         "minutes": minutes,
-        "images_per_s": median(steady) if steady else None,
+        "images_per_s": median(rates_after_warm_up) if rates else None,
         "peak_memory_bytes": training.device.get_peak_memory(),
         "skipped_steps": training.scale.skipped,
         "redone_steps": sum(restart["last"] - restart["step"] for restart in training.run.read_restarts()),
@@ -67,7 +67,7 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
 
 
 def describe_machine(device: Device) -> dict[str, Any]:
-    """Return what is recorded of the machine that trains."""
+    """Return the facts about the machine that a run records."""
     return {
         "device": device.NAME,
         "description": device.describe_card(),
@@ -80,11 +80,11 @@ def describe_machine(device: Device) -> dict[str, Any]:
 
 
 def read_commit() -> str:
-    """Return the commit of this source tree, or VIADUCT_COMMIT for a tree without git history."""
+    """Return VIADUCT_COMMIT if set, else the commit of this source tree, else viaduct's version."""
     if named := os.environ.get("VIADUCT_COMMIT"):
         return named
     try:
-        known = open_repository(Path(__file__).parents[3]).head_commit()[:12]
+        commit = open_repository(Path(__file__).parents[3]).head_commit()[:12]
     except UnreadableRepository:
-        known = ""
-    return known or f"viaduct {__version__}"
+        commit = ""
+    return commit or f"viaduct {__version__}"

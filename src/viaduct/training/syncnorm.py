@@ -2,10 +2,10 @@
 
     synchronise_norms(model, "cpu")     in place; names, parameters and buffers stay the same
 
-torch's SyncBatchNorm refuses tensors on the CPU, so there is one here. Each rank sends (count, mean, sum of squared
-deviations) of every channel, in one message; they are merged after Chan, Golub and LeVeque 1979, which stays accurate
-where the mean is large. In the backward pass the two sums that the input's gradient needs are all-reduced in one
-message. On accelerators SyncBatchNorm is used, in subclasses that are also `nn.BatchNorm2d` and so on for `isinstance`.
+On accelerators torch's SyncBatchNorm is used, which refuses tensors on the CPU; `RankSyncNorm` is for the CPU. Each
+rank sends (count, mean, sum of squared deviations) of every channel in one message; they are merged after Chan, Golub
+and LeVeque 1979, which is accurate for large means. In the backward pass the two sums that the input's gradient needs
+are all-reduced in one message. Both norms are subclasses of `nn.BatchNorm2d` and so on, for `isinstance`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from viaduct.torch_compat import disable_dynamo
 class Normalise(torch.autograd.Function):
     """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; in fp32, or in fp64 for fp64.
 
-    Returns also the mean, the variance, and the number of values a channel has over all ranks.
+    Also returns the mean, the variance, and the number of values of a channel over all ranks.
     """
 
     @staticmethod
@@ -34,7 +34,7 @@ class Normalise(torch.autograd.Function):
         ctx.save_for_backward(normed, scale, weight)
         ctx.total, ctx.with_bias = total, bias is not None
         ctx.mark_non_differentiable(mean, variance)
-        # Not `normed` itself, which is needed backward: the next layer may work in place.
+        # A copy, because the backward pass needs `normed` and the next layer may work in place.
         result = normed.clone() if weight is None else normed * broadcast_channels(to_float32(weight), x)
         result = result if bias is None else result + broadcast_channels(to_float32(bias), x)
         return result.to(x.dtype), mean, variance, total
@@ -51,13 +51,13 @@ class Normalise(torch.autograd.Function):
         centred = gradient - broadcast_channels(mean, gradient) - normed * broadcast_channels(slope, gradient)
         result = centred * broadcast_channels(scale if weight is None else scale * to_float32(weight), gradient)
         # Gradients of weight and bias are this rank's: DistributedDataParallel averages them with all others.
-        for_weight = None if weight is None else local_sums[1].to(weight.dtype)
-        for_bias = local_sums[0].to(weight.dtype if weight is not None else local_sums.dtype) if ctx.with_bias else None
-        return result.to(gradients[0].dtype), for_weight, for_bias, None
+        d_weight = None if weight is None else local_sums[1].to(weight.dtype)
+        d_bias = local_sums[0].to(weight.dtype if weight is not None else local_sums.dtype) if ctx.with_bias else None
+        return result.to(gradients[0].dtype), d_weight, d_bias, None
 
 
 def merge_statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
-    """Return the number of values a channel has over all ranks, their mean and their biased variance."""
+    """Return the number of values of a channel over all ranks, their mean and their biased variance."""
     local = to_float32(x)
     variance, mean = torch.var_mean(local, list_reduced_dimensions(x), correction=0)
     count = local.numel() // local.shape[1]
@@ -121,16 +121,15 @@ ON_DEVICE = {norm: type(f"Sync{norm.__name__}", (nn.SyncBatchNorm, norm), {}) fo
 
 
 def synchronise_norms(model: nn.Module, device: str) -> None:
-    """Let every batch norm of a model on that kind of device compute over all ranks, in place.
-
-    Raise BadValue for a subclass of torch's batch norms, which may compute something else.
-    """
+    """Let every batch norm of a model compute over all ranks, in place; BadValue for a subclass of torch's."""
     kinds: dict[Any, Any] = ON_CPU if device == "cpu" else ON_DEVICE
     for name, module in model.named_modules():
         if not isinstance(module, _BatchNorm) or isinstance(module, RankSyncNorm | nn.SyncBatchNorm):
             continue
         if type(module) not in kinds:
-            what = f"parallel.sync_norm: {name} is a {type(module).__name__}, which may compute in a way of its own."
-            raise BadValue(what, "Only nn.BatchNorm1d, 2d and 3d themselves can be synchronised; leave sync_norm off.")
+            message = f"parallel.sync_norm: {name} is a {type(module).__name__}, which may compute in a way of its own."
+            raise BadValue(
+                message, "Only nn.BatchNorm1d, 2d and 3d themselves can be synchronised; leave sync_norm off."
+            )
         module.process_group = None  # type: ignore[assignment]  # all ranks
         module.__class__ = kinds[type(module)]

@@ -2,27 +2,26 @@
 
 For a layer with inputs a and output gradients D, let A = E[a a^T] and G = E[D D^T] over one batch. The gradient g of
 its weight becomes G^-1 g A^-1; torch's SGD then adds weight decay and momentum. Norms and biases keep their plain
-gradient. A refresh step computes new inverses, which are used until the next refresh; there is no running average.
-Step 0 refreshes.
+gradient. A refresh step, such as step 0, computes new inverses, which are used until the next refresh; there is no
+running average.
 
 Form `ascend`, for a convolution with b images and R = b * positions rows, where the loss is a mean over images:
 
     A = X^T X / R                  + sqrt(damping * b / R) * I
     G = (D^T D / R) * b^2          + sqrt(damping * b / R) * I
 
-Each of the two inverses is multiplied by sqrt(b / R). Form `gpu` averages patches and gradients over the batch first. A
-dense layer has sqrt(damping) * I, and its inverses no factor. A and G are cut into diagonal blocks, each inverted by
-Cholesky; a block that is not positive definite keeps its old inverse. A grouped convolution is preconditioned group by
-group.
+Both inverses are multiplied by sqrt(b / R). Form `gpu` averages patches and gradients over the batch first. For a dense
+layer sqrt(damping) * I is added, and its inverses are not scaled. A and G are cut into diagonal blocks, each inverted
+by Cholesky; a block that is not positive definite keeps its old inverse. A grouped convolution is preconditioned group
+by group.
 
     if optimizer.is_refresh_due:
         with optimizer.record_factors(network, scale):
             forward and backward, not compiled
     optimizer.step()
 
-With several parts per step (`accumulate`) only the last part is recorded. With several ranks each inverts its own
-factors, and the inverses are averaged. A step that is skipped for overflow is not counted: the next step refreshes in
-its place.
+With accumulated parts only the last one is recorded. With several ranks each inverts its own factors, and the inverses
+are averaged. A step that is skipped for overflow is not counted: the next step refreshes instead.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from viaduct.training.precision import Computation
 
 
-def damping_at(part: Thor, epoch: float) -> float:
+def compute_damping(part: Thor, epoch: float) -> float:
     """Return the damping of the step that ends at this epoch."""
     return float(part.damping_init * part.damping_decay ** (epoch / 10))
 
@@ -61,7 +60,7 @@ class ThorSupport(OptimizerSupport):
         try:
             self.optimizer.step()
         finally:
-            self.optimizer.steps = steps_before  # `count_device_step` counts it: a replay runs no Python
+            self.optimizer.steps = steps_before  # `count_device_step` counts the step, because a replay runs no Python
 
     def count_device_steps(self, limit: int) -> int:
         return min(limit, -self.optimizer.steps % self.optimizer.part.frequency)
@@ -100,7 +99,7 @@ class ThorOptimizer(SGD):
         by_name = {layer.name: inverses for stack in self.stacks for layer, inverses in stack.list_inverses()}
         # By layer, the inverses of A and of G: views of the tensors in `stacks`.
         self.inverses = {layer.name: by_name[layer.name] for layer in self.layers}
-        self.recorder: FactorRecorder | None = None  # set between the passes of a refresh step and its update
+        self.recorder: FactorRecorder | None = None  # set from the passes of a refresh step to its update
         self.trace_rule = TraceRule(part) if part.trace_rule else None
 
     @property
@@ -110,7 +109,7 @@ class ThorOptimizer(SGD):
 
     def set_epoch(self, epoch: float) -> None:
         """Set the damping of the step that ends at this epoch."""
-        self.damping = damping_at(self.part, epoch)
+        self.damping = compute_damping(self.part, epoch)
 
     @contextmanager
     def record_factors(self, network: nn.Module, scale: float) -> Iterator[None]:
@@ -137,11 +136,11 @@ class ThorOptimizer(SGD):
         self.steps += 1
 
     def refresh(self, factors: dict[str, tuple[Factor, Factor]]) -> None:
-        """Replace the stored inverses by those of this batch's factors, as far as the trace rule allows."""
-        both = [factor for name in factors for factor in factors[name]]
+        """Replace the stored inverses by those of this batch's factors; the trace rule may keep some."""
+        flat = [factor for name in factors for factor in factors[name]]  # A and G of each layer
         old = [inverse for name in factors for inverse in self.inverses[name]]
-        damped = [factor.add_damping(self.damping) for factor in both]
-        new = invert(damped, old, [factor.inverse_scale for factor in both])
+        damped = [factor.add_damping(self.damping) for factor in flat]
+        new = invert(damped, old, [factor.inverse_scale for factor in flat])
         average_over_ranks(new, self.assign_buckets(list(factors)))
         if self.trace_rule:
             new = self.trace_rule.choose(factors, new, old)
@@ -149,14 +148,16 @@ class ThorOptimizer(SGD):
             torch._foreach_copy_(old, new)
 
     def assign_buckets(self, names: list[str]) -> list[list[int]]:
-        """Return the indices of the inverses in each all-reduce message; each layer has two inverses in a row.
+        """Return, for each all-reduce message, the indices of its inverses; each layer has two inverses in a row.
 
-        `split_indices` are the last layers of the messages but the last; without them there are two messages.
+        `split_indices` are the last layers of all messages but the last; without them there are two messages.
         """
         order = {layer.name: index for index, layer in enumerate(self.layers)}
         ends = self.part.split_indices or (len(self.layers) // 2 - 1,)
-        numbers = [sum(order[name] > end for end in ends) for name in names for _ in range(2)]
-        return [[index for index, own in enumerate(numbers) if own == number] for number in sorted(set(numbers))]
+        messages = [sum(order[name] > end for end in ends) for name in names for _ in range(2)]  # of each inverse
+        return [
+            [index for index, message in enumerate(messages) if message == number] for number in sorted(set(messages))
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         thor: dict[str, Any] = {"steps": self.steps, "inverses": dict(self.inverses)}
@@ -177,7 +178,7 @@ class ThorOptimizer(SGD):
 
 
 def average_over_ranks(tensors: list[Tensor], buckets: list[list[int]]) -> None:
-    """Replace each tensor in the list by its mean over the ranks, sent in messages of these indices."""
+    """Replace each tensor in the list by its mean over the ranks; each bucket of indices is one message."""
     if not distributed.is_available() or not distributed.is_initialized():
         return
     ranks = distributed.get_world_size()
@@ -195,8 +196,7 @@ class TraceRule:
 
     The change is measured since the layer last took new inverses. Above `trace_renew` it takes the new ones. Below
     `trace_freeze` it keeps the old ones for good and is not recorded any more. Between the two it keeps the old ones
-    until the next refresh. The device decides; the host reads which layers are frozen once in a refresh, and waits
-    only there.
+    until the next refresh. The host waits for the device only to read which layers are frozen, once in a refresh.
     """
 
     def __init__(self, part: Thor) -> None:
@@ -211,9 +211,9 @@ class TraceRule:
         return {name for name, flag in zip(names, flags, strict=True) if flag}
 
     def choose(self, factors: dict[str, tuple[Factor, Factor]], new: list[Tensor], old: list[Tensor]) -> list[Tensor]:
-        """Return each layer's two inverses, either both new or both old; the lists are in the order of `factors`."""
+        """Return each layer's two inverses, both new or both old; the lists are in the order of `factors`."""
         chosen = []
-        for number, (name, trace) in enumerate(mean_traces(factors).items()):
+        for number, (name, trace) in enumerate(average_traces(factors).items()):
             before = self.traces.get(name, torch.zeros_like(trace))
             change = (trace - before).abs() / before  # infinite the first time
             is_renewed = change > self.renew
@@ -223,7 +223,7 @@ class TraceRule:
         return chosen
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of the rule."""
+        """Return the state for a checkpoint."""
         return {"traces": dict(self.traces), "frozen": dict(self.frozen)}
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
@@ -232,15 +232,15 @@ class TraceRule:
         self.frozen = {name: flag.to(device) for name, flag in state["frozen"].items()}
 
 
-def mean_traces(factors: dict[str, tuple[Factor, Factor]]) -> dict[str, Tensor]:
-    """Return tr(A) * tr(G) of each layer, summed over its groups, as a mean over the ranks."""
+def average_traces(factors: dict[str, tuple[Factor, Factor]]) -> dict[str, Tensor]:
+    """Return tr(A) * tr(G) of each layer, summed over its groups and averaged over the ranks."""
     if not factors:
         return {}
-    traces = [torch.stack([(group_traces(a) * group_traces(g)).sum() for a, g in factors.values()])]
+    traces = [torch.stack([(compute_group_traces(a) * compute_group_traces(g)).sum() for a, g in factors.values()])]
     average_over_ranks(traces, [[0]])
     return dict(zip(factors, traces[0].unbind(), strict=True))
 
 
-def group_traces(factor: Factor) -> Tensor:
+def compute_group_traces(factor: Factor) -> Tensor:
     """Return the trace of each group, before damping."""
     return factor.blocks.diagonal(dim1=-2, dim2=-1).flatten(1).sum(1)

@@ -1,7 +1,7 @@
 """torch's SGD and AdamW without importing torch's compiler.
 
-The first optimizer that torch makes in a process imports torch._dynamo, only to exclude a few methods from compilation:
-one second, or three where Python may not cache bytecode. These classes compute the same without that import.
+The first optimizer of torch in a process imports torch._dynamo only to exclude a few methods from compilation. That
+takes one to three seconds. These classes compute the same without the import.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNCOMPILED_METHODS = ("add_param_group", "load_state_dict", "state_dict", "zero_
 
 
 def unwrap_step(step: Callable[..., Any]) -> Any:
-    """Return a step as torch wrote it, without the wrapper that asks the compiler to begin a new graph there."""
+    """Return torch's step without the wrapper that makes the compiler begin a new graph there."""
     return torch.no_grad()(inspect.unwrap(step))
 
 
@@ -36,7 +36,7 @@ class AdamW(torch.optim.AdamW):
     step = unwrap_step(torch.optim.AdamW.step)
 
 
-# Mark the methods of every optimizer as excluded from compilation; else torch imports its compiler to do that.
+# Mark the methods of every optimizer as excluded from compilation, which torch would import its compiler for.
 for _name in UNCOMPILED_METHODS:
     _method = inspect.unwrap(getattr(torch.optim.Optimizer, _name))
     vars(_method).setdefault("__dynamo_disable", _method)

@@ -1,8 +1,8 @@
 """Trackers of experiments as callbacks: `--track mlflow`, `--track wandb`, several separated by commas.
 
-Packages are optional and imported when a run begins; where their records go is their own setting (MLFLOW_TRACKING_URI,
-WANDB_MODE, …). RUN/tracking.json keeps the tracker's id of the run, so that a resumed run continues the same record.
-TensorBoard's events are written into every run; `--track tensorboard` is accepted and adds nothing.
+Packages are optional and imported when a run begins; their own settings (MLFLOW_TRACKING_URI, WANDB_MODE, …) decide
+where records go. RUN/tracking.json has the tracker's id of the run, so that a resumed run continues the same record.
+TensorBoard's events are written in every run; `--track tensorboard` is accepted and adds nothing.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ LOGGED_FIELDS = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale
 
 
 class MlflowClient:
-    """MLflow, through its current tracking store."""
+    """MLflow with its configured tracking store."""
 
     def __init__(self) -> None:
         self.mlflow = import_tracker("mlflow")
 
-    def start_run(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
-        """Start a run, or resume the one with the id `earlier`; return the run's id."""
-        run = self.mlflow.start_run(run_id=earlier) if earlier else self.mlflow.start_run(run_name=name)
-        if not earlier:
+    def start_run(self, name: str, resumed_id: str | None, parameters: dict[str, str]) -> str:
+        """Start a run, or resume the one with the id `resumed_id`; return the run's id."""
+        run = self.mlflow.start_run(run_id=resumed_id) if resumed_id else self.mlflow.start_run(run_name=name)
+        if not resumed_id:
             self.mlflow.log_params(parameters)
         return str(run.info.run_id)
 
@@ -53,8 +53,8 @@ class WandbClient:
     def __init__(self) -> None:
         self.wandb = import_tracker("wandb")
 
-    def start_run(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
-        self.run = self.wandb.init(project="viaduct", name=name, id=earlier, resume="allow", config=parameters)
+    def start_run(self, name: str, resumed_id: str | None, parameters: dict[str, str]) -> str:
+        self.run = self.wandb.init(project="viaduct", name=name, id=resumed_id, resume="allow", config=parameters)
         return str(self.run.id)
 
     def write(self, values: dict[str, float], step: int) -> None:
@@ -79,8 +79,8 @@ class Tracking(Callback):
         file = training.run.path / TRACKING_FILE
         ids = read_json_object(file) if file.is_file() else {}
         path, parameters = training.run.path, flatten(to_record(training.recipe))
-        earlier = ids.get(self.name) if training.step else None
-        ids[self.name] = self.client.start_run(path.resolve().name, earlier, parameters)
+        resumed_id = ids.get(self.name) if training.step else None
+        ids[self.name] = self.client.start_run(path.resolve().name, resumed_id, parameters)
         write_json(file, ids)
 
     def log(self, training: Training, record: LogRecord) -> None:
@@ -107,16 +107,16 @@ def import_tracker(package: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package:
             raise
-        what = f"--track {package} needs the package {package}, which is not installed."
-        raise BadValue(what, f"pip install {package}") from None
+        message = f"--track {package} needs the package {package}, which is not installed."
+        raise BadValue(message, f"pip install {package}") from None
 
 
 def flatten(record: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return the fields of a recipe's record by path, as text, without the names of parts (`is`)."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, value in record.items():
         if isinstance(value, dict) and "is" in value:
-            found |= flatten(value, f"{prefix}{key}.")
+            texts |= flatten(value, f"{prefix}{key}.")
         elif key != "is":
-            found[prefix + key] = str(value)[:MAX_VALUE_CHARACTERS]
-    return found
+            texts[prefix + key] = str(value)[:MAX_VALUE_CHARACTERS]
+    return texts

@@ -1,4 +1,4 @@
-"""Trained weights to score or hand over: checkpoints of a run or of TensorFlow or MindSpore, files of tensors."""
+"""Trained weights to score or export: checkpoints of a run, of TensorFlow or of MindSpore, and files of tensors."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ class WeightsFile:
     def load_into(self, model: nn.Module, ema: bool | None) -> tuple[int | None, list[str]]:
         """Load these weights into a network; return their step, if it is known, and notes for the user.
 
-        `ema`: True loads averages of the weights, which must be stored, False the weights; None loads averages if they
-        are stored.
+        `ema`: True loads averages of the weights, False the weights; None loads averages if they are stored.
         """
         state = model.state_dict()
         with open_weights(self.path, ema=bool(ema)) as stored:
@@ -64,8 +63,8 @@ class WeightsFile:
                 raise BadValue(f"{self.path} holds one set of weights, no averages beside them.", "Leave out --ema.")
             else:
                 shapes = {name: tuple(value.shape) for name, value in state.items()}
-                names, more = select_tensors(stored, shapes, set())
-                tensors, notes = {name: stored.read(name) for name in names}, [*notes, *more]
+                names, selection_notes = select_tensors(stored, shapes, set())
+                tensors, notes = {name: stored.read(name) for name in names}, [*notes, *selection_notes]
             if use_averages:
                 notes.append("the moving averages of the weights are used (--no-ema: the weights themselves)")
             for name, value in tensors.items():
@@ -74,25 +73,25 @@ class WeightsFile:
 
 
 def has_averages(stored: Stored) -> bool:
-    """Return True if moving averages are stored beside the weights."""
+    """Return True if moving averages of the weights are stored, too."""
     return any(name.endswith(SHADOW) for name in stored.infos)
 
 
 def find_weights(path: Path, every: bool) -> list[WeightsFile]:
-    """Return the checkpoint or file of a path, or with `every` all those of a folder, in the order of their steps."""
+    """Return the checkpoint or file at a path, or with `every` all of a folder in the order of their steps."""
     if not every:
         return [WeightsFile(find_prefix(path) if is_tf_checkpoint(path) else check_file(path))]
     if not path.is_dir():
         raise BadValue(f"--all: {path} is not a folder.", "Leave out --all, or name the folder that holds them.")
-    found = list_prefixes(path) or [file for file in path.iterdir() if file.suffix in WEIGHT_SUFFIXES]
-    if not found:
+    paths = list_prefixes(path) or [file for file in path.iterdir() if file.suffix in WEIGHT_SUFFIXES]
+    if not paths:
         suffixes = ", ".join(WEIGHT_SUFFIXES)
         raise BadData(f"{path} holds no weights: no .index of a TensorFlow checkpoint, no {suffixes}.")
-    return [WeightsFile(path) for path in sorted(found, key=extract_order)]
+    return [WeightsFile(path) for path in sorted(paths, key=extract_order)]
 
 
 def check_file(path: Path) -> Path:
-    """Return the path of a file or a folder of weights; raise an error for a folder of several, and for other paths."""
+    """Return the path if it has weights; raise BadData for a folder with several files of weights."""
     if path.is_dir():
         files = sorted(file.name for file in path.iterdir() if file.suffix in WEIGHT_SUFFIXES)
         if files:
@@ -102,7 +101,7 @@ def check_file(path: Path) -> Path:
 
 
 def extract_order(path: Path) -> tuple[int, int, str]:
-    """Return the sort key of a file: (last number in its name, 0, name), of MindSpore's files (epoch, step, name)."""
+    """Return the sort key of a file: (last number in its name, 0, name); MindSpore's files: (epoch, step, name)."""
     name = path.name.removesuffix(path.suffix) if path.suffix in WEIGHT_SUFFIXES else path.name
     if path.suffix == ".ckpt" and (match := EPOCH_AND_STEP.search(name)):
         return (int(match[1]), int(match[2]), path.name)
@@ -114,7 +113,7 @@ Weights = checkpoint.SavedCheckpoint | WeightsFile
 
 
 def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[Weights]:
-    """Return checkpoints of a run as `choose_checkpoints` does, or its final weights where it keeps none."""
+    """Return the result of `choose_checkpoints`, or the run's final weights if it has no checkpoints."""
     final = run.path / ("ema.safetensors" if recipe.ema else "model.safetensors")
     if step is None and not checkpoint.list_checkpoints(run.checkpoints) and final.is_file():
         return [WeightsFile(final)]
@@ -122,20 +121,20 @@ def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -
 
 
 def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[checkpoint.SavedCheckpoint]:
-    """Return the newest checkpoint of a run whose weights are undamaged, the one of a step, or all, oldest first.
+    """Return the checkpoint of a step, all with undamaged weights (`every`, oldest first), or the newest of these.
 
-    Notes about damaged ones, and about the one used instead, go to stderr.
+    Notes about damaged ones go to stderr.
     """
-    found = checkpoint.list_checkpoints(run.checkpoints)
-    if not found:
+    saved_checkpoints = checkpoint.list_checkpoints(run.checkpoints)
+    if not saved_checkpoints:
         raise BadRun(f"{str(run.path)!r} has no checkpoint.", "It has not saved one yet, or they were removed.")
     if step is not None:
-        return [choose_step(run, recipe, step, found)]
+        return [choose_step(run, recipe, step, saved_checkpoints)]
     if every:
-        usable = [saved for saved in found if is_usable(saved, recipe)]
+        usable = [saved for saved in saved_checkpoints if is_usable(saved, recipe)]
     else:
-        usable = list(islice((saved for saved in reversed(found) if is_usable(saved, recipe)), 1))
-        if usable and usable[0] != found[-1]:
+        usable = list(islice((saved for saved in reversed(saved_checkpoints) if is_usable(saved, recipe)), 1))
+        if usable and usable[0] != saved_checkpoints[-1]:
             print(f"Using the checkpoint of step {usable[0].step} instead.", file=sys.stderr)
     if not usable:
         raise BadRun(f"no checkpoint with undamaged weights is left in {run.checkpoints}.")
@@ -143,24 +142,26 @@ def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: boo
 
 
 def choose_step(
-    run: RunDir, recipe: Recipe, step: int, found: list[checkpoint.SavedCheckpoint]
+    run: RunDir, recipe: Recipe, step: int, saved_checkpoints: list[checkpoint.SavedCheckpoint]
 ) -> checkpoint.SavedCheckpoint:
     """Return the checkpoint of a step; raise BadRun, with the usable steps, if it is missing or damaged."""
-    matching = [saved for saved in found if saved.step == step]
+    matching = [saved for saved in saved_checkpoints if saved.step == step]
     if not matching:
-        steps = ", ".join(str(saved.step) for saved in found)
+        steps = ", ".join(str(saved.step) for saved in saved_checkpoints)
         raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {steps}.")
     damage = find_damage(matching[0], recipe)
     if damage is None:
         print_damaged_state(matching[0], recipe)
         return matching[0]
-    others = [str(saved.step) for saved in found if saved != matching[0] and find_damage(saved, recipe) is None]
+    others = [
+        str(saved.step) for saved in saved_checkpoints if saved != matching[0] and find_damage(saved, recipe) is None
+    ]
     hint = f"Undamaged are those of the steps {', '.join(others)}." if others else "No other one is undamaged."
     raise BadRun(f"the checkpoint of step {step} is damaged: {damage}.", hint)
 
 
 def is_usable(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> bool:
-    """Return True if the weights are undamaged; print on stderr what is damaged."""
+    """Return True if the weights are undamaged; print damage on stderr."""
     damage = find_damage(saved, recipe)
     if damage is None:
         print_damaged_state(saved, recipe)
@@ -170,12 +171,12 @@ def is_usable(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> bool:
 
 
 def find_damage(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> str | None:
-    """Return what is wrong with the weights that are scored or handed over; None if they are as they were written."""
+    """Return the damage of the weights that are scored or exported, or None."""
     return saved.find_damage_in((checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE,))
 
 
 def print_damaged_state(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> None:
-    """Print a note on stderr if a checkpoint is damaged in another file than the one whose weights are used."""
+    """Print a note on stderr if another file of the checkpoint than the one used is damaged."""
     if (damage := saved.find_damage()) is not None:
         used = checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE
         cannot = f"Training cannot continue from step {saved.step}"

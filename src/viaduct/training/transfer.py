@@ -1,10 +1,9 @@
 """Initial weights of a run from elsewhere: a TensorFlow or MindSpore checkpoint, a file of tensors, another run.
 
-Every tensor of the network must be there in the right shape, or be left out by name (`init.exclude`). Exceptions are
-counters of batch norms, an auxiliary head that only one side has, and a classifier of another number of classes.
-With `init.schedule` "continue" the run continues at the step of those weights, with the state of their optimizer if it
-is stored and of the same kind; with "restart" it begins at step 0. A run that has a checkpoint of its own continues
-from that, and does not read these weights again.
+Every tensor of the network must be there in the right shape, or be excluded by name (`init.exclude`). Exceptions are
+counters of batch norms, an auxiliary head that only one side has, and a classifier with another number of classes.
+With `init.schedule` "continue" the run continues at the step of these weights, with the state of their optimizer if it
+is stored and of the same kind; with "restart" it begins at step 0. A resumed run does not read these weights again.
 """
 
 from __future__ import annotations
@@ -47,15 +46,16 @@ State = dict[str, dict[str, Any]]  # optimizer state by the parameter's name
 
 @dataclass
 class Donor:
-    """Weights to start from, with what their source says about them."""
+    """Weights to start from, and facts from their source."""
 
     tensors: dict[str, Tensor]
     excluded: set[str]  # names of tensors, here or in the source, that are left out
     step: int | None  # after which they were saved; None: not known
     trained_with: dict[str, str] = field(default_factory=dict)  # settings of their training, such as the global batch
     notes: list[str] = field(default_factory=list)
-    warnings: tuple[str, ...] = ()  # about damaged files that were passed over
-    state: Callable[[], tuple[State, str]] = lambda: ({}, "")  # the optimizer's state, or why there is none
+    warnings: tuple[str, ...] = ()  # about damaged files that were skipped
+    # Returns the optimizer's state; if it is empty, also the reason.
+    read_state: Callable[[], tuple[State, str]] = lambda: ({}, "")
 
 
 def load_initial_weights(training: Training) -> list[str]:
@@ -64,8 +64,8 @@ def load_initial_weights(training: Training) -> list[str]:
     source = Path(init.source)
     donor = read_donor(source, training)
     if not donor.tensors:
-        what = f"--init-exclude {init.exclude!r} leaves out every tensor of {source}."
-        raise BadValue(what, "Exclude less, or leave out --init to begin with new weights.")
+        message = f"--init-exclude {init.exclude!r} leaves out every tensor of {source}."
+        raise BadValue(message, "Exclude less, or leave out --init to begin with new weights.")
     with torch.no_grad():
         for name, value in donor.tensors.items():
             model_state[name].copy_(training.parallel.take_tensor_rows(("model", name), value))
@@ -80,7 +80,7 @@ def load_initial_weights(training: Training) -> list[str]:
 
 
 def read_donor(source: Path, training: Training) -> Donor:
-    """Return the weights at the source that fit the network."""
+    """Return the weights at the source; raise an error if they do not fit the network."""
     shapes, model = training.parallel.list_full_shapes(training.model), build_full_model(training)
     exclude = training.recipe.init.exclude
     foreign = list_foreign_names(model) if exclude else {}
@@ -99,21 +99,21 @@ def read_donor(source: Path, training: Training) -> Donor:
         excluded |= classifier
         names, notes = select_tensors(stored, shapes, excluded)
         if classifier:
-            there, here = (known[min(classifier)][0] for known in (stored.shapes, shapes))
+            there, here = (shape_by_name[min(classifier)][0] for shape_by_name in (stored.shapes, shapes))
             listed = ", ".join(sorted(classifier))
             notes.append(f"the classifier ({listed}) begins anew: {there:,} classes there, {here:,} here")
         tensors = {name: stored.read(name) for name in names}
         refuse_not_finite(tensors, source)
         donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, [*notes, *remarks], stored.warnings)
     if stored.kind == "run":
-        donor.state = lambda: read_run_state(stored.path.parent, training)
+        donor.read_state = lambda: read_run_state(stored.path.parent, training)
     else:
-        donor.state = lambda: convert_slots(read_slots_file(slots_beside(source)), training)
+        donor.read_state = lambda: convert_slots(read_slots_file(slots_beside(source)), training)
     return donor
 
 
 def describe_foreign_weights(stored: Stored, renamed: Stored, model: nn.Module) -> list[str]:
-    """Return notes on weights of another origin: what their network computes differently, and averages not loaded."""
+    """Return notes on differences of the other framework's network, and on averages that are not loaded."""
     notes = describe_differences(model) if renamed is not stored else []
     if stored.kind == "PyTorch file" and (key := find_averages(stored.path)):
         notes.append(
@@ -127,16 +127,16 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Raise BadData for weights with NaN or infinite values."""
     bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
     if bad:
-        what = f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {join_some(bad)}."
-        raise BadData(what, "Choose another checkpoint or file.")
+        message = f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {join_some(bad)}."
+        raise BadData(message, "Choose another checkpoint or file.")
 
 
 def find_new_classifier(
     recipe: Recipe, stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]
 ) -> set[str]:
-    """Return the tensors that differ from the stored ones, if only in the number of classes; else none."""
-    both = shapes.keys() & stored.shapes.keys() - excluded
-    differing = {name for name in both if stored.shapes[name] != shapes[name]}
+    """Return the tensors of another shape than the stored ones if the number of classes explains them; else none."""
+    shared = shapes.keys() & stored.shapes.keys() - excluded
+    differing = {name for name in shared if stored.shapes[name] != shapes[name]}
     is_classifier = all(
         shapes[name][0] == recipe.data.classes and stored.shapes[name][1:] == shapes[name][1:] for name in differing
     )
@@ -148,11 +148,11 @@ def read_foreign_checkpoint(checkpoint: Checkpoint, training: Training, excluded
     continues, model = training.recipe.init.schedule == "continue", build_full_model(training)
     values = read_values(model, checkpoint, slots=continues, wanted=lambda name: name not in excluded)
     state = convert_slots(values.done.slots, training) if continues else ({}, "")
-    return Donor(values.tensors, excluded, values.done.global_step, notes=values.done.notes, state=lambda: state)
+    return Donor(values.tensors, excluded, values.done.global_step, notes=values.done.notes, read_state=lambda: state)
 
 
 def build_full_model(training: Training) -> nn.Module:
-    """Return the run's network; if ranks split its classifier, a new one on the meta device, which has no values."""
+    """Return the run's network; if ranks split its classifier, a whole one on the meta device, without values."""
     from viaduct.training.networks import build_model
 
     if training.parallel.has_full_model():
@@ -164,9 +164,9 @@ def build_full_model(training: Training) -> nn.Module:
 def select_tensors(
     stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the names of the tensors to load, and notes; an auxiliary head that only one side has is skipped.
+    """Return the names of the tensors to load, and notes; raise BadData if they do not fit the network.
 
-    Raise BadData if the tensors are not those of this network.
+    An auxiliary head that only one side has is skipped.
     """
     here = {name: shape for name, shape in shapes.items() if name not in excluded}
     there = {name: shape for name, shape in stored.shapes.items() if name not in excluded}
@@ -182,7 +182,7 @@ def select_tensors(
 
 
 def refuse_mismatch(stored: Stored, here: dict[str, tuple[int, ...]], there: dict[str, tuple[int, ...]]) -> None:
-    """Raise BadData with missing, extra and misshaped tensors, or with both numbers of classes if only those differ."""
+    """Raise BadData with missing, extra and misshaped tensors, or only with the two numbers of classes."""
     missing = [name for name in here if name not in there and not name.endswith(COUNTER)]
     extra = [name for name in there if name not in here]
     misshaped = [name for name, shape in here.items() if name in there and there[name] != shape]
@@ -191,9 +191,9 @@ def refuse_mismatch(stored: Stored, here: dict[str, tuple[int, ...]], there: dic
     if not missing and not extra and biases and all(map(recognise.is_head, misshaped)):
         classes = f"{there[biases[0]][0]:,} classes, this network {here[biases[0]][0]:,}"
         raise BadData(f"{stored.path} has {classes}.", suggest_exclusion(misshaped))
-    kinds = {"missing there": missing, "not in this network": extra, "of another shape": misshaped}
-    if any(kinds.values()):
-        lines = [f"{title}, {len(names):,}: {join_some(names)}" for title, names in kinds.items() if names]
+    differences = {"missing there": missing, "not in this network": extra, "of another shape": misshaped}
+    if any(differences.values()):
+        lines = [f"{title}, {len(names):,}: {join_some(names)}" for title, names in differences.items() if names]
         raise BadData(
             f"{stored.path} does not hold this network.",
             *lines,
@@ -211,7 +211,7 @@ def suggest_exclusion(names: list[str]) -> str:
 
 
 def describe_likely_network(stored: Stored) -> list[str]:
-    """Return a hint with the network that the file names or that its tensors are most like; empty for neither."""
+    """Return a hint with the network that the file names or that its tensors resemble, if there is one."""
     name = stored.facts.model or next((guess.model for guess in stored.guess_networks() if guess.share > 0.9), "")
     return [f"It looks like {name}."] if name else []
 
@@ -224,20 +224,17 @@ def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
     if donor.step is None:
         raise BadData(f"{source} does not say after which step it was saved.", "Begin with --init-schedule restart.")
     if donor.step >= training.steps:
-        what = f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}."
-        raise BadValue(what, "Give more --steps or --epochs, or begin again: --init-schedule restart.")
-    training.progress.step = training.progress.evaluated_at = donor.step  # counts as evaluated: no evaluation at once
-    state, reason = donor.state()
+        message = f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}."
+        raise BadValue(message, "Give more --steps or --epochs, or begin again: --init-schedule restart.")
+    training.progress.step = training.progress.evaluated_at = donor.step  # not evaluated before the first step
+    state, reason = donor.read_state()
     loaded = load_state(training, {name: slots for name, slots in state.items() if name not in donor.excluded})
     optimizer = f"with the optimizer's state of {loaded} parameters" if loaded else f"with a fresh optimizer ({reason})"
     return [f"Continuing at step {donor.step:,}, {optimizer}.", *list_warnings(donor, source, training.recipe)]
 
 
 def list_warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
-    """Return a warning for global batch and precision if they differ from those that the weights were trained with.
-
-    If nothing is known of that training, return one warning that says so.
-    """
+    """Return warnings if the global batch or the precision differs from that of the weights, or is not known."""
     now = {"global_batch": str(recipe.data.global_batch), "precision": recipe.precision.compute}
     lines = [
         f"Warning: {source} was trained with {name.replace('_', ' ')} {before}, this run has {now[name]}; "
@@ -246,13 +243,13 @@ def list_warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
         if name in now and before != now[name]
     ]
     if not donor.trained_with:
-        same = "continue with the same global batch, ranks and precision, or training may not go on as it should"
-        lines = [f"Warning: {source} does not say how it was trained; {same}."]
+        advice = "continue with the same global batch, ranks and precision, or training may not go on as it should"
+        lines = [f"Warning: {source} does not say how it was trained; {advice}."]
     return lines
 
 
 def load_state(training: Training, state: State) -> int:
-    """Load optimizer state by parameter name; return how many parameters have got one of their shape."""
+    """Load optimizer state by parameter name; return the number of parameters for which a state was loaded."""
     optimizer, take_tensor_rows = training.optimizer, training.parallel.take_tensor_rows
     record = optimizer.state_dict()
     record["state"] = {}
@@ -269,14 +266,14 @@ def load_state(training: Training, state: State) -> int:
 
 
 def match_layout(value: Any, parameter: Tensor) -> Any:
-    """Return the value in the memory layout of the parameter (channels last), which fused optimizers rely on."""
+    """Return the value in the memory layout of the parameter, which fused optimizers need."""
     if isinstance(value, Tensor) and value.shape == parameter.shape and value.ndim:
         return torch.empty_like(parameter).copy_(value)
     return value
 
 
 def convert_slots(slots: Slots, training: Training) -> tuple[State, str]:
-    """Return TensorFlow's slots as the state of this run's optimizer, and why it is empty if it is."""
+    """Return TensorFlow's slots as the state of this run's optimizer; if it is empty, also the reason."""
     if not slots:
         return {}, "no optimizer state is stored there"
     kind = type(training.optimizer).__name__
@@ -288,7 +285,7 @@ def convert_slots(slots: Slots, training: Training) -> tuple[State, str]:
 
 
 def read_slots_file(file: Path) -> Slots:
-    """Return the slots that `viaduct weights import --slots` wrote beside the weights; empty without that file."""
+    """Return the slots that `viaduct weights import --slots` has written; empty without that file."""
     slots: Slots = {}
     if file.is_file():
         with open_weights(file) as stored:
@@ -299,14 +296,14 @@ def read_slots_file(file: Path) -> Slots:
 
 
 def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
-    """Return the optimizer state of a run's checkpoint by parameter, and why it is empty if it is."""
+    """Return the optimizer state of a run's checkpoint by parameter; if it is empty, also the reason."""
     from viaduct.training.networks import build_model
     from viaduct.training.optim import build_optimizer
 
     if not (folder / checkpoint.STATE_FILE).is_file():
         return {}, "of the run only final weights are left, no checkpoint"
     saved = checkpoint.SavedCheckpoint(folder)
-    if (damage := saved.find_damage()) is not None:  # choosing the weights has checked their file only
+    if (damage := saved.find_damage()) is not None:  # until now only the file of the weights was checked
         hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."
         raise BadRun(f"a damaged checkpoint: {damage}.", hint)
     recipe = RunDir(folder.parent.parent).load_recipe().recipe

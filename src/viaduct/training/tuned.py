@@ -1,10 +1,10 @@
-"""`viaduct tune run RECIPE`: find the operators of a recipe, search each within its share of the budget, judge a step.
+"""`viaduct tune run RECIPE`: search the operators of a recipe, each within its share of the budget, and judge a step.
 
     report = tune_recipe(TuneRequest(loaded, location, mode="RL,GA", budget_s=600), report_line=print)
 
 A tuning bank is a folder with the fastest measured variants of operators. The best variant of an operator is in the
-bank as soon as its search has ended. Training uses it only after a whole step was measured to be faster with the
-choices of the bank: that measurement is the verdict.
+bank as soon as its search has ended. Training uses it only if a whole step was measured to be faster with the choices
+of the bank: this measurement is the verdict.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TuneReport:
     """Result of a tuning run."""
 
     request: TuneRequest
-    fingerprint: Fingerprint  # device and software that the times hold for
+    fingerprint: Fingerprint  # device and software of the measurements
     step_us: float = 0.0  # of a step before operators were searched
     outcomes: list[Outcome] = field(default_factory=list)
     verdict: Verdict | None = None
@@ -84,7 +84,7 @@ class TuneReport:
 
 
 def tune_recipe(request: TuneRequest, report_line: Callable[[str], None]) -> TuneReport:
-    """Tune the operators of a recipe and return the result; an interruption keeps what was measured so far.
+    """Tune the operators of a recipe; an interruption keeps what was measured so far.
 
     The mode, the device, --data and the bank's location are checked before anything is written.
     """
@@ -133,16 +133,16 @@ def search_and_judge(
 
 
 def make_order(request: TuneRequest) -> Order:
-    """Return the worker's order. It has the recipe's batch as a setting: else the batch would be reduced on CPUs."""
+    """Return the worker's order; the recipe's batch is one of its settings, so that it is not reduced on CPUs."""
     plan = Plan(0, 1, 0)  # an order must have a plan and an output path; the tuning worker uses neither
     order = Order(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
     batch = str(order.change_recipe().data.global_batch)
-    # Steps driven by the host: a captured step would go on with the variants that it was captured with.
+    # No sink: a captured step would keep the variants that it was captured with.
     return replace(order, settings=[*request.settings, (BATCH_FIELD, batch), ("sink", "0")])
 
 
 def check_bank(bank: Bank, fingerprint: Fingerprint, report_line: Callable[[str], None]) -> None:
-    """Rename a damaged file of the bank, or tell the user if the bank has entries for other devices only."""
+    """Rename a damaged file of the bank; tell the user if the bank only has entries for other devices."""
     try:
         stored = bank.read(fingerprint)
     except DamagedBank as error:
@@ -193,43 +193,43 @@ class Session:
             reason = observed["obstacle"] or nothing
             raise BadValue(f"{self.request.loaded.name} has no tunable operators: {reason}.")
         self.report_line(
-            f"a step of {observed['batch']} images takes {self.report.step_us / 1000:.1f} ms ({observed['way']}); "
+            f"a step of {observed['batch']} images takes {self.report.step_us / 1000:.1f} ms ({observed['mode']}); "
             f"{len(operators)} operators with variants"
         )
         self.search_all(operators)
         self.refuse_too_small(startup_s)
         self.judge(decode_signature(observed["threads"]))  # signature of the whole step: threads are tuned on it
 
-    def request_answer(self, request: dict[str, Any], seconds: float, doing: str) -> dict[str, Any]:
+    def request_answer(self, request: dict[str, Any], seconds: float, activity: str) -> dict[str, Any]:
         """Return the worker's answer to a request; raise ViaductError with its message if it fails."""
         try:
             answer = self.worker.send_request(request, seconds)
         except WorkerFailed as error:
-            raise ViaductError(f"{doing} failed: the process that measures was lost ({error}).") from None
+            raise ViaductError(f"{activity} failed: the process that measures was lost ({error}).") from None
         if "error" in answer:
-            raise ViaductError(f"{doing} failed: {answer['error']}")
+            raise ViaductError(f"{activity} failed: {answer['error']}")
         return answer
 
     def list_operators(self, observed: dict[str, Any]) -> list[Operator]:
         """Return the operators of the step that have variants here."""
-        found = []
+        operators = []
         kinds = list_kinds()
         compiler = self.request.budget_s >= COMPILER_S * len(observed["operators"])
         for row in observed["operators"]:
             signature = decode_signature(row["signature"])
             space = kinds[signature.kind].make_space(signature, self.device_type, compiler)
-            found.append(Operator(signature, tuple(row["names"]), int(row["count"]), space))
+            operators.append(Operator(signature, tuple(row["names"]), int(row["count"]), space))
         if self.device_type == "cpu":
             signature = decode_signature(observed["threads"])
             space = make_threads_space(self.report.fingerprint.threads)
-            found.append(Operator(signature, ("the whole step",), 1, space))
-        return [operator for operator in found if operator.space.size > 1]
+            operators.append(Operator(signature, ("the whole step",), 1, space))
+        return [operator for operator in operators if operator.space.size > 1]
 
     def search_all(self, operators: list[Operator]) -> None:
         """Search each operator, the largest share of the step first, the number of threads last.
 
-        Time that a search does not use goes to the operators after it. Operators in the bank are searched again only
-        with `repeat`.
+        Operators get the time that earlier searches have not used. Operators in the bank are searched again only with
+        `repeat`.
         """
         pending, outcomes = [], self.report.outcomes  # pending: operators to search, and the time of their default
         for operator in operators:
@@ -259,7 +259,7 @@ class Session:
         outcomes.sort(key=lambda outcome: -outcome.share(step_us))
 
     def refuse_too_small(self, startup_s: float) -> None:
-        """Raise BadValue if no variant was measured within the budget, ViaductError if no operator can be measured."""
+        """Raise BadValue if no variant was measured within the budget, ViaductError if no operator can be."""
         if any(outcome.entry is not None for outcome in self.report.outcomes):
             return
         if all("could not be measured" in outcome.note for outcome in self.report.outcomes):
@@ -271,10 +271,10 @@ class Session:
         )
 
     def judge(self, step: Signature) -> None:
-        """Measure the whole step without and with the choices, and record the verdict in the bank under `step`'s key.
+        """Measure the whole step without and with the choices, and record the verdict in the bank.
 
         The choices are installed if the step is faster by VERDICT_MARGIN. An undecided or failed measurement records
-        nothing; a verdict on the same choices is not measured again.
+        nothing. A verdict on the same choices is not measured again. `step` is the signature of the whole step.
         """
         choices = collect_choices(self.report.outcomes)
         stored = self.bank.read(self.report.fingerprint)
@@ -330,7 +330,7 @@ def copy_choices(choices: Any) -> dict[str, dict[str, Any]]:
 
 
 def install(stored: Stored, verdict: Verdict) -> Stored:
-    """Return the bank with the verdict, and its choices marked as to be used or as without gain."""
+    """Return the bank with the verdict, its choices marked as installed or as without gain."""
     entries = dict(stored.entries)
     for key in verdict.choices:
         entry = entries.get(key)
@@ -344,10 +344,9 @@ def install(stored: Stored, verdict: Verdict) -> Stored:
 
 
 def choose_for_training(stored: Stored, step_key: str) -> dict[str, Choice]:
-    """Return the choices that training applies.
+    """Return the choices that training applies: those of this step's verdict if they were a gain, else none.
 
-    These are the choices of this step's verdict if they were a gain, none if they were not, and without a verdict all
-    installed entries.
+    Without a verdict these are all installed entries.
     """
     verdict = stored.verdicts.get(step_key)
     if verdict is not None:

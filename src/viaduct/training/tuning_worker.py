@@ -1,7 +1,7 @@
 """The tuner's worker for a recipe: `python -m viaduct.training.tuning_worker ORDER`.
 
-Besides single operators it measures whole steps: which operators a step runs, which number of threads is fastest, and
-whether a step is faster with the choices of a bank.
+Besides single operators it measures whole steps: the operators of a step, the time with different numbers of threads,
+and the time without and with the choices of a bank.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RecipeStep:
             self.training.advance(self.batches)
 
     def count_launches(self) -> dict[Key, int]:
-        """Return the launches of tunable kernels of our own in a step, and how often each is made."""
+        """Return the launches of viaduct's tunable kernels in a step, with their numbers."""
         if not self.training.computation.fused:
             return {}
         with record_launches() as launches:
@@ -82,7 +82,7 @@ class RecipeStep:
         return {key: launches[key] for key in kernel.list_tunable(launches)}
 
     def observe(self, request: dict[str, Any]) -> Answer:
-        """Return the operators of a step, and how long it takes."""
+        """Return the operators of a step and its time."""
         calls, training = self.calls, self.training
         clock = Clock(training.device, training.torch_device.type)
         seconds = [clock.seconds(self.take_step) for _ in range(TIMED_STEPS)]
@@ -105,7 +105,7 @@ class RecipeStep:
             "device": training.torch_device.type,
             "step_us": 1e6 * median(seconds),
             "obstacle": find_module_obstacle(training),
-            "way": f"{training.plan.compute}, {training.mode} mode",
+            "mode": f"{training.plan.compute}, {training.mode} mode",
             "batch": training.recipe.data.global_batch,
         }
 
@@ -147,7 +147,7 @@ class ThreadCounts:
     """The number of threads of the whole step, as a kind of operator."""
 
     KIND = THREADS
-    SMALLEST_ERROR = 0.02  # of the loss that is tolerated: other numbers of threads sum in another order
+    SMALLEST_ERROR = 0.02  # of the loss that is tolerated, because the number of threads changes the order of sums
 
     def __init__(self, step: RecipeStep) -> None:
         self.step = step
@@ -195,7 +195,7 @@ def make_threads_space(default: int) -> Space:
 
 
 def make_step_signature(training: Training, recipe_name: str) -> Signature:
-    """Return the signature under which a bank keeps the verdict on the whole step of a recipe."""
+    """Return the signature of the whole step of a recipe, by which a bank stores the verdict."""
     recipe = training.recipe
     parameters = sum(parameter.numel() for parameter in training.train_step.parameters)
     data = recipe.data
@@ -214,7 +214,7 @@ def make_step_signature(training: Training, recipe_name: str) -> Signature:
 
 
 def find_module_obstacle(training: Training) -> str | None:
-    """Return why convolutions and linear layers of this run keep their default; None if nothing is known against it."""
+    """Return the reason why convolutions and linear layers of this run must keep their default, or None."""
     if training.computation.compilation.compiles:
         return "the network is compiled, and modules of compiled code are not replaced"
     if isinstance(training.recipe.optimizer, Thor):

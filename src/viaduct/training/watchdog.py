@@ -1,13 +1,12 @@
-"""Notices a rank that makes no progress, names it and prints its stack; then ends the run, so that it is started again.
+"""Finds a rank that makes no progress, prints its stack, and ends all ranks so that they are started again.
 
-All ranks pass the same points of a step in the same order, and count them (`Pulse`). A thread in each rank publishes
-its count in the rendezvous store. A rank without progress for `hang_seconds` compares the counts: the ranks with the
-lowest count are behind, and the others wait for them. A rank that is behind prints the stacks of its threads; rank 0
-names it, and repeats the stack of its main thread. All then exit with code 75, which makes torchrun's agent start them
-again. A rank whose launcher was killed sends itself SIGTERM: it ends with a checkpoint.
+All ranks pass the same points of a step in the same order and count them (`Pulse`). A thread in each rank publishes its
+count in the rendezvous store. A rank without progress for `hang_seconds` compares the counts: the others wait for the
+ranks with the lowest count. Such a rank prints the stacks of its threads; rank 0 prints its number and the stack of its
+main thread. All then exit with code 75, so that torchrun's agent starts them again. A rank whose launcher was killed
+sends itself SIGTERM and ends with a checkpoint.
 
-A hang is looked for once the first step has ended, which may compile for minutes; until then, the time limit of the
-messages between ranks holds.
+The first step may compile for minutes; until it has ended, only the timeout of the messages between ranks applies.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ class Pulse:
     def __init__(self) -> None:
         self.count, self.point, self.step = 0, "the start", 0
         self.entered_at = time.monotonic()
-        self.has_done_step = False  # True once the first step is done, which may compile for minutes
+        self.has_done_step = False  # True once the first step is done
 
     def enter(self, point: str, step: int) -> None:
-        """Note that the rank has come to this point of a step."""
+        """Record that the rank has reached this point of a step."""
         self.count, self.point, self.step = self.count + 1, point, step
         self.entered_at = time.monotonic()
 
 
 @dataclass(frozen=True)
 class Position:
-    """What a rank publishes of its `Pulse`."""
+    """The part of a `Pulse` that a rank publishes."""
 
     count: int
     point: str
@@ -88,12 +87,12 @@ class Watchdog:
     def _watch(self) -> None:
         """Publish the position, and check launcher and progress, until the watchdog is closed; runs in a thread."""
         while not self._ended.wait(self.interval):
-            # If the GIL is stuck, this is not renewed: a thread in C then prints the stacks and ends the process.
+            # If the GIL is never released, this is not renewed, and a C thread prints the stacks and ends the process.
             faulthandler.dump_traceback_later(2 * self.hang_seconds + WAIT_FOR_STACK_S, exit=True)
             if self.launcher is not None and os.getppid() != self.launcher:
                 self.launcher = None
                 os.kill(os.getpid(), signal.SIGTERM)
-            with contextlib.suppress(RuntimeError):  # a lost store shows in the messages between the ranks
+            with contextlib.suppress(RuntimeError):  # the messages between ranks report a lost store
                 position = Position(self.pulse.count, self.pulse.point, self.pulse.step)
                 self.store.set(f"position/{self.group.rank}", json.dumps(asdict(position)))
             if self.pulse.has_done_step and time.monotonic() - self.pulse.entered_at > self.hang_seconds:
@@ -102,7 +101,7 @@ class Watchdog:
     def _end_hung_run(self) -> None:
         """Report which ranks are behind, and end this process so that the agent starts all ranks again."""
         try:
-            time.sleep(2 * self.interval)  # so that the positions of the others are not older than this hang
+            time.sleep(2 * self.interval)  # so that the others have published their positions since the hang began
             positions = self._read_positions()
             behind = find_ranks_behind(positions)
             if self.group.rank in behind:
@@ -111,7 +110,9 @@ class Watchdog:
                 for line in explain_hang(positions, behind, self._read_stacks(behind), self.hang_seconds):
                     self.report(line)
             elif self.group.rank not in behind:
-                time.sleep(WAIT_FOR_STACK_S)  # until rank 0 has printed: the agent ends all ranks when one exits
+                time.sleep(
+                    WAIT_FOR_STACK_S
+                )  # until rank 0 has printed, because the agent ends all ranks when one exits
         except RuntimeError as error:
             print(f"rank {self.group.rank}: hangs, and the rendezvous store is lost: {error}", file=sys.stderr)
         sys.stderr.flush()
@@ -140,10 +141,10 @@ class Watchdog:
 
 
 def find_ranks_behind(positions: dict[int, Position]) -> list[int]:
-    """Return the ranks that have passed the fewest points; none if all have passed equally many."""
+    """Return the ranks that have passed the fewest points; none if all have passed the same number."""
     counts = {rank: position.count for rank, position in positions.items()}
-    least, most = min(counts.values()), max(counts.values())
-    return [rank for rank, count in counts.items() if count == least] if least < most else []
+    lowest, highest = min(counts.values()), max(counts.values())
+    return [rank for rank, count in counts.items() if count == lowest] if lowest < highest else []
 
 
 def explain_hang(
@@ -155,8 +156,8 @@ def explain_hang(
         yield f"rank {rank} hangs: for {seconds:g} s it has not come past {positions[rank].describe()}{silence}."
         yield from stacks.get(rank, "").splitlines()
     if not behind:
-        where = next(iter(positions.values())).describe()
-        yield f"all ranks hang at {where}, for {seconds:g} s: none is behind, so look at the network between them."
+        position = next(iter(positions.values())).describe()
+        yield f"all ranks hang at {position}, for {seconds:g} s: none is behind, so look at the network between them."
     else:
         yield f"The other ranks wait for it; all {len(positions)} end, to be started again."
 
@@ -173,7 +174,7 @@ def open_store() -> Any:
 
 @contextlib.contextmanager
 def watch_ranks(group: Group, pulse: Pulse, hang_seconds: float, report: Callable[[str], None]) -> Iterator[None]:
-    """Run the watchdog of this rank within the block; a single rank has none. `report` prints a line."""
+    """Run the watchdog of this rank within the block, if there are several ranks; `report` prints a line."""
     if group.ranks == 1:
         yield
         return

@@ -63,10 +63,7 @@ def make_fast_key(x: Tensor) -> tuple[Any, ...]:
 
 
 def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
-    """Return the calls of tunable modules during `run` with gradients enabled and a single tensor argument.
-
-    Modules with an already replaced forward pass are left out.
-    """
+    """Return the calls of tunable modules during `run` with gradients enabled and a single tensor argument."""
     calls: list[Call] = []
     names = {module: name for name, module in network.named_modules()}
 

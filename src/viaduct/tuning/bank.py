@@ -76,7 +76,6 @@ class Entry:
 
     @property
     def is_default(self) -> bool:
-        """True if the choice is the default: no variant was better."""
         return dict(self.choice) == dict(self.default)
 
     @property
@@ -137,10 +136,7 @@ class Stored:
         return replace(self, entries=entries, verdicts=verdicts).uninstall_unmeasured()
 
     def uninstall_unmeasured(self) -> Stored:
-        """Mark entries as not installed unless a verdict with a gain contains their choice.
-
-        A merge keeps only one verdict of a step, and the file may have been edited.
-        """
+        """Mark entries as not installed unless a verdict with a gain contains their choice."""
         gained = [verdict.choices for verdict in self.verdicts.values() if verdict.is_gain]
         entries = {}
         for key, entry in self.entries.items():
@@ -159,10 +155,7 @@ class Stored:
 
 
 def choose_better(first: Entry, second: Entry) -> Entry:
-    """Return the entry with the larger gain over the default, with the failed configurations of both.
-
-    A busy machine affects the gain, which was measured in turns with the default, less than the times.
-    """
+    """Return the entry with the larger gain over the default, with the failed configurations of both."""
     better = max(first, second, key=lambda entry: (entry.gain, entry.installed, -entry.best_us))
     failed = {
         json.dumps(dict(point), sort_keys=True): (point, reason) for point, reason in (*first.failed, *second.failed)
@@ -190,10 +183,7 @@ class Bank:
         return self.path / fingerprint.file_name
 
     def read(self, fingerprint: Fingerprint) -> Stored:
-        """Return the contents for this device and software, empty without a file.
-
-        Raise DamagedBank for a file that cannot be read or contains another fingerprint.
-        """
+        """Return the contents for a fingerprint, empty without a file; raise DamagedBank for an invalid one."""
         file = self.find_file(fingerprint)
         if not file.exists():
             return Stored(fingerprint)

@@ -72,5 +72,4 @@ class Journal:
 
 
 def encode_point(point: Choice) -> str:
-    """Return a string that is equal for equal configurations."""
     return json.dumps(dict(point), sort_keys=True)

@@ -160,11 +160,7 @@ def take_turns_until_significant(
     seconds: float,
     before_each: Callable[[], object] = lambda: None,
 ) -> Race:
-    """Time functions in turns until the ranking of the two named in `compared` is significant.
-
-    At the latest it ends after `most` turns, or after `seconds` and TURNS_BEFORE_TIMEOUT turns. `before_each` is called
-    before each timed run.
-    """
+    """Time functions in turns until the ranking of the two in `compared` is significant, or turns or seconds end."""
     for run in works.values():
         for _ in range(WARM_UPS):
             run()

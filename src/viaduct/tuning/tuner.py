@@ -66,10 +66,7 @@ class Outcome:
     """Reason why a search gave no result."""
 
     def share(self, step_us: float) -> float:
-        """Return the default's time as a share of a step; 1 for the number of threads.
-
-        The share is an upper estimate, because operators are measured with flushed caches.
-        """
+        """Return the default's time as a share of a step: an upper estimate; 1 for the number of threads."""
         if self.operator.is_whole_step:
             return 1.0
         return self.default_us * self.operator.count / step_us if step_us else 0.0

@@ -56,7 +56,7 @@ def show_latency(
     facts = {
         "network": classifier.name,
         "size": classifier.size,
-        "device": engine.room.describe_card(),
+        "device": engine.device_module.describe_card(),
         "precision": engine.precision,
         "folded": engine.folded,
         "folding": effect and effect.as_dict(),

@@ -6,7 +6,7 @@ from viaduct.cluster.findings import format_count
 from viaduct.cluster.plan import OPTIMIZER_SLOTS, Cluster, Layer, Plan, Workload
 from viaduct.errors import BadValue
 from viaduct.models import check_classes
-from viaduct.models.catalogue import entries
+from viaduct.models.catalogue import read_entries
 from viaduct.models.layers import LayerSizes, read_layers
 from viaduct.recipes import load
 
@@ -17,7 +17,7 @@ def build_workload(name: str, batch: int | None) -> Workload:
     if not isinstance(recipe.model, str):
         raise BadValue(f"{name} builds its own network, whose sizes are not known.", "`viaduct models` lists ours.")
     network, classes = read_layers(recipe.model), check_classes(recipe.data.classes)
-    area = (recipe.data.size / entries()[recipe.model].input_size) ** 2
+    area = (recipe.data.size / read_entries()[recipe.model].input_size) ** 2
     compute = recipe.precision.compute
     return Workload(
         layers=[Layer(*scale_costs(layer, classes, area)) for layer in network],

@@ -54,12 +54,12 @@ def show_source(source: str, pattern: str, as_json: bool) -> None:
 
 def print_all(classes: int | None, as_json: bool) -> None:
     from viaduct.models import check_classes
-    from viaduct.models.catalogue import entries
+    from viaduct.models.catalogue import read_entries
 
     if classes is not None:
         check_classes(classes)
     users = list_recipes_by_model()
-    rows = [build_row(name, entry, classes or entry.classes, users) for name, entry in entries().items()]
+    rows = [build_row(name, entry, classes or entry.classes, users) for name, entry in read_entries().items()]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -77,7 +77,7 @@ def print_all(classes: int | None, as_json: bool) -> None:
 def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> None:
     from viaduct.errors import UnknownName
     from viaduct.models import SHOW_ALL
-    from viaduct.models.catalogue import entries
+    from viaduct.models.catalogue import read_entries
     from viaduct.models.sources import PACKAGES
 
     package, colon, network = name.partition(":")
@@ -88,12 +88,12 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
             if package in PACKAGES
             else "`viaduct models --source timm` lists timm's, --source torchvision torchvision's.",
         )
-    if name not in entries():
-        raise UnknownName("model", name, entries(), SHOW_ALL)
+    if name not in read_entries():
+        raise UnknownName("model", name, read_entries(), SHOW_ALL)
     from viaduct.models.sizes import measure  # torch is imported here
 
     sizes = measure(name, classes, layers)
-    row = build_row(name, entries()[name], sizes.classes, list_recipes_by_model())
+    row = build_row(name, read_entries()[name], sizes.classes, list_recipes_by_model())
     if as_json:
         print(json.dumps({**row, "parts": [vars(part) for part in sizes.parts]}, indent=1))
         return

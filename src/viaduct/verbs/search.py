@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from viaduct.addresses import read_address
+from viaduct.addresses import resolve_file_url
 from viaduct.errors import BadValue
 from viaduct.extras import require
 from viaduct.terminal import print_note
@@ -23,7 +23,7 @@ def main(
         list[str],
         typer.Argument(help="A recipe's name or file. Further arguments are added to --space.", metavar="RECIPE"),
     ],
-    data: Annotated[Path | None, typer.Option(help="Folder of the recipe's data.", callback=read_address)] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the recipe's data.", callback=resolve_file_url)] = None,
     space: Annotated[
         list[str] | None,
         typer.Option(
@@ -132,7 +132,7 @@ def inspect_data(loaded: Loaded, settings: dict[str, str], path: Path | None) ->
     """Return fingerprint and number of the training images; raise if the data is missing."""
     from viaduct.runs.search.best_recipe import apply_settings
     from viaduct.runs.search.session import DataFacts
-    from viaduct.training.session import fingerprint, load_images
+    from viaduct.training.session import fingerprint_labels, load_images
 
     images = load_images(apply_settings(loaded.recipe, settings).data, path)
-    return DataFacts(fingerprint(images), len(images.train))
+    return DataFacts(fingerprint_labels(images), len(images.train))

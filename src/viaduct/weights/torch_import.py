@@ -104,7 +104,7 @@ def match_network(stored: Stored, model: str, classes: int) -> Found:
 
 def count_classes(stored: Stored, model: str) -> int:
     """Return the number of classes in a file; the network's usual number if the file has no classifier."""
-    usual = 1000 if sources.is_foreign(model) else models.record_of(model).classes
+    usual = 1000 if sources.is_foreign(model) else models.find_record(model).classes
     network = sketch(model, usual)
     classifier = sources.find_classifier(network, usual)
     names = {f"{classifier}.bias", torchvision_names(network).get(f"{classifier}.bias", "")}

@@ -12,7 +12,7 @@ import pytest
 
 from viaduct import recipes
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.tf_graph import as_strings_or_array, classic_control_flow, describe_strings, to_results
+from viaduct.handover.exporting.tf_graph import convert_batch, convert_outputs, describe_strings, use_control_flow_v1
 
 
 class ControlFlow:
@@ -35,17 +35,17 @@ class ControlFlow:
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_callers_way_of_writing_loops_is_restored_after_an_error(enabled: bool) -> None:
     tf = ControlFlow(enabled)
-    with suppress(KeyError), classic_control_flow(tf):
+    with suppress(KeyError), use_control_flow_v1(tf):
         assert not tf.enabled
         raise KeyError
     assert tf.enabled is enabled
 
 
 def test_encoded_images_of_one_length_stay_whole() -> None:
-    strings = as_strings_or_array([b"ab\0", b"cd\0"])  # NumPy's own strings drop the zero at the end
+    strings = convert_batch([b"ab\0", b"cd\0"])  # NumPy's own strings drop the zero at the end
     assert strings.tolist() == [b"ab\0", b"cd\0"]
     pixels = np.zeros((1, 2, 2, 3), np.float32)
-    assert as_strings_or_array(pixels) is pixels
+    assert convert_batch(pixels) is pixels
 
 
 def test_a_graph_that_takes_images_of_one_size_says_so(classifier: Classifier) -> None:
@@ -55,5 +55,5 @@ def test_a_graph_that_takes_images_of_one_size_says_so(classifier: Classifier) -
 
 
 def test_results_come_in_the_order_of_every_runtime() -> None:
-    probabilities, classes = to_results({"classes": [1], "probabilities": [[0.25, 0.75]]})
+    probabilities, classes = convert_outputs({"classes": [1], "probabilities": [[0.25, 0.75]]})
     assert (probabilities.tolist(), classes.tolist()) == ([[0.25, 0.75]], [1])

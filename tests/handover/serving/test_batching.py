@@ -126,9 +126,9 @@ def test_a_batch_waits_for_more_where_single_images_cannot_keep_up(monkeypatch: 
     batcher.crowds.extend([3, 6, 2])
     for rate, wanted in ((20.0, 1), (58.0, 2), (88.0, 4), (1000.0, 6)):
         batcher.arrivals.extend((1000.0 - (32 - number) / rate, 1) for number in range(32))
-        assert batcher.wanted_images() == wanted
+        assert batcher.choose_target() == wanted
     batcher.crowds.extend([1, 1, 1, 1])
-    assert batcher.wanted_images() == 1
+    assert batcher.choose_target() == 1
 
 
 def test_a_batch_waits_for_what_is_being_decoded_but_not_beyond_the_budget() -> None:

@@ -23,7 +23,7 @@ def signature_of(count: int, size: int, per_group: int, stride: int) -> tuple[in
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("per_group", [4, 8, 16, 32])
 def test_grouped_spaces_have_only_blocks_that_fit_a_card(kernel: str, stride: int, per_group: int) -> None:
-    from viaduct.kernels.grouped_cuda import BlockShape, plan_launch, square_tile, window_tile
+    from viaduct.kernels.grouped_cuda import BlockShape, make_square_tile, make_window_tile, plan_launch
     from viaduct.kernels.tunable import make_space
     from viaduct.kernels.tunable.grouped import read_layer
 
@@ -32,7 +32,11 @@ def test_grouped_spaces_have_only_blocks_that_fit_a_card(kernel: str, stride: in
         layer, space = read_layer(signature), make_space((kernel, signature), CPU)
         assert 20 < space.size < space.combinations
         square = kernel == "grouped_input_gradient" and stride == 2
-        tile = square_tile(layer) if square else window_tile(layer, reads_gradient=kernel == "grouped_weight_gradient")
+        tile = (
+            make_square_tile(layer)
+            if square
+            else make_window_tile(layer, reads_gradient=kernel == "grouped_weight_gradient")
+        )
         for point in space.points():
             block_shape = BlockShape(**point)  # type: ignore[arg-type]
             plan = plan_launch(tile, layer, block_shape, torch.empty(1))

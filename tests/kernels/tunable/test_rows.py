@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from viaduct.kernels.sizes import Tile, default_tile
+from viaduct.kernels.sizes import Tile, choose_default_tile
 from viaduct.kernels.tunable.base import Limits
 from viaduct.kernels.tunable.rows import make_space
 
@@ -15,7 +15,7 @@ from viaduct.kernels.tunable.rows import make_space
 def test_no_tile_wastes_columns_or_overflows_registers(channels: int) -> None:
     space = make_space((1000, channels, "float32"), Limits())
     tiles = [Tile(**point) for point in space.points()]  # type: ignore[arg-type]
-    assert default_tile(channels) in tiles
+    assert choose_default_tile(channels) in tiles
     for tile in tiles:
         assert 1 <= tile.rows * tile.columns / (32 * tile.warps) <= 64
         assert tile.columns <= 64 or tile.columns < 2 * channels

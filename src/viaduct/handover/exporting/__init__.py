@@ -1,12 +1,12 @@
-"""Export a trained classifier for another runtime. Without --no-check, the file is run there and compared first.
+"""Export of a trained classifier for another runtime. The file is first run there and compared, except with --no-check.
 
 request.py      the options, checked before anything is loaded
-format.py       what each format module offers
+format.py       the interface of the format modules
 graph.py        preprocessing, network and softmax as one graph (torch.export)
 pixels.py       the recipe's evaluation preprocessing as a torch module
 pt2.py, onnx.py, safetensors.py, savedmodel.py, frozen_pb.py      one format each
 tf_graph.py     the TensorFlow 1 graph of the last two: tf_network.py, the network; tf_images.py, its preprocessing
-checking.py     images to check with, and the comparison with PyTorch
+checking.py     the comparison with PyTorch on images
 card.py         the model card beside the file
 export.py       the steps in order
 """

@@ -1,4 +1,4 @@
-"""The model card beside an exported file: NAME.json for programs, NAME.md for people, made from the same facts."""
+"""The model card beside an exported file: NAME.json for programs, NAME.md for people."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CROPS: dict[Any, str] = {
 
 
 def build_card(classifier: Classifier, request: Request, written: Written, outcome: Outcome | None, path: Path) -> Any:
-    """Return the facts about an exported file; `path` is its present, temporary path."""
+    """Return the card's facts about an exported file; `path` is its temporary path."""
     card = {
         "file": request.out.name,
         "format": request.form,
@@ -76,7 +76,7 @@ def describe_check(outcome: Outcome | None) -> Any:
 
 
 def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str, Any]:
-    """Return the evaluation preprocessing in words and numbers, and whether the graph contains it."""
+    """Describe the evaluation preprocessing in words and numbers, and state whether the graph contains it."""
     source, size = classifier.recipe.data, classifier.size
     inside = request.form != "safetensors" and request.input != "tensor"
     facts: dict[str, Any] = {"inside_the_graph": inside, "size": size, "channels": "RGB"}
@@ -142,7 +142,7 @@ def describe_accuracy(accuracy: Any) -> str:
 
 
 def describe_check_in_words(check: Any) -> str:
-    """Return the result of `describe_check` as a sentence."""
+    """Return the result of `describe_check` as text."""
     if not isinstance(check, dict):
         return "not checked"
     return (
@@ -156,12 +156,12 @@ def escape_cell(text: str) -> str:
 
 
 def list_files(path: Path) -> list[Path]:
-    """Return the files of an export: one, or those of a SavedModel's folder."""
+    """Return the files of an export: a single file, or those of a SavedModel's folder."""
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file; of a folder, that of what sha256sum prints for its files: lines `HASH  NAME`."""
+    """Return the SHA-256 of a file or, for a folder, of sha256sum's output for its files: lines `HASH  NAME`."""
     if not path.is_dir():
         return hashlib.sha256(path.read_bytes()).hexdigest()
     lines = [f"{hash_file(file)}  {file.relative_to(path)}\n" for file in list_files(path)]

@@ -1,10 +1,10 @@
-"""Compare an exported file with PyTorch on images.
+"""Comparison of an exported file with PyTorch on images.
 
-    images = find_images(classifier, request)           validation images, a folder of the user's, or built-in shapes
+    images = find_images(classifier, request)           a folder of the user, validation images, or built-in shapes
     outcome = compare(runner, classifier, request, images)
 
-The expected probabilities are those of the network as it was trained, in PyTorch: float32, norms not folded, the
-recipe's own preprocessing.
+The expected probabilities are those of the trained network in PyTorch: float32, norms not folded, the recipe's own
+preprocessing.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from viaduct.handover.validation_images import read_validation
 
 Floats = npt.NDArray[np.float32]
 Value = TypeVar("Value")
-TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}  # of a probability: absolute, and relative to it or its log
-FAINTEST = 1e-30  # smaller probabilities have lost their digits in float32
-BATCH = 8  # of a graph that takes batches of any size
+TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}  # absolute; and relative to the probability or its logarithm
+FAINTEST = 1e-30  # smaller probabilities are inaccurate in float32
+BATCH = 8  # for graphs without a fixed batch size
 SUFFIXES = (".jpg", ".jpeg", ".png")
 SAME_ANSWERS = (
-    "Attention: PyTorch itself gives all of these images the same probabilities, so that this shows little; check with "
+    "Attention: PyTorch gives all of these images the same probabilities, so that this shows little; check with "
     "other images, or a network that has learnt something."
 )
 
 
 class WrongResult(ViaductError):
-    """The exported graph fails, or does not compute what the trained network does."""
+    """The exported graph fails, or does not compute the same as the trained network."""
 
 
 @dataclass(frozen=True)
 class CheckImages:
-    """Encoded images and their origin in words."""
+    """Encoded images and a description of their origin."""
 
     encoded: tuple[bytes, ...]
     origin: str
@@ -58,17 +58,17 @@ class CheckImages:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an exported graph compares with PyTorch."""
+    """Result of comparing an exported graph with PyTorch."""
 
     runtime: str
     images: int
     origin: str
     largest: float  # absolute difference of a probability
-    largest_log: float  # of the logarithm of a probability: shows differences in logits where a softmax hides them
+    largest_log: float  # difference of a probability's logarithm, which also shows differences of small probabilities
     equal: int  # images whose most probable class is the same
-    ties: int  # of the others, those whose two classes are equally probable within the tolerance
+    ties: int  # other images whose two classes are equally probable within the tolerance
     tolerance: tuple[float, float]
-    distinct: bool = True  # PyTorch's probabilities differ between the images by more than the tolerance
+    distinct: bool = True  # True if PyTorch's probabilities differ between the images by more than the tolerance
 
     def __str__(self) -> str:
         absolute, relative = self.tolerance
@@ -84,7 +84,7 @@ class Outcome:
 
 
 def find_images(classifier: Classifier, request: Request) -> CheckImages:
-    """Return images to check with: those of --check-images, the run's validation images, or the built-in shapes."""
+    """Return the images of --check-images, the run's validation images, or the built-in shapes."""
     count = request.check_count
     if request.check_images is not None:
         return read_folder(request.check_images, count)
@@ -100,7 +100,7 @@ def find_images(classifier: Classifier, request: Request) -> CheckImages:
 
 
 def read_folder(folder: Path, count: int) -> CheckImages:
-    """Return the first JPEG and PNG files of a folder, by their suffixes, or a single file."""
+    """Return the first JPEG and PNG files of a folder, by suffix, or a single file."""
     files = [folder]
     if not folder.is_file():
         files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
@@ -118,20 +118,20 @@ def read_folder(folder: Path, count: int) -> CheckImages:
 
 
 def compare(runner: Runner, classifier: Classifier, request: Request, images: CheckImages) -> Outcome:
-    """Run the images through PyTorch and the exported graph; raise WrongResult if they differ by more than is allowed.
+    """Compare PyTorch and the exported graph; raise WrongResult if they differ by more than the tolerance.
 
-    Another most probable class is allowed if its probability is equal to the expected one within the tolerance (a tie).
+    A different most probable class is allowed in a tie: if both classes are equally probable within the tolerance.
     """
     expected = np.concatenate([compute_expected(classifier, part) for part in split(images.encoded, BATCH)])
     try:
         probabilities, classes = run_graph(runner, classifier, request, images.encoded)
-    except Exception as error:  # each runtime has its own
+    except Exception as error:  # each runtime has its own classes of errors
         if isinstance(error, ViaductError) or lacks_memory(error):
             raise
         reason = f"{runner.runtime} cannot run the exported graph: {type(error).__name__}: {first_line(error)}"
         raise WrongResult(reason, "Nothing was written.") from error
     if probabilities.shape != expected.shape or not np.array_equal(classes, probabilities.argmax(1)):
-        raise WrongResult(f"{runner.runtime} gives outputs that do not fit together.", "Nothing was written.")
+        raise WrongResult(f"{runner.runtime} gives inconsistent outputs.", "Nothing was written.")
     tolerance = absolute, relative = TOLERANCES[request.precision]
     difference = np.abs(probabilities - expected)
     allowed = absolute + relative * expected
@@ -152,17 +152,17 @@ def compare(runner: Runner, classifier: Classifier, request: Request, images: Ch
         tolerance=tolerance,
         distinct=is_distinct(expected, allowed),
     )
-    within = (difference <= allowed).all() and (log_difference <= allowed_logs).all()  # False for NaN
-    if not within or not (same | tied).all():
+    is_within = (difference <= allowed).all() and (log_difference <= allowed_logs).all()  # False for NaN
+    if not is_within or not (same | tied).all():
         hints = ["Nothing was written."]
         if request.precision == "fp16":
-            hints.append("This network may need more than float16, or its runtime adds up in it: try --precision fp32.")
+            hints.append("float16 may be too inaccurate for this network: try --precision fp32.")
         raise WrongResult(f"the exported graph does not compute what PyTorch does. {outcome}", *hints)
     return outcome
 
 
 def is_distinct(expected: Floats, allowed: Floats) -> bool:
-    """Return True if the probabilities of two images differ by more than what is allowed between two runtimes."""
+    """Return True if the probabilities of two images differ by more than the tolerance between runtimes."""
     return bool((np.ptp(expected, axis=0) > 2 * allowed.max(0)).any())
 
 
@@ -200,10 +200,10 @@ def run_graph(
 def make_batches(
     runner: Runner, classifier: Classifier, request: Request, encoded: Sequence[bytes]
 ) -> Iterator[tuple[list[int], Batch]]:
-    """Yield batches as the graph takes them, with the indices of their images.
+    """Yield input batches for the graph, with the indices of their images.
 
-    All images of a batch have one size. In a graph for any batch size, the first image runs alone. A batch of fixed
-    size is filled up with its last image.
+    All images of a batch have the same size. If the batch size is not fixed, the first image of each size is a batch of
+    one. A batch of fixed size is filled with its last image.
     """
     by_size: dict[object, list[int]] = {}
     for index, data in enumerate(encoded):
@@ -213,14 +213,14 @@ def make_batches(
         first = [] if request.batch else [same_size[:1]]
         for indices in [*first, *split(same_size[len(first) :], request.batch or BATCH)]:
             filled = [*indices, *[indices[-1]] * ((request.batch or len(indices)) - len(indices))]
-            yield list(indices), to_batch(runner, classifier, request, [encoded[index] for index in filled])
+            yield list(indices), build_batch(runner, classifier, request, [encoded[index] for index in filled])
 
 
-def to_batch(runner: Runner, classifier: Classifier, request: Request, images: list[bytes]) -> Batch:
-    """Return what the graph takes: encoded images, their pixels, or the prepared tensor."""
+def build_batch(runner: Runner, classifier: Classifier, request: Request, images: list[bytes]) -> Batch:
+    """Return an input of the graph: encoded images, their pixels, or the prepared tensor."""
     if request.input == "image-bytes":
-        one_size = classifier.memory_shape is not None
-        return [encode_png(decode_for_graph(classifier, data)) for data in images] if one_size else images
+        has_fixed_size = classifier.memory_shape is not None
+        return [encode_png(decode_for_graph(classifier, data)) for data in images] if has_fixed_size else images
     if request.input == "pixels":
         return np.stack([decode_for_graph(classifier, data) for data in images])
     prepared = np.stack([prepare(classifier, data) for data in images])
@@ -228,7 +228,7 @@ def to_batch(runner: Runner, classifier: Classifier, request: Request, images: l
 
 
 def decode_for_graph(classifier: Classifier, data: bytes) -> npt.NDArray[np.uint8]:
-    """Return an image's pixels as evaluation decodes them; of recipes in memory, at the one size they know."""
+    """Decode an image as in evaluation; for recipes of images in memory, resize it to their size."""
     source = classifier.recipe.data
     if isinstance(source, Records):
         return decode_image(data, fancy_upsampling=preprocess.find_preprocessing(source.preprocess).fancy_upsampling[0])
@@ -238,6 +238,6 @@ def decode_for_graph(classifier: Classifier, data: bytes) -> npt.NDArray[np.uint
 
 
 def split(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
-    """Yield consecutive parts of at most so many values."""
+    """Yield consecutive parts of at most `size` values."""
     for start in range(0, len(values), size):
         yield values[start : start + size]

@@ -1,4 +1,4 @@
-"""Export: build the graph, write it under a temporary name, compare it with PyTorch, and only then rename it."""
+"""Export: write the graph under a temporary name, compare it with PyTorch, then rename it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from viaduct.handover.exporting.request import Request
 
 
 class NoRuntime(ViaductError):
-    """A runtime that is not installed, so that the export could not be checked."""
+    """The runtime that checks an export is not installed."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Exported:
 
 
 def export(classifier: Classifier, request: Request) -> Exported:
-    """Write a classifier in another format, checked, with its card; nothing is left if any of it fails."""
+    """Write a classifier in another format, check it, and write its card; leave no files if anything fails."""
     form = load_format(request.form)
     require_packages(form, request)
     images = find_images(classifier, request) if request.check else None
-    _ = classifier.weights_sha256  # computed now, since a run that goes on may remove the checkpoint
+    _ = classifier.weights_sha256  # computed now, because a run in progress may remove the checkpoint
     with stage(request.out) as folder:
         path = folder / request.out.name
         written = form.write(classifier, request, path)
@@ -59,7 +59,7 @@ def export(classifier: Classifier, request: Request) -> Exported:
 
 
 def require_packages(form: Format, request: Request) -> None:
-    """Raise an error if the format cannot be written with the installed packages, or cannot be checked."""
+    """Raise MissingExtra or NoRuntime if a package for writing or checking the format is not installed."""
     for package in form.PACKAGES:
         if not is_installed(package):
             raise MissingExtra(package)
@@ -75,9 +75,9 @@ def require_packages(form: Format, request: Request) -> None:
 
 @contextmanager
 def stage(out: Path) -> Iterator[Path]:
-    """Provide a temporary folder beside the file, which is removed afterwards.
+    """Provide a temporary folder beside the file within the block.
 
-    If all went well, what killed exports of the same file have left is removed too.
+    After a success, also remove the temporary folders of earlier exports of the file that were killed.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = name_temporary(out)
@@ -92,8 +92,8 @@ def stage(out: Path) -> Iterator[Path]:
 
 
 def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
-    """Give finished files their names; a SavedModel that is replaced is moved away first, and back if that fails."""
-    with ignore_interrupts():  # so that "not written" is true of an export that was interrupted
+    """Rename finished files; a SavedModel that is replaced is moved away first, and back after an error."""
+    with ignore_interrupts():  # so that an interrupted export writes nothing
         for source, target in moves:
             if not target.is_dir():
                 os.replace(source, target)
@@ -109,7 +109,7 @@ def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
 
 @contextmanager
 def ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C during some renames."""
+    """Ignore Ctrl-C within the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

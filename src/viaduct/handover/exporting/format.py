@@ -1,4 +1,4 @@
-"""The interface of a format module, and what the formats share."""
+"""The interface of format modules, and their common types."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Answers: TypeAlias = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of the graph, for the model card."""
+    """Input or output of the graph, for the model card."""
 
     name: str
-    shape: tuple[int | str, ...]  # a string is the name of a size that is not fixed
+    shape: tuple[int | str, ...]  # a string is the name of a variable size
     dtype: str
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Written:
-    """Result of writing a format: the ports of its graph, and facts of this format for the model card."""
+    """Result of writing a format: the ports of its graph, and further facts for the model card."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -42,7 +42,7 @@ class Written:
 
 
 class Runner(Protocol):
-    """The exported file, opened in its own runtime."""
+    """Exported file opened in its runtime."""
 
     runtime: str  # name and version
     channels_last: bool  # layout of a prepared tensor
@@ -51,14 +51,14 @@ class Runner(Protocol):
 
 
 class Format(Protocol):
-    """A module of this folder that writes one format."""
+    """Interface of a module in this folder that writes one format."""
 
     PACKAGES: tuple[str, ...]  # needed to write it
     CHECK_PACKAGES: tuple[str, ...]  # needed to run it
 
     def write(self, classifier: Classifier, request: Request, path: Path) -> Written: ...
 
-    def open_runner(self, path: Path, classifier: Classifier) -> Runner: ...  # the module's class of runners
+    def open_runner(self, path: Path, classifier: Classifier) -> Runner: ...
 
 
 def load_format(form: str) -> Format:
@@ -70,7 +70,7 @@ def load_format(form: str) -> Format:
 def graph_ports(
     classifier: Classifier, request: Request, shape: tuple[int, int] | None
 ) -> tuple[Port, tuple[Port, ...]]:
-    """Return the input and the outputs of a graph in PyTorch's layout; `shape` is that of pixels, None if not fixed."""
+    """Return input and outputs of a graph in PyTorch's layout; `shape` is height and width of pixels, if fixed."""
     batch: int | str = request.batch or "batch"
     height, width = shape or ("height", "width")
     inputs = {

@@ -12,7 +12,7 @@ from viaduct.atomic_files import write_file
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Answers, Batch, Port, Written
 from viaduct.handover.exporting.request import Request
-from viaduct.handover.exporting.tf_graph import INPUT, OUTPUTS, as_strings_or_array, build_graph, to_results
+from viaduct.handover.exporting.tf_graph import INPUT, OUTPUTS, build_graph, convert_batch, convert_outputs
 from viaduct.handover.exporting.tf_network import import_tensorflow
 
 PACKAGES = ("tensorflow",)
@@ -28,7 +28,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
 
 
 class FrozenGraph:
-    """A .pb file in a TensorFlow 1 session."""
+    """.pb file opened in a TensorFlow 1 session."""
 
     channels_last = True
 
@@ -42,7 +42,7 @@ class FrozenGraph:
 
     def run(self, batch: Batch) -> Answers:
         fetches = {name: f"{name}:0" for name in OUTPUTS}
-        return to_results(self.session.run(fetches, {f"{INPUT}:0": as_strings_or_array(batch)}))
+        return convert_outputs(self.session.run(fetches, {f"{INPUT}:0": convert_batch(batch)}))
 
 
 open_runner = FrozenGraph

@@ -1,4 +1,4 @@
-"""Preprocessing, network and softmax as one module, and its graph.
+"""The exported module (preprocessing, network and softmax) and its graph.
 
     served = build_served(classifier, request)
     program = trace(served, classifier, request.batch)          torch.export's ExportedProgram
@@ -26,15 +26,15 @@ from viaduct.handover.exporting.request import Request
 from viaduct.handover.folding import first_line, fold_batch_norms
 
 OUTPUTS = ("probabilities", "classes")
-EXAMPLE_BATCH = 2  # a batch of one would make the batch dimension a constant
+EXAMPLE_BATCH = 2  # with 1, torch.export would make the batch dimension a constant
 
 
 class CannotExport(ViaductError):
-    """The network cannot be expressed in a format, or by torch.export."""
+    """The network cannot be exported to a format."""
 
 
 class Network(nn.Module):
-    """The trained network with float32 inputs and outputs, whatever precision it computes in."""
+    """Network with float32 inputs and outputs that computes in another precision."""
 
     def __init__(self, network: nn.Module, compute: torch.dtype) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def build_network(classifier: Classifier, request: Request) -> Network:
 
 
 def check_logits(network: nn.Module, classifier: Classifier) -> None:
-    """Raise BadValue if the network, which may be the user's own, does not give a row of logits for each image."""
+    """Raise BadValue if the network, which may be the user's own, does not return a row of logits for each image."""
     with torch.inference_mode():
         try:
             logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))
@@ -83,16 +83,16 @@ def check_logits(network: nn.Module, classifier: Classifier) -> None:
 
 
 def build_served(classifier: Classifier, request: Request) -> Served:
-    """Return the module that is exported."""
+    """Build the module that is exported."""
     takes_pixels = request.input in ("pixels", "image-bytes")
     prepare = build_pixels(classifier.recipe.data, classifier.image_shape) if takes_pixels else None
     return Served(prepare, build_network(classifier, request)).eval().requires_grad_(False)
 
 
 def trace(served: Served, classifier: Classifier, batch: int | None) -> torch.export.ExportedProgram:
-    """Return the graph of preprocessing and network; `batch` None: for any batch size.
+    """Trace the exported module; `batch` None means any batch size.
 
-    Height and width of pixels are fixed only if the preprocessing knows one size.
+    Height and width of pixels are variable unless the preprocessing has a fixed size.
     """
     if served.prepare is None:
         size = classifier.size
@@ -107,7 +107,7 @@ def trace(served: Served, classifier: Classifier, batch: int | None) -> torch.ex
 
 
 def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> torch.export.ExportedProgram:
-    """Trace a module with torch.export; `sizes` are the dimensions of its input that are not fixed."""
+    """Trace a module with torch.export; `sizes` are the variable dimensions of its input."""
     try:
         with silence_exporters(), torch.no_grad():
             return torch.export.export(module, (example,), dynamic_shapes=(sizes or None,), strict=False)
@@ -116,14 +116,13 @@ def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> 
             raise
         raise CannotExport(
             f"torch.export cannot trace the network: {type(error).__name__}: {first_line(error)}",
-            "A forward pass that depends on values, or calls into other libraries, has no graph; "
-            "--to safetensors needs none.",
+            "A forward pass that depends on values, or calls other libraries, has no graph; try --to safetensors.",
         ) from error
 
 
 @contextmanager
 def silence_exporters() -> Iterator[None]:
-    """Suppress the exporters' progress and deprecation notices: the result is checked anyway."""
+    """Suppress the exporters' progress and deprecation notices."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:

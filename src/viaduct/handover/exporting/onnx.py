@@ -2,8 +2,7 @@
 
     onnxruntime.InferenceSession("model.onnx").run(None, {"pixels": pixels})       [probabilities, classes]
 
-The exporter is PyTorch's own (torch.onnx, dynamo=True); it needs onnx and onnxscript, which cannot share an environment
-with TensorFlow 2.15.
+PyTorch's exporter (torch.onnx, dynamo=True) needs onnx and onnxscript, which cannot be installed with TensorFlow 2.15.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from viaduct.handover.folding import first_line
 
 PACKAGES = ("onnx", "onnxscript")
 CHECK_PACKAGES = ("onnxruntime",)
-NEWEST_OPSET, OLDEST_OPSET = 25, 18  # of those that onnxscript 0.7 converts to by itself
+NEWEST_OPSET, OLDEST_OPSET = 25, 18  # of onnxscript 0.7
 DECODER_OPSET = 20  # the first with ImageDecoder
 
 
 def write(classifier: Classifier, request: Request, path: Path) -> Written:
-    """Write the graph with its weights inside; for image bytes, the graph of pixels with a decoder in front."""
+    """Write the graph with its weights; for image bytes, the graph for pixels with a decoder before it."""
     opset = choose_opset(request)
     takes_bytes = request.input == "image-bytes"
     if takes_bytes:
@@ -60,7 +59,7 @@ def choose_opset(request: Request) -> int:
     newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
     oldest = DECODER_OPSET if request.input == "image-bytes" else OLDEST_OPSET
     if request.opset is not None and not oldest <= request.opset <= newest:
-        raise BadValue(f"--opset is {request.opset}.", f"Give {oldest} to {newest}; {newest} is taken by itself.")
+        raise BadValue(f"--opset is {request.opset}.", f"Give {oldest} to {newest}; the default is {newest}.")
     return request.opset or newest
 
 
@@ -79,18 +78,18 @@ def convert(program: torch.export.ExportedProgram, name: str, opset: int) -> Any
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # operators without a translation, in many forms
+    except Exception as error:  # many classes of errors, such as for an operator without translation
         if lacks_memory(error):
             raise
         raise CannotExport(
             f"torch.onnx cannot convert the network: {type(error).__name__}: {first_line(error)}",
-            "Another --opset, or --to pt2, may do.",
+            "Try another --opset, or --to pt2.",
         ) from error
     return converted.model_proto
 
 
 def name_sizes(model: Any, port: Port) -> None:
-    """Give sizes that are not fixed the names of the model card (batch, height) instead of the exporter's (s77)."""
+    """Rename variable sizes from the exporter's names (s77) to those of the model card (batch, height)."""
     graph = model.graph
     (value,) = graph.input
     dims = zip(value.type.tensor_type.shape.dim, port.shape, strict=True)
@@ -102,7 +101,7 @@ def name_sizes(model: Any, port: Port) -> None:
 
 
 def require_image_decoder(request: Request) -> None:
-    """Raise an error if ONNX Runtime cannot open a graph of one ImageDecoder, of which many builds have no kernel."""
+    """Raise CannotExport if the installed build of ONNX Runtime has no kernel for ImageDecoder."""
     if request.batch not in (None, 1):
         raise BadValue(f"--batch {request.batch}: ImageDecoder takes one image at a time.", "Leave --batch out.")
     import onnxruntime
@@ -123,7 +122,7 @@ def require_image_decoder(request: Request) -> None:
 
 
 def put_decoder_first(model: Any) -> None:
-    """Let the graph take the bytes of one encoded image instead of its pixels."""
+    """Insert a decoder, so that the graph's input is one encoded image."""
     from onnx import TensorProto, helper
 
     graph = model.graph
@@ -141,7 +140,7 @@ def put_decoder_first(model: Any) -> None:
 
 
 class Session:
-    """An .onnx file in ONNX Runtime, on the CPU."""
+    """.onnx file opened in ONNX Runtime on the CPU."""
 
     channels_last = False
 
@@ -155,7 +154,7 @@ class Session:
             self.session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise CannotExport(
-                f"{self.runtime} cannot open the graph: {first_line(error)}", "A lower --opset may do."
+                f"{self.runtime} cannot open the graph: {first_line(error)}", "Try a lower --opset."
             ) from error
 
     def run(self, batch: Batch) -> Answers:

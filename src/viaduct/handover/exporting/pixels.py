@@ -1,11 +1,10 @@
-"""A recipe's evaluation preprocessing as a torch module, so that a graph can take decoded pixels.
+"""A recipe's evaluation preprocessing as a torch module, for graphs whose input is decoded pixels.
 
     pixels = build_pixels(recipe.data, image_shape=None)
     pixels(torch.uint8 N x H x W x 3)                       float32 N x 3 x size x size, normalised
 
-The arithmetic is that of data/preprocess.py and data/geometry.py, in float32 and in the same order, written with
-tensors instead of numbers: height and width stay open in the graph. Recipes of images in memory know one size, and so
-does their graph.
+The arithmetic is that of data/preprocess.py and data/geometry.py, in float32 and in the same order, with tensors
+instead of numbers, so that height and width are variable in the graph. For recipes of images in memory they are fixed.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from viaduct.errors import BadValue
 
 
 class Pixels(nn.Module):
-    """Crop, resize and normalise decoded images; `shape` is their height and width where only one fits."""
+    """Module that crops, resizes and normalises decoded images; `shape` is their height and width, if fixed."""
 
     shape: tuple[int, int] | None = None
 
 
 def build_pixels(source: Source, image_shape: tuple[int, int] | None) -> Pixels:
-    """Return the module for a recipe's images; the shape is that of images stored in memory."""
+    """Build the module for a recipe's images; `image_shape` is the size of images in memory."""
     if isinstance(source, Records):
         refuse_views(source)
         return RecordPixels(source.preprocess, source.size)
@@ -47,7 +46,7 @@ def refuse_views(source: Records) -> None:
 
 
 class RecordPixels(Pixels):
-    """Evaluation of encoded images as one of the references has it, from their pixels on."""
+    """Evaluation preprocessing of one of the references, after decoding."""
 
     mean: Tensor
     scale: Tensor
@@ -69,10 +68,7 @@ class RecordPixels(Pixels):
         return ((resampled - self.mean) * self.scale).permute(0, 3, 1, 2)
 
     def locate(self, length: int, shorter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the two neighbouring pixels of each sample along an axis, and the weight of the second.
-
-        Which pixels are sampled depends on the evaluation of the reference (data/views.py).
-        """
+        """Return the two neighbouring pixels of each sample along an axis, and the weight of the second."""
         if self.evaluation is central_four_fifths:
             return self.locate_in_central_box(length)
         if self.evaluation is central_seven_eighths:
@@ -84,10 +80,7 @@ class RecordPixels(Pixels):
         return self.locate_stretched(0, length, side, (side - size) // 2)
 
     def locate_stretched(self, start: int, length: int, side: Tensor, skip: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Resize `length` pixels from `start` on to `side` samples (pixel i from position i * length / side).
-
-        Of these samples, the `size` after the first `skip` are returned.
-        """
+        """Resize `length` pixels from `start` on to `side` samples, and return the `size` samples after `skip`."""
         spacing = torch.full((), length, dtype=torch.float32) / side.to(torch.float32)
         position = (self.steps + skip.to(torch.float32)) * spacing
         first = position.to(torch.int64)
@@ -95,7 +88,7 @@ class RecordPixels(Pixels):
         return first + start, torch.minimum(first + (start + 1), last), position - first.to(torch.float32)
 
     def locate_in_central_box(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Sample the middle four fifths, both ends included, as tf.image.crop_and_resize does."""
+        """Resize the central four fifths, as tf.image.crop_and_resize does."""
         begin, end = (torch.full((), value, dtype=torch.float32) for value in ((1 - 0.8) / 2, (1 + 0.8) / 2))
         last = torch.full((), length - 1, dtype=torch.float32)
         step = (end - begin) * last / max(self.size - 1, 1)
@@ -106,19 +99,19 @@ class RecordPixels(Pixels):
 
 
 def min_side(height: int, width: int) -> Tensor:
-    """Return the shorter side as a tensor: in a graph, sizes are not known."""
+    """Return the shorter side as a tensor, because sizes are variable in a graph."""
     return torch.minimum(*(torch.full((), side, dtype=torch.int64) for side in (height, width)))
 
 
 def blend(pixels_NHWC: Tensor, axis: int, first: Tensor, second: Tensor, weight: Tensor) -> Tensor:
-    """Interpolate between neighbouring pixels along an axis; `weight` is that of the second."""
+    """Interpolate between neighbouring pixels along an axis; `weight` is the weight of the second."""
     before = pixels_NHWC.index_select(axis, first).to(torch.float32)
     after = pixels_NHWC.index_select(axis, second).to(torch.float32)
     return before + (after - before) * weight.view(-1, *[1] * (3 - axis))
 
 
 class MemoryPixels(Pixels):
-    """Evaluation of images in memory: normalise, then resize."""
+    """Evaluation preprocessing of images in memory: normalise, then resize."""
 
     mean: Tensor
     scale: Tensor
@@ -138,7 +131,7 @@ class MemoryPixels(Pixels):
         return F.interpolate(normalised, size=(self.size, self.size), mode="bilinear", align_corners=False)
 
     def standardise(self, pixels_NHWC: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and 1 / max(std, 1 / sqrt(n)) of each image, from integer sums as data/augment.py has them."""
+        """Return mean and 1 / max(std, 1 / sqrt(n)) of each image, from integer sums as in data/augment.py."""
         assert self.shape is not None
         count = 3 * self.shape[0] * self.shape[1]
         values = pixels_NHWC.to(torch.int64)

@@ -1,4 +1,4 @@
-"""torch.export's archive: runs in PyTorch without viaduct.
+"""torch.export's archive, which runs in PyTorch without viaduct.
 
 torch.export.load("model.pt2").module()(pixels)          (probabilities, classes)
 """
@@ -25,7 +25,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
     """Write the graph and its weights."""
     served = build_served(classifier, request)
     program = trace(served, classifier, request.batch)
-    archive = io.BytesIO()  # on a full disk torch raises an error of its own; Python's files raise an OSError
+    archive = io.BytesIO()  # in memory, because for a full disk torch does not raise an OSError
     with silence_exporters():
         torch.export.save(program, archive)
     with replace_file(path) as file:
@@ -35,7 +35,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
 
 
 class Program:
-    """A .pt2 file in PyTorch."""
+    """.pt2 file opened in PyTorch."""
 
     runtime = f"torch {torch.__version__}"
     channels_last = False

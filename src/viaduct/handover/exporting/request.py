@@ -26,7 +26,7 @@ WEIGHTS_ONLY = "A .safetensors file holds the weights as they were trained, and 
 
 @dataclass(frozen=True)
 class Request:
-    """Options of one export; `input` is what the graph takes."""
+    """Options of one export."""
 
     form: Form
     out: Path
@@ -34,7 +34,7 @@ class Request:
     batch: int | None = None  # fixed batch size; None: any
     precision: Precision = "fp32"
     fold: bool = False
-    opset: int | None = None  # of ONNX; None: the newest that exporter and runtime share
+    opset: int | None = None  # of ONNX; None: the newest that the exporter and onnx support
     check: bool = True
     check_images: Path | None = None
     check_count: int = 64
@@ -47,16 +47,16 @@ class Request:
         return self.out.with_name(self.out.name + ".json"), self.out.with_name(self.out.name + ".md")
 
 
-def choose_input(form: Form, chosen: Input | None) -> Input:
-    """Return what the graph takes: as chosen, or the format's default."""
+def choose_input(form: Form, requested: Input | None) -> Input:
+    """Return the kind of input of the graph: the requested one, or the format's default."""
     possible = INPUTS[form]
     if not possible:
-        if chosen is not None:
-            raise BadValue(f"--input {chosen} does not go with --to {form}.", WEIGHTS_ONLY)
+        if requested is not None:
+            raise BadValue(f"--input {requested} does not go with --to {form}.", WEIGHTS_ONLY)
         return "tensor"
-    if chosen is not None and chosen not in possible:
-        raise BadValue(f"--input {chosen} does not go with --to {form}.", f"It takes: {', '.join(possible)}.")
-    return chosen or possible[0]
+    if requested is not None and requested not in possible:
+        raise BadValue(f"--input {requested} does not go with --to {form}.", f"It takes: {', '.join(possible)}.")
+    return requested or possible[0]
 
 
 def parse_batch(text: str) -> int | None:
@@ -69,7 +69,7 @@ def parse_batch(text: str) -> int | None:
 
 
 def check_request(request: Request) -> None:
-    """Raise BadValue for combinations that no format has, and for paths that are in use."""
+    """Raise BadValue for impossible combinations of options, and for paths that are in use."""
     form, out = request.form, request.out
     if form == "safetensors":
         graph_flags = {"--batch": request.batch, "--precision": request.precision == "fp16", "--fold-bn": request.fold}

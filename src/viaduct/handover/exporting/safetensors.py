@@ -1,4 +1,4 @@
-"""Weights alone, with metadata that name their network; `viaduct ... --recipe` and safetensors.torch read them."""
+"""Weights without a graph, with metadata that name their network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECK_PACKAGES: tuple[str, ...] = ()
 
 def write(classifier: Classifier, request: Request, path: Path) -> Written:
     """Write every tensor of the network's state under its own name."""
-    is_named = isinstance(classifier.recipe.model, str)  # else it is a function of the user's
+    is_named = isinstance(classifier.recipe.model, str)  # otherwise the model is a function of the user
     options = collect_network_options(classifier.recipe) if is_named else {}
     guess = Guess(classifier.name, len(classifier.labels), 1.0, options=tuple(options.items()))
     source = str(classifier.run or classifier.weights)
@@ -31,7 +31,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
 
 
 class Rebuilt:
-    """A new network of the recipe, with the weights of the file."""
+    """New network of the recipe, with the weights of the file."""
 
     runtime = f"torch {torch.__version__}"
     channels_last = False

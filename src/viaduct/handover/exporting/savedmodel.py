@@ -1,4 +1,4 @@
-"""A SavedModel with the signature that the references export, `predict`, also under TensorFlow Serving's default name.
+"""A SavedModel with the references' signature `predict`, also under TensorFlow Serving's default name.
 
 tf.saved_model.load("served").signatures["predict"](input=images)         {"classes": …, "probabilities": …}
 """
@@ -12,7 +12,7 @@ from viaduct.errors import DiskFull
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Answers, Batch, Written
 from viaduct.handover.exporting.request import Request
-from viaduct.handover.exporting.tf_graph import as_strings_or_array, build_graph, to_results
+from viaduct.handover.exporting.tf_graph import build_graph, convert_batch, convert_outputs
 from viaduct.handover.exporting.tf_network import import_tensorflow
 from viaduct.handover.folding import first_line
 
@@ -42,13 +42,13 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
                 strip_default_attrs=True,
             )
             builder.save()
-    except tf.errors.OpError as error:  # TensorFlow's own error for a full disk
+    except tf.errors.OpError as error:  # such as for a full disk
         raise DiskFull(f"cannot write {request.out}: {first_line(error)}") from None
     return built.written
 
 
 class SavedModel:
-    """The signature `predict` of a SavedModel, opened as TensorFlow 2 does."""
+    """Signature `predict` of a SavedModel opened in TensorFlow 2."""
 
     channels_last = True
 
@@ -60,7 +60,7 @@ class SavedModel:
         ((self.key, _),) = self.predict.structured_input_signature[1].items()
 
     def run(self, batch: Batch) -> Answers:
-        return to_results(self.predict(**{self.key: self.tf.constant(as_strings_or_array(batch))}))
+        return convert_outputs(self.predict(**{self.key: self.tf.constant(convert_batch(batch))}))
 
 
 open_runner = SavedModel

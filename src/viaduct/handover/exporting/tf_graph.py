@@ -1,8 +1,8 @@
-"""The TensorFlow 1 graph that a SavedModel and a frozen graph contain, with the names that the references export.
+"""The TensorFlow 1 graph of a SavedModel or a frozen graph, with the references' names.
 
 The input is the placeholder `input_tensor`: strings of encoded images (`image_bytes` in a SavedModel's signature), or
-prepared float32 images N x size x size x 3 (`input`). The outputs are `probabilities` (the operator `softmax_tensor`)
-and `classes`.
+prepared float32 images N x size x size x 3 (`input`). The outputs are `probabilities`, of the operator
+`softmax_tensor`, and `classes`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OUTPUTS = ("classes", "probabilities")
 
 @dataclass(frozen=True)
 class TensorFlowGraph:
-    """A graph with its input and outputs."""
+    """Graph with its input and outputs."""
 
     graph: Any
     key: str  # name of the input in a SavedModel's signature
@@ -36,11 +36,11 @@ class TensorFlowGraph:
 
 
 def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
-    """Return the network, with preprocessing where it takes encoded images, as a TensorFlow 1 graph."""
+    """Build the TensorFlow 1 graph of the network, with preprocessing if the input is encoded images."""
     tf = import_tensorflow()
     program = trace_network(classifier, request)
     size, takes_bytes = classifier.size, request.input == "image-bytes"
-    with tf.Graph().as_default() as graph, classic_control_flow(tf):
+    with tf.Graph().as_default() as graph, use_control_flow_v1(tf):
         shape = [request.batch] if takes_bytes else [request.batch, size, size, 3]
         placeholder = tf.compat.v1.placeholder(tf.string if takes_bytes else tf.float32, shape, name=INPUT)
         images = prepare_encoded(classifier, placeholder) if takes_bytes else placeholder
@@ -60,27 +60,27 @@ def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
 
 
 def describe_strings(classifier: Classifier) -> str:
-    """Return what strings the graph takes: encoded images, of one size if the recipe knows one."""
+    """Return the type of the graph's input strings for the model card."""
     shape = classifier.memory_shape
     return "string (JPEG, PNG)" if shape is None else f"string (JPEG, PNG of {shape[1]}x{shape[0]} pixels, no other)"
 
 
 @contextmanager
-def classic_control_flow(tf: Any) -> Iterator[None]:
-    """Write loops as TensorFlow 1 does, which converters of frozen graphs know."""
-    functional = tf.compat.v1.control_flow_v2_enabled()
+def use_control_flow_v1(tf: Any) -> Iterator[None]:
+    """Use TensorFlow 1's control flow within the block, for converters of frozen graphs."""
+    was_enabled = tf.compat.v1.control_flow_v2_enabled()
     tf.compat.v1.disable_control_flow_v2()
     try:
         yield
     finally:
-        if functional:
+        if was_enabled:
             tf.compat.v1.enable_control_flow_v2()
 
 
-def as_strings_or_array(batch: Batch) -> Any:
-    """Return a batch as TensorFlow takes it: encoded images as an array of objects."""
+def convert_batch(batch: Batch) -> Any:
+    """Convert a batch for TensorFlow: encoded images become an array of objects."""
     return batch if isinstance(batch, np.ndarray) else np.array(list(batch), dtype=object)
 
 
-def to_results(outputs: dict[str, Any]) -> Answers:
+def convert_outputs(outputs: dict[str, Any]) -> Answers:
     return np.asarray(outputs["probabilities"]), np.asarray(outputs["classes"])

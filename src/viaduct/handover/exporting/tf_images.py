@@ -1,4 +1,4 @@
-"""Preprocessing as TensorFlow operators: encoded images to the network's input, as the TensorFlow references do it."""
+"""Evaluation preprocessing of encoded images as TensorFlow operators."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from viaduct.handover.exporting.tf_network import import_tensorflow
 
 
 def prepare_encoded(classifier: Classifier, encoded: Any) -> Any:
-    """Return float32 N x size x size x 3 of a string tensor of N encoded images."""
+    """Convert a string tensor of N encoded images to the network's input, float32 N x size x size x 3."""
     tf = import_tensorflow()
     source, size = classifier.recipe.data, classifier.size
     if isinstance(source, Records):
         prepared = tf.map_fn(lambda data: prepare_record(tf, source, data), encoded, fn_output_signature=tf.float32)
     elif isinstance(source, Images):
         shape = (*(classifier.memory_shape or (size, size)), 3)
-        prepared = tf.map_fn(  # a graph for small images takes one size only
+        prepared = tf.map_fn(  # a graph for images in memory accepts a single size
             lambda data: tf.ensure_shape(tf.image.decode_jpeg(data, channels=3), shape),
             encoded,
             fn_output_signature=tf.uint8,
@@ -45,7 +45,7 @@ def prepare_record(tf: Any, source: Records, data: Any) -> Any:
 
 
 def crop_after_resize(tf: Any, pixels: Any, size: int) -> Any:
-    """Resize the shorter side to 8/7 of the size, keeping the aspect ratio; take the middle."""
+    """Resize the shorter side to 8/7 of the size, keeping the aspect ratio; crop the centre."""
     height, width = tf.unstack(tf.shape(pixels)[:2])
     factor = tf.cast(size * 8 // 7, tf.float32) / tf.cast(tf.minimum(height, width), tf.float32)
     sides = [tf.maximum(tf.cast(tf.cast(side, tf.float32) * factor, tf.int32), size) for side in (height, width)]
@@ -55,13 +55,13 @@ def crop_after_resize(tf: Any, pixels: Any, size: int) -> Any:
 
 
 def crop_middle_box(tf: Any, pixels: Any, size: int) -> Any:
-    """Sample the middle four fifths, both ends included."""
+    """Resize the central four fifths, with both ends on centres of pixels."""
     box = [[(1 - 0.8) / 2, (1 - 0.8) / 2, (1 + 0.8) / 2, (1 + 0.8) / 2]]
     return tf.image.crop_and_resize(pixels[None], box, [0], [size, size])[0]
 
 
 def crop_before_resize(tf: Any, pixels: Any, size: int) -> Any:
-    """Cut the middle seven eighths, then resize it."""
+    """Crop the central seven eighths, then resize."""
     height, width = tf.unstack(tf.shape(pixels)[:2])
     top, left = height // 16, width // 16
     middle = tf.slice(pixels, tf.stack([top, left, 0]), tf.stack([height - 2 * top, width - 2 * left, 3]))
@@ -69,11 +69,11 @@ def crop_before_resize(tf: Any, pixels: Any, size: int) -> Any:
 
 
 CROPS: dict[Any, Any] = {central_four_fifths: crop_middle_box, central_seven_eighths: crop_before_resize}
-"""How to crop, by the reference's `evaluation`; `crop_after_resize` for any other."""
+"""Crop functions by the reference's `evaluation`; the default is `crop_after_resize`."""
 
 
 def normalise_images(tf: Any, source: Images, pixels: Any) -> Any:
-    """Normalise images of one size and resize them to the network's."""
+    """Normalise images of equal size and resize them to the network's input."""
     values = tf.cast(pixels, tf.float32)
     if source.normalise == "per_image":
         count = int(values.shape[1] * values.shape[2] * 3)

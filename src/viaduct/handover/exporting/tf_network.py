@@ -42,12 +42,12 @@ ELEMENTWISE = {
     **{"aten_relu": "nn.relu", "aten_sigmoid": "sigmoid", "aten_tanh": "tanh", "aten_exp": "exp"},
     **{"aten_rsqrt": "math.rsqrt", "aten_sqrt": "sqrt"},
 }
-"""Functions of TensorFlow by the operators that they translate without further arguments."""
+"""TensorFlow's functions for elementwise operators without further arguments."""
 Numbers = list[int] | tuple[int, ...]
 
 
 def import_tensorflow() -> Any:
-    """Return TensorFlow, without its messages about the processor."""
+    """Import TensorFlow without its messages about the processor."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
@@ -67,7 +67,7 @@ def trace_network(classifier: Classifier, request: Request) -> torch.export.Expo
 
 @dataclass(frozen=True)
 class Value:
-    """A TensorFlow tensor for a value of the graph; `last`: its channels stand last, unlike in PyTorch."""
+    """TensorFlow tensor for a value of the graph; `last` is True if channels are the last axis."""
 
     tensor: Any
     last: bool = False
@@ -76,8 +76,8 @@ class Value:
 class Translator:
     """Translates a graph operator by operator.
 
-    The operator aten::convolution is translated by the method `aten_convolution`, Python's getitem by `python_getitem`.
-    These methods take the node and the operator's arguments, in which nodes are replaced by their values.
+    The method `aten_convolution` translates the operator aten::convolution, `python_getitem` Python's getitem. Such a
+    method takes the node, and the operator's arguments with values in place of nodes.
     """
 
     def __init__(self, program: torch.export.ExportedProgram, images_NHWC: Any) -> None:
@@ -99,18 +99,18 @@ class Translator:
             elif node.op == "call_function":
                 self.values[node] = self.call(node)
             elif node.op == "output":
-                return self.plain(self.values[node.args[0][0]])
+                return self.to_nchw(self.values[node.args[0][0]])
         raise AssertionError("a graph ends with its output")
 
     def call(self, node: fx.Node) -> Any:
-        """Return the value of a call of an operator."""
+        """Translate the call of an operator."""
         name = str(node.target)
         if name in IGNORED:
             return None
         translate_node = self.find_translation(node)
         if translate_node is None:
             raise CannotExport(
-                f"the network uses {name}, which has no translation to TensorFlow.", "--to onnx or pt2 may do."
+                f"the network uses {name}, which has no translation to TensorFlow.", "Try --to onnx or --to pt2."
             )
         arguments, keywords = fx.node.map_arg((node.args, node.kwargs), lambda argument: self.values[argument])
         with self.tf.name_scope(name_scope(node)):
@@ -124,7 +124,7 @@ class Translator:
                 raise CannotExport(f"{name} cannot be translated to TensorFlow: {first_line(error)}") from error
 
     def find_translation(self, node: fx.Node) -> Callable[..., Any] | None:
-        """Return the method that translates a node, or what ELEMENTWISE has for it."""
+        """Return a function that translates a node: a method, or one for an operator in ELEMENTWISE."""
         target = node.target
         if isinstance(target, torch._ops.OpOverload):
             name = "aten_" + target._schema.name.partition("::")[2].strip("_")
@@ -139,36 +139,36 @@ class Translator:
     # Layouts
 
     def tensor(self, value: Any) -> Value:
-        """Return an argument as a TensorFlow tensor; weights become constants, in PyTorch's layout."""
+        """Convert an argument to a TensorFlow tensor; weights become constants, in PyTorch's layout."""
         if isinstance(value, Value):
             return value
         if isinstance(value, torch.Tensor):
             return Value(self.tf.constant(value.detach().contiguous().numpy()))
         return Value(value)
 
-    def plain(self, value: Any) -> Any:
+    def to_nchw(self, value: Any) -> Any:
         """Return a tensor in PyTorch's layout."""
         value = self.tensor(value)
         return self.tf.transpose(value.tensor, TO_NCHW) if value.last else value.tensor
 
-    def channels_last(self, value: Any) -> Any:
+    def to_nhwc(self, value: Any) -> Any:
         """Return a tensor of rank 4 with its channels last."""
         value = self.tensor(value)
         return value.tensor if value.last else self.tf.transpose(value.tensor, TO_NHWC)
 
     @staticmethod
-    def sizes(node: Any) -> list[Any]:
-        """Return the shape of a node's first value, as numbers where they are known."""
+    def get_shape(node: Any) -> list[Any]:
+        """Return the shape of a node's first value; unknown sizes are symbols."""
         example = node.meta["val"]
         return list((example[0] if isinstance(example, list | tuple) else example).shape)
 
     def elementwise(self, operation: Callable[..., Any], *values: Any) -> Value:
-        """Apply an operation to tensors that broadcast: channels last if one of them is and all have rank 4 or 0."""
+        """Apply an operation to tensors that broadcast; with channels last if one has them and all have rank 4 or 0."""
         tensors = [self.tensor(value) for value in values]
         ranks = [getattr(getattr(value.tensor, "shape", None), "rank", 0) or 0 for value in tensors]
         last = any(value.last for value in tensors) and all(rank in (0, 4) for rank in ranks)
         arranged = [
-            value.tensor if not rank else self.channels_last(value) if last else self.plain(value)
+            value.tensor if not rank else self.to_nhwc(value) if last else self.to_nchw(value)
             for value, rank in zip(tensors, ranks, strict=True)
         ]
         dtype = next((tensor.dtype for tensor in arranged if hasattr(tensor, "dtype")), None)
@@ -198,9 +198,9 @@ class Translator:
                 "a convolution that is transposed or not 2-dimensional has no translation to TensorFlow."
             )
         stride, padding, dilation = (pair(numbers) for numbers in (stride, padding, dilation))
-        size = self.sizes(node.args[0])[2:]
+        size = self.get_shape(node.args[0])[2:]
         extents = [(length - 1) * step + 1 for length, step in zip(weight.shape[2:], dilation, strict=True)]
-        images = self.channels_last(value)
+        images = self.to_nhwc(value)
         same = all(same_padding(n, k, s) == (p, p) for n, k, s, p in zip(size, extents, stride, padding, strict=True))
         if not same and any(padding):
             images = self.tf.pad(images, [[0, 0], [padding[0]] * 2, [padding[1]] * 2, [0, 0]])
@@ -212,7 +212,7 @@ class Translator:
         return Value(result, last=True)
 
     def convolve(self, images: Any, filters: Any, groups: int, options: dict[str, Any]) -> Any:
-        """Convolve in groups as TensorFlow 1 does: depthwise, or each group by itself."""
+        """Convolve in groups with TensorFlow 1's operators: depthwise, or group by group."""
         tf, strides, dilations = self.tf, options["strides"], options["dilations"]
         if groups == 1:
             return tf.nn.conv2d(images, tf.constant(filters), **options)
@@ -228,12 +228,12 @@ class Translator:
     ) -> tuple[Value]:
         weight = torch.ones_like(mean) if weight is None else weight
         bias = torch.zeros_like(mean) if bias is None else bias
-        if len(self.sizes(node)) == 4:
+        if len(self.get_shape(node)) == 4:
             scale, offset, mean, variance = (
                 self.tensor(part.detach().float()).tensor for part in (weight, bias, mean, variance)
             )
             normalised = self.tf.raw_ops.FusedBatchNormV3(
-                x=self.channels_last(value),
+                x=self.to_nhwc(value),
                 scale=scale,
                 offset=offset,
                 mean=mean,
@@ -244,9 +244,9 @@ class Translator:
             return (Value(normalised.y, last=True),)
         factor = weight.double() / torch.sqrt(variance.double() + eps)
         shift = bias.double() - mean.double() * factor
-        shape = [1, -1, *[1] * (len(self.sizes(node)) - 2)]
+        shape = [1, -1, *[1] * (len(self.get_shape(node)) - 2)]
         factor, shift = (part.to(weight.dtype).reshape(shape) for part in (factor, shift))
-        return (Value(self.plain(value) * self.plain(factor) + self.plain(shift)),)
+        return (Value(self.to_nchw(value) * self.to_nchw(factor) + self.to_nchw(shift)),)
 
     def aten_max_pool2d_with_indices(
         self,
@@ -256,12 +256,12 @@ class Translator:
         stride: Numbers = (),
         padding: Numbers = (0,),
         dilation: Numbers = (1,),
-        ceiling: bool = False,  # not used: the sizes of the node's output say it
+        ceiling: bool = False,  # not used: the shape of the node's output shows it
     ) -> tuple[Value]:
         if set(dilation) != {1}:
             raise CannotExport("a dilated max pool has no translation to TensorFlow.")
-        windows = Windows.of(node, kernel, stride, padding)
-        images = self.channels_last(value)
+        windows = Windows.from_node(node, kernel, stride, padding)
+        images = self.to_nhwc(value)
         if not windows.same:
             images = self.tf.pad(images, windows.margins, constant_values=images.dtype.min)
             images = images[:, : windows.height, : windows.width, :]
@@ -279,15 +279,15 @@ class Translator:
         count_padding: bool = True,
         divisor: int | None = None,
     ) -> Value:
-        """Pool padded images, and multiply where PyTorch divides by another number than TensorFlow does.
+        """Pool padded images; correct the result where PyTorch divides by another number than TensorFlow.
 
-        That factor is found by pooling an image of ones both ways.
+        The correction is computed by pooling an image of ones both ways.
         """
-        windows = Windows.of(node, kernel, stride, padding)
-        images = self.channels_last(value)
+        windows = Windows.from_node(node, kernel, stride, padding)
+        images = self.to_nhwc(value)
         if windows.same and (not count_padding or not any(windows.before)) and divisor is None:
             return Value(self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "SAME"), last=True)
-        ones = torch.ones(1, 1, *self.sizes(node.args[0])[2:])
+        ones = torch.ones(1, 1, *self.get_shape(node.args[0])[2:])
         expected = F.avg_pool2d(ones, kernel, stride or None, padding, ceiling, count_padding, divisor)
         _, (top, bottom), (left, right), _ = windows.margins
         padded = F.pad(ones, (left, right, top, bottom))[:, :, : windows.height, : windows.width]
@@ -297,20 +297,20 @@ class Translator:
         return Value(pooled * self.tf.constant(factors.permute(0, 2, 3, 1).numpy(), images.dtype), last=True)
 
     def aten_adaptive_avg_pool2d(self, node: fx.Node, value: Any, size: Numbers) -> Value:
-        height, width = self.sizes(node.args[0])[2:]
+        height, width = self.get_shape(node.args[0])[2:]
         rows, columns = pair(size)
         if height % rows or width % columns:
             raise CannotExport(f"an adaptive pool of {height}x{width} to {rows}x{columns} has no translation.")
         window = (height // rows, width // columns)
-        return Value(self.tf.nn.avg_pool2d(self.channels_last(value), window, window, "VALID"), last=True)
+        return Value(self.tf.nn.avg_pool2d(self.to_nhwc(value), window, window, "VALID"), last=True)
 
     # Sums and products
 
     def aten_mm(self, node: fx.Node, left: Any, right: Any) -> Value:
-        return Value(self.tf.matmul(self.plain(left), self.plain(right)))
+        return Value(self.tf.matmul(self.to_nchw(left), self.to_nchw(right)))
 
     def aten_addmm(self, node: fx.Node, bias: Any, left: Any, right: Any) -> Value:
-        return Value(self.tf.nn.bias_add(self.tf.matmul(self.plain(left), self.plain(right)), self.plain(bias)))
+        return Value(self.tf.nn.bias_add(self.tf.matmul(self.to_nchw(left), self.to_nchw(right)), self.to_nchw(bias)))
 
     def aten_add(self, node: fx.Node, left: Any, right: Any, alpha: float = 1) -> Value:
         scaled = right if alpha == 1 else self.elementwise(self.tf.multiply, right, alpha)
@@ -329,13 +329,13 @@ class Translator:
     def reduce(
         self, operation: Any, node: fx.Node, value: Any, axes: Numbers | None = None, keep: bool = False
     ) -> Value:
-        """Reduce over axes (None: all); of values with channels last, height and width without a transposition."""
+        """Reduce over axes (None: all); height and width are reduced without transposing channels last."""
         value = self.tensor(value)
-        rank = len(self.sizes(node.args[0]))
+        rank = len(self.get_shape(node.args[0]))
         axes = sorted(axis % rank for axis in axes or range(rank))
         if value.last and axes == [2, 3]:
             return Value(operation(value.tensor, [1, 2], keepdims=keep), last=keep)
-        return Value(operation(self.plain(value), axes, keepdims=keep))
+        return Value(operation(self.to_nchw(value), axes, keepdims=keep))
 
     # Functions of one value
 
@@ -363,14 +363,14 @@ class Translator:
     # Shapes
 
     def aten_cat(self, node: fx.Node, values: list[Any], axis: int = 0) -> Value:
-        axis %= len(self.sizes(node))
+        axis %= len(self.get_shape(node))
         if all(self.tensor(value).last for value in values):
             return Value(self.tf.concat([value.tensor for value in values], TO_NHWC.index(axis)), last=True)
-        return Value(self.tf.concat([self.plain(value) for value in values], axis))
+        return Value(self.tf.concat([self.to_nchw(value) for value in values], axis))
 
     def aten_constant_pad_nd(self, node: fx.Node, value: Any, amounts: list[int], fill: float = 0.0) -> Value:
         value = self.tensor(value)
-        rank = len(self.sizes(node))
+        rank = len(self.get_shape(node))
         margins = [[0, 0] for _ in range(rank)]
         for index in range(len(amounts) // 2):
             margins[rank - 1 - index] = [amounts[2 * index], amounts[2 * index + 1]]
@@ -379,7 +379,7 @@ class Translator:
         return Value(self.crop_or_pad(value.tensor, margins, fill), value.last)
 
     def crop_or_pad(self, tensor: Any, margins: list[list[int]], fill: float) -> Any:
-        """Pad by positive margins, and crop by negative ones."""
+        """Pad by positive margins and crop by negative ones."""
         if any(margin < 0 for ends in margins for margin in ends):
             ends = [slice(max(-before, 0), -max(-after, 0) or None) for before, after in margins]
             tensor = tensor[tuple(ends)]
@@ -392,32 +392,32 @@ class Translator:
         self, node: fx.Node, value: Any, axis: int = 0, start: int | None = None, end: Any = None, step: int = 1
     ) -> Value:
         value = self.tensor(value)
-        axis %= len(self.sizes(node))
+        axis %= len(self.get_shape(node))
         position = TO_NHWC.index(axis) if value.last else axis
-        to_end = isinstance(end, int) and end >= 1 << 31  # torch.export writes a slice without an end so
+        to_end = isinstance(end, int) and end >= 1 << 31  # torch.export's form of a slice without an end
         slices = [slice(None)] * position + [slice(start, None if to_end else end, step)]
         return Value(value.tensor[tuple(slices)], value.last)
 
     def aten_permute(self, node: fx.Node, value: Any, axes: list[int]) -> Value:
-        return Value(self.tf.transpose(self.plain(value), [axis % len(axes) for axis in axes]))
+        return Value(self.tf.transpose(self.to_nchw(value), [axis % len(axes) for axis in axes]))
 
     def aten_view(self, node: fx.Node, value: Any, shape: list[Any]) -> Value:
-        return Value(self.tf.reshape(self.plain(value), [getattr(size, "tensor", size) for size in shape]))
+        return Value(self.tf.reshape(self.to_nchw(value), [getattr(size, "tensor", size) for size in shape]))
 
     aten_unsafe_view = aten_view
 
     def aten_unsqueeze(self, node: fx.Node, value: Any, axis: int) -> Value:
-        return Value(self.tf.expand_dims(self.plain(value), axis % len(self.sizes(node))))
+        return Value(self.tf.expand_dims(self.to_nchw(value), axis % len(self.get_shape(node))))
 
     def aten_squeeze(self, node: fx.Node, value: Any, axes: list[int]) -> Value:
-        sizes = self.sizes(node.args[0])
+        sizes = self.get_shape(node.args[0])
         squeezed = [
             axis % len(sizes) for axis in (axes if isinstance(axes, list | tuple) else [axes]) if sizes[axis] == 1
         ]
-        return Value(self.tf.squeeze(self.plain(value), squeezed) if squeezed else self.plain(value))
+        return Value(self.tf.squeeze(self.to_nchw(value), squeezed) if squeezed else self.to_nchw(value))
 
     def aten_expand(self, node: fx.Node, value: Any, shape: list[Any], **options: Any) -> Value:
-        tensor = self.plain(value)
+        tensor = self.to_nchw(value)
         known = self.tf.shape(tensor)
         new_axes = len(shape) - tensor.shape.rank
         sizes = [
@@ -436,34 +436,34 @@ class Translator:
 
 
 def name_scope(node: fx.Node) -> str:
-    """Return the path of the layer that an operator belongs to, as a name that TensorFlow accepts."""
+    """Return the path of an operator's layer as a name that TensorFlow accepts."""
     layers = list(node.meta.get("nn_module_stack", {}).values())
     path = str(layers[-1][0]) if layers else ""
     return re.sub(r"[^A-Za-z0-9_/-]", "_", path.replace(".", "/")).strip("_/") or "network"
 
 
 def pair(numbers: Numbers) -> list[int]:
-    """Return numbers for height and width; a single one stands for both."""
+    """Return numbers for height and width; a single number is for both."""
     return [*numbers, *numbers] if len(numbers) == 1 else list(numbers)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a pool, and how images must be padded so that TensorFlow's windows are those of PyTorch."""
+    """Windows of a pool, and the padding with which TensorFlow has the same windows as PyTorch."""
 
     kernel: list[int]
     stride: list[int]
-    before: list[int]  # padding above and on the left
-    after: list[int]  # below and on the right
-    height: int  # of the padded images, as far as windows reach
+    before: list[int]  # padding at the top and left
+    after: list[int]  # padding at the bottom and right
+    height: int  # of the part of the padded images that windows cover
     width: int
-    same: bool  # TensorFlow's padding SAME is this padding
+    same: bool  # True if this padding is TensorFlow's SAME
 
     @classmethod
-    def of(cls, node: fx.Node, kernel: Numbers, stride: Numbers, padding: Numbers) -> Windows:
-        """Find the padding from the sizes of a node's input and output."""
+    def from_node(cls, node: fx.Node, kernel: Numbers, stride: Numbers, padding: Numbers) -> Windows:
+        """Compute the padding from the shapes of a node's input and output."""
         kernel, stride, before = pair(kernel), pair(stride or kernel), pair(padding)
-        size, outputs = Translator.sizes(node.args[0])[2:], Translator.sizes(node)[2:]
+        size, outputs = Translator.get_shape(node.args[0])[2:], Translator.get_shape(node)[2:]
         needed = [(count - 1) * s + k for count, s, k in zip(outputs, stride, kernel, strict=True)]
         after = [max(n - length - b, 0) for n, length, b in zip(needed, size, before, strict=True)]
         padded = list(zip(before, after, strict=True))
@@ -475,7 +475,7 @@ class Windows:
 
     @property
     def margins(self) -> list[list[int]]:
-        """Padding of images with channels last, as tf.pad takes it."""
+        """Padding of images with channels last, for tf.pad."""
         return [[0, 0], [self.before[0], self.after[0]], [self.before[1], self.after[1]], [0, 0]]
 
 

@@ -1,4 +1,4 @@
-"""A JSON line for each request, written by a separate thread, so that a full disk or slow terminal delays no answer."""
+"""Access log: a JSON line for each request, written by a separate thread, so that slow output delays no response."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
-MOST_LINES = 20_000  # waiting to be written; further ones are dropped and counted
+MOST_LINES = 20_000  # waiting to be written; more are dropped and counted
 
 
 class AccessLog:
-    """Writes what is added to a stream."""
+    """Writer of lines to a stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -24,9 +24,9 @@ class AccessLog:
         self.thread.start()
 
     def add(self, **fields: Any) -> None:
-        """Add a line; times in milliseconds."""
+        """Add a line with these fields."""
         stamp = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": stamp, **fields})  # ASCII: what a client sent cannot move the cursor
+        line = json.dumps({"time": stamp, **fields})  # ASCII, so clients cannot inject escape sequences
         with self.changed:
             if len(self.lines) >= MOST_LINES:
                 self.dropped += 1
@@ -55,7 +55,7 @@ class AccessLog:
             try:
                 self.stream.write("".join(f"{line}\n" for line in lines))
                 self.stream.flush()
-            except (OSError, ValueError):  # a full disk, a terminal that is gone: serving goes on
+            except (OSError, ValueError):  # such as a full disk: the server continues
                 with self.changed:
                     self.dropped += len(lines)
-            time.sleep(0.05)  # gather some lines
+            time.sleep(0.05)  # collect more lines for the next write

@@ -1,4 +1,4 @@
-"""The routes: the Open Inference Protocol, /predict, /metrics and the page."""
+"""The application: routes of the Open Inference Protocol, /predict, /metrics and the page."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from viaduct.handover.serving.open_inference import (
 from viaduct.handover.serving.page import render_page
 from viaduct.handover.serving.uploads import UploadMemory, discard_body, find_file_part, read_body
 
-LINGER_SECONDS = 2.0  # for a client that still sends what was refused
+LINGER_SECONDS = 2.0  # for which the body of a refused request is still read
 Result = TypeVar("Result")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Service:
-    """What the routes share: the classifier, its batcher, limits and counters."""
+    """State shared by the routes: the classifier, its batcher, limits and counters."""
 
     def __init__(
         self, classifier: Classifier, name: str, batcher: Batcher, limits: Limits, metrics: Metrics, decoders: int
@@ -63,25 +63,25 @@ class Service:
         self.stopping = False
 
     def accept(self, images: int) -> None:
-        """Count images that are to be answered; raise Refusal if the queue has no room for them."""
+        """Count images as accepted; raise Refusal if the queue is too full."""
         if self.in_flight + images > self.limits.queue:
             seconds = self.batcher.estimate_seconds(self.limits.max_batch) * self.in_flight / self.limits.max_batch
             raise Refusal(
                 503, f"{self.in_flight:,} images are waiting already.", retry_after=max(1, math.ceil(seconds))
             )
-        self.count_accepted(images)
+        self.add_in_flight(images)
 
-    def count_accepted(self, images: int) -> None:
-        """Count images in or, when they are answered, out."""
+    def add_in_flight(self, images: int) -> None:
+        """Add a number, negative for answered images, to the images in flight."""
         self.in_flight += images
         self.metrics.queued.set(self.in_flight)
 
     async def classify(
         self, request: Request, prepare: Callable[[], tuple[Result, torch.Tensor]]
     ) -> tuple[Result, Probabilities]:
-        """Run `prepare` in a decoding thread and its input through the network.
+        """Run `prepare` in a decoding thread, then the network.
 
-        `prepare` returns something for the caller, which is returned with the probabilities, and the network's input.
+        `prepare` returns a value for the caller and the network's input; return that value and the probabilities.
         """
         self.accept(1)
         accepted = 1
@@ -95,7 +95,7 @@ class Service:
                 job = self.batcher.submit(inputs)
             probabilities = await job.answer
         finally:
-            self.count_accepted(-accepted)
+            self.add_in_flight(-accepted)
         self.metrics.preprocess.observe(seconds)
         timing = job.timing
         self.metrics.queue.observe(timing.queue)
@@ -112,7 +112,6 @@ class Service:
 
 
 def answer_json(content: Any, status: int = 200, **headers: str) -> Response:
-    """Return a response of JSON."""
     return Response(json.dumps(content, allow_nan=False).encode(), status, headers, "application/json")
 
 
@@ -131,15 +130,15 @@ def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
     async def describe_server(request: Request) -> Response:
         return answer_json({"name": "viaduct", "version": __version__, "extensions": EXTENSIONS})
 
-    async def say_live(request: Request) -> Response:
+    async def report_live(request: Request) -> Response:
         return answer_json({"live": True})
 
-    async def say_ready(request: Request) -> Response:
+    async def report_ready(request: Request) -> Response:
         if "model" in request.path_params:
             check_model(request)
         return answer_json({"ready": not service.stopping}, 503 if service.stopping else 200)
 
-    async def show_model(request: Request) -> Response:
+    async def report_model(request: Request) -> Response:
         check_model(request)
         return answer_json(metadata)
 
@@ -194,15 +193,15 @@ def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
     routes: list[tuple[str, Handler, str]] = [
         ("/", show_page, "GET"),
         ("/v2", describe_server, "GET"),
-        ("/v2/health/live", say_live, "GET"),
-        ("/v2/health/ready", say_ready, "GET"),
+        ("/v2/health/live", report_live, "GET"),
+        ("/v2/health/ready", report_ready, "GET"),
         ("/predict", predict, "POST"),
         ("/metrics", show_metrics, "GET"),
     ]
     for prefix in (model, model + "/versions/{version}"):
         routes += [
-            (prefix, show_model, "GET"),
-            (prefix + "/ready", say_ready, "GET"),
+            (prefix, report_model, "GET"),
+            (prefix + "/ready", report_ready, "GET"),
             (prefix + "/infer", infer, "POST"),
         ]
     app = Starlette(
@@ -210,16 +209,16 @@ def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
         exception_handlers={
             Refusal: partial(answer_refusal, limits),
             HTTPException: partial(answer_unknown, limits),
-            ClientDisconnect: answer_nobody,
+            ClientDisconnect: answer_disconnected,
             Exception: answer_failure,
         },
     )
-    app.router.redirect_slashes = False  # a redirect would repeat whatever the Host header says
-    return Watched(app, service, log)
+    app.router.redirect_slashes = False  # a redirect would contain the client's Host header
+    return MeasuredApp(app, service, log)
 
 
 def label_route(path: str, handler: Handler) -> Handler:
-    """Return the handler; the request carries its route's pattern, which metrics are counted by."""
+    """Return a handler that stores the route's pattern in the request, for the metrics."""
 
     async def handle(request: Request) -> Response:
         request.state.route = path
@@ -229,7 +228,7 @@ def label_route(path: str, handler: Handler) -> Handler:
 
 
 def read_top(request: Request, classes: int) -> int:
-    """Return how many predictions are wanted, at most as many as there are classes."""
+    """Return the requested number of predictions, at most the number of classes."""
     texts = request.query_params.getlist("top") or ["5"]
     if len(texts) > 1:
         raise Refusal(400, f"top is given {len(texts):,} times; give it once.")
@@ -240,7 +239,6 @@ def read_top(request: Request, classes: int) -> int:
 
 
 async def answer_refusal(limits: Limits, request: Request, refusal: Exception) -> Response:
-    """Answer a request that was refused."""
     assert isinstance(refusal, Refusal)
     headers = {}
     if refusal.retry_after is not None:
@@ -249,14 +247,17 @@ async def answer_refusal(limits: Limits, request: Request, refusal: Exception) -
 
 
 def answer_error(request: Request, message: str, status: int, headers: dict[str, str], limits: Limits) -> Response:
-    """Return an error; if the body was not read, one that closes the connection."""
+    """Return an error response; if the body was not read, the response also closes the connection."""
     if request.method in ("GET", "HEAD") or getattr(request.state, "body_read", False):
         return answer_json({"error": message}, status, **headers)
     return LingeringResponse({"error": message}, status, headers, request, limits)
 
 
 class LingeringResponse(Response):
-    """An error sent before the body was read: the connection closes, but not under a client that is still sending."""
+    """Error response that closes the connection after reading the rest of the body for a while.
+
+    If the connection closed at once, a client that is still sending might never see the response.
+    """
 
     def __init__(self, content: Any, status: int, headers: dict[str, str], request: Request, limits: Limits) -> None:
         super().__init__(json.dumps(content).encode(), status, {**headers, "connection": "close"}, "application/json")
@@ -279,20 +280,20 @@ async def answer_unknown(limits: Limits, request: Request, error: Exception) -> 
     return answer_error(request, f"{message}.", error.status_code, dict(error.headers or {}), limits)
 
 
-async def answer_nobody(request: Request, error: Exception) -> Response:
-    """Return the status that the access log has for a client that left before its request was complete."""
+async def answer_disconnected(request: Request, error: Exception) -> Response:
+    """Return the status for the access log if a client disconnected before its request was complete."""
     return Response(status_code=499)
 
 
 async def answer_failure(request: Request, error: Exception) -> Response:
-    """Answer a request that failed by an error of the server; the traceback goes to stderr."""
+    """Answer a request that failed because of an error of the server."""
     if lacks_memory(error):
         return answer_json({"error": "the device has not enough memory for this batch."}, 503, **{"retry-after": "1"})
     return answer_json({"error": "the server failed; its log says why."}, 500)
 
 
-class Watched:
-    """The application with a count, a time and a line in the log for each request."""
+class MeasuredApp:
+    """Application with metrics and a line in the access log for each request."""
 
     def __init__(self, app: ASGIApp, service: Service, log: AccessLog | None) -> None:
         self.app = app
@@ -316,7 +317,7 @@ class Watched:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
-                now = formatdate(usegmt=True).encode()  # uvicorn's own is that of the request's beginning
+                now = formatdate(usegmt=True).encode()  # uvicorn's is the time at which the request began
                 message = {**message, "headers": [*message.get("headers", []), (b"date", now)]}
             else:
                 sent += len(message.get("body", b""))

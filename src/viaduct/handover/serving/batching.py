@@ -1,13 +1,12 @@
-"""The thread that owns the network, and which requests share a batch.
+"""The thread that runs the network, and the batching of requests.
 
     batcher = Batcher(run, limits)
     batcher.start(size)                                         returns when the network is warm
     probabilities = await batcher.submit(inputs).answer
 
-A batch is sent when it is full, when no received request is still being decoded, or when its oldest request would
-otherwise miss the latency budget. So a request that finds the network idle runs at once. If requests come faster than
-small batches can answer them, a batch waits for more of them (`wanted_images`) within the same budget. Otherwise a
-queue would build up until the batches become large enough, and the last requests in it would wait longest.
+A batch starts when it is full, when its oldest request would otherwise miss the latency budget, or when no request is
+being decoded and it has the target size. The target is 1 unless requests arrive faster than small batches can answer
+them (`choose_target`), so with an idle network a request runs at once.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ import torch
 
 from viaduct.handover.serving.limits import Limits
 
-ARRIVALS = 32  # last requests, from which their rate is estimated
-CROWDS = 4  # last batches, from which the number of clients is estimated
-BUSY = 0.9  # fraction of the time that the network may be busy
+ARRIVALS = 32  # recent requests, for the estimate of their rate
+CROWDS = 4  # recent batches, for the estimate of the number of clients
+BUSY = 0.9  # largest fraction of the time that the network may be busy
 Run = Callable[[torch.Tensor], torch.Tensor]
 Probabilities = npt.NDArray[np.float32]
 
@@ -58,7 +57,7 @@ class Job:
 
 
 class Batcher:
-    """Runs the network in a thread of its own, on several requests at once where they are there."""
+    """Runs the network in a separate thread, on batches of several requests."""
 
     def __init__(self, run: Run, limits: Limits, on_batch: Callable[[int, float], None] | None = None) -> None:
         self.run = run
@@ -66,11 +65,11 @@ class Batcher:
         self.on_batch = on_batch  # called in the event loop with images and seconds of each batch
         self.jobs: deque[Job] = deque()
         self.waiting = 0  # images in `jobs`
-        self.decoding = 0  # requests that will soon be jobs
-        self.sizes = warm_sizes(limits.max_batch)
-        self.seconds: dict[int, float] = {}  # images of a batch -> its time, averaged over the last ones
-        self.arrivals: deque[tuple[float, int]] = deque(maxlen=ARRIVALS)  # times and images of the last requests
-        self.crowds: deque[int] = deque(maxlen=CROWDS)  # images of each of the last batches and those waiting after it
+        self.decoding = 0  # requests that are being decoded
+        self.sizes = list_warm_sizes(limits.max_batch)
+        self.seconds: dict[int, float] = {}  # images of a batch -> moving average of its time
+        self.arrivals: deque[tuple[float, int]] = deque(maxlen=ARRIVALS)  # times and images of recent requests
+        self.crowds: deque[int] = deque(maxlen=CROWDS)  # images of each recent batch and those waiting when it ended
         self.changed = threading.Condition()
         self.stopping = False
         self.thread: threading.Thread | None = None
@@ -86,16 +85,16 @@ class Batcher:
             raise self.failure
 
     def _warm_up(self, size: int) -> None:
-        """Run batches of all sizes that requests will be put into, and remember what they take."""
+        """Run batches of all sizes, and record their times."""
         for images in self.sizes:
             inputs = torch.zeros(images, 3, size, size)
-            for _ in range(2):  # the first builds the kernels of this size
+            for _ in range(2):  # the first run compiles the kernels for this size
                 start = time.monotonic()
                 self._run_batch(inputs)
                 self.seconds[images] = time.monotonic() - start
 
     def stop(self) -> None:
-        """End the thread after its batch; jobs that still wait are dropped, since their clients have gone."""
+        """End the thread after its current batch; drop the jobs that are waiting."""
         with self.changed:
             self.stopping = True
             self.jobs.clear()
@@ -106,7 +105,7 @@ class Batcher:
 
     @contextmanager
     def decode(self) -> Iterator[None]:
-        """Count a request that is being decoded: a batch may wait for it."""
+        """Count a request as being decoded within the block: a batch may wait for it."""
         with self.changed:
             self.decoding += 1
         try:
@@ -118,7 +117,7 @@ class Batcher:
                     self.changed.notify_all()
 
     def submit(self, inputs: torch.Tensor) -> Job:
-        """Queue the inputs of a request, in the event loop; the job's `answer` will hold its probabilities."""
+        """Queue the inputs of a request, in the event loop; the job's `answer` becomes its probabilities."""
         loop = asyncio.get_running_loop()
         job = Job(inputs, loop, loop.create_future())
         with self.changed:
@@ -129,16 +128,16 @@ class Batcher:
         return job
 
     def estimate_seconds(self, images: int) -> float:
-        """Return what a batch of so many images takes, by what the nearest sizes took."""
+        """Estimate the time of a batch from the nearest measured size."""
         if not self.seconds:
             return 0.0
         nearest = min(self.seconds, key=lambda known: abs(known - images))
         return self.seconds[nearest] * max(1.0, images / nearest)
 
-    def wanted_images(self) -> int:
-        """Return the smallest batch that keeps up with the rate at which images come, at most the last crowd.
+    def choose_target(self) -> int:
+        """Return the smallest batch size at which the network keeps up with the arriving images.
 
-        Clients that wait for their answers cannot fill a batch larger than their number, so no batch waits for that.
+        It is at most the number of images recently in flight: clients that wait for answers cannot fill a larger batch.
         """
         most = min(max(self.crowds, default=1), self.limits.max_batch)
         if most == 1 or len(self.arrivals) < ARRIVALS // 2:
@@ -160,14 +159,14 @@ class Batcher:
             self._answer(batch)
 
     def _take_batch(self) -> list[Job]:
-        """Wait for jobs and return those that share a batch; none when the server has stopped."""
+        """Wait for jobs and return those of the next batch; none when the server has stopped."""
         with self.changed:
             while not self.jobs:
                 if self.stopping:
                     return []
                 self.changed.wait()
             while self.waiting < self.limits.max_batch and not self.stopping:
-                if not self.decoding and self.waiting >= self.wanted_images():
+                if not self.decoding and self.waiting >= self.choose_target():
                     break
                 last_moment = self.jobs[0].arrived + self.limits.latency_budget
                 spare = last_moment - self.estimate_seconds(self.waiting + 1) - time.monotonic()
@@ -179,7 +178,7 @@ class Batcher:
             while self.jobs and images + self.jobs[0].images <= self.limits.max_batch:
                 batch.append(self.jobs.popleft())
                 images += batch[-1].images
-            while images not in self.sizes and len(batch) > 1:  # any other size would need new kernels, which is slow
+            while images not in self.sizes and len(batch) > 1:  # for any other size, kernels would have to be compiled
                 images -= batch[-1].images
                 self.jobs.appendleft(batch.pop())
             self.waiting -= images
@@ -193,7 +192,7 @@ class Batcher:
             pieces = [self._run_batch(piece) for piece in torch.split(inputs, self.limits.max_batch)]
             ends = np.cumsum([job.images for job in batch])[:-1]
             results: list[Probabilities] | Exception = list(np.split(np.concatenate(pieces), ends))
-        except Exception as error:  # out of memory, a lost card: these requests fail, the thread goes on
+        except Exception as error:  # such as out of memory: these requests fail, and the thread continues
             results = error
         seconds = time.monotonic() - start
         self.crowds.append(images + self.waiting)
@@ -202,7 +201,7 @@ class Batcher:
             self.seconds[images] = 0.8 * known + 0.2 * seconds
         for job in batch:
             job.timing = Timing(start - job.arrived, seconds, images)
-        with suppress(RuntimeError):  # the event loop has ended without waiting, at a second Ctrl-C
+        with suppress(RuntimeError):  # after a second Ctrl-C the event loop is closed
             batch[0].loop.call_soon_threadsafe(self._deliver, batch, results, images, seconds)
 
     def _run_batch(self, inputs: torch.Tensor) -> Probabilities:
@@ -214,7 +213,7 @@ class Batcher:
         if self.on_batch:
             self.on_batch(images, seconds)
         for position, job in enumerate(batch):
-            if job.answer.done():  # its client has gone
+            if job.answer.done():  # the client has disconnected
                 continue
             if isinstance(results, Exception):
                 job.answer.set_exception(results)
@@ -222,8 +221,8 @@ class Batcher:
                 job.answer.set_result(results[position])
 
 
-def warm_sizes(most: int) -> list[int]:
-    """Return the numbers of images that a batch may have: all up to 8, then steps of at most a quarter."""
+def list_warm_sizes(most: int) -> list[int]:
+    """Return the possible batch sizes: all up to 8, then in steps of at most a quarter."""
     sizes = []
     images = 1
     while images < most:

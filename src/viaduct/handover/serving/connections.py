@@ -1,8 +1,8 @@
-"""Connections: how many there may be, and how slow each may be.
+"""Limits on the number and the slowness of connections.
 
-uvicorn waits for ever for the headers of a request, and for a client that does not read its response. Ten thousand such
-clients would leave no file descriptor for others. Here each connection has deadlines. If there are too many, those that
-have waited longest without a complete request are dropped, so that clients that do send requests are answered.
+uvicorn waits forever for the headers of a request, and for a client that does not read its response, so slow clients
+could use up all file descriptors. Here each connection has deadlines. If there are too many connections, those that
+have waited longest without a complete request are dropped.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from viaduct.handover.serving.limits import Limits
 from viaduct.handover.serving.metrics import Metrics
 
-SHARE_DROPPED = 0.05  # of the slow connections at once, so that many new ones need little sorting
+SHARE_DROPPED = 0.05  # of the waiting connections dropped at once, so that they need not be sorted for each new one
 
 
 class GuardedProtocol(H11Protocol):
-    """A connection that knows since when it has been waiting, and for what."""
+    """Connection that records since when it has been in its current state."""
 
     guard: ConnectionGuard
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.since = time.monotonic()  # of the state that it is in
-        self.sending = True  # whether the client has begun a request, or must begin with its first
-        self.stuck_since: float | None = None  # while the client does not read
+        self.since = time.monotonic()  # start of the current state
+        self.sending = True  # True if a request is expected or has begun; False between requests
+        self.stuck_since: float | None = None  # since when the client has not read the response
         super().connection_made(transport)
         self.guard.admit(self)
 
@@ -59,11 +59,11 @@ class GuardedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def is_waiting_for_client(self) -> bool:
-        """Return True if there is no complete request to be answered."""
+        """Return True if there is no complete request to answer."""
         return not self.is_answering() or self.cycle.more_body
 
     def find_fault(self, now: float, limits: Limits) -> str | None:
-        """Return why the connection must be dropped; None if it need not be."""
+        """Return the reason to drop the connection, or None."""
         if self.stuck_since is not None and now - self.stuck_since > limits.write_seconds:
             return "slow_reader"
         if self.is_answering():
@@ -85,11 +85,11 @@ class ConnectionGuard:
         self.open: set[GuardedProtocol] = set()
 
     def build_protocol(self) -> type[asyncio.Protocol]:
-        """Return the protocol class that uvicorn makes connections of."""
+        """Return the class of connections for uvicorn."""
         return type("ServedProtocol", (GuardedProtocol,), {"guard": self})
 
     def admit(self, connection: GuardedProtocol) -> None:
-        """Take a new connection; where there are too many, drop those that have been slow for longest."""
+        """Add a connection; if there are too many, drop those that have waited longest."""
         if len(self.open) >= self.limits.connections:
             slow = sorted(
                 (other for other in self.open if other.is_waiting_for_client()), key=lambda other: other.since
@@ -103,14 +103,14 @@ class ConnectionGuard:
         self.metrics.connections.set(len(self.open))
 
     def drop(self, connections: Iterable[GuardedProtocol], reason: str) -> None:
-        """Close connections at once, whatever is still to be sent."""
+        """Close connections at once, even if data remain to be sent."""
         for connection in connections:
             self.metrics.dropped.labels(reason).inc()
             connection.transport.abort()
             self.open.discard(connection)
 
     async def sweep(self) -> None:
-        """Drop connections that are over their time, once a second, for ever."""
+        """Drop connections that exceed a deadline, once a second, forever."""
         while True:
             await asyncio.sleep(1.0)
             now = time.monotonic()

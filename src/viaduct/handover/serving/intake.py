@@ -1,4 +1,4 @@
-"""Prepare what a request contains (encoded images, pixels or a tensor) for the network; runs in decoding threads."""
+"""Conversion of a request's encoded images, pixels or tensor to the network's input; runs in decoding threads."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import torch
 
 from viaduct.errors import BadData, TooLarge
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.decoding import image_size
+from viaduct.handover.decoding import read_size
 from viaduct.handover.predicting import stack_inputs
 from viaduct.handover.preparing import Floats
 from viaduct.handover.serving.limits import Limits, Refusal
 from viaduct.handover.serving.open_inference import InferRequest
 
-LARGE = 16_000_000  # pixels; requests with more are decoded one at a time, because of the memory they take
+LARGE = 16_000_000  # pixels; requests with more are decoded one at a time, to limit memory
 LARGE_IMAGES = threading.Lock()
 
 
 def prepare_request(request: InferRequest, classifier: Classifier, limits: Limits) -> torch.Tensor:
-    """Return the network's input, N x 3 x size x size, of an inference request."""
+    """Return the network's input, N x 3 x size x size, for an inference request."""
     if request.input == "image_bytes":
         return prepare_images(request.data, classifier, limits)
     if request.input == "pixels":
@@ -39,7 +39,7 @@ def prepare_request(request: InferRequest, classifier: Classifier, limits: Limit
 
 
 def prepare_images(images: Sequence[bytes], classifier: Classifier, limits: Limits) -> torch.Tensor:
-    """Return the network's input of encoded images; images that are too large are refused by their headers."""
+    """Return the network's input for encoded images; images that are too large are refused by their headers."""
     pixels = check_sizes(images, limits)
     prepared: list[Floats] = []
     with LARGE_IMAGES if pixels > LARGE else nullcontext():
@@ -52,11 +52,11 @@ def prepare_images(images: Sequence[bytes], classifier: Classifier, limits: Limi
 
 
 def check_sizes(images: Sequence[bytes], limits: Limits) -> int:
-    """Return the pixels of all images together; raise Refusal if one is no image or they are too large."""
+    """Return the number of pixels of all images; raise Refusal if it is too large or a file is not an image."""
     pixels = 0
     for position, data in enumerate(images):
         try:
-            height, width = image_size(data)
+            height, width = read_size(data)
         except BadData as error:
             raise refuse_image(position, len(images), error) from None
         pixels += height * width
@@ -67,7 +67,7 @@ def check_sizes(images: Sequence[bytes], limits: Limits) -> int:
 
 
 def prepare_pixels(images: npt.NDArray[np.uint8], classifier: Classifier, limits: Limits) -> torch.Tensor:
-    """Return the network's input of decoded images."""
+    """Return the network's input for decoded images."""
     count, height, width, channels = images.shape
     if channels != 3:
         raise Refusal(400, f"input 'pixels': the shape is {list(images.shape)}; it must be [N, height, width, 3].")
@@ -83,6 +83,6 @@ def prepare_pixels(images: npt.NDArray[np.uint8], classifier: Classifier, limits
 
 def refuse_image(position: int, count: int, error: BadData) -> Refusal:
     """Return the refusal of an image that cannot be decoded."""
-    which = "the image" if count == 1 else f"image {position}"
+    subject = "the image" if count == 1 else f"image {position}"
     status = 413 if isinstance(error, TooLarge) else 400
-    return Refusal(status, f"{which} cannot be used: {' '.join((error.what, *error.hints))}")
+    return Refusal(status, f"{subject} cannot be used: {' '.join((error.what, *error.hints))}")

@@ -15,30 +15,30 @@ class Limits:
     latency_budget: float = 0.05  # seconds in the queue and the network, counted from a request's arrival
     queue: int = 256  # images accepted and not yet answered
     max_bytes: int = 32 * MEGABYTE  # of a request's body
-    max_pixels: int = 1 << 26  # of the images of a request together
+    max_pixels: int = 1 << 26  # of all images of a request
     max_images: int = 64  # in a request, if the queue is at least as long
     max_json: int = 8 * MEGABYTE  # bytes of a JSON body; parsing it blocks all other requests
     connections: int = 1000  # open at the same time
     head_seconds: float = 10.0  # from the first byte of a request to the end of its headers
     idle_seconds: float = 60.0  # between two requests of a connection
     write_seconds: float = 30.0  # without progress while a response is sent
-    upload_grace: float = 10.0  # seconds before the rate of an upload counts
+    upload_grace: float = 10.0  # seconds added to the time that upload_rate allows
     upload_rate: int = 16 << 10  # least bytes per second of an upload, averaged since its start
     drain_seconds: float = 30.0  # for accepted requests when the server stops
 
     @property
     def upload_memory(self) -> int:
-        """Return how many bytes of bodies may be in memory at once."""
+        """Bytes of bodies that may be in memory at once."""
         return max(256 * MEGABYTE, 4 * self.max_bytes)
 
     @property
     def images_per_request(self) -> int:
-        """Return the number of images that a request may have: never more than the queue holds."""
+        """Largest number of images in a request: at most the size of the queue."""
         return min(self.max_images, self.queue)
 
 
 class Refusal(Exception):
-    """A request is refused; the answer is {"error": message} with this status, and a Retry-After header if given."""
+    """Refusal of a request: the response is {"error": message} with this status and an optional Retry-After header."""
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)

@@ -12,10 +12,10 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Metrics:
-    """Histograms of latency and of batches, responses by code, what is waiting now."""
+    """Histograms of latency and batches, responses by code, images and connections at present."""
 
     def __init__(self) -> None:
-        # Without the creation time of each counter, which would double the number of lines.
+        # The creation times of counters would double the number of lines.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)

@@ -1,14 +1,14 @@
 """Requests and responses of the Open Inference Protocol v2 (KServe, Triton), with its binary tensor data extension.
 
-    request = parse_request(body, header_length, limits)        400 with the reason for anything malformed
+    request = parse_request(body, header_length, limits)        raises Refusal, status 400, for a malformed request
     content, headers = build_response(request, model, results, labels)
 
 A request has one input: `image_bytes` BYTES [N], encoded images; `pixels` UINT8 [N, height, width, 3], decoded ones; or
-`images` FP32 [N, 3, size, size], prepared ones. A JSON string cannot hold the bytes of an image, so `image_bytes` in
-JSON is base64; in binary data each element is its length, 4 bytes little-endian, and the bytes themselves.
+`images` FP32 [N, 3, size, size], preprocessed ones. In JSON `image_bytes` are base64; in binary data each element is
+its length, 4 bytes little-endian, and its bytes.
 
 Outputs: `probabilities` FP32 [N, classes], `classes` INT64 [N], `labels` BYTES [N]; with the classification extension
-any of them as BYTES [N, k], "probability:index:label".
+each of them as BYTES [N, k], "probability:index:label".
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ OUTPUTS = {"probabilities": "FP32", "classes": "INT64", "labels": "BYTES"}
 
 @dataclass(frozen=True)
 class RequestedOutput:
-    """An output that the client wants, and how."""
+    """Requested output and its form."""
 
     name: str
     binary: bool = False
-    classification: int = 0  # so many of the most probable classes as text; 0: the tensor itself
+    classification: int = 0  # number of the most probable classes, as text; 0: the tensor
 
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request whose form has been checked; the values of its input have not."""
+    """Parsed request; the values of its input are not checked."""
 
     input: str
     shape: tuple[int, ...]
-    data: Any  # list of bytes for image_bytes, else an array of that shape
+    data: Any  # list of bytes for image_bytes, otherwise an array of this shape
     outputs: tuple[RequestedOutput, ...]
     id: str | None = None
 
@@ -99,25 +99,25 @@ def describe_model(name: str, size: int, classes: int) -> dict[str, Any]:
 
 
 def parse_request(body: bytes, header_length: str | None, limits: Limits) -> InferRequest:
-    """Return what a request asks for; Refusal says what is wrong with it."""
+    """Parse a request; raise Refusal if it is malformed."""
     head, binary = split_body(body, header_length, limits)
-    request = expect(parse_json(head), dict, "the request", absent="null")
+    request = require_type(parse_json(head), dict, "the request", absent="null")
     identity = request.get("id")
     if identity is not None:
-        expect(identity, str, "'id'")
+        require_type(identity, str, "'id'")
     parameters = read_parameters(request, "the request")
-    inputs = expect(request.get("inputs"), list, "'inputs'")
+    inputs = require_type(request.get("inputs"), list, "'inputs'")
     if len(inputs) != 1:
         raise Refusal(400, f"'inputs' has {len(inputs):,} tensors; give one of: {', '.join(INPUTS)}.")
-    name, shape, data = parse_input(expect(inputs[0], dict, "the input"), binary, limits)
+    name, shape, data = parse_input(require_type(inputs[0], dict, "the input"), binary, limits)
     if binary.used != len(binary.data):
         raise Refusal(400, f"{len(binary.data) - binary.used:,} bytes follow the data that the JSON describes.")
-    everything = expect(parameters.get("binary_data_output", False), bool, "'binary_data_output'")
-    return InferRequest(name, shape, data, parse_outputs(request.get("outputs"), everything), identity)
+    all_binary = require_type(parameters.get("binary_data_output", False), bool, "'binary_data_output'")
+    return InferRequest(name, shape, data, parse_outputs(request.get("outputs"), all_binary), identity)
 
 
 def split_body(body: bytes, header_length: str | None, limits: Limits) -> tuple[bytes, BinaryPart]:
-    """Return the JSON and what follows it."""
+    """Split a body into the JSON and the binary data after it."""
     if header_length is None:
         head, binary = body, memoryview(b"")
     else:
@@ -135,7 +135,7 @@ def split_body(body: bytes, header_length: str | None, limits: Limits) -> tuple[
 
 
 def parse_json(text: bytes) -> Any:
-    """Return the value; Refusal for what is not JSON."""
+    """Parse JSON; raise Refusal if it is not valid."""
     try:
         return json.loads(text, parse_constant=refuse_constant)
     except UnicodeDecodeError as error:
@@ -144,35 +144,35 @@ def parse_json(text: bytes) -> Any:
         raise Refusal(400, f"not JSON: {error}.") from None
     except RecursionError:
         raise Refusal(400, "the JSON is nested too deeply.") from None
-    except ValueError:  # of all that is JSON, Python refuses this alone
+    except ValueError:  # the only valid JSON that Python does not parse
         raise Refusal(400, "the JSON holds a whole number of more digits than are parsed.") from None
 
 
 def refuse_constant(name: str) -> None:
-    """Refuse NaN and Infinity, which Python would take."""
+    """Refuse NaN and Infinity, which Python accepts."""
     raise Refusal(400, f"not JSON: {name}.")
 
 
-def expect(value: Any, kind: type, what: str, absent: str = "missing or null") -> Any:
-    """Return a value of this type; True is not a number here."""
+def require_type(value: Any, kind: type, name: str, absent: str = "missing or null") -> Any:
+    """Return the value if it has this type (a bool is not an int), else raise Refusal with its name."""
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     names = {dict: "an object", list: "an array", str: "a string", int: "a whole number", bool: "true or false"}
     got = absent if value is None else f"{json.dumps(value)[:40]}"
-    raise Refusal(400, f"{what} must be {names[kind]}; it is {got}.")
+    raise Refusal(400, f"{name} must be {names[kind]}; it is {got}.")
 
 
-def read_parameters(holder: dict[str, Any], what: str) -> dict[str, Any]:
+def read_parameters(parent: dict[str, Any], description: str) -> dict[str, Any]:
     """Return the parameters of a request, an input or an output."""
-    parameters: dict[str, Any] = expect(holder.get("parameters") or {}, dict, f"'parameters' of {what}")
+    parameters: dict[str, Any] = require_type(parent.get("parameters") or {}, dict, f"'parameters' of {description}")
     if any(name.startswith("shared_memory") for name in parameters):
-        raise Refusal(400, f"{what}: shared memory is not supported.")
+        raise Refusal(400, f"{description}: shared memory is not supported.")
     return parameters
 
 
 def parse_input(tensor: dict[str, Any], binary: BinaryPart, limits: Limits) -> tuple[str, tuple[int, ...], Any]:
     """Return name, shape and values of the input."""
-    name = expect(tensor.get("name"), str, "'name' of the input")
+    name = require_type(tensor.get("name"), str, "'name' of the input")
     if name not in INPUTS:
         raise Refusal(400, f"there is no input '{name[:60]}'; there are: {', '.join(INPUTS)}.")
     if tensor.get("datatype") != INPUTS[name]:
@@ -182,7 +182,7 @@ def parse_input(tensor: dict[str, Any], binary: BinaryPart, limits: Limits) -> t
     if "binary_data_size" in parameters:
         if "data" in tensor:
             raise Refusal(400, f"input '{name}' has both 'data' and 'binary_data_size'.")
-        size = expect(parameters["binary_data_size"], int, f"input '{name}': 'binary_data_size'")
+        size = require_type(parameters["binary_data_size"], int, f"input '{name}': 'binary_data_size'")
         if size < 0:
             raise Refusal(400, f"input '{name}': 'binary_data_size' is {size}.")
         return name, shape, decode_binary(name, shape, binary.take(size, name))
@@ -192,23 +192,23 @@ def parse_input(tensor: dict[str, Any], binary: BinaryPart, limits: Limits) -> t
 
 
 def parse_shape(value: Any, name: str, limits: Limits) -> tuple[int, ...]:
-    """Return the shape of the input; how large an image may be is not decided here."""
-    numbers = expect(value, list, f"input '{name}': 'shape'")
+    """Return the shape of the input; the size of images is not checked here."""
+    numbers = require_type(value, list, f"input '{name}': 'shape'")
     if len(numbers) > 8:
         raise Refusal(400, f"input '{name}': 'shape' has {len(numbers):,} numbers.")
-    shape = tuple(expect(number, int, f"input '{name}': each number of 'shape'") for number in numbers)
+    shape = tuple(require_type(number, int, f"input '{name}': each number of 'shape'") for number in numbers)
     if name == "image_bytes" and len(shape) == 2 and shape[1] == 1:
         shape = shape[:1]  # clients of batching servers write [N, 1]
     if len(shape) != (1 if name == "image_bytes" else 4) or any(not 0 < number < 1 << 31 for number in shape):
-        wanted = {"image_bytes": "[N]", "pixels": "[N, height, width, 3]", "images": "[N, 3, size, size]"}[name]
-        raise Refusal(400, f"input '{name}': the shape is {list(shape)}; it must be {wanted}.")
+        expected = {"image_bytes": "[N]", "pixels": "[N, height, width, 3]", "images": "[N, 3, size, size]"}[name]
+        raise Refusal(400, f"input '{name}': the shape is {list(shape)}; it must be {expected}.")
     if shape[0] > limits.images_per_request:
         raise Refusal(413, f"the request has {shape[0]:,} images; at most {limits.images_per_request:,} are taken.")
     return shape
 
 
 def decode_binary(name: str, shape: tuple[int, ...], data: memoryview) -> Any:
-    """Return the values of binary data."""
+    """Decode binary data."""
     if name == "image_bytes":
         return split_elements(data, shape[0])
     dtype = DTYPES[INPUTS[name]]
@@ -221,7 +221,7 @@ def decode_binary(name: str, shape: tuple[int, ...], data: memoryview) -> Any:
 
 
 def split_elements(data: memoryview, count: int) -> list[bytes]:
-    """Return the elements of a BYTES tensor, each of which follows its length."""
+    """Return the elements of a BYTES tensor."""
     elements: list[bytes] = []
     position = 0
     while position < len(data):
@@ -243,12 +243,12 @@ def split_elements(data: memoryview, count: int) -> list[bytes]:
 
 
 def decode_json(name: str, shape: tuple[int, ...], data: Any) -> Any:
-    """Return the values of JSON data, flat or nested."""
+    """Decode JSON data, flat or nested."""
     if name == "image_bytes":
         return decode_strings(data, shape[0])
-    expect(data, list, f"input '{name}': 'data'")
+    require_type(data, list, f"input '{name}': 'data'")
     try:
-        values = np.asarray(data) if not holds_booleans(data) else np.empty(0, object)
+        values = np.asarray(data) if not has_booleans(data) else np.empty(0, object)
     except (ValueError, OverflowError):  # lists of unequal length
         values = np.empty(0, object)
     if values.dtype.kind not in "iuf":
@@ -257,26 +257,26 @@ def decode_json(name: str, shape: tuple[int, ...], data: Any) -> Any:
         raise Refusal(400, f"input '{name}': 'data' has the shape {list(values.shape)}; 'shape' is {list(shape)}.")
     if name == "pixels" and not (values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 255):
         raise Refusal(400, "input 'pixels': values must be whole numbers from 0 to 255.")
-    with np.errstate(over="ignore"):  # becomes infinite, which is refused
+    with np.errstate(over="ignore"):  # infinite values are refused later
         return values.astype(DTYPES[INPUTS[name]]).reshape(shape)
 
 
-def holds_booleans(data: list[Any]) -> bool:
-    """Return True if true or false is among the values, which numpy would take for 1 and 0."""
+def has_booleans(data: list[Any]) -> bool:
+    """Return True if a value is true or false, which numpy would convert to 1 and 0."""
     kinds = set(map(type, data))
-    return bool in kinds or (list in kinds and any(holds_booleans(row) for row in data if type(row) is list))
+    return bool in kinds or (list in kinds and any(has_booleans(row) for row in data if type(row) is list))
 
 
 def decode_strings(data: Any, count: int) -> list[bytes]:
-    """Return the bytes of base64 strings."""
-    strings = expect(data, list, "input 'image_bytes': 'data'")
+    """Decode base64 strings."""
+    strings = require_type(data, list, "input 'image_bytes': 'data'")
     if all(isinstance(element, list) and len(element) == 1 for element in strings):
         strings = [element[0] for element in strings]  # shape [N, 1], nested
     if len(strings) != count:
         raise Refusal(400, f"input 'image_bytes': the shape says {count:,}, 'data' has {len(strings):,} elements.")
     images = []
     for position, text in enumerate(strings):
-        expect(text, str, f"input 'image_bytes': element {position}")
+        require_type(text, str, f"input 'image_bytes': element {position}")
         try:
             images.append(base64.b64decode(text, validate=True))
         except (binascii.Error, ValueError):
@@ -288,22 +288,22 @@ def decode_strings(data: Any, count: int) -> list[bytes]:
     return images
 
 
-def parse_outputs(value: Any, everything_binary: bool) -> tuple[RequestedOutput, ...]:
-    """Return the outputs that a request names; all of them where it names none."""
+def parse_outputs(value: Any, all_binary: bool) -> tuple[RequestedOutput, ...]:
+    """Return the requested outputs; by default all outputs."""
     if not value:
         if value not in (None, []):
-            expect(value, list, "'outputs'")
-        return tuple(RequestedOutput(name, everything_binary) for name in OUTPUTS)
+            require_type(value, list, "'outputs'")
+        return tuple(RequestedOutput(name, all_binary) for name in OUTPUTS)
     outputs: list[RequestedOutput] = []
-    for tensor in expect(value, list, "'outputs'"):
-        name = expect(expect(tensor, dict, "each of 'outputs'").get("name"), str, "'name' of an output")
+    for tensor in require_type(value, list, "'outputs'"):
+        name = require_type(require_type(tensor, dict, "each of 'outputs'").get("name"), str, "'name' of an output")
         if name not in OUTPUTS:
             raise Refusal(400, f"there is no output '{name[:60]}'; there are: {', '.join(OUTPUTS)}.")
         if any(output.name == name for output in outputs):
-            raise Refusal(400, f"output '{name}' is asked for twice.")
+            raise Refusal(400, f"output '{name}' is requested twice.")
         parameters = read_parameters(tensor, f"output '{name}'")
-        binary = expect(parameters.get("binary_data", everything_binary), bool, f"output '{name}': 'binary_data'")
-        count = expect(parameters.get("classification", 0), int, f"output '{name}': 'classification'")
+        binary = require_type(parameters.get("binary_data", all_binary), bool, f"output '{name}': 'binary_data'")
+        count = require_type(parameters.get("classification", 0), int, f"output '{name}': 'classification'")
         if count < 0:
             raise Refusal(400, f"output '{name}': 'classification' is {count}.")
         outputs.append(RequestedOutput(name, binary, count))
@@ -355,12 +355,12 @@ def compute_output(
 
 
 def rank_classes(row: npt.NDArray[np.float32], count: int) -> list[int]:
-    """Return the most probable classes; of equals the first."""
+    """Return the most probable classes; equally probable ones by index."""
     return [int(index) for index in np.argsort(-row, kind="stable")[:count]]
 
 
 def encode_values(values: npt.NDArray[Any]) -> bytes:
-    """Return the binary data of a tensor."""
+    """Encode a tensor as binary data."""
     if values.dtype != object:
         return values.astype(values.dtype.newbyteorder("<")).tobytes()
     elements = [text.encode() for text in values.reshape(-1)]

@@ -1,4 +1,4 @@
-"""The page to try a classifier in the browser: one answer without other resources, under a strict policy."""
+"""The page to try a classifier in the browser: one response without other resources, with a strict CSP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from viaduct.reporting.page import ICON, read_asset
 
 
 def render_page(name: str, classes: int, size: int) -> tuple[bytes, dict[str, str]]:
-    """Return the page of a model and the headers that it is sent with."""
+    """Return the page of a model and the response headers."""
     folder = files("viaduct.handover.serving")
     style = read_asset("page.css") + Markup(folder.joinpath("page.css").read_text("utf-8"))
     script = Markup(folder.joinpath("page.js").read_text("utf-8"))
@@ -44,5 +44,5 @@ def render_page(name: str, classes: int, size: int) -> tuple[bytes, dict[str, st
 
 
 def hash_source(text: str) -> str:
-    """Return the source expression by which a Content-Security-Policy allows an inline style or script."""
+    """Return the Content-Security-Policy source that allows an inline style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Run the server: bind a socket, warm up, answer requests, and on a signal answer what was accepted and end."""
+"""The server: bind a socket, warm up, answer requests; on a signal answer accepted requests and end."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from viaduct.handover.serving.batching import Batcher, Run
 from viaduct.handover.serving.connections import ConnectionGuard
 from viaduct.handover.serving.limits import Limits
 from viaduct.handover.serving.metrics import Metrics
-from viaduct.signals import stop_signals
+from viaduct.signals import list_stop_signals
 
 BACKLOG = 1024
-SPARE_FILES = 64  # file descriptors kept for anything but connections
+SPARE_FILES = 64  # file descriptors reserved for other uses than connections
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Address:
 
 
 def bind_socket(address: Address) -> socket.socket:
-    """Return a socket bound to the address, which does not listen yet."""
+    """Return a socket bound to the address; it does not listen yet."""
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -64,7 +64,7 @@ def bind_socket(address: Address) -> socket.socket:
 
 @contextlib.contextmanager
 def explain_address(address: Address, listener: socket.socket) -> Iterator[None]:
-    """Turn the usual errors of binding into a BadValue with the address and the reason."""
+    """Turn the usual errors of binding into a BadValue."""
     try:
         yield
     except OSError as error:
@@ -72,7 +72,7 @@ def explain_address(address: Address, listener: socket.socket) -> Iterator[None]
         if error.errno == errno.EADDRINUSE:
             raise BadValue(
                 f"port {address.port} of {address.host} is in use.",
-                "Give another one; --port 0 chooses one that is free.",
+                "Give another one; --port 0 chooses a free one.",
             ) from None
         if error.errno == errno.EACCES:
             raise BadValue(
@@ -85,17 +85,17 @@ def explain_address(address: Address, listener: socket.socket) -> Iterator[None]
         raise
 
 
-def choose_name(wanted: str | None, classifier: Classifier) -> str:
-    """Return the model's name in addresses: the one given, or the network's."""
-    if wanted is not None:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", wanted):
-            raise BadValue(f"--name {wanted!r}: a name has letters, digits, '.', '_' and '-', at most 100.")
-        return wanted
+def choose_name(requested: str | None, classifier: Classifier) -> str:
+    """Return the model's name in URLs: the requested one, or the network's."""
+    if requested is not None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", requested):
+            raise BadValue(f"--name {requested!r}: a name has letters, digits, '.', '_' and '-', at most 100.")
+        return requested
     return re.sub(r"[^A-Za-z0-9._-]+", "_", classifier.name).strip("._-")[:100] or "model"
 
 
 class Server(uvicorn.Server):
-    """uvicorn, ended by a signal with exit code 0 once everything that was accepted is answered."""
+    """uvicorn server; a signal ends it, with exit code 0, after all accepted requests are answered."""
 
     def __init__(
         self,
@@ -124,11 +124,11 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals that end a command; uvicorn would send them to the process again afterwards."""
+        """Handle the signals that end a command, without sending them to the process again as uvicorn does."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self.handle_exit) for number in stop_signals()}
+        before = {number: signal.signal(number, self.handle_exit) for number in list_stop_signals()}
         try:
             yield
         finally:
@@ -136,7 +136,7 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; a second Ctrl-C does not wait for anybody."""
+        """Stop; a second Ctrl-C ends the server without waiting."""
         self.service.stopping = True
         super().handle_exit(sig, frame)
 
@@ -162,8 +162,8 @@ def build_server(
     service = Service(classifier, name, batcher, limits, metrics, decoders=min(4, os.cpu_count() or 1))
     guard = ConnectionGuard(limits, metrics)
     access_log = AccessLog(log) if log is not None else None
-    for name in ("uvicorn.error", "python_multipart"):  # they warn of what clients send, which the access log has
-        logging.getLogger(name).setLevel(logging.ERROR)
+    for logger in ("uvicorn.error", "python_multipart"):  # they warn about bad requests, which are in the access log
+        logging.getLogger(logger).setLevel(logging.ERROR)
     config = uvicorn.Config(
         build_app(service, access_log),
         loop="asyncio",
@@ -174,7 +174,7 @@ def build_server(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        date_header=False,  # Watched has a newer one
+        date_header=False,  # MeasuredApp adds it
         backlog=BACKLOG,
         timeout_keep_alive=int(limits.idle_seconds),
         timeout_graceful_shutdown=int(limits.drain_seconds),
@@ -183,25 +183,25 @@ def build_server(
 
 
 def allow_files() -> int:
-    """Raise the limit of open files as far as this process may; return it."""
+    """Raise this process's limit of open files as far as allowed; return the limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    limit = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft != resource.RLIM_INFINITY and soft < limit:
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            soft = limit
     return 65536 if soft == resource.RLIM_INFINITY else soft
 
 
 def open_log(path: Path | None) -> TextIO:
-    """Return the stream of the access log: a file that is appended to, or stderr."""
+    """Open the access log for appending; the default is stderr."""
     if path is None:
         return sys.stderr
     if not path.parent.is_dir():
         raise BadValue(f"--access-log {path} cannot be written: there is no folder {path.parent}.", "Make it first.")
-    # Opening a named pipe that nobody reads would block without O_NONBLOCK.
+    # Without O_NONBLOCK, opening a named pipe without a reader would block.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
     stream = open(path, "a", encoding="utf-8", opener=lambda name, _: os.open(name, flags, 0o644))  # noqa: SIM115
     os.set_blocking(stream.fileno(), True)

@@ -29,7 +29,7 @@ class UploadMemory:
 
 
 class Reservation:
-    """The bytes of one request's body that are in memory."""
+    """Number of bytes of one request's body in memory."""
 
     def __init__(self, memory: UploadMemory) -> None:
         self.memory = memory
@@ -43,7 +43,7 @@ class Reservation:
 
 
 async def read_body(request: Request, limits: Limits, reservation: Reservation) -> bytes:
-    """Return the body; raise Refusal as soon as it is too large or too slow."""
+    """Read the body; raise Refusal as soon as it is too large or too slow."""
     refuse_encoding(request)
     declared = request.headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit() or int(declared[:20]) > limits.max_bytes:
@@ -74,7 +74,7 @@ async def read_body(request: Request, limits: Limits, reservation: Reservation) 
 
 
 def refuse_encoding(request: Request) -> None:
-    """Refuse compressed bodies, whose real size is known only after decompression."""
+    """Refuse compressed bodies, because their size is only known after decompression."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise Refusal(415, f"Content-Encoding {encoding[:40]!r}: the body must not be compressed.")
@@ -86,13 +86,13 @@ def refuse_size(limits: Limits) -> Refusal:
 
 
 async def discard_body(request: Request, seconds: float, most: int) -> None:
-    """Read what a refused client still sends, for a while: if closed at once, it might never see the answer."""
+    """Read and discard the rest of a body, for at most `seconds`."""
     size, more = 0, True
     with anyio.move_on_after(seconds):
         while more and size < most:
             message = await request.receive()
             size += len(message.get("body", b""))
-            more = message.get("more_body", False)  # of a disconnect: no
+            more = message.get("more_body", False)  # missing after a disconnect
 
 
 def find_file_part(body: bytes, content_type: str) -> bytes:

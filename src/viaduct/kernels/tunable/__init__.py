@@ -1,4 +1,4 @@
-"""Kernels that can be tuned: the search space of each, and cases with random tensors to check and time a candidate.
+"""Tunable kernels: the search space of each, and cases with random tensors to check and time a candidate.
 
     with record_launches() as launches: ...          an eager step (kernels/choices.py)
     for key in launches: kernel, signature = key
@@ -8,7 +8,7 @@
         case.run(point)                              what to time
     set_choices({key: best})                         launches use it from now on
 
-One file a family of kernels; being in this folder is registration. Importing it needs Triton.
+Each file of this folder registers a family of kernels. Importing them needs Triton.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Case", "Limits", "Tunable", "list_spaces", "list_tunables", "make_ca
 @cache
 def list_tunables() -> dict[str, Tunable]:
     """Return every tunable kernel by name."""
-    modules = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    modules = [import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     return {tunable.kernel: tunable for module in modules for tunable in getattr(module, "TUNABLES", ())}
 
 
@@ -44,7 +44,7 @@ def find_tunable(kernel: str) -> Tunable:
 
 
 def make_space(key: Key, device: torch.device) -> Space:
-    """Return the space of a kernel for a signature on this device; its default is the launch without tuning."""
+    """Return the search space of a kernel for a signature on this device."""
     kernel, signature = key
     return find_tunable(kernel).make_space(signature, read_limits(device))
 
@@ -56,6 +56,6 @@ def make_case(key: Key, device: torch.device) -> Case:
 
 
 def list_spaces(keys: Iterable[Key], device: torch.device) -> dict[Key, Space]:
-    """Return the spaces of those kernels and signatures that have more than one valid point."""
+    """Return the spaces that have more than one valid point."""
     spaces = {key: make_space(key, device) for key in keys if key[0] in list_tunables()}
     return {key: space for key, space in spaces.items() if space.size > 1}

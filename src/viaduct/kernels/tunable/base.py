@@ -21,16 +21,16 @@ MAX_REGISTERS = 255  # for a thread
 
 @dataclass(frozen=True)
 class Limits:
-    """Resources of a multiprocessor."""
+    """Resources of a multiprocessor; the defaults are those of an H200."""
 
-    shared_memory: int = 227 * 1024  # bytes for a block; an H200's, also where there is no card
+    shared_memory: int = 227 * 1024  # bytes for a block
     registers: int = 65536
     threads: int = 2048
 
 
 @lru_cache
 def read_limits(device: torch.device) -> Limits:
-    """Return the limits of a card; those of an H200 for Triton's interpreter."""
+    """Return the limits of a card; the defaults for Triton's interpreter."""
     if device.type != "cuda":
         return Limits()
     properties = torch.cuda.get_device_properties(device)
@@ -41,7 +41,7 @@ def read_limits(device: torch.device) -> Limits:
 
 @dataclass(frozen=True)
 class Case:
-    """Kernel launch on random tensors of a signature, and the same computation in PyTorch as its reference."""
+    """Kernel launch on random tensors of a signature, and the same computation in PyTorch as reference."""
 
     key: Key
     launch: Callable[[], Sequence[Tensor]]
@@ -52,14 +52,14 @@ class Case:
         return ALLOWED_ERRORS[str(self.key[1][-1])]
 
     def run(self, point: Point | None) -> Sequence[Tensor]:
-        """Launch with these parameters; None: with the default."""
+        """Launch with these parameters; None: the defaults."""
         if point is None:
             return self.launch()
         with use_choices({self.key: point}):
             return self.launch()
 
     def measure_error(self, point: Point | None) -> float:
-        """Return the largest relative error of any result; infinite where it is not finite."""
+        """Return the largest relative error of the results."""
         pairs = zip(self.run(point), self.reference(), strict=True)
         return max(compute_error(actual, expected) for actual, expected in pairs)
 
@@ -103,12 +103,12 @@ class Draw:
         return Norm(*(tensor.to(self.device) for tensor in (mean, inverse, scale, shift)))
 
 
-def sizes_of(signature: Signature) -> tuple[int, ...]:
+def read_sizes(signature: Signature) -> tuple[int, ...]:
     """Return the sizes of a signature, without its dtype."""
     return tuple(int(value) for value in signature[:-1])
 
 
-def draw_for(signature: Signature, device: torch.device) -> Draw:
+def make_draw(signature: Signature, device: torch.device) -> Draw:
     """Return a generator of tensors in the signature's dtype."""
     return Draw(device, NAMED_DTYPES[str(signature[-1])])
 

@@ -11,9 +11,16 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 
 from viaduct.kernels import grouped_cuda
 from viaduct.kernels.choices import Key, Signature
-from viaduct.kernels.grouped_cuda import WEIGHT_SHAPE, BlockShape, Layer, default_block_shape, square_tile, window_tile
+from viaduct.kernels.grouped_cuda import (
+    WEIGHT_SHAPE,
+    BlockShape,
+    Layer,
+    choose_default_block_shape,
+    make_square_tile,
+    make_window_tile,
+)
 from viaduct.kernels.grouped_cuda import Tile as InputTile
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes
 from viaduct.search_space import Parameter, Point, Space
 
 PARAMETERS = (
@@ -27,11 +34,8 @@ FORWARD, INPUT, WEIGHT = "grouped_convolution", "grouped_input_gradient", "group
 
 
 def read_layer(signature: Signature) -> Layer:
-    """Return the layer of a signature.
-
-    With stride 1 the gradient w.r.t. input is itself a convolution; then the layer is that convolution.
-    """
-    count, height, width, out_height, out_width, channels, top, left, per_group, stride = sizes_of(signature)
+    """Return the layer of a signature; for an input gradient with stride 1, the convolution that computes it."""
+    count, height, width, out_height, out_width, channels, top, left, per_group, stride = read_sizes(signature)
     return Layer(count, height, width, out_height, out_width, channels, per_group, stride, top, left)
 
 
@@ -39,8 +43,8 @@ def make_space(kernel: str, signature: Signature, limits: Limits) -> Space:
     """Return the block shapes of a kernel that fit into the device's limits."""
     layer = read_layer(signature)
     reads_squares = kernel == INPUT and layer.stride == 2
-    tile = square_tile(layer) if reads_squares else window_tile(layer, reads_gradient=kernel == WEIGHT)
-    default = WEIGHT_SHAPE if kernel == WEIGHT else default_block_shape(layer, transposed=kernel == INPUT)
+    tile = make_square_tile(layer) if reads_squares else make_window_tile(layer, reads_gradient=kernel == WEIGHT)
+    default = WEIGHT_SHAPE if kernel == WEIGHT else choose_default_block_shape(layer, transposed=kernel == INPUT)
     rules = (
         partial(limit_warps, kernel, layer),
         partial(limit_threads, kernel, layer, limits),
@@ -52,7 +56,7 @@ def make_space(kernel: str, signature: Signature, limits: Limits) -> Space:
 
 
 def limit_warps(kernel: str, layer: Layer, point: Point) -> str | None:
-    """Reject warps that do not divide evenly among the slice's channels."""
+    """Reject numbers of warps that do not divide evenly among the slice's channels."""
     width, warps = int(point["slice"]), int(point["warps"])
     if layer.channels % width:
         return f"{layer.channels} channels are not divisible by {width}"
@@ -69,8 +73,8 @@ def limit_threads(kernel: str, layer: Layer, limits: Limits, point: Point) -> st
     if threads > limits.threads:
         return f"{threads} threads are more than {limits.threads}"
     needed = 112 if kernel == WEIGHT else 96 if layer.per_group == 32 else 64
-    each = limits.registers // threads
-    return f"{each} registers a thread are fewer than the {needed} it needs" if each < needed else None
+    available = limits.registers // threads
+    return f"{available} registers a thread are fewer than the {needed} it needs" if available < needed else None
 
 
 def limit_rows(tile: InputTile, layer: Layer, point: Point) -> str | None:
@@ -89,14 +93,14 @@ def limit_shared_memory(tile: InputTile, limits: Limits, point: Point) -> str | 
     With automatic rows and images a single wide row may use more; then fewer blocks are resident.
     """
     pitch, rows, images = int(point["slice"]) * 2 + 16, int(point["rows"]), int(point["images"])
-    room = limits.shared_memory // int(point["resident"]) - 1024 if rows or images else limits.shared_memory
-    used = tile.pixels(tile.image_rows if images > 1 else rows or 1, images or 1) * pitch
-    return f"{used} bytes of shared memory are more than {room}" if used > room else None
+    limit = limits.shared_memory // int(point["resident"]) - 1024 if rows or images else limits.shared_memory
+    used = tile.count_pixels(tile.image_rows if images > 1 else rows or 1, images or 1) * pitch
+    return f"{used} bytes of shared memory are more than {limit}" if used > limit else None
 
 
 def make_case(kernel: str, key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return a convolution or one of its gradients, with a float64 reference."""
-    layer, draw = read_layer(signature), draw_for(signature, device)
+    """Return a case for a convolution or one of its gradients, with a float64 reference."""
+    layer, draw = read_layer(signature), make_draw(signature, device)
     groups = layer.channels // layer.per_group
     shape = (layer.channels, layer.per_group, 3, 3)
     weight = draw.images(*shape) * 0.2
@@ -106,20 +110,20 @@ def make_case(kernel: str, key: Key, signature: Signature, device: torch.device)
     padded = F.pad(x.double(), (layer.left, right, layer.top, bottom))
     if kernel == FORWARD:
         expected = F.conv2d(padded, weight.double(), stride=layer.stride, groups=groups)
-        return Case(key, lambda: [grouped_cuda.convolution(x, weight, layer)], lambda: [expected])
+        return Case(key, lambda: [grouped_cuda.run_convolution(x, weight, layer)], lambda: [expected])
     if kernel == INPUT and layer.stride == 1:
         transposed = weight.double().view(groups, layer.per_group, layer.per_group, 3, 3).transpose(1, 2).flatten(0, 1)
         expected = F.conv2d(padded, transposed.flip(2, 3), groups=groups)
-        return Case(key, lambda: [grouped_cuda.convolution(x, weight, layer, transposed=True)], lambda: [expected])
+        return Case(key, lambda: [grouped_cuda.run_convolution(x, weight, layer, transposed=True)], lambda: [expected])
     gradient = draw.images(layer.count, layer.channels, layer.out_height, layer.out_width)
     if kernel == INPUT:
         doubles = weight.double(), gradient.double()
         full = conv2d_input(padded.shape, *doubles, layer.stride, groups=groups)  # type: ignore[no-untyped-call]
         expected = full[:, :, layer.top :, layer.left :][:, :, : layer.height, : layer.width]
-        return Case(key, lambda: [grouped_cuda.input_gradient(gradient, weight, layer)], lambda: [expected])
+        return Case(key, lambda: [grouped_cuda.run_input_gradient(gradient, weight, layer)], lambda: [expected])
     options = {"stride": layer.stride, "groups": groups}
     expected = conv2d_weight(padded, shape, gradient.double(), **options)  # type: ignore[no-untyped-call]
-    return Case(key, lambda: [grouped_cuda.weight_gradient(gradient, x, layer)], lambda: [expected])
+    return Case(key, lambda: [grouped_cuda.run_weight_gradient(gradient, x, layer)], lambda: [expected])
 
 
 TUNABLES = [Tunable(name, partial(make_space, name), partial(make_case, name)) for name in (FORWARD, INPUT, WEIGHT)]

@@ -1,6 +1,6 @@
-"""Choice between our kernels and the library for grouped 3x3 convolutions, for each direction of a layer separately.
+"""Choice between our kernels and the library for each direction of grouped 3x3 convolutions.
 
-The cases of the two gradients run the complete backward pass, in which only the tuned direction changes.
+The cases of the gradients run the complete backward pass; only the tuned direction changes.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from torch import Tensor, nn
 
 from viaduct.kernels import grouped
 from viaduct.kernels.choices import Key, Signature
-from viaduct.kernels.norm import rows_of
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.kernels.norm import view_as_rows
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes
 from viaduct.models.padding import SameConv2d
 from viaduct.search_space import Parameter, Space
 
 
 def make_space(direction: str, signature: Signature, limits: Limits) -> Space:
-    """Return the two implementations; the default is the one that was faster on an H200."""
-    count, height, width, _, per_group, stride, *_ = sizes_of(signature)
+    """Return the space of the two implementations; the default is the one that was faster on an H200."""
+    count, height, width, _, per_group, stride, *_ = read_sizes(signature)
     library = stride == 1 and grouped.is_library_faster(direction, per_group, count * height * width)
     default = {"implementation": "library" if library else "own"}
     return Space((Parameter("implementation", ("own", "library")),), default=default)
 
 
 def make_case(direction: str, key: Key, signature: Signature, device: torch.device) -> Case:
-    count, height, width, channels, per_group, stride, same, padding = sizes_of(signature)
-    draw, groups = draw_for(signature, device), channels // per_group
+    count, height, width, channels, per_group, stride, same, padding = read_sizes(signature)
+    draw, groups = make_draw(signature, device), channels // per_group
     conv: nn.Conv2d = SameConv2d(channels, channels, 3, stride, groups)
     if not same:
         conv = nn.Conv2d(channels, channels, 3, stride, padding, groups=groups, bias=False)
@@ -45,7 +45,7 @@ def make_case(direction: str, key: Key, signature: Signature, device: torch.devi
     def launch() -> list[Tensor]:
         if direction == "forward":
             return [grouped.forward(x, weight, conv)]
-        return list(grouped.backward(rows_of(gradient), x, weight, conv))
+        return list(grouped.backward(view_as_rows(gradient), x, weight, conv))
 
     return Case(key, launch, compute)
 

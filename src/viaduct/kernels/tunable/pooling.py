@@ -10,10 +10,10 @@ from torch import Tensor
 
 from viaduct.kernels import inference, pooling, terms
 from viaduct.kernels.choices import Key, Signature
-from viaduct.kernels.norm import rows_of
+from viaduct.kernels.norm import view_as_rows
 from viaduct.kernels.pooling import Pool
 from viaduct.kernels.sizes import DEFAULT_AREA
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes
 from viaduct.models.padding import average_pool_same, max_pool_same
 from viaduct.search_space import Parameter, Point, Space
 
@@ -23,11 +23,11 @@ PARAMETERS = (
     Parameter("columns", (16, 32, 64, 128, 256)),
     Parameter("warps", (1, 2, 4, 8)),
 )
-MAX_NUMBERS = 32  # elements a thread, each with its value, position in the window and address
+MAX_NUMBERS = 32  # elements in a thread, each with value, position in the window and address
 
 
 def limit_numbers(point: Point) -> str | None:
-    """Reject areas with more elements a thread than registers hold, or with idle threads."""
+    """Reject areas with too many elements for each thread, or with idle threads."""
     numbers = int(point["height"]) * int(point["width"]) * int(point["columns"]) / (int(point["warps"]) * 32)
     if numbers > MAX_NUMBERS:
         return f"{numbers:g} numbers a thread do not fit into registers"
@@ -40,27 +40,26 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 
 def compute_pool(x: Tensor, pool: Pool) -> Tensor:
-    """Compute the reference with PyTorch."""
     if pool.valid_only:
         return F.avg_pool2d(x, pool.size, pool.stride)
     return (average_pool_same if pool.average else max_pool_same)(x, pool.size, pool.stride)
 
 
 def make_forward(key: Key, signature: Signature, device: torch.device) -> Case:
-    *shape, size, stride, average, valid_only = sizes_of(signature)
-    x, pool = draw_for(signature, device).images(*shape), Pool(size, stride, bool(average), bool(valid_only))
+    *shape, size, stride, average, valid_only = read_sizes(signature)
+    x, pool = make_draw(signature, device).images(*shape), Pool(size, stride, bool(average), bool(valid_only))
     return Case(key, lambda: [pooling.apply_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)])
 
 
 def make_backward(key: Key, signature: Signature, device: torch.device) -> Case:
-    *shape, size, stride, average, valid_only = sizes_of(signature)
-    draw, pool = draw_for(signature, device), Pool(size, stride, bool(average), bool(valid_only))
+    *shape, size, stride, average, valid_only = read_sizes(signature)
+    draw, pool = make_draw(signature, device), Pool(size, stride, bool(average), bool(valid_only))
     x = draw.images(*shape).double().contiguous().requires_grad_()
     y = compute_pool(x, pool)
     gradient = draw.images(*y.shape)
     (expected,) = torch.autograd.grad(y, x, gradient.double())
     argmax = None if average else find_cells(x.detach().to(draw.dtype), pool)
-    rows = rows_of(gradient)
+    rows = view_as_rows(gradient)
     return Case(key, lambda: [pooling.backward(rows, argmax, tuple(shape), pool)], lambda: [expected])
 
 
@@ -74,27 +73,27 @@ def find_cells(x: Tensor, pool: Pool) -> Tensor:
 
 
 def make_max_pool(key: Key, signature: Signature, device: torch.device) -> Case:
-    *shape, size, stride = sizes_of(signature)
-    x, pool = draw_for(signature, device).images(*shape), Pool(size, stride, average=False)
+    *shape, size, stride = read_sizes(signature)
+    x, pool = make_draw(signature, device).images(*shape), Pool(size, stride, average=False)
     return Case(key, lambda: [inference.max_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)])
 
 
 def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the sum of a 3x3 average pool and a norm."""
-    count, height, width, channels = sizes_of(signature)
-    draw, pool = draw_for(signature, device), Pool(3, 1, average=True)
+    """Return a case for the sum of a 3x3 average pool and a norm."""
+    count, height, width, channels = read_sizes(signature)
+    draw, pool = make_draw(signature, device), Pool(3, 1, average=True)
     pooled, x, statistics = *(draw.images(count, channels, height, width) for _ in range(2)), draw.norm(channels)
     shape = (count, channels, height, width)
-    saved = [terms.SavedTerm(shape, pool=pool), terms.SavedTerm(shape, rows_of(x), statistics)]
+    saved = [terms.SavedTerm(shape, pool=pool), terms.SavedTerm(shape, view_as_rows(x), statistics)]
 
     def launch() -> list[Tensor]:
-        raw = torch.empty_like(rows_of(x))
+        raw = torch.empty_like(view_as_rows(x))
         terms.launch_sum(saved, (pooled, x), raw, None, None, (count, height, width))
         return [raw]
 
     def compute() -> list[Tensor]:
         normed = x.double() * statistics.scale.view(1, -1, 1, 1) + statistics.shift.view(1, -1, 1, 1)
-        return [rows_of(compute_pool(pooled.double().contiguous(), pool) + normed)]
+        return [view_as_rows(compute_pool(pooled.double().contiguous(), pool) + normed)]
 
     return Case(key, launch, compute)
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from viaduct.kernels import norm, terms
 from viaduct.kernels.choices import Key, Signature
-from viaduct.kernels.sizes import MAX_COLUMNS, blocks, default_gather
-from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.kernels.sizes import MAX_COLUMNS, choose_default_gather, count_blocks
+from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Limits, Tunable, make_draw, read_sizes
 from viaduct.search_space import Parameter, Point, Space
 
 PARAMETERS = (
@@ -24,8 +24,8 @@ OTHER_REGISTERS = 24  # addresses, masks and values in flight, besides two sums 
 
 
 def make_space(signature: Signature, limits: Limits) -> Space:
-    """Return the launch sizes of a reduction that fit into the device's limits."""
-    rows, channels, tensors = sizes_of(signature)
+    """Return the space of a reduction's launch sizes that fit into the device's limits."""
+    rows, channels, tensors = read_sizes(signature)
 
     def limit_registers(point: Point) -> str | None:
         threads = int(point["warps"]) * 32
@@ -41,18 +41,18 @@ def make_space(signature: Signature, limits: Limits) -> Space:
         return f"{threads} threads are more than {limits.threads}" if threads > limits.threads else None
 
     def limit_columns(point: Point) -> str | None:
-        columns = blocks(channels, int(point["width"]))
+        columns = count_blocks(channels, int(point["width"]))
         return f"{columns} columns of programs are more than {MAX_COLUMNS}" if columns > MAX_COLUMNS else None
 
-    default = asdict(default_gather(rows, channels, tensors))
-    hints = [asdict(default_gather(size, channels, tensors)) for size in (1, 10**6, 10**9)]
+    default = asdict(choose_default_gather(rows, channels, tensors))
+    hints = [asdict(choose_default_gather(size, channels, tensors)) for size in (1, 10**6, 10**9)]
     return Space(PARAMETERS, (limit_registers, limit_threads, limit_columns), default=default, hints=hints)
 
 
 def make_statistics(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the statistics of a batch norm."""
-    draw = draw_for(signature, device)
-    rows, channels, _ = sizes_of(signature)
+    """Return a case for the statistics of a batch norm."""
+    draw = make_draw(signature, device)
+    rows, channels, _ = read_sizes(signature)
     x = draw.rows(rows, channels) + 2
     layer = nn.BatchNorm2d(channels).to(device)
 
@@ -71,12 +71,12 @@ def make_statistics(key: Key, signature: Signature, device: torch.device) -> Cas
 
 def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
     """Return the sums of a batch norm's gradient behind a ReLU."""
-    draw = draw_for(signature, device)
-    rows, channels, _ = sizes_of(signature)
+    draw = make_draw(signature, device)
+    rows, channels, _ = read_sizes(signature)
     gradient, x, statistics = draw.rows(rows, channels) + 1, draw.rows(rows, channels), draw.norm(channels)
 
     def launch() -> list[Tensor]:
-        sums = norm.gradient_sums(gradient, x, statistics)
+        sums = norm.sum_gradient(gradient, x, statistics)
         return [sums.total, sums.product]
 
     def compute() -> list[Tensor]:
@@ -87,13 +87,13 @@ def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the merge of several gradients, the first through a ReLU; with several tensors one is a norm's input."""
-    draw = draw_for(signature, device)
-    rows, channels, tensors = sizes_of(signature)
+    """Return a case that merges gradients, the first through a ReLU; with several tensors one is a norm's input."""
+    draw = make_draw(signature, device)
+    rows, channels, tensors = read_sizes(signature)
     count = max(1, min(tensors - 1, terms.MAX_READERS))
     gradients = [draw.rows(rows, channels) + 1 for _ in range(count)]
     x, statistics = draw.rows(rows, channels), draw.norm(channels)
-    bits = torch.rand((rows, blocks(channels, 8), 8), generator=draw.generator) < 0.5
+    bits = torch.rand((rows, count_blocks(channels, 8), 8), generator=draw.generator) < 0.5
     signs = (bits << torch.arange(8)).sum(2).to(torch.uint8).to(device)
     mask = bits.flatten(1)[:, :channels].to(device)
     saved = [terms.SavedTerm((1, channels, 1, rows), x, statistics)] if tensors > 1 else []

@@ -11,20 +11,20 @@ from torch import Tensor
 from viaduct.kernels import halves, norm, terms
 from viaduct.kernels.choices import Key, Signature
 from viaduct.kernels.norm import Norm, Sums
-from viaduct.kernels.sizes import default_tile
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of, unpack_signs
+from viaduct.kernels.sizes import choose_default_tile
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes, unpack_signs
 from viaduct.search_space import Parameter, Point, Space
 
 ROWS = Parameter("rows", (1, 2, 4, 8, 16, 32, 64))
 COLUMNS = Parameter("columns", (32, 64, 128, 256, 512))
 WARPS = Parameter("warps", (1, 2, 4, 8))
-MAX_NUMBERS = 64  # of a tensor that a thread holds: three tensors in float32 fit into its 255 registers
+MAX_NUMBERS = 64  # numbers of a tensor in a thread: three float32 tensors fit into its 255 registers
 HINTS = tuple({"rows": rows, "columns": columns, "warps": 4} for rows, columns in ((4, 256), (32, 64), (2, 512)))
 
 
 def make_space(signature: Signature, limits: Limits) -> Space:
-    """Return the tiles of an elementwise kernel."""
-    _, channels = sizes_of(signature)[:2]
+    """Return the space of an elementwise kernel's tiles."""
+    _, channels = read_sizes(signature)[:2]
 
     def limit_numbers(point: Point) -> str | None:
         numbers = int(point["rows"]) * int(point["columns"]) / (int(point["warps"]) * 32)
@@ -34,10 +34,10 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
     def limit_columns(point: Point) -> str | None:
         columns = int(point["columns"])
-        wasted = columns >= 2 * channels and columns > 64
-        return f"{columns} columns are twice as many as {channels} channels" if wasted else None
+        is_wasteful = columns >= 2 * channels and columns > 64
+        return f"{columns} columns are twice as many as {channels} channels" if is_wasteful else None
 
-    default = asdict(default_tile(channels))
+    default = asdict(choose_default_tile(channels))
     return Space((ROWS, COLUMNS, WARPS), (limit_numbers, limit_columns), default=default, hints=HINTS)
 
 
@@ -46,16 +46,16 @@ def compute_scale_shift(x: Tensor, statistics: Norm) -> Tensor:
 
 
 def make_scale_shift(key: Key, signature: Signature, device: torch.device) -> Case:
-    draw = draw_for(signature, device)
-    rows, channels = sizes_of(signature)
+    draw = make_draw(signature, device)
+    rows, channels = read_sizes(signature)
     x, statistics = draw.rows(rows, channels), draw.norm(channels)
     reference = compute_scale_shift(x, statistics).relu()
     return Case(key, lambda: [norm.apply_scale_shift(x, statistics)], lambda: [reference])
 
 
 def make_scale_shift_add(key: Key, signature: Signature, device: torch.device, *, has_other_norm: bool) -> Case:
-    draw = draw_for(signature, device)
-    rows, channels = sizes_of(signature)
+    draw = make_draw(signature, device)
+    rows, channels = read_sizes(signature)
     x, other, statistics, own = *(draw.rows(rows, channels) for _ in range(2)), draw.norm(channels), draw.norm(channels)
 
     def launch() -> list[Tensor]:
@@ -71,8 +71,8 @@ def make_scale_shift_add(key: Key, signature: Signature, device: torch.device, *
 
 
 def make_input_gradient(key: Key, signature: Signature, device: torch.device) -> Case:
-    draw = draw_for(signature, device)
-    rows, channels = sizes_of(signature)
+    draw = make_draw(signature, device)
+    rows, channels = read_sizes(signature)
     gradient, x, statistics = draw.rows(rows, channels), draw.rows(rows, channels), draw.norm(channels)
     sums = Sums(*(torch.randn(2, channels, generator=draw.generator) * rows**0.5).to(device))
 
@@ -81,22 +81,24 @@ def make_input_gradient(key: Key, signature: Signature, device: torch.device) ->
         slope = sums.product / rows * statistics.inverse
         return [(masked - sums.total / rows - (x.float() - statistics.mean) * slope) * statistics.scale]
 
-    return Case(key, lambda: [norm.input_gradient(gradient, x, statistics, sums, relu=True)], compute)
+    return Case(key, lambda: [norm.compute_input_gradient(gradient, x, statistics, sums, relu=True)], compute)
 
 
 def make_repeat(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the gradient of a mean over pixels, written as rows."""
-    rows, channels = sizes_of(signature)
+    """Return a case for the gradient of a mean over pixels, written as rows."""
+    rows, channels = read_sizes(signature)
     times = next(divisor for divisor in (49, 64, 196, *range(2, rows + 1)) if rows % divisor == 0) if rows > 1 else 1
-    each = draw_for(signature, device).rows(rows // times, channels)
+    each = make_draw(signature, device).rows(rows // times, channels)
     gradient = each.as_strided((rows // times, channels, 1, times), (channels, 1, 0, 0))
-    return Case(key, lambda: [norm.gradient_rows(gradient, each.dtype)], lambda: [each.repeat_interleave(times, dim=0)])
+    return Case(
+        key, lambda: [norm.make_gradient_rows(gradient, each.dtype)], lambda: [each.repeat_interleave(times, dim=0)]
+    )
 
 
 def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the sum of two norms, read through a ReLU."""
-    draw = draw_for(signature, device)
-    rows, channels = sizes_of(signature)
+    """Return a case for the sum of two norms, read through a ReLU."""
+    draw = make_draw(signature, device)
+    rows, channels = read_sizes(signature)
     xs, norms = [draw.rows(rows, channels) for _ in range(2)], [draw.norm(channels) for _ in range(2)]
     images = tuple(x.view(1, 1, rows, channels).permute(0, 3, 1, 2) for x in xs)
     saved = [terms.SavedTerm((1, channels, 1, rows), x, statistics) for x, statistics in zip(xs, norms, strict=True)]
@@ -115,15 +117,15 @@ def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_gather_halves(key: Key, signature: Signature, device: torch.device) -> Case:
-    rows, channels = sizes_of(signature)
-    x = draw_for(signature, device).images(1, channels, 2, 2 * rows)
+    rows, channels = read_sizes(signature)
+    x = make_draw(signature, device).images(1, channels, 2, 2 * rows)
     expected = torch.stack([x[0, :, row, row::2].t() for row in range(2)])
     return Case(key, lambda: [halves.gather(x)], lambda: [expected])
 
 
 def make_scatter_halves(key: Key, signature: Signature, device: torch.device) -> Case:
-    rows, channels = sizes_of(signature)
-    draw, width = draw_for(signature, device), rows
+    rows, channels = read_sizes(signature)
+    draw, width = make_draw(signature, device), rows
     even, odd = (draw.rows((width + 1) // 2, channels) for _ in range(2))
     expected = torch.zeros((1, channels, 1, width), dtype=even.dtype, device=device)
     expected[0, :, 0, ::2] = even.t()

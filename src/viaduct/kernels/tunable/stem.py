@@ -12,9 +12,9 @@ from torch.nn.grad import conv2d_weight
 
 from viaduct.kernels import inference, stem
 from viaduct.kernels.choices import Key, Signature
-from viaduct.kernels.norm import Norm, Sums, rows_of
+from viaduct.kernels.norm import Norm, Sums, view_as_rows
 from viaduct.kernels.sizes import Loop
-from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Draw, Limits, Tunable, draw_for, sizes_of
+from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Draw, Limits, Tunable, make_draw, read_sizes
 from viaduct.search_space import Parameter, Point, Space
 
 FILTERS, PIECE = 64, 64  # output channels; numbers in a row of the window
@@ -28,14 +28,14 @@ class Declaration:
     """Search space of a kernel of the stem; a parameter that the kernel does not use has a single value."""
 
     default: Loop
-    least: int  # smallest block, in rows
-    tensors: int  # of a block's size, that stay in registers
+    min_block: int  # rows
+    tensors: int  # number of tensors of a block's size in registers
     waves: bool = False
     pipelined: bool = False
 
     def make_space(self, signature: Signature, limits: Limits) -> Space:
         parameters = (
-            Parameter("block", tuple(block for block in BLOCKS if block >= self.least)),
+            Parameter("block", tuple(block for block in BLOCKS if block >= self.min_block)),
             Parameter("warps", WARPS),
             Parameter("waves", WAVES if self.waves else (self.default.waves,)),
             Parameter("stages", STAGES if self.pipelined else (self.default.stages,)),
@@ -45,7 +45,7 @@ class Declaration:
         return Space(parameters, rules, default=asdict(self.default))
 
     def limit_registers(self, point: Point) -> str | None:
-        """Reject blocks that need more registers a thread than there are, or leave threads idle."""
+        """Reject blocks that need too many registers for each thread, or leave threads idle."""
         numbers, threads = int(point["block"]) * FILTERS, int(point["warps"]) * 32
         needed = self.tensors * numbers // threads + OTHER_REGISTERS
         if needed > MAX_REGISTERS:
@@ -63,8 +63,8 @@ class Stem:
     """Random images and 7x7 weight, also in the kernels' layout (`stem.fold`, `stem.fold_weight`)."""
 
     def __init__(self, signature: Signature, device: torch.device) -> None:
-        self.draw: Draw = draw_for(signature, device)
-        count, height, width = sizes_of(signature)
+        self.draw: Draw = make_draw(signature, device)
+        count, height, width = read_sizes(signature)
         self.size = stem.Size(count, height, width, FILTERS, 0)
         self.images = self.draw.images(count, 3, 2 * height, 2 * width)
         weight = (self.draw.rows(FILTERS, 147).float() * 0.1).to(self.draw.dtype)
@@ -82,7 +82,7 @@ class Stem:
 
 def make_convolution(key: Key, signature: Signature, device: torch.device) -> Case:
     case = Stem(signature, device)
-    expected = rows_of(case.convolve())
+    expected = view_as_rows(case.convolve())
     return Case(key, lambda: [stem.convolve(case.folded, case.folded_weight, None, case.size)[0]], lambda: [expected])
 
 
@@ -107,13 +107,13 @@ def make_pool(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
-    draw = draw_for(signature, device)
-    (rows,) = sizes_of(signature)
+    draw = make_draw(signature, device)
+    (rows,) = read_sizes(signature)
     gradient, max_input, statistics = draw.rows(rows, FILTERS) + 1, draw.rows(rows, FILTERS), draw.norm(FILTERS)
     argmax = torch.randint(0, 10, (rows, FILTERS), generator=draw.generator).to(device, torch.uint8)
 
     def launch() -> list[Tensor]:
-        sums = stem.window_sums(gradient, argmax, max_input, statistics)
+        sums = stem.sum_window_gradients(gradient, argmax, max_input, statistics)
         return [sums.total, sums.product]
 
     def compute() -> list[Tensor]:
@@ -134,13 +134,13 @@ def make_input(key: Key, signature: Signature, device: torch.device) -> Case:
     sums = Sums(*(torch.randn(2, FILTERS, generator=case.draw.generator) * windows**0.5).to(device))
     return Case(
         key,
-        lambda: [stem.input_gradient(gradient, argmax, x, statistics, sums, size)],
+        lambda: [stem.compute_input_gradient(gradient, argmax, x, statistics, sums, size)],
         lambda: [compute_input_gradient(gradient, argmax, x, statistics, sums, size)],
     )
 
 
 def drop_cells_outside(argmax: Tensor, size: stem.Size) -> Tensor:
-    """Mark windows whose cell lies below or right of the image as cut off by the ReLU (9)."""
+    """Set windows whose cell is outside of the image to 9, as if the ReLU were 0."""
     down, across = (torch.arange(count) for count in size.pooled_size)
     cells = argmax.view(size.count, *size.pooled_size, FILTERS)
     outside = 2 * down.view(1, -1, 1, 1) + cells // 3 >= size.height
@@ -172,19 +172,19 @@ def make_weight(key: Key, signature: Signature, device: torch.device) -> Case:
     expected = conv2d_weight(images, shape, gradient, stride=2, padding=3)  # type: ignore[no-untyped-call]
     return Case(
         key,
-        lambda: [stem.unfold_weight(stem.weight_gradient(norm_gradient, case.folded, case.size), 1)],
+        lambda: [stem.unfold_weight(stem.compute_weight_gradient(norm_gradient, case.folded, case.size), 1)],
         lambda: [expected],
     )
 
 
-CONVOLUTION = Declaration(stem.CONVOLUTION, least=32, tensors=3, waves=True, pipelined=True)
-INFERENCE = Declaration(inference.DEFAULT_STEM, least=32, tensors=1, pipelined=True)
-WEIGHT = Declaration(stem.WEIGHT, least=16, tensors=1, waves=True, pipelined=True)
+CONVOLUTION = Declaration(stem.CONVOLUTION, min_block=32, tensors=3, waves=True, pipelined=True)
+INFERENCE = Declaration(inference.DEFAULT_STEM, min_block=32, tensors=1, pipelined=True)
+WEIGHT = Declaration(stem.WEIGHT, min_block=16, tensors=1, waves=True, pipelined=True)
 TUNABLES = [
     Tunable("stem_convolution", CONVOLUTION.make_space, make_convolution),
     Tunable("stem_inference", INFERENCE.make_space, make_inference),
-    Tunable("stem_pool", Declaration(stem.POOL, least=4, tensors=3).make_space, make_pool),
-    Tunable("stem_sums", Declaration(stem.SUMS, least=4, tensors=2, waves=True).make_space, make_sums),
-    Tunable("stem_input", Declaration(stem.INPUT, least=4, tensors=2).make_space, make_input),
+    Tunable("stem_pool", Declaration(stem.POOL, min_block=4, tensors=3).make_space, make_pool),
+    Tunable("stem_sums", Declaration(stem.SUMS, min_block=4, tensors=2, waves=True).make_space, make_sums),
+    Tunable("stem_input", Declaration(stem.INPUT, min_block=4, tensors=2).make_space, make_input),
     Tunable("stem_weight", WEIGHT.make_space, make_weight),
 ]

@@ -1,8 +1,8 @@
 """Convolutions of the vendor's library: its own search among algorithms, and the memory layout.
 
-cuDNN's search is a switch of the process, and the layout is the whole network's, so no launch reads these choices: the
-caller applies a point to the step (`torch.backends.cudnn.benchmark`, `memory_format`).
-A signature is the shape of the input (NCHW), filters, kernel, stride, padding, groups, dtype.
+The caller applies a point to the whole step (`torch.backends.cudnn.benchmark`, `memory_format`): both are settings of
+the process or network, so launches do not read them. A signature is the shape of the input (NCHW), filters, kernel,
+stride, padding, groups, dtype.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from viaduct.kernels.choices import Key, Signature, find_choice
-from viaduct.kernels.tunable.base import Case, Limits, Tunable, draw_for, sizes_of
+from viaduct.kernels.tunable.base import Case, Limits, Tunable, make_draw, read_sizes
 from viaduct.search_space import Parameter, Point, Space
 
 LAYOUTS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
@@ -26,8 +26,8 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 def make_case(key: Key, signature: Signature, device: torch.device) -> Case:
     """Return the forward pass and both gradients of a library convolution."""
-    count, channels, height, width, filters, kernel, stride, padding, groups = sizes_of(signature)
-    draw = draw_for(signature, device)
+    count, channels, height, width, filters, kernel, stride, padding, groups = read_sizes(signature)
+    draw = make_draw(signature, device)
     x = draw.images(count, channels, height, width)
     weight = draw.images(filters, channels // groups, kernel, kernel) * 0.2
     out = [(size + 2 * padding - kernel) // stride + 1 for size in (height, width)]

@@ -1,1 +1,1 @@
-"""One folder a framework, one file a rule. Living here is registration."""
+"""Rules of the migration: one folder per framework, one file per rule; a file in a folder is registered by that."""

@@ -1,4 +1,4 @@
-"""Entry of a script: its main guard and its main function. Not a rule: the rules of both families share it."""
+"""Entry of a script: its main guard and its main function."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ def main_guard(site: Site) -> ast.If | None:
 
 @cache_per_file
 def main_function(site: Site) -> FunctionNode | None:
-    """Return the function of this file that the script starts at module level.
+    """Return the function of this file that module-level code starts first, by `app.run(…)`, `x.run(…)` or `main()`.
 
-    It is the first of these: the argument of `app.run(…)` or of any method called `run`; a function with "main" in its
-    name that is called, `main()` or `sys.exit(main())`. None if there is no such function.
+    A function that is called directly must have "main" in its name.
     """
     defined = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode)}
     for call in module_calls(site):
@@ -41,7 +40,7 @@ def main_function(site: Site) -> FunctionNode | None:
 
 
 def run_function(call: ast.Call) -> str:
-    """Return the name of the function that app.run starts: its argument, or `main` without one."""
+    """Return the name of the function that app.run starts: its argument, by default `main`."""
     argument = call.args[0] if call.args else keyword_value(call, "main")
     return "main" if argument is None else plain_name(argument)
 
@@ -49,7 +48,10 @@ def run_function(call: ast.Call) -> str:
 def is_imported(site: Site) -> bool:
     """Return True if another file of the project imports this one."""
     project, path = site.work.project, site.work.path
-    return any(path in paths for paths in project.imports.values()) or project.module_of(path)[0] in project.named
+    return (
+        any(path in paths for paths in project.imports.values())
+        or project.module_of(path)[0] in project.plainly_imported
+    )
 
 
 def module_calls(site: Site) -> Iterator[ast.Call]:
@@ -60,7 +62,7 @@ def module_calls(site: Site) -> Iterator[ast.Call]:
 
 
 def first_reaching(site: Site, block: list[ast.stmt], matches: Callable[[ast.AST], bool]) -> ast.stmt | None:
-    """Return the first statement of a block that holds a matching node, or a name that leads to one."""
+    """Return the first statement of a block that runs a matching node, directly or through functions of this file."""
     leading = names_leading_to(site, matches)
     for statement in block:
         for node in ast.walk(statement):
@@ -70,7 +72,7 @@ def first_reaching(site: Site, block: list[ast.stmt], matches: Callable[[ast.AST
 
 
 def names_leading_to(site: Site, matches: Callable[[ast.AST], bool]) -> set[str]:
-    """Return the functions and classes of this file that hold a matching node, or mention another that does."""
+    """Return the functions and classes of this file that contain a matching node, or mention others that do."""
     definitions = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     mentions = {name: {plain_name(inner) for inner in ast.walk(node)} for name, node in definitions.items()}
     leading = {name for name, node in definitions.items() if any(matches(inner) for inner in ast.walk(node))}
@@ -80,7 +82,7 @@ def names_leading_to(site: Site, matches: Callable[[ast.AST], bool]) -> set[str]
 
 
 def first_statement(function: FunctionNode) -> ast.stmt:
-    """Return the first statement that is no docstring and no `global`; the last of those if there is nothing else."""
+    """Return the first statement that is no docstring and no `global`, else the last statement."""
     for index, statement in enumerate(function.body):
         is_docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (isinstance(statement, ast.Global) or is_docstring):

@@ -1,7 +1,7 @@
 """Networks of other packages, by name: `timm:NAME`, `torchvision:NAME`, `package.module:function`.
 
     sources.build("timm:convnext_tiny", classes=37)
-    sources.read_input("torchvision:resnet50")        size, mean, standard deviation, interpolation of its images
+    sources.read_input("torchvision:resnet50")        size, mean, deviation and interpolation of its images
     sources.list_names("timm", "convnext*")
 
 Each source is a file here with the same functions: `build`, `list_names`, `read_input`. Packages are imported when a
@@ -26,7 +26,7 @@ PACKAGES = ("timm", "torchvision")
 
 @dataclass(frozen=True)
 class InputSettings:
-    """Preparation of a network's images for evaluation; mean and deviation are of values from 0 to 1."""
+    """Preprocessing of a network's images for evaluation; mean and deviation are for values from 0 to 1."""
 
     size: int = 224
     interpolation: str = "bilinear"
@@ -36,7 +36,7 @@ class InputSettings:
 
 
 def is_foreign(name: object) -> bool:
-    """Return True for the name of a network that is not one of ours."""
+    """Return True for the name of a network of another package."""
     return isinstance(name, str) and ":" in name
 
 
@@ -46,13 +46,13 @@ def is_function(name: str) -> bool:
 
 
 def find_function(name: str) -> Callable[..., Any]:
-    """Import and return the function that makes a network `package.module:function`."""
+    """Import and return the function `package.module:function`, which builds a network."""
     function: Callable[..., Any] = import_source("function").find_function(name)
     return function
 
 
 def build(name: str, classes: int, **options: Any) -> nn.Module:
-    """Return a fresh network of a source with as many outputs as there are classes."""
+    """Return a new network of a source with `classes` outputs."""
     source, entry = split_name(name)
     network: nn.Module = source.build(entry, classes, **options)
     refuse_missing_classifier(name, network, classes)
@@ -60,25 +60,25 @@ def build(name: str, classes: int, **options: Any) -> nn.Module:
 
 
 def read_input(name: str) -> InputSettings:
-    """Return how the source prepares images for this network."""
+    """Return the source's preprocessing for this network."""
     source, entry = split_name(name)
     settings: InputSettings = source.read_input(entry)
     return settings
 
 
 def list_names(source: str, pattern: str = "*") -> list[str]:
-    """Return the names of a source's classifiers that match a pattern, with the source before them."""
+    """Return the names of a source's classifiers that match a pattern, prefixed with the source."""
     if source not in PACKAGES:
         raise UnknownName("source of networks", source, PACKAGES)
     names = import_source(source).list_names()
-    found = [name for name in names if fnmatchcase(name, pattern or "*")]
-    if not found:
+    matching = [name for name in names if fnmatchcase(name, pattern or "*")]
+    if not matching:
         raise UnknownName(f"network of {source}", pattern, names)
-    return [f"{source}:{name}" for name in found]
+    return [f"{source}:{name}" for name in matching]
 
 
 def split_name(name: str) -> tuple[Any, str]:
-    """Return the module of a source and the network's name in it; for a user's function, package.module:function."""
+    """Return the module of a source and the network's name in it; a user's function keeps its whole name."""
     source, _, entry = name.partition(":")
     if not source or not entry:
         raise BadValue(f"{name!r} names no network.", "Write timm:NAME, torchvision:NAME or package.module:function.")
@@ -88,18 +88,18 @@ def split_name(name: str) -> tuple[Any, str]:
 
 
 def import_source(source: str) -> Any:
-    """Import the module that knows a package of networks."""
+    """Import the module of a source."""
     return importlib.import_module(f"{__name__}.{source}_source")
 
 
 def import_package(package: str) -> Any:
-    """Import an optional package; raise BadValue with how to install it, or why it cannot be imported."""
+    """Import an optional package; raise BadValue with the reason if that fails."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == package:
-            what = f"networks of {package} need the package {package}, which is not installed."
-            raise BadValue(what, f"pip install {package}") from None
+            message = f"networks of {package} need the package {package}, which is not installed."
+            raise BadValue(message, f"pip install {package}") from None
         raise BadValue(f"{package} is installed, but cannot be imported: {error}.") from None
     except Exception as error:  # built for another torch, for instance
         first = (str(error).splitlines() or [""])[0]
@@ -110,19 +110,21 @@ def import_package(package: str) -> Any:
 
 
 def refuse_missing_classifier(name: str, network: nn.Module, classes: int) -> None:
-    """Refuse a network without a layer of as many outputs as there are classes."""
+    """Raise BadValue for a network without a layer with `classes` outputs."""
     if find_classifier(network, classes) is None:
-        what = f"{name} has no classifier of {classes:,} outputs: no layer of it ends in so many."
-        raise BadValue(what, "viaduct trains image classifiers; features, detectors and segmenters have no such layer.")
+        message = f"{name} has no classifier of {classes:,} outputs: no layer of it ends in so many."
+        raise BadValue(
+            message, "viaduct trains image classifiers; features, detectors and segmenters have no such layer."
+        )
 
 
 def find_classifier(network: nn.Module, classes: int | None = None) -> str | None:
-    """Return the name of the last linear or convolution layer with as many outputs as classes; None: any number."""
+    """Return the name of the last linear or convolution layer with `classes` outputs, None for any number."""
     from torch import nn
 
-    found = None
+    classifier = None
     for path, layer in network.named_modules():
         outputs = getattr(layer, "out_features", None) or getattr(layer, "out_channels", None)
         if isinstance(layer, nn.Linear | nn.Conv2d) and classes in (None, outputs):
-            found = path
-    return found
+            classifier = path
+    return classifier

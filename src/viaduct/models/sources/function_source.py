@@ -1,7 +1,7 @@
 """A function of an installed package, or of a module in the working directory: `package.module:function`.
 
-It is called with the number of classes: as `num_classes` or `classes` where a parameter has that name, otherwise as
-its only argument.
+It is called with the number of classes, as `num_classes` or `classes` if a parameter has that name, otherwise as its
+only argument.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLASS_PARAMETERS = ("num_classes", "classes")
 
 
 def build(name: str, classes: int, **options: Any) -> Any:
-    """Return the network that the function makes; raise BadValue if it fails or makes something else."""
+    """Return the network that the function builds; raise BadValue if it fails or returns something else."""
     from torch import nn
 
     function = find_function(name)
@@ -42,7 +42,7 @@ def list_names() -> list[str]:
 
 
 def read_input(name: str) -> InputSettings:
-    """Return ImageNet's usual settings: a function has none of its own."""
+    """Return ImageNet's usual settings."""
     return InputSettings()
 
 
@@ -73,9 +73,9 @@ def find_function(name: str) -> Callable[..., Any]:
 
 
 def find_class_parameter(name: str, function: Callable[..., Any], options: dict[str, Any]) -> str:
-    """Return the keyword of the number of classes; empty: it is the first positional argument.
+    """Return the keyword of the number of classes; empty if it is the first positional argument.
 
-    Refuses a function that takes no classes, or needs more than these.
+    Raise BadValue for a function that takes no classes, or has other required arguments.
     """
     try:
         parameters = inspect.signature(function).parameters
@@ -89,8 +89,8 @@ def find_class_parameter(name: str, function: Callable[..., Any], options: dict[
     supplied = {keyword or (by_position[0] if by_position else ""), *options}
     missing = [key for key, value in named.items() if value.default is value.empty and key not in supplied]
     if missing:
-        what = f"{name} needs more arguments than the number of classes: {', '.join(missing)}."
-        raise BadValue(what, "Write a function of your own that gives them: def make(classes): return …")
+        message = f"{name} needs more arguments than the number of classes: {', '.join(missing)}."
+        raise BadValue(message, "Write a function of your own that gives them: def make(classes): return …")
     if keyword or by_position:
         return keyword
     if inspect.Parameter.VAR_KEYWORD in kinds:

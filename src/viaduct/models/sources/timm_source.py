@@ -10,7 +10,6 @@ from viaduct.models.sources import InputSettings, import_package
 
 
 def build(name: str, classes: int, **options: Any) -> Any:
-    """Return a fresh network of timm."""
     timm = import_package("timm")
     refuse_unknown(timm, name)
     return timm.create_model(name, pretrained=False, num_classes=classes, **options)
@@ -22,7 +21,7 @@ def list_names() -> list[str]:
 
 
 def read_input(name: str) -> InputSettings:
-    """Return the settings of the pretrained configuration; ImageNet's usual ones where there is none."""
+    """Return the settings of the pretrained configuration, or ImageNet's usual ones."""
     timm = import_package("timm")
     refuse_unknown(timm, name)
     settings, usual = timm.get_pretrained_cfg(name), InputSettings()

@@ -11,7 +11,6 @@ WITH_AUXILIARY_HEAD = ("googlenet", "inception_v3")  # built without it
 
 
 def build(name: str, classes: int, **options: Any) -> Any:
-    """Return a fresh network of torchvision."""
     refuse_unknown(name)
     if name in WITH_AUXILIARY_HEAD:
         options = {"aux_logits": False, "init_weights": True, **options}
@@ -25,7 +24,7 @@ def list_names() -> list[str]:
 
 
 def read_input(name: str) -> InputSettings:
-    """Return the settings of the default weights; ImageNet's usual ones where there are none."""
+    """Return the settings of the default weights, or ImageNet's usual ones."""
     refuse_unknown(name)
     weights = getattr(import_package("torchvision").models.get_model_weights(name), "DEFAULT", None)
     if weights is None:

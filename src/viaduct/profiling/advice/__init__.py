@@ -1,8 +1,7 @@
 """Advice from a profile: one file per rule; every module in this folder is loaded as a rule.
 
-A rule has `CERTAINTY`, from 0 to 1, by which advice of equal gain is ordered, and `find(figures)`, which returns an
-`Advice` or None. An empty list of advice means that nothing stands out, or that there are too few steps to tell. Rules
-measure nothing except through `figures.trials`. What several rules need is in profiling/figures.py.
+A rule has `find(figures)`, which returns an `Advice` or None, and `CERTAINTY`, from 0 to 1, which orders advice of
+equal gain. Rules measure only through `figures.trials`; profiling/figures.py has the figures that several rules need.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from viaduct.profiling.figures import Figures, Trials
 from viaduct.profiling.record import Advice, Profile
 
 FEWEST_STEPS = 3
-"""Uninterrupted steps below which no advice is given: two steps that differ say nothing about a third."""
+"""Least number of uninterrupted steps for advice."""
 
 
 def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
-    """Return what to change, most valuable first; `trials` measures on this machine what the profile does not have.
+    """Return advice, most valuable first; [] if nothing stands out or there are too few steps.
 
-    `trials` is not used for a profile that another tool wrote, which may come from another machine.
+    `trials` are not used for profiles of other tools, which may come from other machines.
     """
     if len(profile.regular_steps) < FEWEST_STEPS:
         return []
@@ -32,6 +31,5 @@ def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
 
 
 def load_rules() -> list[ModuleType]:
-    """Return the modules of this folder in alphabetical order."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     return [importlib.import_module(f"{__name__}.{name}") for name in names]

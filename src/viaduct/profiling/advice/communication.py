@@ -1,10 +1,10 @@
 """Gradients are reduced while nothing is computed.
 
 DistributedDataParallel reduces the gradients of the last layers while the backward pass still computes the first ones.
-An all-reduce by hand after the backward pass hides nothing. The time counted is that of the rank that waits least, so
-that waiting for a slow rank, which `stragglers` reports, is not taken for communication. A gain is estimated only for
-collectives that begin after the backward pass; what another bucket size would win for the others is unknown. Where only
-steps under the operator profiler show collectives, their times are scaled to those of timed steps, which are shorter.
+An explicit all-reduce after the backward pass does not overlap. The time of the rank that waits least counts, so that
+waiting for a slow rank, which `stragglers` reports, is not counted. A gain is estimated only for collectives that begin
+after the backward pass; the effect of another bucket size on the others is unknown. If only steps under the operator
+profiler have collectives, their times are scaled to those of timed steps, which are shorter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.profiling.record import Advice, Step
 
 CERTAINTY = 0.7
 MOSTLY_EXPOSED = 0.5
-"""Exposed share of communication from which it counts as not overlapped; not 0: the last bucket is always exposed."""
+"""Least exposed share of communication that counts as not overlapped; the last bucket is always exposed."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -39,15 +39,15 @@ def find(figures: Figures) -> Advice | None:
             if gain is None
             else f"Communication is mostly not overlapped: {share:.0%} of each step waits for collectives"
         ),
-        action=suggest(is_after_backward=late_share >= 0.5),
+        action=suggest_overlap(is_after_backward=late_share >= 0.5),
         evidence=(
-            describe(figures, steps, total, exposed),
+            describe_collectives(figures, steps, total, exposed),
             f"{late_share:.0%} of the collectives begin after the backward pass"
             + (f", which lasts about {show_time(figures.backward_us)} and could hide them." if gain else "."),
         ),
         gain_us=gain,
         gain_basis=(
-            "in most steps they begin during the backward pass already; try bucket sizes and compare the profiles"
+            "in most steps they already begin during the backward pass; try bucket sizes and compare the profiles"
             if gain is None
             else "the exposed time of collectives after the backward pass, at most the length of the backward pass"
         ),
@@ -55,7 +55,7 @@ def find(figures: Figures) -> Advice | None:
 
 
 def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
-    """Return the exposed time of a timed step that the backward pass could hide, at most the length of that pass.
+    """Return the exposed time per timed step that the backward pass could hide.
 
     None if in at least half of the steps no exposed collective begins after the backward pass.
     """
@@ -68,12 +68,11 @@ def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
 
 
 def scale_to_timed(figures: Figures, step: Step) -> float:
-    """Return the factor that scales times of a step, which may be a recorded one, to a timed step; at most 1."""
+    """Return the factor that scales times of a step, possibly a recorded one, to a timed step; at most 1."""
     return min(1.0, figures.iteration_us / step.iteration_us) if step.iteration_us > 0 else 1.0
 
 
-def suggest(is_after_backward: bool) -> str:
-    """Return how to overlap collectives after the backward pass, or those of DistributedDataParallel during it."""
+def suggest_overlap(is_after_backward: bool) -> str:
     if is_after_backward:
         return (
             "Wrap the network in torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) "
@@ -85,8 +84,8 @@ def suggest(is_after_backward: bool) -> str:
     )
 
 
-def describe(figures: Figures, steps: list[Step], total: float, exposed: float) -> str:
-    """Return number, size and time of the collectives of a step, with the length of the steps that show them."""
+def describe_collectives(figures: Figures, steps: list[Step], total: float, exposed: float) -> str:
+    """Return number, size and time of the collectives per step, with the length of these steps."""
     count = median(len(step.collectives) for step in steps)
     sizes = [row.bytes for step in steps for row in step.collectives if row.bytes is not None]
     size = f" of {sum(sizes) / len(steps) / 1e6:.3g} MB" if sizes else ""

@@ -1,8 +1,7 @@
 """A layer computes in float32 inside a network that otherwise computes in bfloat16 or float16.
 
 Only convolutions and matrix products count: normalisation, softmax and the loss are kept in float32 on purpose. The
-gain is measured in both types if this machine can do so, else it follows from the measured ceilings; if neither
-is possible the advice has no gain.
+gain is measured in both dtypes if this machine can do so, else computed from the measured ceilings, else unknown.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 0.9
 MOSTLY = 0.5
-"""Share of the heavy operators, by calls or arithmetic, that must compute in low precision."""
+"""Least share of the heavy operators, by calls or arithmetic, that compute in low precision."""
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if heavy float32 operators stand in a low-precision network."""
+    """Return advice if a low-precision network has heavy float32 operators."""
     heavy = figures.heavy_operators
     island = [row for row in heavy if find_float_dtype(row) == "float32"]
     low = [row for row in heavy if find_float_dtype(row) in LOW_PRECISION]
-    # Operators are of recorded steps, which are longer than timed ones.
+    # Recorded steps are longer than timed ones.
     time = min(sum(row.cost_us for row in island), figures.forward_backward_us)
     if not is_low_precision(low, heavy) or figures.share(time) < WORTHWHILE_SHARE:
         return None
@@ -49,7 +48,7 @@ def find(figures: Figures) -> Advice | None:
             f"Let this layer compute in {dtype}: take it out of the region where autocast is off, or convert its "
             "weights with the others. Keep float32 for normalisation, softmax and the loss."
         ),
-        evidence=(*describe(island, low, dtype), describe_casts(figures)),
+        evidence=(*describe_heavy(island, low, dtype), describe_casts(figures)),
         gain_us=gain,
         gain_basis=basis,
         locations=list_locations(island),
@@ -71,16 +70,16 @@ def find_ratio(figures: Figures, island: list[Operator], dtype: str) -> tuple[fl
     measured = measure_ratio(figures, island, dtype)
     if measured is not None:
         return measured, (
-            f"these operators' recorded time, shortened as the longest of them was here in {dtype}, casts included"
+            f"these operators' recorded time, scaled by the speedup of the longest one measured here in {dtype}"
         )
     ceilings = figures.profile.ceilings
     if ceilings and ceilings.flops.get(dtype) and ceilings.flops.get("float32"):
-        return ceilings.flops["float32"] / ceilings.flops[dtype], "the measured ceilings of this device in both types"
-    return None, "the gain was not measured: neither both types nor the device's ceilings are known here"
+        return ceilings.flops["float32"] / ceilings.flops[dtype], "the measured ceilings of this device in both dtypes"
+    return None, "the gain was not measured: neither a trial nor the device's ceilings are available here"
 
 
 def measure_ratio(figures: Figures, island: list[Operator], dtype: str) -> float | None:
-    """Return low-precision time / float32 time of the longest float32 operator that can be timed here, if any can."""
+    """Return low-precision time / float32 time of the longest float32 operator that can be timed here, or None."""
     if figures.trials is None:
         return None
     for row in sorted(island, key=lambda row: row.cost_us, reverse=True):
@@ -91,8 +90,7 @@ def measure_ratio(figures: Figures, island: list[Operator], dtype: str) -> float
     return None
 
 
-def describe(island: list[Operator], low: list[Operator], dtype: str) -> tuple[str, ...]:
-    """Return calls and time of heavy operators by type, and the two longest in float32."""
+def describe_heavy(island: list[Operator], low: list[Operator], dtype: str) -> tuple[str, ...]:
     time, calls = sum(row.cost_us for row in island), sum(row.calls for row in island)
     low_time, low_calls = sum(row.cost_us for row in low), sum(row.calls for row in low)
     rows = sorted(island, key=lambda row: row.cost_us, reverse=True)[:2]
@@ -108,9 +106,6 @@ def describe(island: list[Operator], low: list[Operator], dtype: str) -> tuple[s
 
 
 def describe_casts(figures: Figures) -> str:
-    """Return the time of conversions between types or devices in the whole step."""
     casts = [row for row in figures.operators if row.name == "aten::_to_copy"]
-    time = sum(row.total_us for row in casts)
-    return (
-        f"Conversions of type or device take {show_time(time)} in {sum(row.calls for row in casts):.0f} calls per step."
-    )
+    time, calls = sum(row.total_us for row in casts), sum(row.calls for row in casts)
+    return f"Conversions of dtype or device take {show_time(time)} in {calls:.0f} calls per step."

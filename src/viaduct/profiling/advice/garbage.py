@@ -13,7 +13,6 @@ CERTAINTY = 1.0
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if long pauses take a part of the steps."""
     pauses = figures.read_column(PAUSES_TABLE, PAUSE_COLUMN)
     pause_us = sum(pauses) / len(figures.steps)
     if figures.share(pause_us) < WORTHWHILE_SHARE:

@@ -1,9 +1,9 @@
 """The device idles between kernels, because the host cannot queue them fast enough.
 
-Idle time is that of forward, backward and update, less the time of kernels and of exposed communication; the time
-before the forward pass belongs to the loader. Kernels that run at once in several streams make the estimate smaller,
-never larger. Where the profile has a table step_trace_time, written by torch_npu or computed from a trace
-(step_split.py), its free time counts instead.
+Idle time is the time of forward, backward and update minus the time of kernels and of exposed communication; the time
+before the forward pass belongs to the loader. Concurrent kernels in several streams make the estimate smaller. If the
+profile has a table step_trace_time, written by torch_npu or computed from a trace (step_split.py), its free time is
+used instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ CERTAINTY = 0.7
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if an accelerator idles between kernels."""
     if not figures.on_accelerator or not figures.kernels:
         return None
     launches = sum(kernel.calls for kernel in figures.kernels)
@@ -27,15 +26,15 @@ def find(figures: Figures) -> Advice | None:
     idle = median(free) if free else step - figures.communication_us - sum(row.time_us for row in figures.kernels)
     if figures.share(idle) < NOTABLE_SHARE:
         return None
-    in_sink = figures.facts.mode.startswith("sink")  # a recipe whose steps the device takes from a captured graph
+    in_sink = figures.facts.mode.startswith("sink")  # the device replays a captured graph of several steps
     span = "from the start of the forward pass to the end of the step" if figures.facts.phases_measured else "of a step"
     return Advice(
         name="host_gaps",
         title=f"The device idles in {figures.share(idle):.0%} of each step, between kernels",
-        action=suggest(figures.facts.kind == "recipe", in_sink),
+        action=suggest_capture(figures.facts.kind == "recipe", in_sink),
         evidence=(
             f"Of the {show_time(step)} {span}, the device has nothing to do for {show_time(idle)}.",
-            f"{launches:.0f} kernels are queued in it, one every {show_time(step / launches)}.",
+            f"{launches:.0f} kernels are queued in that time, one every {show_time(step / launches)}.",
         ),
         gain_us=idle,
         gain_basis="the time that no kernel accounts for, which a captured step hardly has",
@@ -43,12 +42,11 @@ def find(figures: Figures) -> Advice | None:
     )
 
 
-def suggest(is_recipe: bool, in_sink: bool) -> str:
-    """Return how to take the host out of the step."""
+def suggest_capture(is_recipe: bool, in_sink: bool) -> str:
     if is_recipe and not in_sink:
         return "Let the device take many steps by itself: sink=auto; or a larger batch."
     if is_recipe:
-        return "Take a larger batch: the steps are captured already."
+        return "Take a larger batch: the steps are already captured."
     return (
         'Capture the step: torch.compile(model, mode="reduce-overhead") or torch.cuda.graphs; or take a larger batch, '
         "so that each kernel lasts longer than it takes to queue it."

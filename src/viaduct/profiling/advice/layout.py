@@ -1,9 +1,9 @@
 """Convolutions on contiguous (NCHW) inputs that are faster in channels_last, and conversions between layouts.
 
-Which layout is faster depends on the device, the library and the shape, so it is measured: the longest convolutions run
-forward and backward in both layouts, taking turns. Without a measurement channels_last is not advised. What other
-operators would win or lose is not counted. Conversions are copies that `contiguous` makes of tensors with four
-dimensions, or kernels that transpose; the profile has their time.
+The faster layout depends on the device, the library and the shape, so it is measured: the longest convolutions run
+forward and backward in both layouts, taking turns. Without a measurement channels_last is not advised. The effect on
+other operators is not counted. Conversions are copies that `contiguous` makes of tensors with four dimensions, or
+kernels that transpose; the profile has their time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 1.0
 MAX_TIMED = 6
-"""Most convolutions that are timed, the longest ones; each takes a second or so."""
+"""Largest number of timed convolutions; each takes about a second."""
 CONVERSIONS = ("nchwtonhwc", "nhwctonchw", "transdata")
-"""Parts of the names of kernels that convert layouts: cuDNN's two, Ascend's."""
+"""Parts of the names of kernels that convert layouts, of cuDNN and Ascend."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -55,8 +55,8 @@ def find_faster_layout(figures: Figures) -> Advice | None:
             f"{row.module or row.name}, {convolution}: forward and backward {show_time(times[0])} contiguous, "
             f"{show_time(times[1])} channels_last, {row.calls:.0f} calls per step."
         )
-    # Times of single convolutions come out shorter than in the step, whose caches are cold: never claim more than the
-    # same share of what the profile saw.
+    # Single convolutions are faster than in the step, where caches are cold, so the same share of the profile's time is
+    # the most that is claimed.
     gain = min(gain, time * gain / measured) if measured else 0.0
     if not figures.is_worth(gain):
         return None
@@ -75,12 +75,12 @@ def find_faster_layout(figures: Figures) -> Advice | None:
 
 
 def pick_forward(convolutions: list[Operator]) -> list[Operator]:
-    """Return the longest forward convolutions; of nested operators, such as in aten::conv2d, the outermost."""
+    """Return the longest forward convolutions; of nested operators, such as aten::conv2d, the outermost."""
     rows: dict[tuple[str, str], Operator] = {}
     for row in convolutions:
         key = row.module, row.shapes
-        known = rows.get(key)
-        if parse_convolution(row) and (known is None or row.total_us > known.total_us):
+        longest = rows.get(key)
+        if parse_convolution(row) and (longest is None or row.total_us > longest.total_us):
             rows[key] = row
     return sorted(rows.values(), key=lambda row: -row.total_us)[:MAX_TIMED]
 
@@ -89,7 +89,7 @@ def find_conversions(figures: Figures) -> Advice | None:
     """Return advice if tensors are copied from one layout to another in every step."""
     calls_of_contiguous = [row for row in figures.operators if row.name == "aten::contiguous"]
     conversions = [row for row in calls_of_contiguous if len(next(iter(parse_shapes(row.shapes)), ())) == 4]
-    # An operator of the backward pass has module and location of its forward operator; torch itself copies elsewhere.
+    # Backward operators have module and location of their forward operator; other copies are torch's own.
     forward_owners = {(row.module, row.location) for row in conversions if row.phase == "forward"}
     copies = [row for row in conversions if (row.module, row.location) in forward_owners]
     kernels = [row for row in figures.kernels if any(part in row.name.lower() for part in CONVERSIONS)]
@@ -102,7 +102,7 @@ def find_conversions(figures: Figures) -> Advice | None:
     return Advice(
         name="layout",
         title=f"Layout conversions take {figures.share(time):.0%} of a step",
-        action="Keep one layout from the first convolution to the last: leave out permute().contiguous(), or convert "
+        action="Keep one layout from the first convolution to the last: remove permute().contiguous(), or convert "
         "the network and its input to channels_last once.",
         evidence=(f"{calls:.0f} copies from one layout to another take {show_time(time)} per step, at {names}.",),
         gain_us=time,

@@ -1,10 +1,10 @@
-"""Steps wait for their batch: how many workers would keep up.
+"""Steps wait for their batch: the number of workers that would keep up.
 
 A loader without workers prepares the data of each step while nothing is computed. With w workers that do not keep up,
-one worker takes at most w iterations for the data of a step. More workers hide that time as far as there are cores for
-them; on the CPU the network computes on the same cores. Batches that come from no DataLoader show as time before the
-forward pass in which no operator ran; if there is a DataLoader, `host_time` reports that time. Of several ranks the
-one that waits longest counts. With gradient accumulation the data of a step are several batches.
+one worker takes at most w iterations for the data of a step. More workers hide this time as far as there are cores for
+them; on the CPU the network computes on the same cores. Preparing batches without a DataLoader is time before the
+forward pass without operators; if there is a DataLoader, `host_time` reports that time. The rank that waits longest
+counts. With gradient accumulation the data of a step are several batches.
 """
 
 from __future__ import annotations
@@ -17,26 +17,25 @@ from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.8
 FULL_LOAD = 0.8
-"""Load of the cores from which more workers take time from the network."""
+"""Least load of the cores at which more workers slow down the network."""
 HANDOVER_US = 1000.0
-"""Cost of taking a batch from a worker process (measured on two busy cores: 1.3 ms for 64 kB, 3.6 ms for 19 MB), which
-no number of workers removes."""
+"""Cost of taking a batch from a worker process; measured on two busy cores: 1.3 ms for 64 kB, 3.6 ms for 19 MB."""
 
 
 @dataclass(frozen=True)
 class Loading:
-    """How long the data of a step take to prepare, and what more workers would change."""
+    """Times of preparing the data of a step, and the effect of more workers."""
 
     wait_us: float  # of a step, measured
     compute_us: float  # of a step, without the wait
-    workers: int  # now; 0: the main process prepares the batches
-    cores: int | None  # for one rank
-    shares_cores: bool  # the network computes on the processor, too, and leaves no core idle
+    workers: int  # at present; 0: the main process prepares the batches
+    cores: int | None  # per rank
+    shares_cores: bool  # the network also computes on the processor, and leaves no core idle
     is_recipe: bool = False
 
     @property
     def batch_us(self) -> float:
-        """Time in which one worker prepares the data of a step; with workers an upper bound."""
+        """Time in which one worker prepares the data of a step; an upper bound if there are workers."""
         return self.wait_us if self.workers == 0 else self.workers * (self.compute_us + self.wait_us)
 
     @property
@@ -51,23 +50,23 @@ class Loading:
 
     @property
     def gain_if_waiting_us(self) -> float:
-        """Time won if preparing a batch mostly waits, for a disk or a network."""
+        """Gain if preparing a batch is mostly waiting for a disk or a network."""
         remaining = max(self.compute_us, self.batch_us / self.workers_advised) - self.compute_us
         return max(0.0, self.wait_us - remaining - HANDOVER_US)
 
     @property
     def is_sure(self) -> bool:
-        """True if the gain is worthwhile even if preparing a batch is work of the processor."""
+        """True if `gain_if_busy_us` is worthwhile."""
         return self.gain_if_busy_us >= WORTHWHILE_SHARE * (self.compute_us + self.wait_us)
 
     @property
     def gain_us(self) -> float:
-        """The gain that is certain; if it is below WORTHWHILE_SHARE, the largest possible gain."""
+        """The certain gain, or, if that is below WORTHWHILE_SHARE, the largest possible gain."""
         return self.gain_if_busy_us if self.is_sure else self.gain_if_waiting_us
 
     @property
     def gain_if_busy_us(self) -> float:
-        """Time won if preparing a batch is work of the processor, which the network may need as well."""
+        """Gain if preparing a batch is work of the processor, which the network may need too."""
         if not self.shares_cores or not self.cores:
             return self.gain_if_waiting_us
         remaining = self.batch_us / self.cores
@@ -84,28 +83,28 @@ def find_wait(figures: Figures) -> Advice | None:
     wait, rank = find_longest_wait(figures)
     if wait is None or wait <= WORTHWHILE_SHARE * figures.mean_iteration_us:
         return None
-    loading = describe_loading(figures, wait, figures.mean_iteration_us)
-    # Without a worker the whole wait is preparing; else a part of it is taking over a batch, which stays.
+    loading = measure_loading(figures, wait, figures.mean_iteration_us)
+    # With workers, a part of the wait is the handover, which stays.
     if loading.workers and wait - HANDOVER_US < NOTABLE_SHARE * (loading.compute_us + wait):
         return None
-    more = loading.workers_advised > loading.workers
-    gain = loading.gain_us if more else wait - HANDOVER_US
-    enough = WORTHWHILE_SHARE if loading.is_sure else NOTABLE_SHARE  # an uncertain gain must be larger
-    if gain < enough * figures.mean_iteration_us:
+    needs_workers = loading.workers_advised > loading.workers
+    gain = loading.gain_us if needs_workers else wait - HANDOVER_US
+    least_share = WORTHWHILE_SHARE if loading.is_sure else NOTABLE_SHARE  # an uncertain gain must be larger
+    if gain < least_share * figures.mean_iteration_us:
         return None
-    where = figures.name_rank(rank)
+    on_rank = figures.name_rank(rank)
     data_operators = sorted(
         (row for row in figures.operators if row.phase == "data" and row.location), key=lambda row: -row.self_us
     )
     return Advice(
         name="loader",
-        title=f"The loader is too slow: {wait / figures.mean_iteration_us:.0%} of each step{where} waits for data",
-        action=suggest_workers(loading) if more else suggest_cheaper_batches(loading),
-        evidence=describe(loading, more, where),
+        title=f"The loader is too slow: {wait / figures.mean_iteration_us:.0%} of each step{on_rank} waits for data",
+        action=suggest_workers(loading) if needs_workers else suggest_cheaper_batches(loading),
+        evidence=describe_loading(loading, needs_workers, on_rank),
         gain_us=gain,
-        gain_basis=explain_gain(loading, more),
+        gain_basis=explain_gain(loading, needs_workers),
         locations=list_locations(data_operators[:3]),
-        changes={"data.workers": str(loading.workers_advised)} if more and loading.is_recipe else {},
+        changes={"data.workers": str(loading.workers_advised)} if needs_workers and loading.is_recipe else {},
     )
 
 
@@ -115,7 +114,7 @@ def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
     if waits:
         rank = max(waits, key=lambda number: waits[number])
         return waits[rank], rank
-    # msprof measures the time before the forward pass as "Data Aug Bound", in which the device waits for its batch.
+    # msprof's "Data Aug Bound" before the forward pass is the device's wait for its batch.
     return (figures.data_tail_us if figures.facts.kind == "msprof" else None), 0
 
 
@@ -123,7 +122,7 @@ def find_unseen(figures: Figures) -> Advice | None:
     """Return advice if batches may be prepared between the steps, without a loader."""
     time, rank = figures.host_gap
     step = figures.iteration_us
-    loading = replace(describe_loading(figures, time, step), workers=0)
+    loading = replace(measure_loading(figures, time, step), workers=0)
     if (
         figures.loader_waits
         or not figures.operators
@@ -131,36 +130,36 @@ def find_unseen(figures: Figures) -> Advice | None:
         or loading.gain_us < WORTHWHILE_SHARE * step
     ):
         return None
-    where = figures.name_rank(rank)
+    on_rank = figures.name_rank(rank)
     return Advice(
         name="loader",
-        title=f"{time / step:.0%} of each step{where} passes before the forward pass, outside of operators",
+        title=f"{time / step:.0%} of each step{on_rank} passes before the forward pass, outside operators",
         action=(
             f"If batches are prepared there, let a DataLoader with num_workers={loading.workers_advised} do it; "
             "log and write less often."
         ),
         evidence=(
-            f"Between the update and the next forward pass lie {show_time(time)}{where} of Python, files or waiting "
+            f"Between the update and the next forward pass lie {show_time(time)}{on_rank} of Python, files or waiting "
             f"that no operator of torch accounts for; the step takes {show_time(step)}. No DataLoader was seen.",
         ),
         gain_us=loading.gain_us,
-        gain_basis="at most the time before the forward pass, as far as it is preparing data",
+        gain_basis="at most the time before the forward pass, if it is spent on preparing data",
     )
 
 
-def describe_loading(figures: Figures, wait_us: float, step_us: float) -> Loading:
-    """Return the times of loading with the present workers; a recipe has one for each core unless it sets a number."""
+def measure_loading(figures: Figures, wait_us: float, step_us: float) -> Loading:
+    """Return the present loading; a recipe without a number of workers has one for each core."""
     facts = figures.facts
     is_recipe = facts.kind == "recipe"
     workers = facts.workers if facts.workers is not None else (facts.cores or 1) * is_recipe
-    cores = None if facts.cores is None else max(1, facts.cores // max(1, facts.ranks))  # of one rank
+    cores = None if facts.cores is None else max(1, facts.cores // max(1, facts.ranks))  # per rank
     load = figures.processor_load
     shares_cores = not figures.on_accelerator and (load is None or load > FULL_LOAD)
     return Loading(wait_us, max(0.0, step_us - wait_us), workers, cores, shares_cores, is_recipe)
 
 
 def suggest_workers(loading: Loading) -> str:
-    """Return how many workers to take, and what else to do if the cores do not suffice."""
+    """Suggest a number of workers, and cheaper batches if there are too few cores."""
     needed, advised = loading.workers_needed, loading.workers_advised
     text = f"Give the DataLoader num_workers={advised} (now {loading.workers}), with persistent_workers=True."
     if loading.is_recipe:
@@ -172,23 +171,23 @@ def suggest_workers(loading: Loading) -> str:
 
 
 def suggest_cheaper_batches(loading: Loading) -> str:
-    """Return what to do if there are as many workers as cores, or more."""
+    """Suggest cheaper batches, for a loader with at least one worker per core."""
     return (
-        f"{loading.workers} workers use the {loading.cores} cores already, {loading.workers_needed} would be needed: "
+        f"{loading.workers} workers already use the {loading.cores} cores, {loading.workers_needed} would be needed: "
         "make a batch cheaper (decode to a smaller size, store what was decoded, augment on the device)."
     )
 
 
-def describe(loading: Loading, more: bool, where: str) -> tuple[str, ...]:
-    """Return the figures from which the number of workers follows."""
+def describe_loading(loading: Loading, needs_workers: bool, on_rank: str) -> tuple[str, ...]:
+    """Return sentences with the figures behind the number of workers."""
     at_most = "at most " if loading.workers else ""
     rows = [
-        f"A step{where} waits {show_time(loading.wait_us)} for its data and takes {show_time(loading.compute_us)} "
+        f"A step{on_rank} waits {show_time(loading.wait_us)} for its data and takes {show_time(loading.compute_us)} "
         "otherwise.",
         f"One worker prepares the data of a step in {at_most}{show_time(loading.batch_us)}: {loading.workers_needed} "
         f"of them would keep up with the network; there are {loading.workers} now.",
     ]
-    if more and loading.gain_if_waiting_us > 1.05 * loading.gain_if_busy_us and loading.shares_cores:
+    if needs_workers and loading.gain_if_waiting_us > 1.05 * loading.gain_if_busy_us and loading.shares_cores:
         rows.append(
             f"If preparing a batch mostly waits for a disk or network, {show_time(loading.gain_if_waiting_us)} would "
             f"be won; if it is work of the processor, {show_time(loading.gain_if_busy_us)}, because the network "
@@ -197,11 +196,11 @@ def describe(loading: Loading, more: bool, where: str) -> tuple[str, ...]:
     return tuple(rows)
 
 
-def explain_gain(loading: Loading, more: bool) -> str:
-    """Return where the figure of the gain comes from."""
-    if not more:
-        return "the measured wait, nearly all of which would vanish if batches were ready in time"
+def explain_gain(loading: Loading, needs_workers: bool) -> str:
+    if not needs_workers:
+        return "the measured wait, which would nearly vanish if batches were ready in time"
     if not loading.is_sure:
         return "at most the measured wait; hardly any of it would vanish if preparing a batch is work of the processor"
+    workers = f"{loading.workers_advised} worker{'s' * (loading.workers_advised != 1)}"
     limit = f" on {loading.cores} cores" if loading.cores else ""
-    return f"the measured wait that {loading.workers_advised} workers{limit} would hide"
+    return f"the measured wait that {workers}{limit} would hide"

@@ -1,8 +1,8 @@
-"""The update takes a large part of the step, because it handles each parameter by itself and several times.
+"""The update takes a large part of the step, because it runs several operators for each parameter.
 
 Adam and SGD with momentum read and write a parameter and its averages in several operators; a fused optimizer does so
 once. The gain is the difference between torch's default and the fused update, measured on this device with parameters
-of the same sizes; without a measurement nothing is advised. SGD without momentum is one operator already.
+of the same sizes; without a measurement nothing is advised. SGD without momentum already is one operator.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 0.9
 MARKER_OPERATORS = {"aten::addcdiv_": "Adam", "aten::mul_": "SGD"}
-"""Operators that an optimizer calls once for each parameter, SGD for its momentum; the first found in the profile, in
-this order, decides: Adam calls mul_ as well."""
+"""Operators that an optimizer calls once for each parameter (SGD for its momentum), in the order in which they are
+searched: Adam calls mul_ too."""
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if a fused update was measured to be faster."""
     update = [row for row in figures.operators if row.phase == "update"]
     kind, sizes = find_parameters(update)
     time = min(sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER), figures.update_tail_us)
@@ -46,7 +45,7 @@ def find(figures: Figures) -> Advice | None:
 
 
 def find_parameters(update: list[Operator]) -> tuple[str, list[int]]:
-    """Return the name of the optimizer's class and the sizes of its parameters; "" and [] if they are not known."""
+    """Return the optimizer's class name and the sizes of its parameters; "" and [] if unknown."""
     for name, kind in MARKER_OPERATORS.items():
         rows = [(shapes[0], row.calls) for row in update if row.name == name and (shapes := parse_shapes(row.shapes))]
         if rows:

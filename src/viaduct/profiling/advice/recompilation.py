@@ -1,7 +1,7 @@
-"""torch.compile compiles again in steps that should be alike.
+"""torch.compile recompiles in regular steps.
 
-A graph holds for the shapes and values that it was compiled with; another shape means another graph. One graph for a
-last, smaller batch is normal; several in regular steps are not.
+A graph is valid for the shapes and values with which it was compiled. One more graph for a last, smaller batch is
+normal; several in regular steps are not.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from viaduct.profiling.record import Advice
 
 CERTAINTY = 1.0
 MIN_STEPS = 2
-"""Steps that compiled: a single one may be the smaller batch at the end of an epoch."""
+"""Least number of steps that compiled; a single one may be the smaller batch at the end of an epoch."""
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if several regular steps compiled."""
     steps = [step for step in figures.steps if step.recompiled]
     time = sum(step.compile_us for step in steps) / len(figures.steps)
     if len({(step.rank, step.number) for step in steps}) < MIN_STEPS or not figures.is_worth(time):
         return None
     graphs = sum(step.recompiled for step in steps)
-    reasons = [note for note in figures.facts.notes if COMPILED_AGAIN in note]  # in a merged profile after the rank
+    reasons = [note for note in figures.facts.notes if COMPILED_AGAIN in note]  # after the rank in a merged profile
     return Advice(
         name="recompilation",
         title=f"torch.compile compiled {graphs} graphs in {len(figures.steps)} steps: {show_time(time)} of each step",

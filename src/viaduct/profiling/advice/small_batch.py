@@ -1,11 +1,10 @@
 """Most of a step does not depend on the batch: more samples per step would cost little.
 
 Time per step = fixed + batch x time per sample. Calling an operator costs the same for any size; the arithmetic grows
-with the batch. Reading the weights and updating them counts as fixed cost for batches of a few samples only: with
-larger ones it is the price of the network. The parts are estimated from calls, arithmetic and bytes at half of the
-device's ceilings, not from the times of operators, which on a busy machine are mostly waiting. Where the parts do not
-explain half of the step, something else takes long, and nothing is advised. This rule is for the CPU: an accelerator
-idles in the fixed part, which `host_gaps` reports.
+with the batch. Reading and updating the weights counts as fixed cost only for batches of a few samples. The parts are
+estimated from calls, arithmetic and bytes at half of the device's ceilings, because measured times of operators are
+mostly waiting on a busy machine. If the parts explain less than half of the step, nothing is advised. This rule is for
+the CPU: an accelerator idles in the fixed part, which `host_gaps` reports.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ CERTAINTY = 0.5
 DISPATCH_US = 2.0
 """Cost of calling an operator from Python (measured: 469 operators of two samples take 0.9 ms on the CPU)."""
 DOMINATES = 0.6
-"""Share of a step from which the fixed cost dominates: at 60 %, 8 times the batch gives 2.1 times the throughput."""
+"""Least share of a dominating fixed cost: at 60 %, 8 times the batch gives 2.1 times the throughput."""
 EXPLAINED = 0.5
-"""Share of a step that the estimated parts must explain."""
+"""Least share of a step that the estimated parts must explain."""
 FEW_SAMPLES = 8
-"""Batch up to which reading and updating the weights counts as fixed cost."""
+"""Largest batch for which reading and updating the weights counts as fixed cost."""
 REACHED = 0.5
-"""Share of the ceilings that operators are taken to reach."""
+"""Assumed share of the ceilings that operators reach."""
 FLOPS_PER_US, BYTES_PER_US = 4e4, 1e4
-"""Ceilings of a processor that was not measured: 40 GFLOP/s, 10 GB/s."""
+"""Assumed ceilings of a processor that was not measured: 40 GFLOP/s, 10 GB/s."""
 SHORT_US = 20.0
-"""Time of a call below which an operator without a formula is taken for a view or other bookkeeping."""
+"""Time of a call below which an operator without a formula counts as a view or other bookkeeping."""
 MOST_PER_ELEMENT = 1e3
-"""Bytes for each input element that an operator without a formula is taken to move at most."""
+"""Most bytes for each input element that an operator without a formula moves, by assumption."""
 FACTORS = (2, 8)
 """Larger batches that the advice names, as multiples of the present one."""
 
@@ -64,7 +63,7 @@ def find(figures: Figures) -> Advice | None:
     step = measure_computing(figures)
     if share < DOMINATES or step <= 0 or parts.total < EXPLAINED * step:
         return None
-    share = min(share, fixed / step)  # claim no more than the estimated parts
+    share = min(share, fixed / step)
     speedups = [factor / (share + factor * (1 - share)) for factor in FACTORS]
     return Advice(
         name="small_batch",
@@ -73,36 +72,35 @@ def find(figures: Figures) -> Advice | None:
             f"Take more samples per step: {FACTORS[0]} times as many give about {speedups[0]:.2g} times the samples "
             f"per second, {FACTORS[1]} times as many {speedups[1]:.2g} times, by this model; adapt the learning rate."
         ),
-        evidence=describe(figures, parts, step),
+        evidence=describe_parts(figures, parts, step),
         gain_us=share * step * (1 - 1 / FACTORS[1]),
         gain_basis=f"a model: fixed + batch x time per sample; {FACTORS[1]} times the batch pays the fixed part once",
     )
 
 
 def estimate_parts(figures: Figures) -> Parts:
-    """Return the parts of a step by calls, arithmetic and bytes of its operators."""
     rows = [row for row in figures.operators if row.phase != "data"]
     ceilings = figures.profile.ceilings
     bandwidth = REACHED * (ceilings.bandwidth / 1e6 if ceilings else BYTES_PER_US)
     flops = REACHED * (max(ceilings.flops.values(), default=0.0) / 1e6 if ceilings else 0.0) or REACHED * FLOPS_PER_US
     heavy = figures.heavy_operators
     work = [row for row in rows if row.phase != "update"]
-    others = [row for row in work if not (is_product(row) or is_convolution(row))]
+    light = [row for row in work if not (is_product(row) or is_convolution(row))]
     return Parts(
         dispatch=DISPATCH_US * sum(row.calls for row in rows),
         weights=sum(count_weight_bytes(row, figures.facts.batch) for row in heavy) / bandwidth,
         update=sum(row.bytes or 0.0 for row in rows if row.phase == "update") / bandwidth,
-        growing=sum(row.flops or 0.0 for row in heavy) / flops + sum(map(count_bytes, others)) / bandwidth,
+        growing=sum(row.flops or 0.0 for row in heavy) / flops + sum(map(count_bytes, light)) / bandwidth,
     )
 
 
 def count_bytes(operator: Operator) -> float:
-    """Return the bytes that an operator moves; without a formula, as many as its own time allows."""
+    """Return the bytes that an operator moves; without a formula, an estimate from its self time."""
     if operator.bytes is not None:
         return operator.bytes
-    contains_others = operator.name.startswith(("aten::", "autograd::")) and operator.total_us > 1.2 * operator.self_us
+    has_children = operator.name.startswith(("aten::", "autograd::")) and operator.total_us > 1.2 * operator.self_us
     shapes = parse_shapes(operator.shapes)
-    if contains_others or operator.self_us < SHORT_US * operator.calls:
+    if has_children or operator.self_us < SHORT_US * operator.calls:
         return 0.0
     most = operator.self_us * BYTES_PER_US
     return min(most, MOST_PER_ELEMENT * operator.calls * sum(map(prod, shapes))) if shapes else most
@@ -115,23 +113,19 @@ def count_weight_bytes(operator: Operator, batch: int | None) -> float:
 
 
 def measure_computing(figures: Figures) -> float:
-    """Return the microseconds of a step in which something is computed; of timed or recorded steps the shorter time.
-
-    Recording makes a step longer. Of the timed steps the fastest counts, which other work on the cores disturbed least.
-    """
+    """Return the computing time of a step: of the fastest timed step, or of recorded steps if they are shorter."""
     timed = min(map(computing_us, figures.steps), default=0.0)
     timed *= 1 - max(figures.exposed_shares.values(), default=0.0)
     return min(timed, figures.facts.recorded_step_us or timed)
 
 
 def computing_us(step: Step) -> float:
-    """Return the time of a step without waiting for its data (without a loader: the data tail) and compiling."""
+    """Return the time of a step without compiling and waiting for data (the data tail if there is no loader)."""
     waits = max(0.0, step.data_tail_us or 0.0) if step.loader_wait_us is None else step.loader_wait_us
     return max(0.0, step.iteration_us - waits - step.compile_us)
 
 
-def describe(figures: Figures, parts: Parts, step: float) -> tuple[str, ...]:
-    """Return the parts of the step, estimated and measured."""
+def describe_parts(figures: Figures, parts: Parts, step: float) -> tuple[str, ...]:
     rows = [row for row in figures.operators if row.phase != "data"]
     calls = sum(row.calls for row in rows)
     batch = f" of {figures.facts.batch} samples" if figures.facts.batch else ""

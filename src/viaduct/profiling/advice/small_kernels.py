@@ -1,7 +1,7 @@
 """Many kernels are so short that starting them is most of their time.
 
-The shortest kernels of the profile show what starting any kernel costs. Fusing elementwise kernels with their
-neighbours saves at least that much for each kernel that disappears.
+The shortest kernel of the profile shows the cost of starting any kernel. Fusing elementwise kernels with their
+neighbours saves at least this cost for each kernel that disappears.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ CERTAINTY = 0.5
 SHORT_US = 10.0
 """Time below which starting a kernel (2 to 5 µs on measured devices) is a large part of its time."""
 FUSIBLE = (kinds.ELEMENTWISE, kinds.COPIES, kinds.OPTIMIZER, kinds.OTHER, kinds.NORMALISATION, kinds.REDUCTION)
-"""Kinds of kernels that a compiler fuses with their neighbours; convolutions and products stay by themselves."""
+"""Kinds of kernels that a compiler fuses with their neighbours."""
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return advice if starting short kernels takes a part of the step."""
+    """Return advice if starting short kernels takes a notable share of the step."""
     if not figures.on_accelerator:
         return None
     short = [row for row in figures.kernels if row.kind in FUSIBLE and row.calls > 0 and mean_us(row) < SHORT_US]
@@ -35,7 +35,7 @@ def find(figures: Figures) -> Advice | None:
         name="small_kernels",
         title=f"{calls:.0f} kernels of each step are shorter than {SHORT_US:.0f} µs",
         action=(
-            "Fuse them: torch.compile, a fused or foreach optimizer, and operators that do several things at once "
+            "Fuse them: torch.compile, a fused or foreach optimizer, and operators that combine several others "
             "(scaled_dot_product_attention, cross_entropy on logits)."
         ),
         evidence=(
@@ -50,5 +50,4 @@ def find(figures: Figures) -> Advice | None:
 
 
 def mean_us(kernel: Kernel) -> float:
-    """Return the time of one call."""
     return kernel.time_us / kernel.calls

@@ -1,9 +1,9 @@
 """One rank is slower than the others, which wait for it in every collective.
 
-A rank's own time is its iteration without the exposed time of collectives. Ranks that differ by chance take turns in
-being the slowest; a straggler is slower in nearly every step. Where too few steps show their collectives, timed steps
-are compared by their data tails alone, the time from the end of a step to the next forward pass: ranks whose iterations
-last equally long wait for the one that begins its forward pass last.
+A rank's own time is its iteration without the exposed time of collectives. If ranks differ by chance, the slowest one
+changes; a straggler is slower in nearly every step. If too few steps have collectives, only data tails of timed steps
+are compared, the time from the end of a step to the next forward pass: ranks with equally long iterations wait for the
+one that begins its forward pass last.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from viaduct.profiling.record import Advice, Step
 
 CERTAINTY = 0.8
 UNEVEN = 0.05
-"""(max - min) / mean over ranks from which a rank counts as slow: the limit of Ascend's cluster analysis."""
+"""Least (max - min) / mean over ranks at which a rank counts as slow, as in Ascend's cluster analysis."""
 STEADY = 0.25
-"""Share of the median difference that about four of five steps must reach: a rank that is slow by chance is not so
-steady."""
+"""Share of the median difference that about four of five steps must reach."""
 LARGE = 0.25
-"""Median of (max - min) / mean that chance hardly ever reaches. From there on n // 5 of n steps may be exceptions to
-STEADY, below (n - 1) // 5: of five steps one, or none."""
+"""Median of (max - min) / mean that is rarely due to chance; from here, n // 5 of n steps may be exceptions to STEADY,
+below only (n - 1) // 5."""
 FEWEST_STEPS = 5
 TOGETHER = 0.05
-"""Difference of the ranks' iterations, as a share, up to which one rank is taken to wait for the other."""
+"""Largest difference of the ranks' iterations, as a share of the iteration, at which ranks wait for each other."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -32,10 +31,10 @@ def find(figures: Figures) -> Advice | None:
     rows = list_common_steps(figures.communicating_steps)
     if len(rows) < FEWEST_STEPS:
         return find_late_data(figures)
-    own = {rank: median(own_us(row[rank]) for row in rows) for rank in rows[0]}
-    slow, fast = max(own, key=lambda rank: own[rank]), min(own, key=lambda rank: own[rank])
-    gap = own[slow] - own[fast]
-    # of each step, the difference of the two ranks' own times as a share of the mean of all ranks
+    own_times = {rank: median(own_us(row[rank]) for row in rows) for rank in rows[0]}
+    slow, fast = max(own_times, key=own_times.__getitem__), min(own_times, key=own_times.__getitem__)
+    gap = own_times[slow] - own_times[fast]
+    # difference of the two ranks' own times in each step, as a share of the mean of all ranks
     gaps = sorted((own_us(row[slow]) - own_us(row[fast])) / max(mean(map(own_us, row.values())), 1e-3) for row in rows)
     exceptions = (len(gaps) if median(gaps) >= LARGE else len(gaps) - 1) // 5
     least = gaps[exceptions]
@@ -44,7 +43,7 @@ def find(figures: Figures) -> Advice | None:
     step = median(row[slow].iteration_us for row in rows)
     kind = "recorded step" if any(step.is_recorded for row in rows for step in row.values()) else "step"
     scale = min(1.0, figures.iteration_us / step) if step else 0.0  # recorded steps are slower than timed ones
-    gain = estimate_gain(rows, own, slow, fast) * scale
+    gain = estimate_gain(rows, own_times, slow, fast) * scale
     return Advice(
         name="stragglers",
         title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
@@ -54,27 +53,27 @@ def find(figures: Figures) -> Advice | None:
         ),
         evidence=(
             f"Own time per {kind}, without waiting in collectives: "
-            + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in own.items())
+            + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in own_times.items())
             + f"; (max - min) / mean is {median(gaps):.0%}, in four of five of {len(rows)} steps {least:.0%} or more.",
         ),
         gain_us=gain,
         gain_basis=(
-            "the time before the forward pass that it has more, without which no rank would wait"
+            "its additional time before the forward pass, without which no rank would wait"
             if is_before_forward(rows, slow, fast)
             else "the work of the slowest rank, spread evenly over all"
         ),
     )
 
 
-def estimate_gain(rows: list[dict[int, Step]], own: dict[int, float], slow: int, fast: int) -> float:
-    """Return the gain in one of these steps: late data could come in time, work can only be spread over the ranks."""
+def estimate_gain(rows: list[dict[int, Step]], own_times: dict[int, float], slow: int, fast: int) -> float:
+    """Return the gain per step: late data could arrive in time, but work can only be spread over the ranks."""
     if is_before_forward(rows, slow, fast):
-        return min(own[slow] - own[fast], compare_data(rows, slow, fast))
-    return own[slow] - mean(own.values())
+        return min(own_times[slow] - own_times[fast], compare_data(rows, slow, fast))
+    return own_times[slow] - mean(own_times.values())
 
 
 def find_late_data(figures: Figures) -> Advice | None:
-    """Return advice if the data tail of one rank keeps the others waiting, from regular steps of all ranks."""
+    """Return advice if the others wait for the data tail of one rank, from regular steps of all ranks."""
     rows = list_common_steps(figures.steps_by_rank)
     if len(rows) < FEWEST_STEPS or not any(step.collectives for step in figures.profile.steps):
         return None
@@ -102,7 +101,7 @@ def find_late_data(figures: Figures) -> Advice | None:
 
 
 def list_common_steps(steps: dict[int, list[Step]]) -> list[dict[int, Step]]:
-    """Return the steps that all ranks have, each as a dictionary by rank; none for fewer than two ranks."""
+    """Return the steps of all ranks, each as a dictionary by rank; [] for fewer than two ranks."""
     by_rank = {rank: {step.number: step for step in steps[rank]} for rank in steps}
     if len(by_rank) < 2:
         return []
@@ -116,18 +115,18 @@ def own_us(step: Step) -> float:
 
 
 def compare_data(rows: list[dict[int, Step]], slow: int, fast: int) -> float:
-    """Return how much longer one rank's data tail is than another's."""
+    """Return the median difference of two ranks' data tails."""
     return median((row[slow].data_tail_us or 0.0) - (row[fast].data_tail_us or 0.0) for row in rows)
 
 
 def is_before_forward(rows: list[dict[int, Step]], slow: int, fast: int) -> bool:
-    """Return True if most of the difference lies before the forward pass."""
+    """Return True if most of the difference is before the forward pass."""
     return compare_data(rows, slow, fast) > median(own_us(row[slow]) - own_us(row[fast]) for row in rows) / 2
 
 
 def name_phase(rows: list[dict[int, Step]], slow: int, fast: int) -> str:
-    """Return whether the difference lies before the forward pass or in the computation."""
+    """Return a sentence with the phase of the difference: before the forward pass, or in the computation."""
     if is_before_forward(rows, slow, fast):
         data = show_time(compare_data(rows, slow, fast))
-        return f"{data} of the difference lie before the forward pass: its data take longer."
-    return "The difference lies in its computation, not in its data."
+        return f"{data} of the difference is before the forward pass: its data take longer."
+    return "The difference is in its computation, not in its data."

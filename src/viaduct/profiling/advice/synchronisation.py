@@ -1,10 +1,9 @@
 """The host waits for the device in every step: `.item()`, `.cpu()`, `print(loss)`, `nonzero`.
 
-Until the value arrives the host queues no further work, and the device idles until it has queued some again. Waits
-inside an optimizer, a gradient scaler or a loader are not counted: the script does not ask for them. Nor are lines
-that do not wait in nearly every step, such as logging every tenth step. A batch that is copied to the device from
-pageable memory waits as well; as nearly every script does that, it counts only if the device idles long enough
-meanwhile. A CPU has no queue to wait for: there the advice is a remark for accelerators, without a gain.
+Until the value arrives, the host queues no further work, and the device idles. Waits inside an optimizer, a gradient
+scaler or a loader do not count, and neither do lines that wait in few steps, such as logging every tenth step. A copy
+of a batch from pageable memory waits too; because nearly every script does that, it counts only if the device idles
+long enough meanwhile. A CPU has no queue to wait for: there the advice is a remark for accelerators, without a gain.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class Line:
     location: str
     calls: float = 0.0
     time_us: float = 0.0
-    names: list[str] = field(default_factory=list)  # of the operators that wait
-    is_copy: bool = True  # it copies a batch to an accelerator, and waits for nothing else
+    names: list[str] = field(default_factory=list)  # of the waiting operators
+    is_copy: bool = True  # it only waits for a copy of a batch to an accelerator
 
 
 def find(figures: Figures) -> Advice | None:
@@ -45,11 +44,11 @@ def find(figures: Figures) -> Advice | None:
             if figures.on_accelerator
             else f"For accelerators: the host would wait for the device {number} in each step, at {names}"
         ),
-        action=suggest(lines),
-        evidence=(*map(describe, lines), explain_cost(figures, time)),
+        action=suggest_changes(lines),
+        evidence=(*map(describe_line, lines), explain_cost(figures, time)),
         gain_us=estimate_gain(figures, time),
         gain_basis=(
-            "the time in which the device had nothing to do, as far as these calls last as long"
+            "the device's idle time, at most the time of these calls"
             if figures.on_accelerator
             else "none on this CPU, which has no queue of work to wait for; an accelerator would gain"
         ),
@@ -57,8 +56,7 @@ def find(figures: Figures) -> Advice | None:
     )
 
 
-def suggest(lines: list[Line]) -> str:
-    """Return what to do about values that are read, and about batches that are copied."""
+def suggest_changes(lines: list[Line]) -> str:
     values = (
         "Keep the value on the device (total += loss.detach()) and read it only every few steps, or after the epoch; "
         "compute with tensors instead of branching on their values."
@@ -75,10 +73,10 @@ def collect_lines(figures: Figures) -> list[Line]:
     for row in figures.operators:
         if row.synchronises and row.phase != "data" and row.location not in figures.optimizer_locations:
             line = lines.setdefault(row.location, Line(row.location))
-            line.calls = max(line.calls, row.calls)  # aten::item contains aten::_local_scalar_dense: one wait
+            line.calls = max(line.calls, row.calls)  # aten::item calls aten::_local_scalar_dense: one wait
             line.time_us = max(line.time_us, row.total_us)
             line.names.append(row.name)
-            is_large = any(prod(shape) > 1 for shape in parse_shapes(row.shapes)[:1])  # more than a single value
+            is_large = any(prod(shape) > 1 for shape in parse_shapes(row.shapes)[:1])
             line.is_copy = line.is_copy and figures.on_accelerator and row.name in COPIES and is_large
     waiting = [
         line
@@ -89,15 +87,14 @@ def collect_lines(figures: Figures) -> list[Line]:
     return sorted(waiting, key=lambda line: -line.time_us)
 
 
-def describe(line: Line) -> str:
-    """Return how often one line waits in a step, and how long."""
+def describe_line(line: Line) -> str:
     operators = show_names(dict.fromkeys(line.names))
     location = line.location or "A line that was not recorded"
     return f"{location}: {line.calls:.3g} calls per step ({operators}), {show_time(line.time_us)} in all."
 
 
 def explain_cost(figures: Figures, time_us: float) -> str:
-    """Return what the calls cost on this device; for a CPU also what they would cost on an accelerator."""
+    """Return the cost of the calls on this device; for a CPU also the effect on an accelerator."""
     if figures.on_accelerator:
         return f"The host spends {show_time(time_us)} of each step in these calls, while it queues no work."
     return (
@@ -107,7 +104,7 @@ def explain_cost(figures: Figures, time_us: float) -> str:
 
 
 def estimate_gain(figures: Figures, time_us: float) -> float | None:
-    """Return the time that the device would win; None on a CPU, and if its kernels were not recorded."""
+    """Return the gain of the device; None on a CPU, or if its kernels were not recorded."""
     if not figures.on_accelerator or not figures.kernels:
         return None
     idle = figures.iteration_us - sum(kernel.time_us for kernel in figures.kernels)

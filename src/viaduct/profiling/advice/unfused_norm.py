@@ -1,7 +1,7 @@
-"""On NVIDIA GPUs: normalisation and activation are separate kernels, each of which reads and writes the whole tensor.
+"""On NVIDIA GPUs: normalisation and activation are separate kernels, and each reads and writes the complete tensor.
 
-A fused kernel applies the activation while the normalised value is in a register, so the activation's own kernels
-vanish. viaduct's kernels do so in recipes and in known blocks of torchvision and timm.
+A fused kernel applies the activation while the normalised value is in a register. viaduct's kernels do so in recipes
+and in known blocks of torchvision and timm.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ def find(figures: Figures) -> Advice | None:
     if figures.facts.device != "cuda":
         return None
     norms = sum(row.time_us for row in figures.kernels if row.kind == "normalisation")
-    others = [row for row in figures.kernels if row.kind != "normalisation"]
-    activations = [row for row in others if _ACTIVATION.search(f"{row.name} {row.operator}".lower())]
+    other_kernels = [row for row in figures.kernels if row.kind != "normalisation"]
+    activations = [row for row in other_kernels if _ACTIVATION.search(f"{row.name} {row.operator}".lower())]
     time = sum(row.time_us for row in activations)
     if figures.share(norms) < NOTABLE_SHARE or not figures.is_worth(time):
         return None
     is_recipe = figures.facts.kind == "recipe"
     return Advice(
         name="unfused_norm",
-        title=f"Activations run as kernels of their own beside normalisation: {figures.share(time):.0%} of a step",
+        title=f"Activations run as separate kernels after normalisation: {figures.share(time):.0%} of a step",
         action=(
             "Let viaduct's fused kernels do both: kernels=auto."
             if is_recipe
@@ -39,6 +39,6 @@ def find(figures: Figures) -> Advice | None:
             f"of activations take another {show_time(time)}.",
         ),
         gain_us=time,
-        gain_basis="the measured time of the activations' own kernels, which vanish where they follow a normalisation",
+        gain_basis="the measured time of the activations' kernels, which vanish if they follow a normalisation",
         changes={"kernels": "auto"} if is_recipe else {},
     )

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from viaduct.errors import BadData
@@ -22,7 +21,7 @@ from viaduct.profiling.json_events import Event, EventFile
 from viaduct.profiling.kernel_rows import list_kernels
 from viaduct.profiling.merge import UNIX_FROM_US, merge_profiles, shift_profile
 from viaduct.profiling.operator_rows import list_operators
-from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step, thin_points
+from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step, find_median_iteration, thin_points
 from viaduct.profiling.step_split import STEP_TRACE_TABLE, split_steps
 from viaduct.profiling.trace_context import MODULE_ANNOTATION, Trace
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
@@ -78,7 +77,6 @@ def find_files(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
-    """Return the profile of all workers."""
     files = [path] if path.is_file() else find_files(path)
     by_name: dict[str, list[Path]] = defaultdict(list)
     for file in files:
@@ -107,7 +105,6 @@ def set_rank(profile: Profile, rank: int, note: str) -> Profile:
 
 
 def read_worker(worker: Worker, path: Path) -> Profile:
-    """Return the profile of one worker's files."""
     cycles = [read_cycle(file, worker.notes) for file in worker.files]
     best = max(cycles, key=lambda cycle: (len(cycle.found_steps.steps), len(cycle.events)))
     if not best.events:
@@ -198,7 +195,6 @@ def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
 
 
 def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) -> Profile:
-    """Return steps, operators, kernels and memory of a worker."""
     facts = Facts("", "kineto")  # replaced by build_facts when all notes are known
     memory = read_memory(cycle.events, cycle.device, rank)
     if not cycle.found_steps.windows:
@@ -243,7 +239,6 @@ def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryP
 
 
 def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step], phases_measured: bool) -> Facts:
-    regular = [step.iteration_us for step in steps if step.previous_end_us is not None]
     return Facts(
         str(path),
         "kineto",
@@ -251,7 +246,7 @@ def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step],
         description=describe_device(cycle.header),
         ranks=read_distributed(cycle.header, "world_size", 1),
         recorded_steps=len(steps),
-        recorded_step_us=median(regular) if regular else None,
+        recorded_step_us=find_median_iteration([step for step in steps if step.previous_end_us is not None]),
         phases_found_by=tuple(cycle.found_steps.phases_found_by),
         notes=tuple(dict.fromkeys([*worker.notes, *cycle.found_steps.notes, *describe_missing(cycle)])),
         phases_measured=phases_measured,

@@ -92,20 +92,19 @@ def prefer_combined(files: list[Path]) -> list[Path]:
 def list_newest(folder: Path) -> list[Path]:
     """Return the files of an output folder; of several exports, which differ in their time, the newest."""
     newest: dict[tuple[str, str], tuple[int, Path]] = {}
-    others = []
+    undated = []
     for file in sorted(folder.glob("*.*")):
         match = EXPORT.fullmatch(file.name)
         if match is None:
-            others.append(file)
+            undated.append(file)
             continue
         key, time = (match["name"], match["ending"]), int(match["time"])
         if key not in newest or newest[key][0] < time:
             newest[key] = time, file
-    return sorted([*others, *(file for _, file in newest.values())])
+    return sorted([*undated, *(file for _, file in newest.values())])
 
 
 def read(path: Path) -> Profile:
-    """Return the profile of all devices under a path."""
     profiles: dict[int, Profile] = {}
     homes: dict[int, Path] = {}
     notes = []
@@ -257,7 +256,6 @@ def choose_model(by_model: dict[tuple[int, str], list[Step]], source: Source) ->
 
 
 def list_steps(rows: Sequence[CsvRow], device: int, source: Source) -> list[Step]:
-    """Return the steps of one device and graph."""
     steps: list[Step] = []
     damaged = 0
     for row in sorted(rows, key=lambda row: row.number("Iteration ID") or 0):
@@ -367,7 +365,6 @@ def make_steps(slices: Slices, device: int) -> list[Step]:
 
 
 def read_tasks(source: Source) -> dict[int, TaskTable]:
-    """Return the tasks of each device that has some."""
     tasks: dict[int, TaskTable] = defaultdict(TaskTable)
     for file in source.files.get("op_summary", []):
         for row in read_rows(file, source.notes):
@@ -379,10 +376,8 @@ def read_tasks(source: Source) -> dict[int, TaskTable]:
 
 def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTable, is_first: bool) -> Profile:
     """Return the profile of one device; the first one also has the host's tables."""
-    count = len(steps) or len(tasks.steps) or 1
     notes = list(source.notes)
-    if not steps and not tasks.steps:
-        notes.append("The number of steps is not known: operators have the figures of the complete recording.")
+    count = tasks.count_steps(steps, notes)
     if tasks.collectives or tasks.computing:
         steps = assign_collectives(steps, tasks)
     kernels = tasks.list_kernels(count, device)
@@ -432,12 +427,12 @@ def read_tables(source: Source, device: int, is_first: bool) -> dict[str, Any]:
     for kind, files in sorted(source.files.items()):
         if kind.endswith(".json") or kind in NO_TABLES:
             continue
-        found = [
+        file_tables = [
             read_table(file, source.notes, keep=partial(belongs_to, source, file, device, is_first)) for file in files
         ]
-        present = [table for table in found if table is not None]
-        for number, table in enumerate(present, 1):
-            tables[kind if len(present) == 1 else f"{kind} {number}"] = table
+        nonempty = [table for table in file_tables if table is not None]
+        for number, table in enumerate(nonempty, 1):
+            tables[kind if len(nonempty) == 1 else f"{kind} {number}"] = table
     return tables
 
 
@@ -454,7 +449,7 @@ def read_samples(source: Source, device: int) -> list[Sample]:
         for row in source.read_rows(kind, device):
             time = row.time_us("Timestamp")
             figures = {f"{kind} {name}": row.number(name) for name in row.columns if "/s" in name or "%" in name}
-            known = {name: value for name, value in figures.items() if value is not None}
-            if time is not None and known:
-                samples.append(Sample(time, known))
+            known_figures = {name: value for name, value in figures.items() if value is not None}
+            if time is not None and known_figures:
+                samples.append(Sample(time, known_figures))
     return sorted(samples, key=lambda sample: sample.time_us)

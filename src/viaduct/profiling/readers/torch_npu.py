@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from viaduct.errors import BadData
@@ -32,7 +31,7 @@ from viaduct.profiling.ascend_tables import (
 from viaduct.profiling.csv_files import CsvRow, read_rows, read_table
 from viaduct.profiling.json_events import Event, EventFile, to_number
 from viaduct.profiling.merge import merge_profiles, start_read_times_at_zero
-from viaduct.profiling.record import Collective, Facts, Operator, Phase, Profile, Step
+from viaduct.profiling.record import Collective, Facts, Operator, Phase, Profile, Step, find_median_iteration
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
 
 LAYOUT = (
@@ -55,7 +54,6 @@ def recognise(path: Path) -> bool:
 
 
 def find_outputs(path: Path) -> list[Path]:
-    """Return the output folders under a path."""
     if path.name == OUTPUT or any((path / name).is_file() for name in FILES):
         return [path]
     if (path / OUTPUT).is_dir():
@@ -64,7 +62,6 @@ def find_outputs(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
-    """Return the profile of all ranks under a path."""
     outputs = find_outputs(path)
     ranks = [find_rank(output) for output in outputs]
     notes = []
@@ -116,14 +113,11 @@ class Source:
 
 
 def read_rank(output: Path, rank: int, path: Path) -> Profile:
-    """Return the profile of one rank."""
     source = Source(output, rank)
     refuse_database(source)
     tasks = read_tasks(source)
     steps = read_steps(source)
-    count = len(steps) or len(tasks.steps) or 1
-    if not steps and not tasks.steps:
-        source.notes.append("The number of steps is not known: operators have the figures of the complete recording.")
+    count = tasks.count_steps(steps, source.notes)
     collectives = read_communication(source) or tasks.collectives
     steps = add_collectives(steps, collectives, tasks.computing or None)
     record, owners = source.find("memory_record.csv"), source.find("operator_memory.csv")
@@ -216,7 +210,6 @@ def find_duration(row: CsvRow) -> float | None:
 
 
 def read_trace(source: Source) -> FoundSteps:
-    """Return the steps of trace_view.json."""
     file = source.find("trace_view.json")
     if file is None:
         return FoundSteps()
@@ -371,13 +364,12 @@ def read_tables(source: Source) -> dict[str, Any]:
 
 
 def build_facts(source: Source, path: Path, steps: list[Step]) -> Facts:
-    regular = [step.iteration_us for step in steps if step.previous_end_us is not None]
     return Facts(
         str(path),
         "torch_npu",
         device="npu",
         recorded_steps=len(steps),
-        recorded_step_us=median(regular) if regular else None,
+        recorded_step_us=find_median_iteration([step for step in steps if step.previous_end_us is not None]),
         phases_found_by=tuple(source.phases_found_by),
         phases_measured=source.phases_measured,
         versions=read_versions(source),
@@ -385,7 +377,6 @@ def build_facts(source: Source, path: Path, steps: list[Step]) -> Facts:
 
 
 def read_versions(source: Source) -> dict[str, str]:
-    """Return the versions of software in profiler_info.json."""
     versions = {}
     for file in sorted(source.folder.parent.glob("profiler_info*.json")):
         record = read_json(file, source.notes)

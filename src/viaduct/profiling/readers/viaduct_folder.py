@@ -18,7 +18,6 @@ def recognise(path: Path) -> bool:
 
 
 def find_ranks(path: Path) -> list[Path]:
-    """Return the profile folders of ranks, in the order of the ranks."""
     numbers = {
         folder: folder.name.removeprefix(RANK_PREFIX)
         for folder in path.glob(f"{RANK_PREFIX}*")

@@ -24,10 +24,7 @@ Core = Callable[..., Tensor]  # takes the operands that have been cast; for a co
 
 
 def describe_operands(module: nn.Conv2d | nn.Linear, x: Tensor) -> dict[str, Value]:
-    """Return the last fields of a signature: bias, dtypes of operands and computation, required gradients.
-
-    `gradients` is "x" (of the input), "w" (of the weight), "xw" or "none".
-    """
+    """Return the last fields of a signature: bias, dtypes, and required gradients: "x", "w", "xw" or "none"."""
     gradients = [name for name, tensor in (("x", x), ("w", module.weight)) if tensor.requires_grad]
     return {
         "bias": module.bias is not None,
@@ -124,10 +121,7 @@ def lay_out(tensor: Tensor, layout: object) -> Tensor:
 def make_module_work(
     module: nn.Conv2d | nn.Linear, forward: Forward, signature: Signature, device: str, exact: bool
 ) -> Work:
-    """Return forward and backward pass of a new module with the signature's input, types, layouts and gradients.
-
-    All variants of a signature get the same random tensors. `exact`: everything in float64.
-    """
+    """Return the work of a new module with the signature's operands. `exact`: everything in float64."""
     fields = dict(signature.fields)
     shape, weight_shape = parse_shape(fields["x"]), parse_shape(fields["w"])
     dtype, weight_dtype, compute = (getattr(torch, str(fields[name])) for name in ("dtype", "weight_dtype", "compute"))

@@ -49,7 +49,6 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 
 def set_implementation(optimizer: torch.optim.Optimizer, point: Choice) -> None:
-    """Switch an optimizer to an implementation, keeping its state."""
     for group in optimizer.param_groups:
         group.update(IMPLEMENTATIONS[str(point["implementation"])])
 

@@ -18,10 +18,7 @@ from viaduct.search_space import Code, Point, Space
 
 
 class Searcher(ABC):
-    """Proposes points of a space, using the times of earlier points.
-
-    Subclasses implement `propose` and may override `on_time` and `on_asked`.
-    """
+    """Proposes points of a space, using the times of earlier points. Subclasses implement `propose`."""
 
     def __init__(
         self, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()

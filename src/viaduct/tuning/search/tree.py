@@ -134,7 +134,6 @@ class TreeSearcher(Searcher):
         return tree[prefix]
 
     def encode_states(self, prefixes: Sequence[Code]) -> Array:
-        """Return the network's input: a row of features for each state."""
         return np.array([self.encode_state(prefix) for prefix in prefixes])
 
     def encode_state(self, prefix: Code) -> Array:

@@ -55,7 +55,7 @@ def test_a_strategy_of_which_more_is_asked_is_left_to_a_person(use: str) -> None
 
 def test_a_call_with_a_comment_is_left_for_that_reason() -> None:
     source = HEAD + "s = tf.distribute.MirroredStrategy(  # all cards\n)\nrun(s)\n"
-    check_says("distribute_strategy", source, "manual", "the call holds a comment")
+    check_says("distribute_strategy", source, "manual", "the call has a comment")
 
 
 @pytest.mark.parametrize("distributed", [False, True])

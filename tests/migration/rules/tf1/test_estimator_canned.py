@@ -32,5 +32,7 @@ def test_one_that_goes_to_both_kinds_is_left_to_a_person_at_the_ready_made_one()
     result = migrate_source(source)
     assert "config = NPURunConfig(model_dir='x')" in result.after.decode()
     assert [
-        finding.line for finding in result.findings if finding.status == "manual" and "of its own" in finding.message
+        finding.line
+        for finding in result.findings
+        if finding.status == "manual" and "its own RunConfig" in finding.message
     ] == [4]

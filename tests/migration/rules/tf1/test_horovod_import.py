@@ -118,3 +118,18 @@ def test_a_flag_that_says_whether_it_is_there_stays_true(before: str, later: str
 def test_what_is_asked_for_is_true_wherever_it_was_imported(before: str, later: str) -> None:
     why = "  # hccl replaces Horovod, and is always installed"
     check_rewrite("horovod_import", before + "if hvd: go()\n", later.format(why) + "if hvd: go()\n")
+
+
+def test_a_bare_use_keeps_the_import() -> None:
+    source = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n" + "if hvd is not None:\n    run(hvd)\n"
+    result = migrate_source(source, distributed=True)
+    assert result.after.decode() == source
+    assert any("is passed on here" in finding.message for finding in result.findings)
+
+
+@pytest.mark.parametrize(
+    "fallback", ["hvd = Alone()", "import fake as hvd"], ids=["an object of its own", "another module"]
+)
+def test_a_stand_in_of_the_script_is_not_taken_for_horovod(fallback: str) -> None:
+    source = GUARDED.replace("hvd = None", fallback) + "if hvd is not None:\n    hvd.init()\n"
+    assert migrate_source(source, distributed=True).after.decode() == source

@@ -20,4 +20,4 @@ def test_every_spelling_of_tensorflows_keras() -> None:
 
 
 def test_the_standalone_package_is_for_a_person() -> None:
-    check_says(RULE, "from keras import backend as K\nK.clear_session()\n", "manual", "tensorflow.keras alone")
+    check_says(RULE, "from keras import backend as K\nK.clear_session()\n", "manual", "tensorflow.keras only")

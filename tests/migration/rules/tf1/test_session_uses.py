@@ -23,7 +23,7 @@ def test_a_session_that_only_freezes_stays_on_the_host() -> None:
                 saver.restore(sess, path)
                 out = tf.graph_util.convert_variables_to_constants(sess, sess.graph_def, ["out"])
         """
-    check_says(RULE, freeze, "advice", "left on the host")
+    check_says(RULE, freeze, "advice", "stays on the host")
 
 
 def test_a_session_that_restores_and_runs_does_not_stay_on_the_host() -> None:

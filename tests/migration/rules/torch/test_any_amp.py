@@ -78,7 +78,7 @@ def test_decorators() -> None:
 
 def test_a_class_that_is_asked_for_is_left_to_a_person() -> None:
     source = "import torch\nif isinstance(s, torch.cuda.amp.GradScaler):\n    pass\n"
-    check_says(RULE, source, "manual", "class of its own", to="any")
+    check_says(RULE, source, "manual", "its own class", to="any")
 
 
 @pytest.mark.parametrize(

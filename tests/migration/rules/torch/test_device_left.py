@@ -22,7 +22,7 @@ def test_a_text_that_nothing_explains_is_named_once(text: str, to: str) -> None:
 
 
 def test_a_method_that_is_chosen_is_named() -> None:
-    check_says(RULE, "import torch\nx = (x.cuda if use else x.cpu)()\n", "manual", "a method is chosen")
+    check_says(RULE, "import torch\nx = (x.cuda if use else x.cpu)()\n", "manual", "one of these methods is .cuda")
 
 
 def test_what_another_rule_has_named_is_not_named_again() -> None:

@@ -20,8 +20,8 @@ def test_what_nvcc_compiles_is_left_for_a_person() -> None:
 
 
 def test_cpp_alone_is_built_again() -> None:
-    check_says("kernels", HEAD + "e = CppExtension('op', ['op.cpp'])\n", "advice", "build it again")
-    check_says("kernels", HEAD + "e = load('op', ['op.cpp'])\n", "advice", "build it again")
+    check_says("kernels", HEAD + "e = CppExtension('op', ['op.cpp'])\n", "advice", "build it on the target")
+    check_says("kernels", HEAD + "e = load('op', ['op.cpp'])\n", "advice", "build it on the target")
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])

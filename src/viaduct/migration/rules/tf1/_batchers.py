@@ -1,7 +1,4 @@
-"""Functions of TensorFlow, other than Dataset.batch, that make batches.
-
-Not a rule: dataset_batchers and the list of candidates (candidates_tf1.py) share it.
-"""
+"""Functions of TensorFlow, other than Dataset.batch, that create batches."""
 
 from __future__ import annotations
 
@@ -16,18 +13,16 @@ QUEUE_FUNCTIONS = tuple(
         *("maybe_batch", "maybe_batch_join", "maybe_shuffle_batch", "maybe_shuffle_batch_join"),
     )
 )
-FEATURE_READERS = tuple(f"{home}.make_batched_features_dataset" for home in DATA_MODULES)
-CSV_READERS = tuple(f"{home}.make_csv_dataset" for home in DATA_MODULES)
-BUCKETING_FUNCTIONS = tuple(f"{home}.bucket_by_sequence_length" for home in DATA_MODULES)
-SPARSE_FUNCTIONS = tuple(f"{home}.dense_to_sparse_batch" for home in DATA_MODULES)
+FEATURE_READERS = tuple(f"{module}.make_batched_features_dataset" for module in DATA_MODULES)
+CSV_READERS = tuple(f"{module}.make_csv_dataset" for module in DATA_MODULES)
+BUCKETING_FUNCTIONS = tuple(f"{module}.bucket_by_sequence_length" for module in DATA_MODULES)
+SPARSE_FUNCTIONS = tuple(f"{module}.dense_to_sparse_batch" for module in DATA_MODULES)
+EVALUATION_NAMES = ("eval", "predict", "test", "infer", "valid", "serving")  # in names of functions without training
 NUM_EPOCHS_POSITIONS = ((FEATURE_READERS, 6), (CSV_READERS, 10))
 
 
-def makes_equal_batches(site: Site, name: str) -> bool:
-    """Return True if all batches of a call of `name` have the same size, as far as its arguments show.
-
-    A queue function does so unless its keyword allow_smaller_final_batch is given and is not False.
-    """
+def has_equal_batches(site: Site, name: str) -> bool:
+    """Return True if the arguments of a call of `name` show that all batches have the same size."""
     if name in QUEUE_FUNCTIONS:
         allowed = site.argument("allow_smaller_final_batch")
         return allowed is None or is_constant(allowed, False)
@@ -36,9 +31,8 @@ def makes_equal_batches(site: Site, name: str) -> bool:
     for names, position in NUM_EPOCHS_POSITIONS:
         if name in names:
             epochs = site.argument("num_epochs", position)
-            return not site.has_unpacked_arguments and (
-                epochs is None or is_constant(epochs, None)
-            )  # None: repeats without end
+            is_endless = epochs is None or is_constant(epochs, None)
+            return is_endless and not site.has_unpacked_arguments
     return False
 
 

@@ -1,4 +1,4 @@
-"""Broadcast of variables from one rank. Not a rule: Horovod's and the session's broadcasts share it."""
+"""Broadcast of variables from one rank."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SESSION_OPENERS = (
 )
 
 
-def estimator_trains(site: Site) -> bool:
-    """Return True if this file opens no session, and it or another file of the project makes an Estimator."""
-    called, project = site.work.index.calls, site.work.project.mentions
-    if any(name in called for name in SESSION_OPENERS):
+def is_trained_by_estimator(site: Site) -> bool:
+    """Return True if this file opens no session, and it or another file of the project creates an Estimator."""
+    calls, callers = site.work.index.calls, site.work.project.callers
+    if any(name in calls for name in SESSION_OPENERS):
         return False
-    return any(name in called or name in project for name in ESTIMATORS)
+    return any(name in calls or name in callers for name in ESTIMATORS)
 
 
 def render_trainable_variables(site: Site) -> str:
@@ -36,7 +36,7 @@ def render_trainable_variables(site: Site) -> str:
 def render_broadcast(site: Site, variables: str, root: str = "0") -> str:
     """Return the code of an operation that assigns each variable its value on rank `root`.
 
-    `variables` and `root` are code as well. hccl's broadcast takes a list and returns a list.
+    `variables` and `root` are code, too.
     """
     operators = site.import_name("hccl_ops")
     group = proto.tensorflow_name(site, "group")

@@ -1,4 +1,4 @@
-"""Start and end of collective communication. Not a rule: the life cycle rules share it."""
+"""Start and end of collective communication, and the function `init_npu` that rules write for it."""
 
 from __future__ import annotations
 
@@ -17,46 +17,44 @@ STOP_CALLS = (f"{OPS}.shutdown_system", f"{PLUGIN}.npu_resource_shutdown", full_
 
 
 def needs_communication(options: Options) -> bool:
-    """Return True if ranks come from hccl, which answers only once communication has been started."""
+    """Return True if ranks come from hccl, for which communication must be started."""
     return options.distributed and options.rank == NPU.backend
 
 
 def asks_for_ranks(site: Site) -> bool:
-    """Return True if this file, or one that it imports, asks hccl for ranks, or will once it is migrated."""
-    here = any(name.startswith(COLLECTIVE_PREFIXES) for name in site.work.index.calls)
-    return here or bool(site.work.project.reaches(site.work.path) & asking_files(site))
+    """Return True if this file, or one that it imports, asks hccl for ranks now or after its migration."""
+    is_asking = any(name.startswith(COLLECTIVE_PREFIXES) for name in site.work.index.calls)
+    return is_asking or bool(site.work.project.reaches(site.work.path) & asking_files(site))
 
 
 def asking_files(site: Site) -> set[str]:
     """Return the files that ask for ranks; if this file or one that it imports trains, also those with an initialiser.
 
-    The rule distribute_broadcast gives the latter a broadcast, which needs communication.
+    distribute_broadcast adds a broadcast to the latter.
     """
     project = site.work.project
     if not project.reaches(site.work.path) & project.training_files:
         return project.rank_files
-    return project.rank_files.union(*(project.mentions.get(name, set()) for name in INITIALIZERS))
+    return project.rank_files.union(*(project.callers.get(name, set()) for name in INITIALIZERS))
 
 
 def is_started(site: Site) -> bool:
-    """Return True if some file of the project starts communication."""
-    mentioned = site.work.project.mentions
-    return any(name in site.work.index.calls or name in mentioned for name in START_CALLS)
+    """Return True if a file of the project starts communication."""
+    mentions = site.work.project.callers
+    return any(name in site.work.index.calls or name in mentions for name in START_CALLS)
 
 
 def define_helper(site: Site, near: ast.stmt) -> str:
     """Return the name of the function that returns a session and the operation that starts communication.
 
-    If the file has none, it is written before the top-level statement around `near`.
+    If the file has none, write it before the top-level statement around `near`.
     """
-    present = defined_helper(site)
-    if present is not None:
-        return present
+    defined = defined_helper(site)
+    if defined is not None:
+        return defined
     name = site.reserve_name("init_npu")
     body, unit = site.source.tree.body, site.source.indent_unit
-    top = next(parent for parent in [near, *site.source.ancestors(near)] if parent in body)
-    position = body.index(top)
-    # two empty lines before the function, or behind it where it is the first statement of the file
+    position = next(body.index(parent) for parent in [near, *site.source.ancestors(near)] if parent in body)
     lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in render_helper_body(site))]
     if position:
         site.edit.insert_after(body[position - 1], lines)
@@ -89,11 +87,11 @@ def starts_communication(site: Site, function: ast.AST) -> bool:
 
 
 def defined_helper(site: Site) -> str | None:
-    """Return the name of the top-level function that starts communication; None if there is none.
+    """Return the name of the top-level function that starts communication, or None.
 
-    A function that lifecycle_cycles has just written is in no tree yet: its name is in the mark ("init_npu", name).
+    The mark ("init_npu", name) stands for a function that was just written and is not parsed yet.
     """
     for node in site.source.tree.body:
         if isinstance(node, ast.FunctionDef) and starts_communication(site, node):
             return node.name
-    return next((str(mark[1]) for mark in site.work.seen if mark[0] == "init_npu"), None)
+    return next((str(mark[1]) for mark in site.work.handled if mark[0] == "init_npu"), None)

@@ -14,7 +14,6 @@ from viaduct.migration.imports import REGISTERING_MODULE
 from viaduct.migration.lookups import (
     FunctionNode,
     bindings_of,
-    enclosing_class,
     is_self_attribute,
     mark_once,
     plain_name,
@@ -36,7 +35,7 @@ def tensorflow_prefix(site: Site) -> str:
         if text.endswith("." + name) and DOTTED.fullmatch(text):
             return text[: -len(name)]
     compat_import = COMPAT_IMPORT.search(site.source.text)
-    alias = compat_import.group(1) if compat_import else site.work.names.local("tensorflow")
+    alias = compat_import.group(1) if compat_import else site.work.names.local_name("tensorflow")
     if alias is None:
         return ""
     return f"{alias}.compat.v1." if f"{alias}.compat.v1." in site.source.text else f"{alias}."
@@ -50,7 +49,7 @@ def tensorflow_name(site: Site, name: str) -> str:
 
 def module_name(site: Site, module: str, alias: str = "") -> str:
     """Return the local name of a module; import it, as `alias`, if the file does not."""
-    imported = site.work.names.local(module)
+    imported = site.work.names.local_name(module)
     if imported is not None:
         return imported
     local = reserve_name(site, alias or module)
@@ -61,7 +60,7 @@ def module_name(site: Site, module: str, alias: str = "") -> str:
 
 def rewriter_config(site: Site) -> str:
     """Return `RewriterConfig`, or `rewriter_config_pb2.RewriterConfig` where the file imports that module."""
-    module = site.work.names.local(REWRITER) if "rewriter_config_pb2" in site.source.text else None
+    module = site.work.names.local_name(REWRITER) if "rewriter_config_pb2" in site.source.text else None
     return f"{module}.RewriterConfig" if module else site.import_name("RewriterConfig")
 
 
@@ -74,7 +73,7 @@ def as_bytes(site: Site, text: str) -> str:
 
 def local_name(site: Site, at: ast.AST, wanted: str) -> str:
     """Reserve and return a name that is free in the function around `at`; outside functions free in the file."""
-    function = site.source.function(at)
+    function = site.source.function_around(at)
     if function is None:
         return reserve_name(site, wanted)
     nodes = [node for node in ast.walk(function) if isinstance(node, ast.Name | ast.arg)]
@@ -131,7 +130,7 @@ def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
             return None
         if isinstance(parent, ast.stmt):
             break
-    statement = site.source.statement(node)
+    statement = site.source.statement_around(node)
     if isinstance(statement, FunctionNode | ast.ClassDef) or isinstance(site.source.parents[statement], ast.ClassDef):
         return None
     is_elif = isinstance(statement, ast.If) and site.text(statement).startswith("elif")
@@ -167,7 +166,7 @@ def find_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
         values = [binding for binding in bindings if isinstance(binding, ast.expr)]
         if not bindings or len(values) != len(bindings):
             return None
-        return ConfigVariable(node.id, (node.id,), [site.source.statement(value) for value in values], values)
+        return ConfigVariable(node.id, (node.id,), [site.source.statement_around(value) for value in values], values)
     if isinstance(node, ast.Attribute) and is_self_attribute(node):
         assignments = list(attribute_assignments(site, node))
         values = [assignment.value for assignment in assignments]
@@ -177,7 +176,7 @@ def find_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
 
 def attribute_assignments(site: Site, node: ast.Attribute) -> Iterator[ast.Assign]:
     """Yield the assignments to the same attribute of self in the class around a node."""
-    owner = enclosing_class(site, node)
+    owner = site.source.class_around(node)
     for inner in ast.walk(owner) if owner else ():
         target = sole_target(inner) if isinstance(inner, ast.Assign) else None
         if target is not None and field_path(site, target) == ("self", node.attr):
@@ -222,7 +221,7 @@ def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.st
         parts = field_path(site, node)
         if parts[-3:] == ("graph_options", "rewrite_options", "custom_optimizers") and len(parts) > 3:
             config = parts[:-3]
-            statements.setdefault((config, variable_identity(site, config, node)), site.source.statement(node))
+            statements.setdefault((config, variable_identity(site, config, node)), site.source.statement_around(node))
     return statements
 
 
@@ -240,7 +239,7 @@ def is_same_variable(site: Site, config: ConfigVariable, left: ast.AST, right: a
 def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
     """Return a key that differs for variables of the same name in different scopes."""
     if parts[0] == "self":
-        return enclosing_class(site, node)
+        return site.source.class_around(node)
     names = site.work.names
     return id(names.lookup(".".join(parts), names.scope_of(node)))
 

@@ -1,4 +1,4 @@
-"""Test whether a script counts the devices that TensorFlow lists. Not a rule: mlu_report and unsupported_api use it."""
+"""Test for scripts that count the devices in TensorFlow's list of devices."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ PRINTING_FUNCTIONS = ("print", "info", "debug", "warning", "log")
 
 
 def counts_devices(site: Site) -> bool:
-    """Return True if the site's list of devices decides how often something is done: towers, shards, a batch size.
+    """Return True if the script counts the devices in the site's list, for towers, shards or a batch size.
 
-    No accelerator is among the GPUs, so a loop over them would run zero times. list_local_devices() is taken to be
-    counted unless one of its uses prints or logs it; any other list only if len() is taken of it.
+    list_local_devices() is counted unless the script prints or logs it; any other list if it is an argument of len().
     """
-    listed = [site.node, *uses_of(site, site.node)]
+    uses = [site.node, *uses_of(site, site.node)]
     if site.name == LIST_LOCAL_DEVICES:
-        return not any(is_argument_of(site, node, PRINTING_FUNCTIONS) for node in listed)
-    return any(is_argument_of(site, node, ("len",)) for node in listed)
+        return not any(is_argument_of(site, node, PRINTING_FUNCTIONS) for node in uses)
+    return any(is_argument_of(site, node, ("len",)) for node in uses)
 
 
 def uses_of(site: Site, node: ast.expr) -> list[ast.expr]:

@@ -121,12 +121,12 @@ def exit_code(statement: ast.stmt) -> ast.expr | None:
 
 def result_name(site: Site, statement: ast.stmt) -> str:
     """Return the name of the variable for returned values, the same for all returns of a function."""
-    function = site.source.function(statement)
-    for mark in site.work.seen:
+    function = site.source.function_around(statement)
+    for mark in site.work.handled:
         if mark[:2] == ("result", function):
             return str(mark[2])
     name = proto.local_name(site, statement, "result")
-    site.work.seen[("result", function, name)] = None
+    site.work.handled[("result", function, name)] = None
     return name
 
 

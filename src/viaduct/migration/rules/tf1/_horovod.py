@@ -1,4 +1,4 @@
-"""Names of Horovod for TensorFlow in a file. Not a rule: the Horovod rules share it."""
+"""Uses of Horovod for TensorFlow in a file, and their replacement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_horovod(name: str | None) -> bool:
 
 
 def on_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
-    """Register a handler for calls of these functions of Horovod, in programs that do not keep Horovod."""
+    """Register a handler for calls of these functions of Horovod, unless the program keeps Horovod."""
 
     def register(handler: Handler) -> Handler:
         def handle(site: Site) -> None:
@@ -43,22 +43,22 @@ def on_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
 
 @cache_per_file
 def find_escapes(site: Site) -> list[str]:
-    """Return the lines (`file:line`) at which the program passes Horovod's module on to code that is not followed."""
+    """Return the lines (`file:line`) at which the program passes Horovod's module to code that cannot be followed."""
     return [*escapes_of(site.work.project, site.work.path)]
 
 
 def keeps_horovod(site: Site) -> bool:
-    """Return True if all Horovod of the program stays as written, because the module cannot be followed."""
+    """Return True if Horovod stays in the program because uses of its module cannot be followed."""
     return bool(find_escapes(site))
 
 
 def files_that_keep_horovod(site: Site) -> list[str]:
     """Return the files of the program that use parts of Horovod without a counterpart on the accelerator."""
-    kept = site.work.project.horovod_kept
-    if not kept:
+    keeping_files = site.work.project.unconverted_horovod_files
+    if not keeping_files:
         return []
     programs = programs_of(site.work.project, site.work.path)
-    return sorted(kept & {path for program in programs for path in program})
+    return sorted(keeping_files & {path for program in programs for path in program})
 
 
 def calls_any(site: Site, node: ast.AST, *functions: str) -> bool:
@@ -68,7 +68,7 @@ def calls_any(site: Site, node: ast.AST, *functions: str) -> bool:
 
 
 def replace_call(site: Site, text: str) -> bool:
-    """Replace the whole call by a text; return False where it cannot be edited or a comment would be lost."""
+    """Replace the call by a text; return False if the call cannot be edited or holds a comment."""
     if not site.is_editable or site.edit.has_comment(*site.source.span(site.node)):
         return False
     site.edit.node(site.node, text)
@@ -83,7 +83,7 @@ def replace_or_report(site: Site, text: str, message: str, zh: str) -> None:
         report_by_hand(site, f"write {text}", f"请改为 {text}")
 
 
-def report_by_hand(site: Site, instead: str, zh: str) -> None:
-    """Report a use of Horovod that needs manual review, with what to write instead."""
-    what = f"hvd.{short_name(site)}"
-    site.request_review(f"{what} needs a manual change: {instead}", zh=f"{what}:请手工修改;{zh}", risk="high")
+def report_by_hand(site: Site, advice: str, zh: str) -> None:
+    """Report a use of Horovod that needs manual review."""
+    name = f"hvd.{short_name(site)}"
+    site.request_review(f"{name} needs a manual change: {advice}", zh=f"{name}:请手工修改;{zh}", risk="high")

@@ -8,7 +8,6 @@ import re
 from viaduct.migration.lookups import (
     bind_arguments,
     bindings_of,
-    enclosing_class,
     plain_name,
     receiving_call,
     sole_target,
@@ -101,7 +100,7 @@ def method_name(site: Site, function: ast.expr) -> str | None:
         values = [assignment.value for assignment in attribute_assignments(site, owner)]
         owner = values[0] if len(values) == 1 else owner
     if is_self(owner):
-        own_class = enclosing_class(site, function)
+        own_class = site.source.class_around(function)
         return f"{site.work.names.module}.{own_class.name}.{function.attr}" if own_class else None
     name = site.qualified(owner.func) if isinstance(owner, ast.Call) else None
     return f"{name}.{function.attr}" if name else None

@@ -1,4 +1,4 @@
-"""Models and functions of Keras in a file: of tf.keras, or of the standalone package. Not a rule."""
+"""Models and functions of Keras in a file: of tf.keras, or of the standalone package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUILDERS = ("layers.", "models.", "optimizers.", "applications.", "Input", "Mode
 MODEL_CLASSES = tuple(
     f"{root}{name}" for root in PREFIXES for name in ("Model", "models.Model", "Sequential", "models.Sequential")
 )
-RUN_METHODS = (  # of a model; each makes a session if none is set
+RUN_METHODS = (  # of a model; each creates a session if none is set
     *("fit", "fit_generator", "evaluate", "evaluate_generator", "predict", "predict_generator"),
     *("train_on_batch", "test_on_batch", "predict_on_batch"),
 )
@@ -27,7 +27,7 @@ EAGER_SWITCHES = ("tensorflow.enable_eager_execution", "tensorflow.enable_v2_beh
 
 
 def is_building(name: str | None) -> bool:
-    """Return True for the qualified name of a function or class that makes a layer, a model or an optimizer."""
+    """Return True for the qualified name of a function or class that creates a layer, a model or an optimizer."""
     return any(name.startswith(root + part) for root in PREFIXES for part in BUILDERS) if name else False
 
 
@@ -40,7 +40,7 @@ def is_model(site: Site, node: ast.expr) -> bool:
 
 
 def has_unknown_origin(site: Site, receiver: ast.expr) -> bool:
-    """Return True for an object of which the file shows neither its kind (values.py) nor its qualified name."""
+    """Return True for an object whose kind (values.py) and qualified name are unknown."""
     return site.values.kind(receiver) is None and site.qualified(receiver) is None
 
 
@@ -54,7 +54,7 @@ def model_classes(site: Site) -> set[str]:
 
 
 def find_runs(site: Site) -> list[ast.Call]:
-    """Return the calls of fit, evaluate, predict … on a model, and of get_session; each makes a missing session."""
+    """Return the calls of fit, evaluate, predict … on a model, and of get_session; each creates a missing session."""
     calls = [call for name in RUN_METHODS for call in site.work.index.methods.get(name, [])]
     return [*(call for call in calls if is_run(site, call)), *calls_to(site, GET_SESSION)]
 
@@ -74,9 +74,10 @@ def runs_eagerly(site: Site) -> bool:
 def is_standalone(site: Site) -> bool:
     """Return True if the file uses the standalone package `keras`.
 
-    For a file without any Keras: True if the project uses `keras` and never `tensorflow.keras`.
+    For a file without Keras: True if the project uses `keras` and never `tensorflow.keras`.
     """
-    in_file = (*site.work.index.calls, *site.work.index.references)
-    names = in_file if any(name.startswith(PREFIXES) for name in in_file) else tuple(site.work.project.mentions)
+    file_names = (*site.work.index.calls, *site.work.index.references)
+    uses_keras = any(name.startswith(PREFIXES) for name in file_names)
+    names = file_names if uses_keras else tuple(site.work.project.callers)
     has_standalone = any(name.startswith("keras.") for name in names)
-    return has_standalone and (names is in_file or not any(name.startswith("tensorflow.keras.") for name in names))
+    return has_standalone and (uses_keras or not any(name.startswith("tensorflow.keras.") for name in names))

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_name
-from viaduct.migration.lookups import FunctionNode, bindings_of, enclosing_class, plain_name
+from viaduct.migration.lookups import FunctionNode, bindings_of, plain_name
 from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import TRAINS_WITH_OPTIMIZER
@@ -102,7 +102,7 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 def is_in_optimizer_class(site: Site) -> bool:
     """Return True for a call of a method of `self`, or in a method such as `minimize`: `super().minimize(…)`."""
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     in_method = function is not None and isinstance(site.source.parents[function], ast.ClassDef)
     receiver = site.node.func.value
     if isinstance(receiver, ast.Name) and receiver.id == "self":
@@ -144,7 +144,7 @@ def is_training_call(node: ast.AST, name: str) -> bool:
 
 def unwrap(site: Site, optimizer: ast.expr) -> None:
     """Replace a call that wraps an optimizer by the optimizer; remove the statement `opt = wrap(opt)`."""
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     is_assigned = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
     if is_assigned and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
         site.edit.remove_statement(statement)
@@ -161,7 +161,7 @@ def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
             if names.lookup(target.id, names.scope_of(node)) is bound:
                 yield node
     elif isinstance(target, ast.Attribute):
-        owner = enclosing_class(site, target)
+        owner = site.source.class_around(target)
         for read in site.source.attributes.get(target.attr, ()):
             is_inside = owner is not None and site.source.is_within(read, [owner])
             if is_inside and isinstance(read.ctx, ast.Load) and ast.unparse(read) == ast.unparse(target):

@@ -1,7 +1,7 @@
-"""Rank and number of ranks in a migrated script. Not a rule: several rules share it.
+"""Code for the rank and the number of ranks: `get_rank_id()`, or `int(os.getenv("RANK_ID", "0"))`.
 
-hccl, the NPU's library of collectives, answers only once communication has been started. Code that runs before that,
-and scripts migrated without `--distributed`, read the environment, with the values of a single process as defaults.
+hccl, the NPU's library of collectives, knows the ranks only after communication was started. Code that runs before, and
+scripts migrated without `--distributed`, read the environment.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-# Quantity that a script asks for -> function of hccl, and helper of npu_init with the same result.
+# Quantity -> function of hccl.
 HCCL_FUNCTIONS = {
     "size": "get_rank_size",
     "rank": "get_rank_id",
     "local_size": "get_local_rank_size",
     "local_rank": "get_local_rank_id",
 }
+# Quantity -> helper of npu_init with the same result.
 VENDOR_HELPERS = {quantity: name.replace("get_", "get_npu_") for quantity, name in HCCL_FUNCTIONS.items()}
 # Quantity -> environment variable that holds it, and its value in a run of one process.
 ENVIRONMENT = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
@@ -32,10 +33,7 @@ RANK_CALLS = {
 
 
 def render_rank(site: Site, node: ast.AST, quantity: str) -> str | None:
-    """Return the code of a quantity at a node; of "rank": `get_rank_id()` or `int(os.getenv("RANK_ID", "0"))`.
-
-    None for local_size where hccl cannot be asked: no environment variable holds it.
-    """
+    """Return the code of a quantity at a node; None for local_size if only the environment can be read."""
     if can_ask_hccl(site, node):
         return f"{function_name(site, quantity)}()"
     return render_environment(site, quantity) if quantity in ENVIRONMENT else None
@@ -47,7 +45,7 @@ def function_name(site: Site, quantity: str) -> str:
 
 
 def can_ask_hccl(site: Site, node: ast.AST) -> bool:
-    """Return True if communication is started before this node runs, and the options do not choose the environment."""
+    """Return True if communication is started before this node runs, and the options choose hccl."""
     return site.options.distributed and site.options.rank == NPU.backend and not runs_early(site, node)
 
 
@@ -57,9 +55,9 @@ def render_environment(site: Site, quantity: str) -> str:
 
 
 def runs_early(site: Site, node: ast.AST) -> bool:
-    """Return True if a node runs at module level, before communication can have been started.
+    """Return True if a node runs at module level before communication is started.
 
-    It is started by the main function, under the main guard, or by the script that imports this file.
+    Communication is started in the main function, under the main guard, or in the script that imports this file.
     """
     scope = site.work.names.scope_of(node)
     while isinstance(scope.node, ast.ClassDef | Comprehension) and scope.outer is not None:

@@ -1,7 +1,4 @@
-"""Uses of a RunConfig: by ready-made estimators, which keep their class, or by the vendor's npu_run_config_init.
-
-Not a rule: the Estimator and TPUEstimator rules share it.
-"""
+"""Uses of a RunConfig: by canned estimators, or by the vendor's npu_run_config_init."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from viaduct.migration.predicates import find_argument
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1._optimizers import find_reads
 
-# The position of `config` among the positional arguments of the ready-made estimators (TensorFlow 1.15).
+# Position of `config` among the arguments of the canned estimators (TensorFlow 1.15).
 CONFIG_POSITIONS = {
     "BaselineClassifier": 6, "BaselineEstimator": 3, "BaselineRegressor": 5,
     "BoostedTreesClassifier": 15, "BoostedTreesEstimator": 14, "BoostedTreesRegressor": 14,
@@ -25,28 +22,28 @@ CONVERTER = full_name("npu_run_config_init")
 
 
 def is_for_canned(site: Site, config: ast.expr) -> bool:
-    """Return True if a RunConfig goes to ready-made estimators and nowhere else."""
+    """Return True if a RunConfig is used only for canned estimators."""
     uses = uses_of(site, config)
     return bool(uses) and all(is_passed_to_canned(site, use) for use in uses)
 
 
 def is_converted(site: Site, config: ast.expr) -> bool:
-    """Return True for a RunConfig of which every use goes to npu_run_config_init, as the vendor's converter writes it.
+    """Return True for a RunConfig that is only passed to npu_run_config_init, as the vendor's converter writes it.
 
-    That function returns a RunConfig, which NPUEstimator refuses: False if a result goes to an NPUEstimator.
+    False if an NPUEstimator gets the result, which is no NPURunConfig.
     """
     uses = uses_of(site, config)
     return bool(uses) and all(is_passed_to_init(site, use) for use in uses)
 
 
 def uses_of(site: Site, config: ast.expr) -> list[ast.expr]:
-    """Return the reads of the variable that a config is assigned to; the config itself if there is no variable."""
+    """Return the reads of the variable that holds a config, or the config itself if there is no variable."""
     variable = assigned_name(site, config)
     return [config] if variable is None else list(find_reads(site, variable))
 
 
 def is_passed_to_init(site: Site, value: ast.expr) -> bool:
-    """Return True if a value goes to npu_run_config_init, and the result to no NPUEstimator."""
+    """Return True if a value is an argument of npu_run_config_init, and its result of no NPUEstimator."""
     call = receiving_call(site, value)
     if call is None or site.qualified(call.func) != CONVERTER:
         return False
@@ -57,7 +54,7 @@ def is_passed_to_init(site: Site, value: ast.expr) -> bool:
 
 
 def comes_from_init(site: Site, config: ast.expr | None) -> bool:
-    """Return True for a config from npu_run_config_init, also if its variable is assigned something else as well."""
+    """Return True for a result of npu_run_config_init, and for a variable with such a value."""
     if config is None:
         return False
     bindings = bindings_of(site, config) if isinstance(config, ast.Name) else []
@@ -66,7 +63,7 @@ def comes_from_init(site: Site, config: ast.expr | None) -> bool:
 
 
 def is_passed_to_canned(site: Site, value: ast.expr) -> bool:
-    """Return True if a value is the config of a ready-made estimator, directly or through npu_run_config_init."""
+    """Return True if a value is the config of a canned estimator, directly or through npu_run_config_init."""
     call = receiving_call(site, value)
     if call is None:
         return False

@@ -21,7 +21,7 @@ def report_host_session(site: Site) -> None:
 
 
 def allows_no_gpu(site: Site, value: ast.expr) -> bool:
-    """Return True for a config with device_count {"GPU": 0}, given to its constructor or set in this file."""
+    """Return True for a config with device_count {"GPU": 0}, set by its constructor or an assignment."""
     config = proto.find_variable(site, value)
     if config is not None and sets_no_gpu(site, config, value):
         return True
@@ -99,7 +99,7 @@ def fill_value(site: Site, value: ast.expr) -> None:
         for assignment in config.assignments:
             fill_after(site, config, assignment)
     elif is_explicit and proto.is_config_proto(site, value) and can_compute_before(site, value):
-        location = site.source.statement(value)
+        location = site.source.statement_around(value)
         name = proto.local_name(site, location, "config")
         lines = [f"{name} = {site.text(value)}", *proto.fill_statements(site, name, location)]
         site.edit.insert_before(location, lines)
@@ -110,7 +110,7 @@ def fill_value(site: Site, value: ast.expr) -> None:
 
 
 def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
-    """Return True for `config = tf.ConfigProto(…)` on lines of its own, outside a class body."""
+    """Return True for `config = tf.ConfigProto(…)` on separate lines, outside a class body."""
     is_complete_value = isinstance(assignment, ast.Assign | ast.AnnAssign) and assignment.value is value
     has_own_lines = proto.starts_line(site, assignment) and proto.ends_line(site, assignment)
     in_class_body = isinstance(site.source.parents[assignment], ast.ClassDef)
@@ -141,7 +141,7 @@ def new_config(site: Site) -> str:
         name = proto.local_name(site, location, "config")
         assignment = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
         site.edit.insert_before(location, [assignment, *proto.fill_statements(site, name, location)])
-        configs = site.work.answers.setdefault(("configs", site.source.function(location)), [])
+        configs = site.work.answers.setdefault(("configs", site.source.function_around(location)), [])
         configs.append((location, name))  # for inserted_config
     return name
 
@@ -149,7 +149,7 @@ def new_config(site: Site) -> str:
 def inserted_config(site: Site, statement: ast.stmt) -> str | None:
     """Return the variable of a config that `new_config` has inserted before the statement in the same function."""
     parents = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
-    for location, name in site.work.answers.get(("configs", site.source.function(statement)), ()):
+    for location, name in site.work.answers.get(("configs", site.source.function_around(statement)), ()):
         block = site.source.block(location)
         if any(parent in block and block.index(parent) >= block.index(location) for parent in parents):
             return str(name)

@@ -1,4 +1,4 @@
-"""Uses of a session that a script opens. Not a rule: the session rules share it."""
+"""Uses of a session that a script opens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ast
 from viaduct.migration.lookups import assigned_name, last_name, receiving_call
 from viaduct.migration.rule import Site
 
-# Calls that take a session to read or write files, not to compute with the model.
+# Calls that use a session only to read or write files.
 FILE_FUNCTIONS = {
     *("restore", "save", "export_meta_graph", "convert_variables_to_constants", "write_graph", "simple_save"),
     *("add_meta_graph_and_variables", "add_meta_graph", "freeze_graph_with_def_protos", "assign_from_checkpoint"),
@@ -19,28 +19,28 @@ INITIALISERS = {
         *("initialize_all_variables", "initializers.global_variables", "initializers.local_variables"),
     )
 }
-IDLE_ATTRIBUTES = {"graph", "graph_def", "close", "as_default", "sess_str"}  # of a session; using them computes nothing
+IDLE_ATTRIBUTES = {"graph", "graph_def", "close", "as_default", "sess_str"}  # of a session; they compute nothing
 
 
 def stays_on_host(site: Site) -> bool:
-    """Return True, and report it as advice, if the session only restores, freezes or saves."""
+    """Return True, and advise on it, if the session only restores, freezes or saves."""
     if not only_handles_files(site):
         return False
     site.advise(
-        "this session only reads or writes checkpoints or graphs: it is left on the host",
+        "this session only reads or writes checkpoints or graphs: it stays on the host",
         zh="该会话仅读写检查点或图文件:保留在主机侧",
     )
     return True
 
 
 def only_handles_files(site: Site) -> bool:
-    """Return True if the session does nothing but read or write checkpoints and graphs."""
+    """Return True if the session only reads or writes checkpoints and graphs."""
     name, statements = session_variable(site)
     if not name:
         return False
     evals = site.source.only_within(site.source.attributes.get("eval", []), statements)
     if any(getattr(site.source.parents[node], "func", None) is node for node in evals):
-        return False  # `tensor.eval()` computes in the session without naming it
+        return False  # `tensor.eval()` computes in the session
     purposes = [purpose_of(site, use) for use in reads_within(site, statements, name)]
     return "files" in purposes and "other" not in purposes
 
@@ -54,31 +54,31 @@ def session_variable(site: Site) -> tuple[str, list[ast.stmt]]:
     variable = assigned_name(site, site.node)
     if variable is None:
         return "", []
-    return variable.id, (site.source.function(site.node) or site.source.tree).body
+    return variable.id, (site.source.function_around(site.node) or site.source.tree).body
 
 
 def reads_within(site: Site, statements: list[ast.stmt], name: str) -> list[ast.Name]:
-    """Return the reads of a name in these statements, which follow each other."""
+    """Return the reads of a name in consecutive statements."""
     return site.source.only_within(site.source.reads.get(name, []), statements)
 
 
 def purpose_of(site: Site, use: ast.Name) -> str:
-    """Return what a session is used for: "files", "nothing" (closing, initialising) or "other"."""
+    """Return the purpose of a use of a session: "files", "nothing" (closing, initialising) or "other"."""
     parent = site.source.parents[use]
     if isinstance(parent, ast.Attribute):
         run = site.source.parents[parent] if parent.attr == "run" else None
-        if isinstance(run, ast.Call) and len(run.args) == 1 and initialises(site, run.args[0]):
+        if isinstance(run, ast.Call) and len(run.args) == 1 and is_initialising(site, run.args[0]):
             return "nothing"
         return "nothing" if parent.attr in IDLE_ATTRIBUTES else "other"
     call = receiving_call(site, use)
     return "files" if call is not None and last_name(call.func) in FILE_FUNCTIONS else "other"
 
 
-def initialises(site: Site, value: ast.expr) -> bool:
-    """Return True for an operation that only initialises variables or tables, and for several such operations."""
+def is_initialising(site: Site, value: ast.expr) -> bool:
+    """Return True for an operation that only is_initialising variables or tables, and for several such operations."""
     if isinstance(value, ast.List | ast.Tuple):
-        return all(initialises(site, element) for element in value.elts)
+        return all(is_initialising(site, element) for element in value.elts)
     origin = site.values.origin(value)
     if isinstance(origin, ast.Call) and site.qualified(origin.func) == "tensorflow.group":
-        return all(initialises(site, argument) for argument in origin.args)
+        return all(is_initialising(site, argument) for argument in origin.args)
     return isinstance(origin, ast.Call) and site.qualified(origin.func) in INITIALISERS

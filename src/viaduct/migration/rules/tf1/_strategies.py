@@ -1,12 +1,9 @@
-"""Distribution strategies of TensorFlow that the rules edit. Not a rule.
+"""Distribution strategies of TensorFlow that the rules edit; distribute_servers reports the others."""
 
-The rule distribute_strategy takes them out for the NPU, mlu_devices renames the devices in their arguments.
-ParameterServerStrategy and TPUStrategy are reported by distribute_servers instead.
-"""
-
+DEVICE_SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 STRATEGIES = tuple(
-    f"tensorflow.{home}.{name}"
-    for home in ("distribute", "distribute.experimental", "contrib.distribute")
+    f"tensorflow.{module}.{name}"
+    for module in ("distribute", "distribute.experimental", "contrib.distribute")
     for name in (
         "MirroredStrategy",
         "MultiWorkerMirroredStrategy",

@@ -3,8 +3,8 @@
      import tensorflow as tf
      session = tf.Session()
 
-TensorFlow 1 has no device-neutral API: the NPU wants its own session options and the MLU its own build. With `--to any`
-the PyTorch files of a project are migrated, and a TensorFlow file is left as it is.
+TensorFlow 1 has no device-neutral API: the NPU needs its own session options and the MLU its own build. With `--to any`
+only the PyTorch files of a project are migrated.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def report_file(site: Site) -> None:
     for node in site.source.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and TENSORFLOW in imported_frameworks(node):
             site.report_unresolved(
-                "TensorFlow 1 has no device-neutral API, so this file is left as it is: migrate it with --to npu or "
-                "--to mlu, or leave it out with --exclude",
+                "TensorFlow 1 has no device-neutral API, so this file stays as it is: migrate it with --to npu or "
+                "--to mlu, or exclude it with --exclude",
                 zh="TensorFlow 1 没有与设备无关的接口,此文件保持不变:"
                 "请用 --to npu 或 --to mlu 单独迁移,或用 --exclude 排除",
                 node=node,

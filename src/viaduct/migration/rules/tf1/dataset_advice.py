@@ -1,8 +1,8 @@
-"""Advise on the parts of an input pipeline that may not suit the accelerator.
+"""Advise on parts of an input pipeline that may not suit the accelerator.
 
-A count for `repeat`, a shuffled numpy_input_fn or pandas_input_fn whose num_epochs is not None, a batch size divided by
-the number of GPUs, placeholders with an unknown dimension other than the first alone: these are advice. Readers that
-the device does not support need manual review. A rule can change none of them safely.
+There is advice on `repeat` with a count, on a shuffled numpy_input_fn or pandas_input_fn whose num_epochs is not None,
+on a batch size divided by the number of GPUs, and on placeholders with an unknown dimension other than the first.
+Readers that the device does not support need manual review.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ READERS = tuple(f"tensorflow.{name}" for name in ("WholeFileReader", "LMDBReader
 
 @rule.call("tensorflow.estimator.inputs.numpy_input_fn", "tensorflow.estimator.inputs.pandas_input_fn")
 def advise_epochs(site: Site) -> None:
-    """Advise on shuffled input, which is taken for training, that ends: num_epochs is 1 unless it is given."""
+    """Advise on shuffled input, which is for training, with a limited num_epochs (default 1)."""
     epochs = site.argument("num_epochs", 3)
     is_shuffled = is_constant(site.argument("shuffle", 4), True)
     if is_shuffled and not is_constant(epochs, None):
@@ -35,8 +35,8 @@ def advise_epochs(site: Site) -> None:
 def advise_repeat(site: Site) -> None:
     """Advise on `dataset.repeat(count)`."""
     count = site.argument("count", 0)
-    endless = count is None or (isinstance(count, ast.Constant) and count.value in (None, -1))
-    if not endless and site.values.kind(site.node.func.value) == "dataset":
+    is_endless = count is None or (isinstance(count, ast.Constant) and count.value in (None, -1))
+    if not is_endless and site.values.kind(site.node.func.value) == "dataset":
         site.advise(
             "call repeat() without a count and end training after a number of steps: the loop on the device needs to "
             "know its length",
@@ -46,12 +46,12 @@ def advise_repeat(site: Site) -> None:
 
 @rule.node(ast.BinOp, only_files_with=("num_gpus", "gpu_num", "n_gpus", "NUM_GPUS"))
 def advise_batch_size(site: Site) -> None:
-    """Advise on `batch_size // num_gpus`: "batch" in the text of the dividend, "gpu" in that of the divisor."""
+    """Advise on `batch_size // num_gpus`."""
     if isinstance(site.node.op, ast.Div | ast.FloorDiv):
         left, right = ast.unparse(site.node.left).lower(), ast.unparse(site.node.right).lower()
         if "batch" in left and "gpu" in right:
             site.advise(
-                f"{site.text(site.node)}: on the accelerator every device has a process of its own, so the batch size "
+                f"{site.text(site.node)}: on the accelerator every device has its own process, so the batch size "
                 "is per device without a division",
                 zh=f"{site.text(site.node)}:在昇腾上每个设备一个进程,批大小本就按设备计,无需再除",
             )
@@ -59,7 +59,7 @@ def advise_batch_size(site: Site) -> None:
 
 @rule.call("tensorflow.placeholder")
 def advise_placeholder(site: Site) -> None:
-    """Advise on unknown dimensions, unless the first alone is unknown: that is taken for the batch size."""
+    """Advise on unknown dimensions other than the first, which is the batch size."""
     shape = site.argument("shape", 1)
     dimensions = shape.elts if isinstance(shape, ast.List | ast.Tuple) else []
     unknown = [index for index, dimension in enumerate(dimensions) if is_constant(dimension, None)]

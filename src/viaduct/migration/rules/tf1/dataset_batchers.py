@@ -1,4 +1,4 @@
-"""Let functions other than `Dataset.batch` make batches of the same size.
+"""Give batches of functions other than `Dataset.batch` the same size.
 
      import tensorflow as tf
     -images = tf.train.batch([image], 32, allow_smaller_final_batch=True)
@@ -7,8 +7,8 @@
     +ds = tf.data.experimental.make_batched_features_dataset("a", 32, columns, num_epochs=1, drop_final_batch=True)
 
 The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Readers that repeat their files
-without end (num_epochs=None) make no shorter batch. A CSV reader with num_epochs, buckets by sequence length (each has
-a shape of its own) and sparse batches (which have no fixed shape) need manual review.
+without end (num_epochs=None) have no shorter batch. A CSV reader with num_epochs, buckets by sequence length (each has
+its own shape) and sparse batches (which have no fixed shape) need manual review.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.migration.rules.tf1._batchers import (
     FEATURE_READERS,
     QUEUE_FUNCTIONS,
     SPARSE_FUNCTIONS,
-    makes_equal_batches,
+    has_equal_batches,
     report_dropped_batch,
 )
 
@@ -32,7 +32,7 @@ rule = Rule(__name__)
 def refuse_smaller_batch(site: Site) -> None:
     """Switch allow_smaller_final_batch off."""
     keyword = site.keyword("allow_smaller_final_batch")
-    if keyword is not None and not makes_equal_batches(site, site.name):
+    if keyword is not None and not has_equal_batches(site, site.name):
         site.edit.node(keyword.value, "False")
         report_dropped_batch(site)
 
@@ -40,7 +40,7 @@ def refuse_smaller_batch(site: Site) -> None:
 @rule.call(*FEATURE_READERS)
 def drop_final_batch(site: Site) -> None:
     """Add drop_final_batch=True; report a call with unpacked arguments, which may hold it already."""
-    if makes_equal_batches(site, site.name):
+    if has_equal_batches(site, site.name):
         return
     if site.has_unpacked_arguments:
         site.request_review(
@@ -55,7 +55,7 @@ def drop_final_batch(site: Site) -> None:
 @rule.call(*CSV_READERS)
 def report_csv_reader(site: Site) -> None:
     """Report a CSV reader with num_epochs."""
-    if not makes_equal_batches(site, site.name):
+    if not has_equal_batches(site, site.name):
         site.request_review(
             "with num_epochs the last batch may be shorter, and this reader cannot drop it: leave num_epochs out and "
             "end the run after a number of steps",
@@ -67,7 +67,7 @@ add_notices(
     rule,
     Notice(
         BUCKETING_FUNCTIONS,
-        "each bucket has a shape of its own, and the graph is compiled for fixed ones: pad all to one length and give "
+        "each bucket has its own shape, and the graph is compiled for fixed ones: pad all to one length and pass "
         "drop_remainder=True, or use dynamic shapes",
         "各桶的 shape 不同,而图按固定 shape 编译:请统一补齐到同一长度并设置 drop_remainder=True,或使用动态 shape",
     ),

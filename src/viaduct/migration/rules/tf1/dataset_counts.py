@@ -1,7 +1,7 @@
 """Report an assertion that compares the number of predictions with the number of examples.
 
-A pipeline that drops its last batch yields fewer predictions than there were examples, so a check that the two numbers
-are equal fails. A side is taken for one of the two by the words in it: `num_written_lines == len(examples)`.
+A pipeline that drops its last batch yields fewer predictions than examples, so a check that the two numbers are equal
+fails. The rule recognises the two numbers by their names: `num_written_lines == len(examples)`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ def check_assert_equal(site: Site) -> None:
 
 
 def report_count(site: Site, left: str, right: str) -> None:
-    """Report a comparison of a number of results with a number of examples, given the text of its sides."""
-    counts = [part.lower() for part in (left, right)]
-    if not any("len(" in part or part.startswith("num") or "count" in part or "written" in part for part in counts):
+    """Report a comparison of a number of results with a number of examples."""
+    sides = (left.lower(), right.lower())
+    if not any("len(" in side or side.startswith("num") or "count" in side or "written" in side for side in sides):
         return
-    if any(has_any(one, RESULT_WORDS) and has_any(other, EXAMPLE_WORDS) for one, other in (counts, counts[::-1])):
+    pairs = (sides, sides[::-1])
+    if any(has_any(result, RESULT_WORDS) and has_any(examples, EXAMPLE_WORDS) for result, examples in pairs):
         site.request_review(
             f"{left} == {right} fails once the last batch is dropped: pad the input, or relax the check",
             zh=f"丢弃最后一批后 {left} == {right} 将失败:请补齐输入或放宽断言",

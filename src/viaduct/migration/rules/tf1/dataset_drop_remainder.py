@@ -19,18 +19,17 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import FunctionNode, plain_name
-from viaduct.migration.names import all_arguments
+from viaduct.migration.names import all_parameters
 from viaduct.migration.predicates import find_argument, is_constant, is_literal
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._batchers import report_dropped_batch
+from viaduct.migration.rules.tf1._batchers import EVALUATION_NAMES, report_dropped_batch
 
 rule = Rule(__name__)
 
 DROP_REMAINDER_POSITIONS = {"batch": 1, "padded_batch": 3}
 DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}
 ESTIMATOR_METHODS = ("train", "evaluate", "predict")
-EVALUATION_NAMES = ("eval", "predict", "test", "infer", "valid", "serving")
 
 
 @rule.method("batch", "padded_batch")
@@ -60,7 +59,7 @@ def set_drop_remainder(site: Site, position: int) -> None:
         return
     if not site.is_editable or (site.has_unpacked_arguments and present is None):
         site.request_review(
-            "arguments are unpacked here, or the call stands in an f-string: make sure that drop_remainder is True",
+            "arguments are unpacked here, or the call is in an f-string: make sure that drop_remainder is True",
             zh="此处参数为解包形式,或位于 f-string 中:请确认 drop_remainder 为 True",
         )
         return
@@ -91,7 +90,7 @@ def is_for_prediction(site: Site) -> bool:
 
 def function_name(site: Site) -> str:
     """Return the name of the function around the site, in lower case; "" at module level."""
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     return function.name.lower() if function else ""
 
 
@@ -123,7 +122,7 @@ def consumers_of_function(project: Project, module: str, function: FunctionNode,
     if name in visited:
         return set()
     visited.add(name)
-    methods = project.fed.get(name, set()) | project.fed.get(f"*.{function.name}", set())
+    methods = project.input_functions.get(name, set()) | project.input_functions.get(f"*.{function.name}", set())
     for path, call in project.calls.get(name, ()):
         if (caller := project.parsed.get(path)) is not None:
             functions = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))
@@ -165,7 +164,7 @@ def is_simple(size: ast.expr) -> bool:
 
 def advise_parameter(site: Site, present: ast.expr | None) -> None:
     """Advise on a replaced value of drop_remainder that was a parameter of the function."""
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     if not isinstance(present, ast.Name) or function is None:
         return
     parameters = [parameter.arg for parameter in function.args.args]
@@ -224,11 +223,11 @@ def looks_like_dataset(site: Site) -> bool:
 
 
 def is_parameter(site: Site, name: ast.Name) -> bool:
-    function = site.source.function(name)
-    return function is not None and name.id in {argument.arg for argument in all_arguments(function.args)}
+    function = site.source.function_around(name)
+    return function is not None and name.id in {argument.arg for argument in all_parameters(function.args)}
 
 
 def attributes_used(site: Site, name: ast.Name) -> set[str]:
     """Return the attributes of a variable that its function uses."""
-    nodes = ast.walk(site.source.function(name) or name)
+    nodes = ast.walk(site.source.function_around(name) or name)
     return {node.attr for node in nodes if isinstance(node, ast.Attribute) and plain_name(node.value) == name.id}

@@ -1,8 +1,8 @@
 """Report a dataset of which every rank would read all examples.
 
-Only with `--distributed`. A function that makes a dataset from files, tensors or a generator and never shards gives all
-ranks the same examples; a shard right behind the source, `dataset.shard(get_rank_size(), get_rank_id())`, gives each
-its own. Functions that are named for evaluation or prediction, and code at module level, are left out.
+These are functions that create a dataset from files, tensors or a generator and do not shard it. They need
+`dataset.shard(get_rank_size(), get_rank_id())` directly after the source. Functions with names such as "evaluate", and
+code at module level, are not reported. The rule runs with `--distributed`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ast
 
 from viaduct.migration.lookups import FunctionNode, mark_once
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._batchers import EVALUATION_NAMES
 
 rule = Rule(__name__, category="report", when=lambda options: options.distributed, runs_last=True)
 
@@ -19,7 +20,6 @@ SOURCES = (
     *("tensorflow.data.Dataset.list_files", "tensorflow.data.Dataset.from_tensor_slices"),
     *("tensorflow.data.Dataset.from_generator", "tensorflow.data.experimental.CsvDataset"),
 )
-EVALUATION_WORDS = ("eval", "predict", "infer", "test", "valid", "serving")
 
 
 @rule.call(*SOURCES)
@@ -27,19 +27,19 @@ def report_unsharded(site: Site) -> None:
     functions = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, FunctionNode)]
     outer = functions[-1] if functions else None
     name = outer.name.lower() if outer is not None else ""
-    if outer is None or any(text in name for text in EVALUATION_WORDS) or shards(outer):
+    if outer is None or any(text in name for text in EVALUATION_NAMES) or has_shard(outer):
         return
     if mark_once(site, "source", outer):
         site.request_review(
             f"{outer.name} reads its data without a shard: every rank would see the same examples; add "
-            ".shard(get_rank_size(), get_rank_id()) behind this",
+            ".shard(get_rank_size(), get_rank_id()) after this",
             zh=f"{outer.name} 未切分数据集:各 rank 会读取相同样本;请在此之后添加 "
             ".shard(get_rank_size(), get_rank_id())",
             risk="medium",
         )
 
 
-def shards(function: ast.AST) -> bool:
+def has_shard(function: ast.AST) -> bool:
     """Return True if a function shards a dataset, or leaves that to a distribution strategy."""
     attributes = (node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute))
     return any(name in ("shard", "experimental_distribute_dataset", "auto_shard_policy") for name in attributes)

@@ -93,8 +93,8 @@ def may_be_session_or_operation(site: Site, receiver: ast.expr) -> bool:
 
 def is_initialised_in_function(site: Site) -> bool:
     """Return True if another run in the same function surely initialises all variables."""
-    function = site.source.function(site.node)
-    runs = [node for node in site.work.index.methods.get("run", []) if site.source.function(node) is function]
+    function = site.source.function_around(site.node)
+    runs = [node for node in site.work.index.methods.get("run", []) if site.source.function_around(node) is function]
     return any(node.args and initialisers.is_initialiser(site, node.args[0]) for node in runs if node is not site.node)
 
 
@@ -103,7 +103,7 @@ def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
 
     `run` is the code that runs the operation, with {} for its name. None means the default session.
     """
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     if (
         not isinstance(statement, SIMPLE_STATEMENTS)
         or is_deferred(site, statement)
@@ -141,9 +141,9 @@ def is_deferred(site: Site, statement: ast.stmt) -> bool:
 
 def is_graph_finalized(site: Site) -> bool:
     """Return True if the function finalised the graph before the site; then no operation can be added."""
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     calls = site.work.index.methods.get("finalize", [])
-    return any(site.source.function(node) is function and node.lineno < site.node.lineno for node in calls)
+    return any(site.source.function_around(node) is function and node.lineno < site.node.lineno for node in calls)
 
 
 def is_on_one_rank(site: Site) -> bool:
@@ -188,8 +188,8 @@ def shares_default_graph(site: Site, value: str | ast.expr | None) -> bool:
         return False
     if len(value.args) > 1 or any(keyword.arg in ("graph", None) for keyword in value.keywords):
         return False
-    if site.source.function(value) is not site.source.function(site.node):
-        return site.source.function(value) is None and not graph_blocks(site, site.node)
+    if site.source.function_around(value) is not site.source.function_around(site.node):
+        return site.source.function_around(value) is None and not graph_blocks(site, site.node)
     return graph_blocks(site, value) <= graph_blocks(site, site.node)
 
 
@@ -234,7 +234,7 @@ def is_training(site: Site) -> bool:
 
     A function named `evaluate` counts all the same if it creates or runs a training operation.
     """
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     if function is not None and is_named_for_evaluation(function.name) and not has_training_operation(function):
         return False
     calls = site.work.index.calls
@@ -266,7 +266,7 @@ def is_training_name(node: ast.AST) -> bool:
 def is_training_program(site: Site) -> bool:
     """Return True if a program with this file trains without an Estimator and does not broadcast yet."""
     project = site.work.project
-    estimators = {path for name in broadcast.ESTIMATORS for path in project.mentions.get(name, ())}
+    estimators = {path for name in broadcast.ESTIMATORS for path in project.callers.get(name, ())}
     for files in programs_of(project, site.work.path):
         if files & project.training_files and not files & project.broadcast_files and not files & estimators:
             return True
@@ -276,8 +276,8 @@ def is_training_program(site: Site) -> bool:
 def is_named_for_evaluation(name: str) -> bool:
     """Return True for `evaluate`, `run_test`; not for `train_and_eval`, `latest`."""
     words = [word.lower() for word in WORD_PATTERN.findall(name)]
-    other_work = any(word.startswith(EVALUATION_PREFIXES) for word in words)
-    return other_work and not any(word.startswith("train") for word in words)
+    is_evaluation = any(word.startswith(EVALUATION_PREFIXES) for word in words)
+    return is_evaluation and not any(word.startswith("train") for word in words)
 
 
 def has_broadcast(site: Site) -> bool:

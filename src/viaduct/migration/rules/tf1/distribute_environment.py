@@ -1,12 +1,12 @@
-"""Give environment variables that hold a rank or a number of ranks a default.
+"""Add defaults to reads of environment variables that hold a rank or a number of ranks.
 
      import os
      from npu_bridge.estimator import npu_ops
     -rank_size = int(os.getenv("RANK_SIZE"))
     +rank_size = int(os.getenv("RANK_SIZE", "1"))
 
-Files that import npu_bridge, npu_device or hccl crash in `int(…)` when nobody has set the variable, as on a single
-device. RANK_SIZE is 1 then; RANK_ID, DEVICE_ID and ASCEND_DEVICE_ID are 0. An empty default is replaced as well.
+On a single device the variables may not be set, and `int(…)` would fail. RANK_SIZE is 1 then; RANK_ID, DEVICE_ID and
+ASCEND_DEVICE_ID are 0. An empty default is replaced too. Only files that import npu_bridge, npu_device or hccl change.
 """
 
 from __future__ import annotations
@@ -26,46 +26,42 @@ READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 
 @rule.node(ast.Call, only_files_with=tuple(DEFAULTS))
 def read_as_number(site: Site) -> None:
-    """Give a default to a variable that `int(…)` converts, directly or through a name."""
+    """Add a default to an environment variable that `int(…)` converts, directly or through a name."""
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
-    requested = any(
-        name.partition(".")[0] in VENDOR_MODULES for name in site.work.needed.values()
-    )  # by rules before this
-    if not is_int_call or not (requested or imports_adapter(site)):
+    is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.work.needed.values())
+    if not is_int_call or not (is_import_requested or imports_adapter(site)):
         return
     value = site.values.origin(remove_strip(site.node.args[0]))
     set_default(site, remove_strip(value))
 
 
 def remove_strip(node: ast.AST) -> ast.AST:
-    """Return an expression without the `.strip()` behind it."""
-    call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip"
-    return node.func.value if call else node  # type: ignore[attr-defined]
+    """Return x for `x.strip()`, and any other expression unchanged."""
+    is_strip = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip"
+    return node.func.value if is_strip else node  # type: ignore[attr-defined]
 
 
 @cache_per_file
 def imports_adapter(site: Site) -> bool:
     """Return True if the file imports npu_bridge, npu_device or hccl."""
-    bound = site.work.names.scopes[site.source.tree].bound.values()
-    modules = [what for values in bound for what in values if isinstance(what, str)]
+    bindings = site.work.names.scopes[site.source.tree].bound.values()
+    modules = [value for values in bindings for value in values if isinstance(value, str)]
     return any(name.partition(".")[0] in VENDOR_MODULES for name in [*modules, *site.work.names.stars])
 
 
 def set_default(site: Site, value: ast.AST) -> None:
     """Add the default to an expression that reads such a variable, once, and report it."""
-    if ("default", value) in site.work.seen or site.source.in_f_string(value):
+    if ("default", value) in site.work.handled or site.source.is_in_f_string(value):
         return
     name = add_default(site, value)
     if name:
         mark_once(site, "default", value)
         default = DEFAULTS[name]
-        site.report_change(
-            f"{name} is {default} where nobody has set it", zh=f"{name} 未设置时取 {default}", node=value
-        )
+        site.report_change(f"{name} is {default} if it is not set", zh=f"{name} 未设置时取 {default}", node=value)
 
 
 def add_default(site: Site, value: ast.AST) -> str:
-    """Add the default; return the environment variable that got one, "" where there is nothing to do."""
+    """Add the default; return the environment variable that got one, or ""."""
     if (
         isinstance(value, ast.Subscript)
         and site.qualified(value.value) == "os.environ"
@@ -88,5 +84,5 @@ def add_default(site: Site, value: ast.AST) -> str:
 
 
 def rank_variable_in(node: ast.expr) -> str:
-    """Return the key of DEFAULTS that a literal holds; "" for anything else."""
+    """Return the value of a literal that is a key of DEFAULTS; "" for anything else."""
     return node.value if isinstance(node, ast.Constant) and node.value in DEFAULTS else ""

@@ -76,8 +76,8 @@ def find_apply_call(site: Site) -> ast.Call | None:
 
     None if there is no such call, or if the gradients go through an allreduce before.
     """
-    function = site.source.function(site.node) or site.source.tree
-    statement = site.source.statement(site.node)
+    function = site.source.function_around(site.node) or site.source.tree
+    statement = site.source.statement_around(site.node)
     if not isinstance(statement, ast.Assign):
         return next((call for call in apply_calls(statement) if site.node in ast.walk(call)), None)
     names = targets(statement)  # that hold the gradients, or values computed from them
@@ -176,7 +176,9 @@ def is_wrapped_before(site: Site, optimizer: ast.Name) -> bool:
     bindings = bindings_of(site, optimizer)
     calls = [value for value in bindings if isinstance(value, ast.Call)]
     wrapping = [call for call in calls if site.qualified(call.func) in (*optimizers.WRAPPERS, optimizers.LOSS_SCALE)]
-    function = site.source.function(site.node)
-    before = [call for call in wrapping if site.source.function(call) is function and call.lineno < site.node.lineno]
+    function = site.source.function_around(site.node)
+    before = [
+        call for call in wrapping if site.source.function_around(call) is function and call.lineno < site.node.lineno
+    ]
     last_line = max((call.lineno for call in calls), default=0)
     return bool(before) and last_line < site.node.lineno and len(calls) == len(bindings)

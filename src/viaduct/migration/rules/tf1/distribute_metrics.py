@@ -11,9 +11,9 @@ With `--metrics-allreduce`:
     +    metrics = {"top1": (hccl_ops.allreduce(top1[0], "sum") / int(os.getenv("RANK_SIZE", "1")), top1[1])}
          return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
 
-Only with `--metrics-allreduce`. Each rank evaluates its own share; the value is summed and divided by the number of
-ranks; the update operation stays each rank's own. A dictionary with other values than names, and the result of a call,
-are averaged in a comprehension; metrics that come from anything else need manual review.
+Each rank evaluates its share and keeps its update operation; the values are averaged. A dictionary whose values are not
+all variables, and the result of a call, are averaged in a comprehension. Metrics of any other origin need manual
+review.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ rule = Rule(
     after=("tpu_spec", "seed_tuning"),
 )
 
-SPECS = ("tensorflow.estimator.EstimatorSpec", full_name("NPUEstimatorSpec"))
+SPEC_CLASSES = ("tensorflow.estimator.EstimatorSpec", full_name("NPUEstimatorSpec"))
 
 
-@rule.call(*SPECS)
+@rule.call(*SPEC_CLASSES)
 def average_metrics(site: Site) -> None:
     metrics = site.argument("eval_metric_ops", 4)
     if metrics is None or is_none(metrics):
         return
-    made = site.values.origin(metrics)
-    if "allreduce" in ast.unparse(made) or not mark_once(site, "averaged", made):
+    origin = site.values.origin(metrics)
+    if "allreduce" in ast.unparse(origin) or not mark_once(site, "averaged", origin):
         return
-    if isinstance(made, ast.Dict) and all(isinstance(value, ast.Name) for value in made.values):
-        for value in made.values:
+    if isinstance(origin, ast.Dict) and all(isinstance(value, ast.Name) for value in origin.values):
+        for value in origin.values:
             name = site.text(value)
             site.edit.node(value, f"({render_mean(site, f'{name}[0]')}, {name}[1])")
-    elif isinstance(made, ast.Dict | ast.Call) and not site.edit.has_comment(*site.source.span(made)):
-        items = f"for key, (value, update) in {site.text(made)}.items()"
-        site.edit.node(made, f"{{key: ({render_mean(site, 'value')}, update) {items}}}")
+    elif isinstance(origin, ast.Dict | ast.Call) and not site.edit.has_comment(*site.source.span(origin)):
+        items = f"for key, (value, update) in {site.text(origin)}.items()"
+        site.edit.node(origin, f"{{key: ({render_mean(site, 'value')}, update) {items}}}")
     else:
         site.request_review(
             f"average {site.text(metrics)} over the ranks: hccl_ops.allreduce(value, 'sum') / rank_size for each value",
             zh=f"请在各 rank 间平均 {site.text(metrics)}:对每个值使用 hccl_ops.allreduce(value, 'sum') / rank_size",
         )
         return
-    site.report_change("metrics are averaged over the ranks", zh="评估指标在各 rank 间取平均", node=made)
+    site.report_change("metrics are averaged over the ranks", zh="评估指标在各 rank 间取平均", node=origin)
 
 
 def render_mean(site: Site, value: str) -> str:

@@ -1,14 +1,13 @@
-"""Take out TensorFlow's distribution strategies: on the NPU every device has a process of its own.
+"""Remove TensorFlow's distribution strategies: on the NPU every device has its own process.
 
      import tensorflow as tf
     -strategy = tf.distribute.MirroredStrategy()
     +strategy = None
      run(strategy)
 
-Without `--distributed` a strategy that is merely passed on becomes None; one whose scope or attributes are used needs
-manual review. With `--distributed` a strategy that is used becomes NPUStrategy, which counts the ranks as replicas. A
-helper that chooses among strategies (get_distribution_strategy) is only reported: the run configuration no longer uses
-what it returns.
+Without `--distributed` a strategy that is only passed on becomes None; if its scope or attributes are used, it needs
+manual review. With `--distributed` a used strategy becomes NPUStrategy, whose replicas are the ranks. A call of
+get_distribution_strategy is only reported: the run configuration no longer uses its result.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ STRATEGY_HELPER = "get_distribution_strategy"  # of TensorFlow's official models
 def convert(site: Site) -> None:
     """Replace a strategy by NPUStrategy or None; report one whose scope or attributes are used."""
     parent = site.source.parents[site.node]
-    if any(getattr(around, "name", "") == STRATEGY_HELPER for around in site.source.ancestors(site.node)):
+    if any(getattr(ancestor, "name", "") == STRATEGY_HELPER for ancestor in site.source.ancestors(site.node)):
         report_strategy(site, "a helper chooses the strategy", "由辅助函数选择分布式策略")
         return
     if not site.is_editable or site.edit.has_comment(*site.source.span(site.node)):
-        report_strategy(site, "the call holds a comment or stands in an f-string", "调用中有注释或位于 f-string 中")
+        report_strategy(site, "the call has a comment or is in an f-string", "调用中有注释或位于 f-string 中")
         return
     uses = [site.node]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
@@ -43,15 +42,13 @@ def convert(site: Site) -> None:
         site.report_change("the ranks are the replicas: NPUStrategy", zh="改用 NPUStrategy:每个 rank 为一个副本")
     elif all(is_only_passed_on(site, use) for use in uses):
         site.edit.node(site.node, "None")
-        site.report_change(
-            "no strategy: every device is a process of its own", zh="不使用分布式策略:每个设备对应一个进程"
-        )
+        site.report_change("no strategy: every device has its own process", zh="不使用分布式策略:每个设备对应一个进程")
     else:
         report_strategy(site, "it is returned, or its scope or attributes are used", "被返回,或使用了其 scope 或属性")
 
 
 def is_only_passed_on(site: Site, node: ast.expr) -> bool:
-    """Return True for an argument whose attributes the called function does not use, and for a test of the strategy."""
+    """Return True for a test, and for an argument of a function that does not use its attributes."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.keyword):
         parent = site.source.parents[parent]
@@ -67,11 +64,11 @@ def uses_attributes(site: Site, call: ast.Call, value: ast.expr) -> bool:
     return any(isinstance(node, ast.Attribute) and plain_name(node.value) == parameter for node in nodes)
 
 
-def report_strategy(site: Site, why: str, why_zh: str) -> None:
+def report_strategy(site: Site, reason: str, reason_zh: str) -> None:
     site.request_review(
-        f"a distribution strategy ({why}): the accelerator runs one process per device; take it out, or use "
+        f"a distribution strategy ({reason}): the accelerator runs one process per device; remove it, or use "
         "npu_strategy.NPUStrategy() in a distributed run",
-        zh=f"分布式策略({why_zh}):昇腾上每个设备一个进程;请去掉,或在分布式训练时使用 npu_strategy.NPUStrategy()",
+        zh=f"分布式策略({reason_zh}):昇腾上每个设备一个进程;请去掉,或在分布式训练时使用 npu_strategy.NPUStrategy()",
         risk="high",
     )
 
@@ -81,6 +78,6 @@ def report_helper(site: Site) -> None:
     """Report a call of a helper that chooses a strategy."""
     if last_name(site.node.func) == STRATEGY_HELPER:
         site.request_review(
-            "this helper chooses a distribution strategy, which NPURunConfig does not take: its result is not needed",
+            "this helper chooses a distribution strategy, which NPURunConfig does not accept: its result is not needed",
             zh="该辅助函数返回分布式策略,NPURunConfig 不支持,其结果不再需要",
         )

@@ -10,11 +10,10 @@ With `--distributed --reduction sum`:
     +    grads = [(g if g is None else hccl_ops.allreduce(g, "sum"), v) for g, v in opt.compute_gradients(loss)]
     +    return opt.apply_gradients(grads, global_step=step)
 
-Only with `--distributed --reduction sum`: the vendor's guide adds the gradients of a session script up. The default is
-the average, as NPUDistributedOptimizer and Horovod compute it, since then the learning rate means the same with any
-number of ranks; a sum is an average times the number of ranks, and the learning rate must suit it. Gradients of
-`tf.gradients` go through npu_allreduce (distribute_gradients); an optimizer whose calls cannot be rewritten is wrapped,
-averages, and is reported (distribute_sum_left).
+The vendor's guide sums the gradients of a session script. The default is the average, as in NPUDistributedOptimizer and
+Horovod, for which the learning rate does not depend on the number of ranks. distribute_gradients handles
+`tf.gradients`. An optimizer whose calls cannot be rewritten is wrapped, so that it averages, and distribute_sum_left
+reports it.
 """
 
 from __future__ import annotations
@@ -35,34 +34,35 @@ MINIMIZE_PARAMETERS = (
     *("loss", "global_step", "var_list", "gate_gradients", "aggregation_method", "colocate_gradients_with_ops"),
     *("name", "grad_loss"),
 )
-"""Parameters of minimize, in their order."""
-APPLY_PARAMETERS = ("global_step", "name")  # of minimize, those that apply_gradients takes
+APPLY_PARAMETERS = ("global_step", "name")  # parameters of minimize that apply_gradients has too
 
 
 @rule.method("minimize")
 def split_minimize(site: Site) -> None:
-    """Replace `minimize`, which leaves no room for a sum, by compute_gradients, the sum and apply_gradients."""
-    statement = site.source.statement(site.node)
+    """Replace `minimize` by compute_gradients, the sum and apply_gradients."""
+    statement = site.source.statement_around(site.node)
     if not can_be_summed(site) or not is_always_run(site, statement):
         return
-    given = dict(zip(MINIMIZE_PARAMETERS, site.node.args, strict=False))
-    given |= {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
-    if "loss" not in given or site.edit.has_comment(*site.source.span(site.node)):
+    arguments = dict(zip(MINIMIZE_PARAMETERS, site.node.args, strict=False))
+    arguments |= {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
+    if "loss" not in arguments or site.edit.has_comment(*site.source.span(site.node)):
         return
     optimizer, lines = site.text(site.node.func.value), list[str]()
     if isinstance(site.node.func.value, ast.Call):
-        made, optimizer = optimizer, site.reserve_name("optimizer")
-        lines.append(f"{optimizer} = {made}")
-    computed = ", ".join(
+        creation, optimizer = optimizer, site.reserve_name("optimizer")
+        lines.append(f"{optimizer} = {creation}")
+    compute_arguments = ", ".join(
         site.text(value) if name == "loss" else f"{name}={site.text(value)}"
-        for name, value in given.items()
+        for name, value in arguments.items()
         if name not in APPLY_PARAMETERS
     )
     grads = site.reserve_name("grads")
-    lines.append(f"{grads} = {render_sum(site, f'{optimizer}.compute_gradients({computed})')}")
-    applied = "".join(f", {name}={site.text(given[name])}" for name in APPLY_PARAMETERS if name in given)
+    lines.append(f"{grads} = {render_sum(site, f'{optimizer}.compute_gradients({compute_arguments})')}")
+    apply_arguments = "".join(
+        f", {name}={site.text(arguments[name])}" for name in APPLY_PARAMETERS if name in arguments
+    )
     site.edit.insert_before(statement, lines)
-    site.edit.node(site.node, f"{optimizer}.apply_gradients({grads}{applied})")
+    site.edit.node(site.node, f"{optimizer}.apply_gradients({grads}{apply_arguments})")
     optimizers.report_sum(site)
 
 
@@ -70,7 +70,7 @@ def split_minimize(site: Site) -> None:
 def sum_computed(site: Site) -> None:
     if not can_be_summed(site) or optimizers.is_summed(site, site.node):
         return
-    before, after = render_sum(site, "\0").split("\0")  # the code around the call
+    before, after = render_sum(site, "\0").split("\0")
     start, end = site.source.span(site.node)
     site.edit.insert(start, before)
     site.edit.insert(end, after)
@@ -78,16 +78,16 @@ def sum_computed(site: Site) -> None:
 
 
 def is_always_run(site: Site, statement: ast.stmt) -> bool:
-    """Return True if every run of the statement makes the call, so that part of it may move to a line before."""
+    """Return True if every run of the statement runs the call, so that part of it may move to a line before."""
     if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Return):
         return False
     conditional = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-    within = [node for node in site.source.ancestors(site.node) if isinstance(node, conditional)]
-    return not any(node in ast.walk(statement) for node in within)
+    parents = [node for node in site.source.ancestors(site.node) if isinstance(node, conditional)]
+    return not any(node in ast.walk(statement) for node in parents)
 
 
 def can_be_summed(site: Site) -> bool:
-    """Return True for a call without unpacked arguments on an optimizer that this file makes and does not wrap."""
+    """Return True for a call without unpacked arguments on an optimizer that this file creates and does not wrap."""
     receiver = site.node.func.value
     if (
         site.options.reduction != "sum"
@@ -96,16 +96,16 @@ def can_be_summed(site: Site) -> bool:
         or optimizers.is_in_optimizer_class(site)
     ):
         return False
-    made = bindings_of(site, receiver) if isinstance(receiver, ast.Name) else [receiver]
-    return bool(made) and all(
+    values = bindings_of(site, receiver) if isinstance(receiver, ast.Name) else [receiver]
+    return bool(values) and all(
         isinstance(value, ast.Call)
         and optimizers.is_optimizer(site, value)
         and not optimizers.holds_optimizer(site, value)
-        for value in made
+        for value in values
     )
 
 
 def render_sum(site: Site, pairs: str) -> str:
-    """Return the code of a list of (summed gradient, variable), given the code of the (gradient, variable) pairs."""
+    """Return the code of a list with the gradients summed, for the code of a list of (gradient, variable) pairs."""
     operators = site.import_name("hccl_ops")
     return f'[(g if g is None else {operators}.allreduce(g, "sum"), v) for g, v in {pairs}]'

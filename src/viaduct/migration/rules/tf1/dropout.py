@@ -1,13 +1,12 @@
-"""Use the accelerator's dropout operator.
+"""Replace dropout by the accelerator's operator.
 
      import tensorflow as tf
     +from npu_bridge.estimator import npu_ops
     -y = tf.nn.dropout(x, rate=a - 0.1)
     +y = npu_ops.dropout(x, keep_prob=1.0 - (a - 0.1))
 
-Its keep_prob means the same as that of TensorFlow 1. A call with noise_shape, and one with the signature of TensorFlow
-2, stay and get advice. A literal keep_prob of 0 (a rate of 1), unpacked arguments, and a rate beside more than two
-positional arguments need manual review.
+A call with noise_shape, and one with the signature of TensorFlow 2, stay and get advice. A literal keep_prob of 0 (a
+rate of 1), unpacked arguments, and a rate with more than two positional arguments need manual review.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, category="performance")
 
-TIGHT = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+NO_PARENTHESES = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # after `1.0 -`
 
 
 @rule.call("tensorflow.nn.dropout")
 def convert(site: Site) -> None:
-    """Replace a dropout by the device's; report or advise on one whose arguments do not allow that."""
+    """Replace a dropout by the device's; report it, or advise on it, if the arguments do not allow that."""
     if site.has_unpacked_arguments or not site.is_editable:
         site.request_review(
-            "arguments are unpacked here, or the call stands in an f-string: npu_ops.dropout takes keep_prob",
+            "arguments are unpacked here, or the call is in an f-string: npu_ops.dropout takes keep_prob",
             zh="参数为解包形式,或位于 f-string 中:npu_ops.dropout 使用 keep_prob",
         )
         return
@@ -44,7 +43,7 @@ def convert(site: Site) -> None:
         )
         return
     if is_none_or_absent(keep) and is_none_or_absent(rate):
-        site.request_review("neither keep_prob nor rate is given", zh="未给出 keep_prob 或 rate")
+        site.request_review("the call has neither keep_prob nor rate", zh="未给出 keep_prob 或 rate")
         return
     if not is_none_or_absent(rate) and len(site.node.args) > 2:
         site.request_review(
@@ -69,7 +68,7 @@ def replace_rate(site: Site, rate: ast.expr | None) -> None:
         site.edit.replace(start, start + len("rate"), "keep_prob")
         begin, end = site.source.span(keyword.value)
         outer_begin = start_with_parentheses(site, begin)
-        needs_parentheses = not isinstance(keyword.value, TIGHT) and outer_begin == begin
+        needs_parentheses = not isinstance(keyword.value, NO_PARENTHESES) and outer_begin == begin
         site.edit.insert(outer_begin, "1.0 - (" if needs_parentheses else "1.0 - ")
         if needs_parentheses:
             site.edit.insert(end, ")")
@@ -77,16 +76,16 @@ def replace_rate(site: Site, rate: ast.expr | None) -> None:
 
 
 def start_with_parentheses(site: Site, begin: int) -> int:
-    """Return the position of the first of the parentheses right before a position; else the position itself."""
-    before = site.source.token_before(begin)
-    while before is not None and before.text == "(":
-        begin = before.start
-        before = site.source.token_before(begin)
+    """Return the position before all parentheses that directly precede a position."""
+    token = site.source.token_before(begin)
+    while token is not None and token.text == "(":
+        begin = token.start
+        token = site.source.token_before(begin)
     return begin
 
 
 def drop_keep_prob(site: Site) -> None:
-    """Remove the former keep_prob beside a rate, by keyword or as the second argument: it is None."""
+    """Remove a keep_prob of None, a keyword or the second positional argument."""
     keyword = site.keyword("keep_prob")
     if keyword is not None:
         site.remove_argument(keyword)

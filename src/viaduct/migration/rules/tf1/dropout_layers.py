@@ -1,4 +1,4 @@
-"""Let the Dropout layers of tf.layers and Keras use the accelerator's operator.
+"""Replace the dropout of tf.layers and Keras layers by the accelerator's operator.
 
 With `--dropout-layers`:
 
@@ -6,8 +6,7 @@ With `--dropout-layers`:
     +from npu_bridge.estimator.npu import npu_convert_dropout
      x = tf.layers.dropout(x, 0.4)
 
-Importing npu_convert_dropout replaces what `Dropout.call` does; slim's and contrib's dropout stay as they are. Asked
-for with `--dropout-layers`.
+Importing npu_convert_dropout patches `Dropout.call`; the dropout of slim and contrib stays.
 """
 
 from __future__ import annotations
@@ -19,23 +18,19 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, category="performance", when=lambda options: options.dropout_layers)
 
 LAYERS = (
-    "tensorflow.layers.dropout",
-    "tensorflow.layers.Dropout",
-    "tensorflow.keras.layers.Dropout",
-    "tensorflow.keras.layers.SpatialDropout1D",
-    "tensorflow.keras.layers.SpatialDropout2D",
-    "keras.layers.Dropout",
+    *("tensorflow.layers.dropout", "tensorflow.layers.Dropout", "tensorflow.keras.layers.Dropout"),
+    *("tensorflow.keras.layers.SpatialDropout1D", "tensorflow.keras.layers.SpatialDropout2D", "keras.layers.Dropout"),
 )
 MODULE = full_name("npu_convert_dropout")
 
 
 @rule.file(only_files_with=("dropout", "Dropout"))
-def patch(site: Site) -> None:
-    used = calls_to(site, LAYERS)
-    if used and site.work.names.local(MODULE) is None:
+def import_patch(site: Site) -> None:
+    calls = calls_to(site, LAYERS)
+    if calls and site.work.names.local_name(MODULE) is None:
         site.work.effects.add(MODULE)
         site.report_change(
             "Dropout layers use the device's operator: npu_convert_dropout is imported",
             zh="Dropout 层使用昇腾算子:导入 npu_convert_dropout",
-            node=used[0],
+            node=calls[0],
         )

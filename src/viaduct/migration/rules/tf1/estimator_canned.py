@@ -1,12 +1,12 @@
-"""Give a ready-made estimator the accelerator's configuration.
+"""Pass the accelerator's configuration to a canned estimator.
 
      import tensorflow as tf
     +from npu_bridge.npu_init import npu_run_config_init
     -model = tf.estimator.DNNClassifier([64], columns)
     +model = tf.estimator.DNNClassifier([64], columns, config=npu_run_config_init())
 
-The class stays, and so does a RunConfig that goes to such estimators alone: npu_run_config_init makes one for the
-device, from that RunConfig if there is one.
+The class stays, and so does a RunConfig that is used only for canned estimators: npu_run_config_init returns one for
+the device, made from that RunConfig if there is one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NPU_RUN_CONFIG = full_name("NPURunConfig")
 
 @rule.call(*(f"tensorflow.estimator.{name}" for name in CONFIG_POSITIONS))
 def configure(site: Site) -> None:
-    """Give a ready-made estimator the device's configuration; report a config that is an NPURunConfig."""
+    """Pass the device's configuration to a canned estimator; report a config that is an NPURunConfig."""
     config = site.argument("config", CONFIG_POSITIONS[site.name.rpartition(".")[2]])
     if config is None and site.has_unpacked_arguments:
         site.request_review(
@@ -34,13 +34,13 @@ def configure(site: Site) -> None:
         )
         return
     origin = site.values.origin(config) if config is not None else None
-    made_by = site.qualified(origin.func) if isinstance(origin, ast.Call) else None
-    if made_by == CONVERTER:
+    function = site.qualified(origin.func) if isinstance(origin, ast.Call) else None
+    if function == CONVERTER:
         return
-    if made_by == NPU_RUN_CONFIG:
+    if function == NPU_RUN_CONFIG:
         site.request_review(
-            "only NPUEstimator reads an NPURunConfig, so this ready-made estimator would not run on the device: give "
-            "it a RunConfig of its own through config=npu_run_config_init(run_config=…)",
+            "only NPUEstimator reads an NPURunConfig, so this canned estimator would not run on the device: pass its "
+            "own RunConfig, as config=npu_run_config_init(run_config=…)",
             zh="NPURunConfig 仅对 NPUEstimator 有效:请为预制 Estimator 单独建立 RunConfig,并传入 "
             "config=npu_run_config_init(run_config=…)",
             risk="high",
@@ -55,5 +55,5 @@ def configure(site: Site) -> None:
     else:
         site.edit.node(config, f"{init}(run_config={site.text(config)})")
     site.report_change(
-        "the ready-made estimator gets the device's configuration", zh="为预制 Estimator 传入昇腾设备的运行配置"
+        "the canned estimator gets the device's configuration", zh="为预制 Estimator 传入昇腾设备的运行配置"
     )

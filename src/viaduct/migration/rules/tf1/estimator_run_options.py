@@ -1,4 +1,4 @@
-"""Give NPURunConfig the options of `viaduct migrate`: loop, precision, fusion switches, profiling, dump.
+"""Set NPURunConfig's options for loops, precision, fusion switches, profiling and dumps.
 
 With `--loop 100 --precision allow_mix_precision`:
 
@@ -8,9 +8,8 @@ With `--loop 100 --precision allow_mix_precision`:
     +config = NPURunConfig(model_dir="out", iterations_per_loop=100, precision_mode="allow_mix_precision")
 
 `--loop N` runs N steps on the device before it reports to the host: steps and checkpoint intervals must be multiples of
-N. `--precision` is one of the modes; `--fusion-switch FILE` names the file, on the device's machine, that switches
-fusion rules of the graph compiler off (`{"Switch": {"GraphFusion": {"ALL": "off"}}}`); `--profile DIR` and `--dump DIR`
-add ProfilingConfig and DumpConfig.
+N. `--fusion-switch FILE` names a file on the device's machine that disables fusion rules of the graph compiler
+(`{"Switch": {"GraphFusion": {"ALL": "off"}}}`). `--profile DIR` adds a ProfilingConfig, `--dump DIR` a DumpConfig.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.options import Options
 from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.rule import Rule, Site
-
-NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values that only precision_mode_v2 has
 
 
 def has_run_options(options: Options) -> bool:
@@ -32,13 +29,13 @@ rule = Rule(__name__, category="performance", when=has_run_options, after=("tpu_
 
 @rule.call(full_name("NPURunConfig"))
 def add_options(site: Site) -> None:
-    """Add the arguments that the options need and the call does not have."""
+    """Add the arguments that the options require and the call does not have."""
     present = {keyword.arg for keyword in site.node.keywords}
     missing = required_arguments(site, present)
     if missing and site.is_editable:
         site.edit.add_argument(site.node, ", ".join(f"{name}={text}" for name, text in missing.items()))
         names = ", ".join(missing)
-        site.report_change(f"asked for on the command line: {names}", zh=f"按命令行要求添加:{names}")
+        site.report_change(f"requested on the command line: {names}", zh=f"按命令行要求添加:{names}")
     if site.options.loop > 1 and "iterations_per_loop" not in present:
         site.advise(
             f"steps and checkpoint intervals must be multiples of {site.options.loop}; hooks see every "
@@ -48,17 +45,16 @@ def add_options(site: Site) -> None:
 
 
 def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
-    """Return the missing arguments that the options need, each with the code of its value."""
+    """Return the missing arguments that the options require, each with the code of its value."""
     options, arguments = site.options, dict[str, str]()
     if options.loop > 1:
         arguments["iterations_per_loop"] = str(options.loop)
     if options.precision:
-        is_newer = options.precision in NEWER_MODES
-        arguments["precision_mode_v2" if is_newer else "precision_mode"] = f'"{options.precision}"'
+        arguments[options.precision_key] = f'"{options.precision}"'
     if options.fusion_switch:
         arguments["fusion_switch_file"] = repr(options.fusion_switch)
     if options.profile and "profiling_config" not in present:
-        arguments["profiling_config"] = render_profiling(site)  # imports a name, so only where it is needed
+        arguments["profiling_config"] = render_profiling(site)
     if options.dump and "dump_config" not in present:
         arguments["dump_config"] = render_dump(site)
     return {name: text for name, text in arguments.items() if name not in present}

@@ -1,7 +1,7 @@
-"""Report a float that is given as a number of steps.
+"""Report a number of steps that is a float.
 
-`steps=images / batch` is a float in Python 3, and so is `1e4`. TensorFlow on the host lets it pass; a loop on the
-device needs an int.
+`steps=images / batch` is a float in Python 3, and so is `1e4`. TensorFlow on the host accepts it; a loop on the device
+needs an int.
 """
 
 from __future__ import annotations

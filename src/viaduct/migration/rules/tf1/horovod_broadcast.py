@@ -1,4 +1,4 @@
-"""Start all ranks from the values of one, as Horovod's broadcast did.
+"""Replace Horovod's broadcast of the initial values.
 
 With `--distributed`:
 
@@ -11,9 +11,9 @@ With `--distributed`:
     +    hooks = [NPUBroadcastGlobalVariablesHook(0, get_rank_id())]
          return tf.train.MonitoredTrainingSession(hooks=hooks)
 
-NPUEstimator broadcasts by itself: there the hook is removed from its list, or becomes a hook that does nothing where it
-is in no list. The operation broadcast_global_variables becomes one assignment for each trainable variable, grouped; a
-Keras callback becomes the accelerator's.
+NPUEstimator broadcasts by itself: if one trains, the hook is removed from its list, or becomes a hook that does nothing
+if it is in no list. broadcast_global_variables becomes a group of assignments, one for each trainable variable. A Keras
+callback becomes the accelerator's.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ rule = Rule(__name__)
 
 @horovod.on_call(rule, "BroadcastGlobalVariablesHook")
 def replace_hook(site: Site) -> None:
-    """Replace the hook by the accelerator's, or remove it where an NPUEstimator trains."""
-    if broadcast.estimator_trains(site):
+    """Replace the hook by the accelerator's, or remove it if an NPUEstimator trains."""
+    if broadcast.is_trained_by_estimator(site):
         remove_hook(site)
         return
     rank = ranks.render_rank(site, site.node, "rank")
@@ -44,15 +44,15 @@ def replace_hook(site: Site) -> None:
 
 
 def root_rank_text(site: Site) -> str:
-    """Return the code of the rank that broadcasts: 0 if the call names none."""
+    """Return the code of the rank that broadcasts, by default 0."""
     value = site.argument("root_rank", 0)
     return site.text(value) if value is not None else "0"
 
 
 def remove_hook(site: Site) -> None:
-    """Remove the hook from its list, or the statement that appends it; anywhere else put an empty hook in its place."""
+    """Remove the hook from its list, or the statement that appends it; else replace it by an empty hook."""
     parent = site.source.parents[site.node]
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     if isinstance(parent, ast.List) and not site.edit.has_comment(*site.source.span(site.node)):
         opening = next(site.source.tokens_from(site.source.span(parent)[0]))
         site.edit.remove_slot(site.source.slots(opening)[0], parent.elts.index(site.node))
@@ -62,7 +62,7 @@ def remove_hook(site: Site) -> None:
         horovod.report_by_hand(site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量")
         return
     site.report_change(
-        "the hook is gone or empty: NPUEstimator broadcasts the initial values itself",
+        "the hook is removed or empty: NPUEstimator broadcasts the initial values itself",
         zh="该 hook 已删除或置空:NPUEstimator 会自行广播变量初值",
     )
 

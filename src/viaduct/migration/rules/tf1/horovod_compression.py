@@ -1,12 +1,12 @@
-"""Remove the choice of a gradient compression that nothing reads any more.
+"""Remove the choice of a gradient compression if nothing reads it any more.
 
      import horovod.tensorflow as hvd
      import tensorflow as tf
     -compression = hvd.Compression.fp16 if fp16 else hvd.Compression.none
      opt = tf.train.AdamOptimizer(0.1)
 
-The accelerator's optimizer takes no such argument, so horovod_optimizer removes it and leaves the variable unread. A
-variable that is still read somewhere, or whose value makes a call, stays, and horovod_leftovers reports it.
+The accelerator's optimizer has no such argument, so horovod_optimizer removes it. A variable that is still read, or
+whose value contains a call, stays, and horovod_leftovers reports it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ def remove_unread(site: Site) -> None:
     scope = site.work.names.scope_of(site.node)
     names = (node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == target.id)
     is_read = any(isinstance(name.ctx, ast.Load) for name in names)
-    if is_read or target.id in scope.elsewhere or makes_calls(site):
+    if is_read or target.id in scope.redirects or has_calls(site):
         return
     site.edit.remove_statement(site.node)
     site.report_change(
-        "the choice of a compression is gone: the accelerator's optimizer has none",
+        "the choice of a compression is removed: the accelerator's optimizer has none",
         zh="删除梯度压缩选项:NPU 分布式优化器无此参数",
     )
 
 
 def mentions_compression(site: Site) -> bool:
     """Return True if the assigned value mentions a compression of Horovod."""
-    mentioned = (site.qualified(node) for node in ast.walk(site.node.value) if isinstance(node, ast.Attribute))
-    return any(horovod.is_horovod(name) and "Compression" in str(name) for name in mentioned)
+    names = (site.qualified(node) for node in ast.walk(site.node.value) if isinstance(node, ast.Attribute))
+    return any(horovod.is_horovod(name) and "Compression" in str(name) for name in names)
 
 
-def makes_calls(site: Site) -> bool:
-    """Return True if the value makes calls, which would no longer be made."""
+def has_calls(site: Site) -> bool:
+    """Return True if the value contains calls, which must not be lost."""
     return any(isinstance(node, ast.Call | ast.NamedExpr | ast.Await) for node in ast.walk(site.node.value))

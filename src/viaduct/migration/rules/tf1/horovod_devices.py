@@ -6,8 +6,8 @@
     -config.gpu_options.visible_device_list = str(hvd.local_rank())
      config.allow_soft_placement = True
 
-The accelerator is chosen by ASCEND_DEVICE_ID or DEVICE_ID, which the start script sets for each process. The same goes
-for CUDA_VISIBLE_DEVICES, for the argument of tf.GPUOptions and for tf.config.set_visible_devices.
+ASCEND_DEVICE_ID or DEVICE_ID, which the start script sets for each process, chooses the accelerator. The rule also
+removes such values of CUDA_VISIBLE_DEVICES, tf.GPUOptions and tf.config.set_visible_devices.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ CHOOSING_FUNCTIONS = ("tensorflow.config.experimental.set_visible_devices", "ten
 @rule.node(ast.Assign, only_files_with=("local_rank",))
 def remove_assignment(site: Site) -> None:
     target = site.node.targets[0]
-    if len(site.node.targets) == 1 and chooses_device(site, target) and is_by_rank(site, site.node.value):
+    if len(site.node.targets) == 1 and is_device_choice(site, target) and is_by_rank(site, site.node.value):
         site.edit.remove_statement(site.node)
         report_removed(site)
 
 
-def chooses_device(site: Site, target: ast.expr) -> bool:
+def is_device_choice(site: Site, target: ast.expr) -> bool:
     """Return True for the field visible_device_list of a config, and for `os.environ["CUDA_VISIBLE_DEVICES"]`."""
     if isinstance(target, ast.Attribute):
         return target.attr == CONFIG_FIELD
@@ -44,13 +44,13 @@ def chooses_device(site: Site, target: ast.expr) -> bool:
 
 
 def is_by_rank(site: Site, value: ast.AST) -> bool:
-    """Return True if a value asks Horovod for a rank, in a program whose Horovod is replaced."""
+    """Return True if a value calls Horovod for a rank, and Horovod is replaced in this program."""
     return horovod.calls_any(site, value, "local_rank", "rank") and not horovod.keeps_horovod(site)
 
 
 def report_removed(site: Site) -> None:
     site.report_change(
-        f"the device is chosen by {NPU.device_choice} or DEVICE_ID, not by the script: removed",
+        f"{NPU.device_choice} or DEVICE_ID chooses the device: removed",
         zh=f"设备由环境变量 {NPU.device_choice} 或 DEVICE_ID 指定:已删除",
     )
 

@@ -18,14 +18,15 @@ PyTorch or MXNet is left alone.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import NPU_BRIDGE
-from viaduct.migration.lookups import plain_name
+from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.module_flow import is_only_tested
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
-from viaduct.migration.rules.tf1 import _presence as presence
 from viaduct.migration.rules.torch._imports import drop_alias
 
 rule = Rule(__name__, after=("horovod_compression",))
@@ -41,7 +42,7 @@ def remove(site: Site) -> None:
     if not aliases or report_if_used(site, aliases):
         return
     names = [local_name(alias) for alias in aliases]
-    tested = [name for name in names if site.source.reads.get(name) or any(presence.importing_files(site, name))]
+    tested = [name for name in names if site.source.reads.get(name) or any(importing_files(site, name))]
     flag = " = ".join([*dict.fromkeys(tested), "True"]) if tested else ""
     changed = replace_import(site, aliases, flag)
     if flag:
@@ -69,7 +70,7 @@ def report_if_used(site: Site, aliases: list[ast.alias]) -> bool:
         return True
     names = [local_name(alias) for alias in aliases]
     used = [node for name in names for node in site.source.reads.get(name, []) if not is_only_tested(site.source, node)]
-    files = sorted({path for name in names for path in presence.importing_files(site, name)})
+    files = sorted({path for name in names for path in importing_files(site, name)})
     if not horovod.files_that_keep_horovod(site) and all(
         imported_name(site.node, alias) in horovod.MODULES for alias in aliases
     ):
@@ -147,3 +148,19 @@ def sets_flag_only(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign):
         return isinstance(statement.value, ast.Constant) and all(map(plain_name, statement.targets))
     return isinstance(statement, ast.Pass)
+
+
+def importing_files(site: Site, name: str) -> Iterator[str]:
+    """Yield the other files of the project that import or read the name from this one."""
+    module = PurePosixPath(site.work.path).stem
+    for path, names in site.work.project.parsed.items():
+        if path != site.work.path and any(is_import_of(node, module, name) for node in names.source.nodes):
+            yield path
+
+
+def is_import_of(node: ast.AST, module: str, name: str) -> bool:
+    """Return True for `from module import name` and for `module.name`, if `module` ends a dotted name too."""
+    if isinstance(node, ast.ImportFrom):
+        named = any(alias.name == name for alias in node.names)
+        return named and (node.module or "").rpartition(".")[2] == module
+    return isinstance(node, ast.Attribute) and node.attr == name and last_name(node.value) == module

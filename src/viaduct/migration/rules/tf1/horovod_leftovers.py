@@ -1,8 +1,8 @@
 """Report uses of Horovod without a counterpart in the accelerator's communication.
 
-Elastic runs, compression, object collectives, timelines, questions about the build, learning rate and metric callbacks:
-each stays as written and is reported with what to do instead. As long as one is left, the import stays too. A search
-for Horovod by Python's import system (`find_spec`) fails on the accelerator's machine, and is reported as well.
+These are elastic runs, compression, object collectives, timelines, functions about the build, learning rate and metric
+callbacks. They stay, with the import, and the finding names an alternative. A search for Horovod by Python's import
+system (`find_spec`), which fails on the accelerator's machine, is reported too.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 
 rule = Rule(__name__, category="report", after=("horovod_compression",))
 
-NO_EQUIVALENT = ("there is no equivalent: take it out", "没有等价接口,请删除")
-INSTEAD_OF = {  # name in Horovod -> what to do, in English and Chinese
+NO_EQUIVALENT = ("there is no equivalent: remove it", "没有等价接口,请删除")
+ALTERNATIVES = {  # name in Horovod -> advice in English and Chinese
     "alltoall": (
-        "see hccl_ops.all_to_all_v, which wants counts and displacements",
+        "see hccl_ops.all_to_all_v, which needs counts and displacements",
         "参见 hccl_ops.all_to_all_v,需给出数量与偏移",
     ),
     "callbacks.MetricAverageCallback": (
@@ -40,10 +40,7 @@ INSTEAD_OF = {  # name in Horovod -> what to do, in English and Chinese
     ),
 }
 MODULE_SEARCHES = (
-    "importlib.util.find_spec",
-    "importlib.find_loader",
-    "pkgutil.find_loader",
-    "importlib.import_module",
+    *("importlib.util.find_spec", "importlib.find_loader", "pkgutil.find_loader", "importlib.import_module"),
 )
 HANDLED_BY_OTHER_RULES = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer")
 
@@ -52,21 +49,21 @@ HANDLED_BY_OTHER_RULES = ("init", "shutdown", "rank", "size", "local_rank", "loc
 def report_call(site: Site) -> None:
     name = horovod.short_name(site)
     if name not in HANDLED_BY_OTHER_RULES and not is_reported(site) and not horovod.keeps_horovod(site):
-        horovod.report_by_hand(site, *INSTEAD_OF.get(name, NO_EQUIVALENT))
+        horovod.report_by_hand(site, *ALTERNATIVES.get(name, NO_EQUIVALENT))
 
 
 @rule.reference(*horovod.MODULES, *(f"{root}.*" for root in horovod.MODULES))
 def report_mention(site: Site) -> None:
-    """Report the module itself where it is passed to code that is not followed, and parts of it that are not called."""
+    """Report a use of the module that cannot be followed, and parts of the module that are not called."""
     if site.name in horovod.MODULES:
         name, line = site.text(site.node), site.work.lines[site.node.lineno - 1]
         if line in site.work.project.escapes.get(site.work.path, ()):
             site.report_unresolved(
-                f"{name} itself is passed on here and cannot be followed, so Horovod stays: decide what replaces it",
+                f"the module {name} is passed on here and cannot be followed, so Horovod stays: replace it by hand",
                 zh=f"此处直接使用了 {name} 且无法跟踪其去向,因此保留 Horovod:请确定去掉后的写法",
             )
     elif not is_reported(site) and not horovod.keeps_horovod(site):
-        horovod.report_by_hand(site, *INSTEAD_OF.get(horovod.short_name(site), NO_EQUIVALENT))
+        horovod.report_by_hand(site, *ALTERNATIVES.get(horovod.short_name(site), NO_EQUIVALENT))
 
 
 @rule.method(*HANDLED_BY_OTHER_RULES, "BroadcastGlobalVariablesHook", "allreduce", "broadcast_global_variables")
@@ -75,7 +72,7 @@ def report_passed_module(site: Site) -> None:
     receiver = site.node.func.value
     if plain_name(receiver) != "hvd" or site.qualified(receiver) is not None:
         return
-    if any(horovod.is_horovod(name) for name in site.work.project.mentions):
+    if any(horovod.is_horovod(name) for name in site.work.project.callers):
         site.report_unresolved(
             f"hvd.{site.name}: Horovod comes as an argument here and cannot be followed; write its "
             f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",
@@ -89,10 +86,10 @@ def report_module_search(site: Site) -> None:
     module = literal_text(site.argument("name", 0))
     if module != "horovod" and not horovod.is_horovod(module):
         return
-    if any(horovod.is_horovod(name) for name in site.work.project.mentions):
+    if any(horovod.is_horovod(name) for name in site.work.project.callers):
         site.request_review(
-            f"{site.text(site.node)} finds no Horovod on the accelerator's machine, where {NPU.backend} does its part: "
-            "let the script go on as if it had found it",
+            f"{site.text(site.node)} finds no Horovod on the accelerator's machine, where {NPU.backend} replaces it: "
+            "let the script continue as if it had found Horovod",
             zh=f"{site.text(site.node)} 在 NPU 环境中找不到 Horovod,其功能由 {NPU.backend} 承担:请按其存在处理",
             risk="high",
         )

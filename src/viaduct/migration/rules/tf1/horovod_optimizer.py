@@ -1,4 +1,4 @@
-"""Average gradients with the accelerator's optimizer instead of Horovod's.
+"""Replace Horovod's DistributedOptimizer by the accelerator's.
 
      import horovod.tensorflow as hvd
      import tensorflow as tf
@@ -6,9 +6,9 @@
     -opt = hvd.DistributedOptimizer(opt, compression=hvd.Compression.fp16)
     +opt = NPUDistributedOptimizer(opt)
 
-The other arguments have no counterpart and are dropped; keywords that change the result need manual review. A Keras
-optimizer becomes a KerasDistributeOptimizer. Around a loss scale optimizer the wrapper is removed: with `--distributed`
-the rule distribute_optimizer wraps the inner optimizer.
+Other arguments have no counterpart and are dropped; keywords that change the result need manual review. For a Keras
+optimizer the wrapper is KerasDistributeOptimizer. A wrapper of a loss scale optimizer is removed: with `--distributed`
+distribute_optimizer wraps the inner optimizer.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def report_result_arguments(site: Site) -> None:
         is_default = is_literal_in(keyword.value, 1, 1.0, False)
         if keyword.arg in RESULT_ARGUMENTS and not is_average and not is_default:
             reason, zh = RESULT_ARGUMENTS[keyword.arg]
-            written = site.text(keyword)
-            site.request_review(f"{written} has no counterpart: {reason}", zh=f"丢失 {written}:{zh}")
+            argument = site.text(keyword)
+            site.request_review(f"{argument} has no counterpart: {reason}", zh=f"丢失 {argument}:{zh}")
 
 
 def is_loss_scaled(site: Site, optimizer: ast.expr) -> bool:
-    """Return True for a loss scale optimizer, or a variable that was assigned one before the site."""
+    """Return True for a loss scale optimizer, or a variable that gets one before the site."""
     bindings = bindings_of(site, optimizer) if isinstance(optimizer, ast.Name) else []
     values = [value for value in (optimizer, *bindings) if isinstance(value, ast.Call)]
     return any(
@@ -83,7 +83,7 @@ def is_loss_scaled(site: Site, optimizer: ast.expr) -> bool:
 
 
 def remove_wrapper(site: Site, optimizer: ast.expr) -> None:
-    """Replace the wrapper by the optimizer in it; remove the statement if it would become `opt = opt`."""
+    """Replace the wrapper by its optimizer; remove the statement if it would become `opt = opt`."""
     parent = site.source.parents[site.node]
     target = sole_target(parent) if isinstance(parent, ast.Assign) else None
     if isinstance(parent, ast.Assign) and target is not None and ast.unparse(target) == ast.unparse(optimizer):
@@ -94,6 +94,6 @@ def remove_wrapper(site: Site, optimizer: ast.expr) -> None:
         )
         return
     site.report_change(
-        "Horovod's wrapper is removed: of a loss scale optimizer, --distributed wraps the inner optimizer instead",
+        "Horovod's wrapper of a loss scale optimizer is removed: --distributed wraps the inner optimizer instead",
         zh="loss scale 优化器只包装其内层优化器(--distributed),此处不再包装",
     )

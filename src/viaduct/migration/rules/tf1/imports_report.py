@@ -1,7 +1,7 @@
 """Report imports of packages that work with NVIDIA cards only, or use MPI.
 
 cupy, cupyx, pynvml, nvidia.dali and TensorRT have no counterpart. mpi4py is not needed on the NPU, where ranks come
-from the rank table; on the MLU it is not reported, since Horovod stays there. All of them are left as written.
+from the rank table; on the MLU it is not reported, since Horovod stays there.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 
-INSTEAD = {
+ALTERNATIVES = {
     "cupy": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
     "cupyx": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
-    "pynvml": ("asks NVIDIA's driver: the accelerator has tools of its own", "查询 NVIDIA 驱动:请使用加速卡自带工具"),
+    "pynvml": ("queries NVIDIA's driver: the accelerator has its own tools", "查询 NVIDIA 驱动:请使用加速卡自带工具"),
     "nvidia.dali": ("reads and decodes on the card: use tf.data", "在 GPU 上读取与解码:请使用 tf.data"),
     "tensorflow.python.compiler.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
     "tensorflow.contrib.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
     "mpi4py": (f"ranks come from the rank table and {NPU.backend}", f"rank 由 rank table 与 {NPU.backend} 提供"),
 }
-WORDS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
+PACKAGE_TEXTS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=WORDS)
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=PACKAGE_TEXTS)
 def report_imports(site: Site) -> None:
     """Report the first such package that a statement imports."""
     for name in imported_names(site.node):
-        package = next((package for package in INSTEAD if f"{name}.".startswith(f"{package}.")), None)
+        package = next((package for package in ALTERNATIVES if f"{name}.".startswith(f"{package}.")), None)
         if package is not None and not (package == "mpi4py" and site.options.to == "mlu"):  # Horovod stays on the MLU
-            english, chinese = INSTEAD[package]
+            english, chinese = ALTERNATIVES[package]
             site.request_review(
                 f"{package} has no equivalent: {english}", zh=f"{package} 没有等价物:{chinese}", risk="high"
             )

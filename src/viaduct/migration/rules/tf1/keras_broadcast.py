@@ -8,9 +8,8 @@ With `--distributed`:
     -model.fit(x, y, callbacks=[tf.keras.callbacks.CSVLogger("log.csv")])
     +model.fit(x, y, callbacks=[NPUBroadcastGlobalVariablesCallback(0), tf.keras.callbacks.CSVLogger("log.csv")])
 
-Only with `--distributed`. The callback broadcasts the variables of rank 0 at the first batch. A tuple of callbacks
-becomes a list: the vendor's own helper would silently drop it. train_on_batch, unpacked arguments, and a `fit` of an
-object that may be a Keras model need manual review.
+The callback broadcasts the variables of rank 0 at the first batch. A tuple of callbacks becomes a list. train_on_batch,
+unpacked arguments, and a `fit` of an object that may be a Keras model need manual review.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ BROADCASTING_CALLBACKS = (CALLBACK, "BroadcastGlobalVariablesCallback", "npu_cal
 
 @rule.method(*CALLBACKS_POSITIONS)
 def add_callback(site: Site) -> None:
-    """Add the callback to a model's fit, unless its callbacks hold a broadcast already."""
+    """Add the callback to a model's fit, unless its callbacks broadcast already."""
     if not _keras.is_model(site, site.node.func.value):
         report_possible_model(site)
         return
@@ -56,7 +55,7 @@ def report_train_on_batch(site: Site) -> None:
 
 
 def prepend_callback(site: Site, value: ast.expr, callback: str) -> None:
-    """Put a callback in front of those of a list, a tuple (which becomes a list) or another value."""
+    """Insert a callback at the beginning of a list, a tuple (which becomes a list) or another value."""
     start, end = site.source.span(value)
     if isinstance(value, ast.List):
         site.edit.insert(start + 1, f"{callback}, " if value.elts else callback)
@@ -70,17 +69,17 @@ def prepend_callback(site: Site, value: ast.expr, callback: str) -> None:
 
 
 def has_broadcast(site: Site, value: ast.expr) -> bool:
-    """Return True if a call in the callbacks, or in changes of their variable, makes a broadcast."""
+    """Return True if a call in the callbacks, or in changes of their variable, creates a broadcasting callback."""
     nodes = [value, site.values.origin(value)]
     if isinstance(value, ast.Name):
-        around = site.source.function(site.node) or site.source.tree
-        nodes += [node for node in ast.walk(around) if changes_variable(node, value.id)]
+        function = site.source.function_around(site.node) or site.source.tree
+        nodes += [node for node in ast.walk(function) if changes_variable(node, value.id)]
     calls = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Call))
     return any((site.qualified(call.func) or "").rpartition(".")[2] in BROADCASTING_CALLBACKS for call in calls)
 
 
 def changes_variable(node: ast.AST, name: str) -> bool:
-    """Return True for `name.append(…)` or another method, `name += […]` and `name = …`."""
+    """Return True for a method call such as `name.append(…)`, for `name += […]` and `name = …`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return plain_name(node.func.value) == name
     if isinstance(node, ast.Assign):

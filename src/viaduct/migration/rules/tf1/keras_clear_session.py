@@ -1,4 +1,4 @@
-"""Clear Keras' session without losing the accelerator.
+"""Replace Keras' clear_session, after which the accelerator would not be used any more.
 
      import tensorflow as tf
      from tensorflow.keras import backend as K
@@ -6,8 +6,8 @@
     +from npu_bridge.npu_init import npu_clear_session
     +npu_clear_session()
 
-`clear_session` discards the session, and Keras would make the next one without NpuOptimizer; the vendor's function sets
-a new one with it. That function is for tf.keras only, so the standalone package needs manual review.
+`clear_session` discards the session, and Keras would create the next one without NpuOptimizer; the vendor's function
+sets one with NpuOptimizer. It supports tf.keras only, so the standalone package needs manual review.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ add_notices(
     Notice(
         ("keras.backend.clear_session",),
         "the next session would not run on the accelerator: set one again after clearing "
-        "(npu_clear_session does so for tensorflow.keras alone)",
+        "(npu_clear_session does so for tensorflow.keras only)",
         "清除后新建的会话不在昇腾上执行:请重新 set_session(npu_clear_session 仅适用于 tensorflow.keras)",
     ),
 )

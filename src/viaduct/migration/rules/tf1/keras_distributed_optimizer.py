@@ -1,4 +1,4 @@
-"""Let a Keras optimizer average its gradients over all ranks.
+"""Wrap Keras optimizers so that they average gradients over all ranks.
 
 With `--distributed`:
 
@@ -8,8 +8,8 @@ With `--distributed`:
     -model.compile(optimizer="sgd", loss="mse")
     +model.compile(optimizer=npu_distributed_optimizer_wrapper("sgd"), loss="mse")
 
-Only with `--distributed`. The wrapper takes an optimizer or its name. `compile` of anything that is not shown to be a
-Keras model is left alone (`re.compile`); with the keywords optimizer and loss, on an unknown object, it is reported.
+The wrapper takes an optimizer or its name. The rule edits `compile` of Keras models, and reports `compile` of an
+unknown object with the keywords optimizer and loss.
 """
 
 from __future__ import annotations
@@ -24,22 +24,20 @@ from viaduct.migration.rules.tf1 import _keras
 rule = Rule(__name__, when=lambda options: options.distributed)
 
 WRAPPERS = (
-    "KerasDistributeOptimizer",
-    "npu_distributed_optimizer_wrapper",
-    "npu_keras_optimizer",
+    *("KerasDistributeOptimizer", "npu_distributed_optimizer_wrapper", "npu_keras_optimizer"),
     "DistributedOptimizer",  # Horovod's
 )
 
 
 @rule.method("compile")
 def wrap_optimizer(site: Site) -> None:
-    """Wrap the optimizer with which a model is compiled, unless it is wrapped already."""
+    """Wrap the optimizer of a model's compile, unless it is wrapped already."""
     if not _keras.is_model(site, site.node.func.value):
         report_possible_model(site)
         return
     optimizer = site.argument("optimizer", 0)
     is_named = is_literal(optimizer) and _keras.is_standalone(site)
-    if optimizer is None or is_named:  # from a name the wrapper would make an optimizer of tensorflow.keras
+    if optimizer is None or is_named:  # for a name the wrapper would create an optimizer of tensorflow.keras
         site.request_review(
             "make sure that the optimizer of this model is wrapped in npu_distributed_optimizer_wrapper",
             zh="请确认该模型的优化器已用 npu_distributed_optimizer_wrapper 包装",
@@ -52,7 +50,7 @@ def wrap_optimizer(site: Site) -> None:
 
 
 def is_wrapped(site: Site, optimizer: ast.expr) -> bool:
-    """Return True if the optimizer, or a value that its variable is assigned, is made by one of the wrappers."""
+    """Return True if the optimizer, or a value of its variable, is the result of one of the wrappers."""
     bindings = bindings_of(site, optimizer) if isinstance(optimizer, ast.Name) else []
     values = [value for value in (optimizer, *bindings) if isinstance(value, ast.Call)]
     names = [site.qualified(value.func) or "" for value in values]

@@ -6,8 +6,8 @@
     +from npu_bridge.estimator.npu.npu_config import NPURunConfig
     +estimator = keras_to_npu.model_to_npu_estimator(model, model_dir="out", config=NPURunConfig(model_dir="out"))
 
-The Estimator must be an NPUEstimator with an NPURunConfig. The two functions have the same first four parameters; a
-later argument that is given by position becomes a keyword argument.
+The Estimator must be an NPUEstimator with an NPURunConfig. The two functions have the same first four parameters; later
+positional arguments become keyword arguments.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def convert(site: Site) -> None:
 
 
 def check_config(site: Site) -> None:
-    """Add a missing config; report one that is not shown to be an NPURunConfig."""
+    """Add a missing config; report one that may be no NPURunConfig."""
     config, directory = site.argument("config", 4), site.argument("model_dir", 3)
     if config is None and site.has_unpacked_arguments:
         report_config(site)

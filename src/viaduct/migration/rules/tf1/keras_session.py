@@ -97,7 +97,7 @@ def receiver_text(call: ast.Call) -> str:
 
 def has_session(site: Site) -> bool:
     """Return True if the project sets Keras's session itself, or runs eagerly and needs none."""
-    mentions = site.work.project.mentions
+    mentions = site.work.project.callers
     names = (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)
     is_set = any(name in site.work.index.calls or name in mentions for name in names)
     return is_set or _keras.runs_eagerly(site)
@@ -170,7 +170,7 @@ def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
 def set_session_name(site: Site) -> str:
     """Return `tf.keras.backend.set_session` with the file's prefix, or the local name of the standalone Keras's."""
     root = "keras" if _keras.is_standalone(site) else "tensorflow.keras"
-    alias = site.work.names.local(f"{root}.backend")
+    alias = site.work.names.local_name(f"{root}.backend")
     if alias is not None:
         return f"{alias}.set_session"
     if root == "keras":
@@ -184,7 +184,7 @@ def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
     If that is the end of the module and is not reached, close it at the end of main, or by `atexit`.
     """
     main = _entry.main_function(site)
-    if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
+    if site.source.function_around(statement) is None and _exits.leaves_early(site, site.source.tree.body):
         if main is None:
             register = f"{proto.module_name(site, 'atexit')}.register(lambda: {closing})"
             site.edit.insert_before(statement, [register])

@@ -1,8 +1,8 @@
 """Report the parts of Keras that the accelerator does not run.
 
-`multi_gpu_model` and the mixed precision policies of tf.keras are for GPUs; `TerminateOnNaN` looks for NaN, while the
-device reports an overflow in another way; layers named CuDNN exist for NVIDIA cards alone; eager execution has no graph
-that could be sent to the device. Each is left as written and listed with what to do instead.
+`multi_gpu_model` and the mixed precision policies of tf.keras are for GPUs. `TerminateOnNaN` tests for NaN, but the
+device reports an overflow in its status. CuDNN layers exist for NVIDIA cards only. Eager execution has no graph that
+could be compiled for the device.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from viaduct.migration.rules.tf1 import _keras
 rule = Rule(__name__, category="report", runs_last=True)
 
 ROOTS = ("tensorflow.keras", "keras")
-INSTEAD = {  # name in Keras -> what to do, in English and Chinese
+ALTERNATIVES = {  # name in Keras -> advice in English and Chinese
     "utils.multi_gpu_model": (
         "use one process per device and --distributed",
         "请每个设备一个进程,并使用 --distributed",
@@ -29,11 +29,10 @@ INSTEAD = {  # name in Keras -> what to do, in English and Chinese
 EAGER = tuple(f"tensorflow.{name}" for name in ("enable_eager_execution", "enable_v2_behavior", "executing_eagerly"))
 
 
-@rule.call(*(f"{root}.{name}" for root in ROOTS for name in INSTEAD))
+@rule.call(*(f"{root}.{name}" for root in ROOTS for name in ALTERNATIVES))
 def report_unsupported(site: Site) -> None:
-    """Report a call of one of INSTEAD, with what to use in its place."""
-    name = next(name for name in INSTEAD if site.name.endswith(f".{name}"))
-    english, chinese = INSTEAD[name]
+    name = next(name for name in ALTERNATIVES if site.name.endswith(f".{name}"))
+    english, chinese = ALTERNATIVES[name]
     short = name.rpartition(".")[2]
     site.request_review(
         f"{short} has no counterpart on the accelerator: {english}", zh=f"昇腾不支持 {short}:{chinese}", risk="high"
@@ -51,7 +50,7 @@ def report_policy(site: Site) -> None:
 
 @rule.call(*EAGER)
 def report_eager(site: Site) -> None:
-    """Report a call that switches eager execution on; advise on one that only asks whether it is on."""
+    """Report a call that enables eager execution; advise on `executing_eagerly()`."""
     is_query = site.name.endswith("executing_eagerly")
     report = site.advise if is_query else site.request_review
     report(
@@ -72,6 +71,6 @@ def report_eager_model(site: Site) -> None:
         )
 
 
-@rule.reference(*(f"{root}.{name}" for root in ROOTS for name in INSTEAD))
+@rule.reference(*(f"{root}.{name}" for root in ROOTS for name in ALTERNATIVES))
 def report_reference(site: Site) -> None:
     report_unsupported(site)

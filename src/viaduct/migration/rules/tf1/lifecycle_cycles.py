@@ -22,8 +22,8 @@ With `--distributed`:
     +    init_sess.run(npu_shutdown)
     +    init_sess.close()
 
-Only with `--distributed`. An Estimator releases the device's resources when train or evaluate ends; input functions
-that ask for ranks in the next round would get no answer. At the end of the function communication is shut down.
+An Estimator releases the device's resources when train or evaluate ends; then input functions of the next round cannot
+ask for ranks. At the end of the function communication is shut down.
 """
 
 from __future__ import annotations
@@ -36,18 +36,15 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
 
-rule = Rule(
-    __name__,
-    when=communication.needs_communication,
-    after=("lifecycle_init",),
-)
+rule = Rule(__name__, when=communication.needs_communication, after=("lifecycle_init",))
 
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_files_with=(".train(", ".evaluate("))
 def restart_in_cycles(site: Site) -> None:
-    """Restart communication behind each train, evaluate and predict that another follows or that is in a loop."""
-    calls = [call for call in find_estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
-    # an input function that asks for ranks may be defined in any file of the project
+    """Restart communication after each train, evaluate and predict that is in a loop or followed by another one."""
+    calls = [
+        call for call in find_estimator_cycle(site.node, site.values) if site.source.function_around(call) is site.node
+    ]
     needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
     if not calls or not needs_ranks or handles_communication(site):
         return
@@ -58,14 +55,14 @@ def restart_in_cycles(site: Site) -> None:
 
 
 def handles_communication(site: Site) -> bool:
-    """Return True if the function starts or stops communication already."""
+    """Return True if the function starts or stops communication."""
     calls = (node for node in ast.walk(site.node) if isinstance(node, ast.Call))
     return any(site.qualified(call.func) in (*communication.START_CALLS, *communication.STOP_CALLS) for call in calls)
 
 
 def restart(site: Site, call: ast.Call) -> None:
-    """Insert a restart behind the statement of a call; report a call within a compound statement."""
-    statement = site.source.statement(call)
+    """Insert a restart after the statement of a call; report a call in a compound statement."""
+    statement = site.source.statement_around(call)
     if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):
         site.request_review(
             "communication must be started again after this training or evaluation: npu_ops.shutdown_system, then "
@@ -93,9 +90,9 @@ def restart_lines(site: Site) -> list[str]:
 
 
 def session_lines(site: Site) -> list[str]:
-    """Return the statements that shut communication down in a session of their own; define the helper they call."""
-    if not any(mark[0] == "init_npu" for mark in site.work.seen):
-        mark_once(site, "init_npu", communication.define_helper(site, site.node))  # read by defined_helper
+    """Return the statements that shut communication down in a new session; define the helper that they call."""
+    if not any(mark[0] == "init_npu" for mark in site.work.handled):
+        mark_once(site, "init_npu", communication.define_helper(site, site.node))  # for defined_helper
     helper = communication.defined_helper(site)
     ops = site.import_name("npu_ops")
     return [

@@ -71,8 +71,8 @@ def start_communication(site: Site) -> None:
 def find_location(site: Site) -> ast.stmt | None:
     """Return the first statement of main, else of the main guard, else of the module, that may ask hccl for ranks.
 
-    If none asks, return the first statement of main or of the guard. None for a module of another script, and for a
-    script without main and guard in which no statement asks.
+    Without such a statement return the first one of main or of the guard, else None. None for a module of another
+    script, too.
     """
     main, guard = _entry.main_function(site), _entry.main_guard(site)
     block = main.body if main is not None else guard.body if guard is not None else executed_statements(site)
@@ -128,7 +128,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
 
 def insert_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None:
     """Insert the statements that end communication at the exits and the end of the block that starts it."""
-    if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
+    if site.source.function_around(statement) is None and _exits.leaves_early(site, site.source.tree.body):
         site.advise(
             f"the end of this module is not reached; {NPU_BRIDGE} cleans up when the interpreter ends",
             zh=f"本模块的末尾不会执行到;{NPU_BRIDGE} 会在解释器退出时清理资源",

@@ -1,7 +1,7 @@
-"""Advise where communication is started but never shut down.
+"""Advise on communication that is started but never shut down.
 
-npu_bridge cleans up when the interpreter ends, so this is no error; a run of `npu_ops.shutdown_system()` at the end of
-main gives the devices back at once.
+npu_bridge shuts it down when the interpreter ends; a run of `npu_ops.shutdown_system()` at the end of main releases the
+devices earlier.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ rule = Rule(__name__, category="advice", after=("lifecycle_cycles",), runs_last=
 
 @rule.call(*START_CALLS)
 def advise_shutdown(site: Site) -> None:
-    known = site.work.project.mentions
-    if not any(name in site.work.index.calls or name in known for name in STOP_CALLS):
+    callers = site.work.project.callers
+    if not any(name in site.work.index.calls or name in callers for name in STOP_CALLS):
         site.advise(
-            "communication is started here and nowhere shut down; that happens when the interpreter ends",
+            "communication is started here and never shut down by the script; the end of the interpreter does so",
             zh="此处初始化集合通信但未见 shutdown;资源将在解释器退出时清理",
         )

@@ -1,7 +1,7 @@
 """Advise on a loss that the script scales itself.
 
-`loss * loss_scale` with gradients divided again works on the device, but nothing notices an overflow there:
-NPULossScaleOptimizer would.
+`loss * loss_scale`, with gradients divided by the scale, works on the device. But only NPULossScaleOptimizer notices an
+overflow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ rule = Rule(__name__, category="advice", runs_last=True)
 
 @rule.method("compute_gradients", "minimize")
 def report_scaled_loss(site: Site) -> None:
-    """Advise on a loss that is a product of two factors of which one has "scale" in its text."""
+    """Advise on a loss that is a product with "scale" in one factor."""
     loss = site.argument("loss", 0)
     if isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Mult):
         factors = [ast.unparse(factor) for factor in (loss.left, loss.right)]

@@ -1,4 +1,4 @@
-"""Use the accelerator's loss scale managers.
+"""Replace TensorFlow's loss scales by the accelerator's loss scale managers.
 
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_loss_scale_manager import ExponentialUpdateLossScaleManager
@@ -8,8 +8,8 @@
     +fixed = FixedLossScaleManager(128)
     +moving = ExponentialUpdateLossScaleManager(incr_every_n_steps=500, init_loss_scale=2**15)
 
-The device reports an overflow in its status, so TensorFlow's own objects, which look for infinities, do not see it. The
-names of the arguments differ; a default of TensorFlow that the manager does not have is written out.
+The device reports an overflow in its status; TensorFlow's objects, which test for infinities, do not notice it. The
+names of the arguments differ. Defaults of TensorFlow that the manager does not have are written out.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def convert_exponential(site: Site) -> None:
 
 
 def rename_keywords(site: Site) -> None:
-    """Give the keyword arguments the names that the managers have for them."""
+    """Rename the keyword arguments to those of the managers."""
     for keyword in site.node.keywords:
         if keyword.arg in NEW_NAMES:
             start = site.source.offset(keyword.lineno, keyword.col_offset)

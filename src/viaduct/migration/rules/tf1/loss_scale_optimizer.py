@@ -26,7 +26,7 @@ LOSS_SCALE_OPTIMIZERS = (
 
 @rule.call(*LOSS_SCALE_OPTIMIZERS)
 def convert(site: Site) -> None:
-    """Replace the wrapper, and report a loss scale that is not shown to be one of the device's managers."""
+    """Replace the wrapper, and report a loss scale that may be no manager of the device."""
     if not site.is_editable:
         return
     site.rename(site.import_name("NPULossScaleOptimizer"))
@@ -48,6 +48,6 @@ def convert(site: Site) -> None:
 
 
 def is_npu_manager(site: Site, node: ast.expr) -> bool:
-    """Return True for a loss scale manager of the device, where the file shows how it is made."""
+    """Return True for a loss scale manager of the device that is created in this file."""
     origin = site.values.origin(node)
     return "npu_loss_scale_manager" in (site.qualified(getattr(origin, "func", origin)) or "")

@@ -1,13 +1,13 @@
-"""Name the MLU where the script names a GPU.
+"""Replace the GPU in device strings by the MLU.
 
      import tensorflow as tf
     -with tf.device("/gpu:%d" % index):
     +with tf.device("/mlu:%d" % index):
          x = tf.zeros([2])
 
-Cambricon's build of TensorFlow 1.15 knows the device type MLU, so a script changes little: device strings of tf.device,
-of strategies, of Horovod and of device setters. If such an argument is a variable, the strings assigned to it are
-changed; one that is also compared with something needs manual review.
+Cambricon's build of TensorFlow 1.15 has the device type MLU. The rule edits the device strings of tf.device,
+strategies, Horovod and device setters. If such an argument is a variable, the strings assigned to it change; a variable
+that is also compared needs manual review.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._optimizers import find_reads
-from viaduct.migration.rules.tf1._strategies import STRATEGIES
+from viaduct.migration.rules.tf1._strategies import DEVICE_SETTERS, STRATEGIES
 
 rule = Rule(__name__, targets=("mlu",))
 
 GPU_DEVICE = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)
-SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 STRING_TOKENS = ("STRING", "FSTRING_MIDDLE")
 
 
-@rule.call("tensorflow.device", *STRATEGIES, *SETTERS)
+@rule.call("tensorflow.device", *STRATEGIES, *DEVICE_SETTERS)
 def rename_devices(site: Site) -> None:
     """Rename the GPU in the arguments of functions that take a device."""
     for value in argument_values(site.node):
@@ -45,7 +44,7 @@ def rename_horovod_devices(site: Site) -> None:
 
 
 def rename_strings(site: Site, value: ast.expr) -> None:
-    """Rename the GPU in the strings of an expression, or in those that its name is assigned."""
+    """Rename the GPU in the strings of an expression; for a variable in the strings that are assigned to it."""
     if not isinstance(value, ast.Name):
         replace_gpu(site, value)
         return
@@ -68,19 +67,19 @@ def rename_strings(site: Site, value: ast.expr) -> None:
 
 
 def gpu_spans(site: Site, value: ast.expr) -> list[tuple[int, int]]:
-    """Return the spans of `gpu` in the strings of an expression, where a device number follows it."""
+    """Return the spans of `gpu` before a colon in the strings of an expression."""
     start, end = site.source.span(value)
-    found = []
+    spans = []
     for token in site.source.tokens_between(start, end):
         if token.end <= end and tokenize.tok_name[token.kind] in STRING_TOKENS:
-            found += [
+            spans += [
                 (token.start + match.start(), token.start + match.end()) for match in GPU_DEVICE.finditer(token.text)
             ]
-    return found
+    return spans
 
 
 def replace_gpu(site: Site, value: ast.expr) -> None:
-    """Write mlu for gpu in the strings of an expression, each once, and report it."""
+    """Replace gpu by mlu in the strings of an expression, and report it."""
     spans = [span for span in gpu_spans(site, value) if mark_once(site, "mlu", span[0])]
     for start, end in spans:
         site.edit.replace(start, end, "MLU" if site.source.text[start:end].isupper() else "mlu")

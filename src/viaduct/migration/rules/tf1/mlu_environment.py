@@ -1,4 +1,4 @@
-"""Use the environment variables of the MLU instead of those of the GPU.
+"""Replace environment variables for GPUs by the MLU's.
 
      import os
      import tensorflow as tf
@@ -6,8 +6,7 @@
     +os.environ["TF_MLU_THREAD_MODE"] = "gpu_private"
 
 Cambricon's TensorFlow has counterparts of TF_GPU_THREAD_MODE and TF_GPU_THREAD_COUNT, its runtime one of
-CUDA_VISIBLE_DEVICES. Values are left as they are. In PyTorch programs the rule torch.visible_devices deals with
-CUDA_VISIBLE_DEVICES.
+CUDA_VISIBLE_DEVICES. Values stay. In PyTorch programs torch.visible_devices edits CUDA_VISIBLE_DEVICES.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ VARIABLES = {
 
 @rule.node(ast.Constant, only_files_with=tuple(VARIABLES))
 def rename(site: Site) -> None:
-    """Rename a variable where the environment is read or set."""
+    """Rename a variable that the script reads or sets."""
     if site.node.value not in VARIABLES or not is_variable(site) or not site.is_editable:
         return
     old, new = site.node.value, VARIABLES[site.node.value]
     if old == "CUDA_VISIBLE_DEVICES" and is_in_torch_program(site):
-        return  # torch.visible_devices looks at the value too
+        return  # torch.visible_devices checks the value too
     text = site.text(site.node)
     if old not in text:
         return  # a literal of several parts, or with escapes
@@ -43,7 +42,7 @@ def rename(site: Site) -> None:
 
 
 def is_variable(site: Site) -> bool:
-    """Return True for a string that os.environ or a function of os takes for the name of a variable."""
+    """Return True for a string that is a key of os.environ, or the name of a variable for a function of os."""
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.Subscript):
         return site.qualified(parent.value) == "os.environ"

@@ -1,4 +1,4 @@
-"""Choose the visible MLU where the script chose the visible GPU.
+"""Replace the choice of visible GPUs by one of visible MLUs.
 
      import tensorflow as tf
      config = tf.ConfigProto()

@@ -1,7 +1,6 @@
-"""Report functions that work with NVIDIA GPUs only, or ask for GPUs.
+"""Report functions that work with NVIDIA GPUs only, and functions that list or test for GPUs.
 
-These are NCCL, TensorRT and questions whether there is a GPU; all stay as written. Flags such as `num_gpus` may keep
-their names.
+The former are NCCL and TensorRT.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from viaduct.migration.rules.tf1._device_counts import counts_devices
 rule = Rule(__name__, category="report", targets=("mlu",), runs_last=True)
 
 ONLY_NVIDIA = ("tensorflow.contrib.nccl.*", "tensorflow.contrib.tensorrt.*", "tensorflow.distribute.NcclAllReduce")
-QUESTIONS = (
+GPU_TESTS = (
     *("tensorflow.test.is_gpu_available", "tensorflow.test.gpu_device_name", "tensorflow.test.is_built_with_cuda"),
     *("tensorflow.config.experimental.list_physical_devices", "tensorflow.config.list_physical_devices"),
     "tensorflow.python.client.device_lib.list_local_devices",
@@ -21,18 +20,18 @@ QUESTIONS = (
 
 @rule.call(*ONLY_NVIDIA)
 def report_nvidia(site: Site) -> None:
-    """Report a function that works with NVIDIA cards alone."""
+    """Report a function that works with NVIDIA cards only."""
     short = site.name.removeprefix("tensorflow.")
     site.request_review(
-        f"tf.{short} works with NVIDIA cards alone: use Horovod, which Cambricon's TensorFlow supports, or take it out",
+        f"tf.{short} works with NVIDIA cards only: use Horovod, which Cambricon's TensorFlow supports, or remove it",
         zh=f"tf.{short} 仅支持 NVIDIA 设备:请使用寒武纪 TensorFlow 支持的 Horovod,或删除",
         risk="high",
     )
 
 
-@rule.call(*QUESTIONS)
-def report_question(site: Site) -> None:
-    """Report a question about GPUs: for manual review if the script counts them, else as advice."""
+@rule.call(*GPU_TESTS)
+def report_gpu_test(site: Site) -> None:
+    """Report a test for GPUs: for manual review if the script counts them, else as advice."""
     short = site.name.removeprefix("tensorflow.")
     report = site.request_review if counts_devices(site) else site.advise
     report(

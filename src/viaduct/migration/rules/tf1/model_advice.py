@@ -1,7 +1,7 @@
 """Report parts of model code that may not suit the device.
 
 These are overflow checks on gradients, recurrent cells, operators that run on the host, summaries in the model
-function, and assertions of a dtype. Each is reported and left as it is.
+function, and assertions of a dtype.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, category="advice", runs_last=True)
 
 FINITENESS_CHECKS = tuple(
-    f"tensorflow.{home}{name}" for home in ("", "math.", "debugging.") for name in ("is_finite", "is_inf", "is_nan")
+    f"tensorflow.{prefix}{name}" for prefix in ("", "math.", "debugging.") for name in ("is_finite", "is_inf", "is_nan")
 )
 CUDNN_LAYERS = (
     *("tensorflow.contrib.cudnn_rnn.CudnnLSTM", "tensorflow.contrib.cudnn_rnn.CudnnGRU"),
@@ -22,8 +22,8 @@ CUDNN_LAYERS = (
     *("keras.layers.CuDNNLSTM", "keras.layers.CuDNNGRU"),
 )
 RECURRENT_CELLS = tuple(
-    f"tensorflow.{home}.{name}"
-    for home in ("contrib.rnn", "nn.rnn_cell")
+    f"tensorflow.{prefix}.{name}"
+    for prefix in ("contrib.rnn", "nn.rnn_cell")
     for name in ("LSTMCell", "BasicLSTMCell", "LayerNormBasicLSTMCell", "GRUCell", "LSTMBlockCell")
 )
 HOST_FUNCTIONS = ("tensorflow.py_func", "tensorflow.py_function", "tensorflow.numpy_function")
@@ -62,7 +62,7 @@ add_notices(
     ),
     Notice(
         HOST_FUNCTIONS,
-        "{last} runs on the host: within the model put it under npu_scope.without_npu_compile_scope()",
+        "{last} runs on the host: in a model put it under npu_scope.without_npu_compile_scope()",
         "{last} 在 host 执行:若在模型内,请置于 npu_scope.without_npu_compile_scope() 中",
         status="advice",
     ),
@@ -71,8 +71,8 @@ add_notices(
 
 @rule.call("tensorflow.summary.*")
 def advise_summary(site: Site) -> None:
-    """Advise on a summary in a model function: one with the parameters features, labels and mode."""
-    function = site.source.function(site.node)
+    """Advise on a summary in a function with the parameters features, labels and mode."""
+    function = site.source.function_around(site.node)
     if function is not None and {"features", "labels", "mode"} <= {argument.arg for argument in function.args.args}:
         site.advise(
             "summaries in a model function need host_call of NPUEstimatorSpec, or save_summary_steps=0",

@@ -1,12 +1,12 @@
-"""Remove TensorFlow's graph rewrite for mixed precision: the accelerator has a mode for it.
+"""Remove TensorFlow's graph rewrite for mixed precision.
 
      import tensorflow as tf
      opt = tf.train.MomentumOptimizer(0.1, 0.9)
     -opt = tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)
      step = opt.minimize(loss)
 
-The graph rewrite knows only NVIDIA's operators. `--precision allow_mix_precision` sets the device's mode instead.
-Unless it was called with loss_scale=None the rewrite also scaled the loss: that needs manual review. Assignments of
+The graph rewrite supports NVIDIA's operators only. `--precision allow_mix_precision` sets the device's mode instead.
+Without loss_scale=None the rewrite also scaled the loss: that needs manual review. Assignments of
 TF_ENABLE_AUTO_MIXED_PRECISION in os.environ are removed.
 """
 
@@ -45,11 +45,11 @@ def remove(site: Site) -> None:
     )
     scale = site.argument("loss_scale", 1)
     if scale is None or not is_none(scale):
-        how = site.text(scale) if scale is not None else "dynamic"  # TensorFlow's default
+        scale_text = site.text(scale) if scale is not None else "dynamic"
         site.request_review(
-            f"the rewrite also scaled the loss ({how}): wrap the optimizer in NPULossScaleOptimizer with "
+            f"the rewrite also scaled the loss ({scale_text}): wrap the optimizer in NPULossScaleOptimizer with "
             "a FixedLossScaleManager or ExponentialUpdateLossScaleManager if fp16 needs it",
-            zh=f"图改写同时做了 loss scale({how}):如 fp16 需要,请用 NPULossScaleOptimizer 配合 "
+            zh=f"图改写同时做了 loss scale({scale_text}):如 fp16 需要,请用 NPULossScaleOptimizer 配合 "
             "FixedLossScaleManager 或 ExponentialUpdateLossScaleManager 包装优化器",
         )
 
@@ -58,12 +58,12 @@ def remove(site: Site) -> None:
 def remove_variable(site: Site) -> None:
     if site.node.value not in VARIABLES:
         return
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ":
         site.edit.remove_statement(statement)
         site.report_change(
-            f"{site.node.value} means nothing to the device: removed; use --precision",
+            f"{site.node.value} has no effect on the device: removed; use --precision",
             zh=f"{site.node.value} 对昇腾设备无效:已删除;请使用 --precision",
             node=statement,
         )

@@ -7,9 +7,8 @@ With `--preset resnet-seed`:
     -config = NPURunConfig(model_dir="out")
     +config = NPURunConfig(model_dir="out", hcom_parallel=True, enable_data_pre_proc=True, iterations_per_loop=100)
 
-The options suit that model only, so they need `--preset resnet-seed`: hcom_parallel, enable_data_pre_proc and a loop of
-100 steps, where the script does not set them. Checkpoints every 115,200 steps, a loss scale of 512, float16 input and a
-step count computed from the number of images are advice.
+The options suit that model only. Those that the script sets stay. Checkpoints every 115,200 steps, a loss scale of 512,
+float16 input and a step count computed from the number of images are only advised.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ rule = Rule(
     after=("estimator_run_options",),
 )
 
-VALUES = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_per_loop": "100"}
+PRESET = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_per_loop": "100"}
 
 
 @rule.call(full_name("NPURunConfig"))
 def add_values(site: Site) -> None:
-    given = {keyword.arg for keyword in site.node.keywords}
-    missing = [f"{name}={value}" for name, value in VALUES.items() if name not in given]
+    present = {keyword.arg for keyword in site.node.keywords}
+    missing = [f"{name}={value}" for name, value in PRESET.items() if name not in present]
     if not missing or not site.is_editable:
         return
     site.edit.add_argument(site.node, ", ".join(missing))
     site.report_change(
-        f"as in the ResNet run of the vendor's guide: {', '.join(missing)}",
+        f"settings of the ResNet run in the vendor's guide: {', '.join(missing)}",
         zh=f"按种子文档 ResNet 的设置:{', '.join(missing)}",
     )
     site.advise(

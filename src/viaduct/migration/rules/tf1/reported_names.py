@@ -1,4 +1,4 @@
-"""Names of TensorFlow 1 whose every use is reported in the same words: one row a rule (`migration/notices.py`)."""
+"""Rules that report every use of a name of TensorFlow 1 with a fixed message."""
 
 from viaduct.migration.notices import Notice, report_rule
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
@@ -12,18 +12,17 @@ TENSOR_WRITERS = (
     *("DumpingDebugHook", "DumpingDebugWrapperSession", "GrpcDebugHook", "GrpcDebugWrapperSession"),
     *("TensorBoardDebugHook", "TensorBoardDebugWrapperSession"),
 )
-STRATEGY_HOMES = ("distribute", "distribute.experimental", "contrib.distribute")
+STRATEGY_MODULES = ("distribute", "distribute.experimental", "contrib.distribute")
 
 rules = (
     report_rule(
         __name__,
         "debug_hooks",
-        """Report TensorFlow's debugger where a script still has it.
+        """Report TensorFlow's debugger.
 
         `tf_debug.LocalCLIDebugHook()` and `LocalCLIDebugWrapperSession` stop before each step and wait for a command,
-        so that a job in the background never trains. They are put in to write reference tensors where TensorFlow itself
-        computes; graphs that are compiled for the accelerator have no tensors for them. `--dump DIR` writes those of
-        the device.
+        so that a job in the background never trains. The debugger sees no tensors of graphs that are compiled for the
+        accelerator. `--dump DIR` writes the device's tensors.
         """,
         Notice(
             tuple(f"{module}.{name}" for module in DEBUG_MODULES for name in INTERACTIVE_DEBUGGERS),
@@ -44,13 +43,13 @@ rules = (
     report_rule(
         __name__,
         "distribute_servers",
-        """Report what needs parameter servers or TPUs.
+        """Report code for parameter servers and TPUs.
 
-        ParameterServerStrategy, SyncReplicasOptimizer, cluster specifications and TPUStrategy have no counterpart that
-        could be written in their place: the accelerator's ranks exchange gradients among themselves.
+        ParameterServerStrategy, SyncReplicasOptimizer, cluster specifications and TPUStrategy have no counterpart: the
+        accelerator's ranks exchange gradients among themselves.
         """,
         Notice(
-            tuple(f"tensorflow.{module}.ParameterServerStrategy" for module in STRATEGY_HOMES),
+            tuple(f"tensorflow.{module}.ParameterServerStrategy" for module in STRATEGY_MODULES),
             "parameter servers: NPURunConfig takes this strategy as distribute= with mix_compile_mode=True; ranks with "
             "NPUDistributedOptimizer are the usual way",
             "参数服务器:NPURunConfig 可通过 distribute= 配合 mix_compile_mode=True 使用;"
@@ -58,21 +57,21 @@ rules = (
             risk="high",
         ),
         Notice(
-            tuple(f"tensorflow.{module}.TPUStrategy" for module in STRATEGY_HOMES),
+            tuple(f"tensorflow.{module}.TPUStrategy" for module in STRATEGY_MODULES),
             "TPUStrategy: there is no TPU; remove it and use --distributed",
             "TPUStrategy:没有 TPU;请去掉,并使用 --distributed",
             risk="high",
         ),
         Notice(
             ("tensorflow.train.SyncReplicasOptimizer",),
-            "SyncReplicasOptimizer gathers gradients on parameter servers: use the inner optimizer in "
-            "NPUDistributedOptimizer, and no hook of its own",
+            "SyncReplicasOptimizer gathers gradients on parameter servers: wrap its inner optimizer in "
+            "NPUDistributedOptimizer instead, and remove its hook",
             "SyncReplicasOptimizer 依赖参数服务器:请用 NPUDistributedOptimizer 包装内层优化器,并去掉其 hook",
             risk="high",
         ),
         Notice(
             ("tensorflow.train.ClusterSpec", "tensorflow.train.Server", "tensorflow.distribute.Server"),
-            "a cluster of TensorFlow servers: ranks are started by the start script with a rank table instead",
+            "a cluster of TensorFlow servers: instead the start script starts the ranks with a rank table",
             "TensorFlow 集群:请改由启动脚本配合 rank table 启动各 rank",
         ),
         category="report",
@@ -80,15 +79,14 @@ rules = (
     report_rule(
         __name__,
         "distribute_sum_left",
-        """Report optimizers that average although a sum was asked for.
+        """Report optimizers that average although `--reduction sum` was given.
 
-        With `--reduction sum` gradients are added up where a script computes them in sight. NPUDistributedOptimizer and
-        its like know averages only: an optimizer that had to be wrapped in one, or was before, averages.
+        NPUDistributedOptimizer and similar wrappers can only average.
         """,
         Notice(
             optimizers.WRAPPERS,
-            "{last} averages gradients, and --reduction sum was asked for: multiply the learning rate by the number of "
-            'ranks, or exchange them yourself with hccl_ops.allreduce(grad, "sum")',
+            "{last} averages gradients despite --reduction sum: multiply the learning rate by the number of ranks, or "
+            'sum them yourself with hccl_ops.allreduce(grad, "sum")',
             '{last} 对梯度取平均,而命令行要求求和:请将学习率乘以 rank 数,或自行使用 hccl_ops.allreduce(grad, "sum")',
             risk="high",
         ),

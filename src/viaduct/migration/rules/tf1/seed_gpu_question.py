@@ -1,4 +1,4 @@
-"""Ask how TensorFlow was built instead of listing GPUs, as the vendor's ResNet does.
+"""Test for a CUDA build of TensorFlow instead of listing GPUs, as in the vendor's ResNet.
 
 With `--preset resnet-seed`:
 
@@ -6,9 +6,8 @@ With `--preset resnet-seed`:
     -data_format = 'channels_first' if tf.config.list_physical_devices('GPU') else 'channels_last'
     +data_format = 'channels_first' if tf.test.is_built_with_cuda() else 'channels_last'
 
-Only with `--preset resnet-seed`. Listing the devices initialises them; asking for the build does not. Both are false
-for the TensorFlow of the accelerator. The rule edits only a list of which the truth value is used: one that is counted,
-shown or kept is reported by unsupported_api, as without the preset.
+Listing the devices initialises them; the test does not. Both are false for the accelerator's TensorFlow. The rule edits
+a list of which only the truth value is used; unsupported_api reports other uses.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ LISTING_FUNCTIONS = ("tensorflow.config.list_physical_devices", "tensorflow.conf
 
 
 @rule.call(*LISTING_FUNCTIONS)
-def ask_build(site: Site) -> None:
+def replace_list(site: Site) -> None:
     kind = site.argument("device_type", 0)
-    tf = site.work.names.local("tensorflow")
-    asks_for_gpus = is_literal_in(kind, "GPU") and len(argument_values(site.node)) == 1
-    if tf is None or not asks_for_gpus or not site.is_editable or not is_question(site):
+    tf = site.work.names.local_name("tensorflow")
+    is_for_gpus = is_literal_in(kind, "GPU") and len(argument_values(site.node)) == 1
+    if tf is None or not is_for_gpus or not site.is_editable or not is_used_as_condition(site):
         return
     site.edit.node(site.node, f"{tf}.test.is_built_with_cuda()")
     site.report_change(
-        "the script asks how TensorFlow was built: that initialises no device",
+        "the script tests how TensorFlow was built, which initialises no device",
         zh="改用 tf.test.is_built_with_cuda(),无需枚举设备",
     )
 
 
-def is_question(site: Site) -> bool:
+def is_used_as_condition(site: Site) -> bool:
     """Return True if only the truth value of the list is used: in a condition, `not`, `bool()`."""
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):

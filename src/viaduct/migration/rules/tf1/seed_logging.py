@@ -1,4 +1,4 @@
-"""Log through TensorFlow's logger instead of absl's, as the vendor's ResNet does.
+"""Replace absl's logger by TensorFlow's, as in the vendor's ResNet.
 
 With `--preset resnet-seed`:
 
@@ -9,10 +9,9 @@ With `--preset resnet-seed`:
     +tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO)
     +tf.compat.v1.logging.info('Starting cycle: %d', 1)
 
-Only with `--preset resnet-seed`. Messages of TensorFlow, its adapter and the script then go to one logger with one
-level. absl counts levels otherwise than TensorFlow (INFO is 0 in absl, 20 in TensorFlow), so a level that is not one of
-absl's own constants is left and reported; so is a function that TensorFlow's logger does not have. Python's own
-`logging` stays.
+Then TensorFlow, its adapter and the script use one logger with one level. The numbers of levels differ (INFO is 0 in
+absl, 20 in TensorFlow), so levels other than absl's constants stay with an advice, as do functions that TensorFlow's
+logger does not have. Python's own `logging` stays.
 """
 
 from __future__ import annotations
@@ -25,43 +24,45 @@ rule = Rule(__name__, category="advice", when=lambda options: options.preset == 
 
 ABSL = "absl.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}
-WITHOUT_LEVEL = ("debug", "info", "warn", "warning", "error", "fatal")
-WITH_LEVEL = ("set_verbosity", "log", "log_every_n", "log_first_n", "log_if")
+FUNCTIONS_WITHOUT_LEVEL = ("debug", "info", "warn", "warning", "error", "fatal")
+FUNCTIONS_WITH_LEVEL = ("set_verbosity", "log", "log_every_n", "log_first_n", "log_if")
 """Functions whose first argument is a level."""
 
 
-@rule.call(*(f"{ABSL}.{name}" for name in (*WITHOUT_LEVEL, *WITH_LEVEL)))
+@rule.call(*(f"{ABSL}.{name}" for name in (*FUNCTIONS_WITHOUT_LEVEL, *FUNCTIONS_WITH_LEVEL)))
 def log_by_tensorflow(site: Site) -> None:
-    tensorflow, name = site.work.names.local("tensorflow"), site.name.rpartition(".")[2]
+    tensorflow, name = site.work.names.local_name("tensorflow"), site.name.rpartition(".")[2]
     module = f"{tensorflow}.compat.v1.logging"
-    level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in WITH_LEVEL else None
+    level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in FUNCTIONS_WITH_LEVEL else None
     if tensorflow is None or not site.is_editable:
-        advise_left(site, "this file does not import TensorFlow", "此文件未导入 TensorFlow")
+        advise_unchanged(site, "this file does not import TensorFlow", "此文件未导入 TensorFlow")
         return
-    if name in WITH_LEVEL:
-        known = LEVELS.get(level_of(site, level))
-        if known is None:
-            advise_left(site, "absl and TensorFlow count levels differently", "absl 与 TensorFlow 的日志级别数值不同")
+    if name in FUNCTIONS_WITH_LEVEL:
+        tensorflow_level = LEVELS.get(level_of(site, level))
+        if tensorflow_level is None:
+            advise_unchanged(
+                site, "absl and TensorFlow count levels differently", "absl 与 TensorFlow 的日志级别数值不同"
+            )
             return
-        site.edit.node(level, f"{module}.{known}")  # type: ignore[arg-type]
+        site.edit.node(level, f"{module}.{tensorflow_level}")  # type: ignore[arg-type]
     site.rename(f"{module}.{name}")
     site.report_change(f"{name} is now called on TensorFlow's logger", zh=f"改用 TensorFlow 日志接口 {name}")
 
 
 def level_of(site: Site, level: ast.expr | None) -> str:
     """Return "INFO" for absl's logging.INFO; "" for a number, a string or a flag."""
-    home, _, name = (site.qualified(level) or "" if level is not None else "").rpartition(".")
-    return name if home == ABSL else ""
+    module, _, name = (site.qualified(level) or "" if level is not None else "").rpartition(".")
+    return name if module == ABSL else ""
 
 
 @rule.call(f"{ABSL}.*")
 def advise_other(site: Site) -> None:
     name = site.name.removeprefix(f"{ABSL}.")
-    if name not in (*WITHOUT_LEVEL, *WITH_LEVEL):
-        advise_left(site, "TensorFlow's logger has no such function", "TensorFlow 日志接口没有此函数")
+    if name not in (*FUNCTIONS_WITHOUT_LEVEL, *FUNCTIONS_WITH_LEVEL):
+        advise_unchanged(site, "TensorFlow's logger has no such function", "TensorFlow 日志接口没有此函数")
 
 
-def advise_left(site: Site, reason: str, zh: str) -> None:
+def advise_unchanged(site: Site, reason: str, zh: str) -> None:
     site.advise(
         f"{site.text(site.node.func)} stays with absl: {reason}", zh=f"{site.text(site.node.func)} 保持不变:{zh}"
     )

@@ -1,4 +1,4 @@
-"""Cast labels and the step counter as the vendor's ResNet does.
+"""Cast labels and the step counter as in the vendor's ResNet.
 
 With `--preset resnet-seed`:
 
@@ -8,8 +8,8 @@ With `--preset resnet-seed`:
     +accuracy = tf.metrics.accuracy(tf.cast(labels, tf.float32), predictions)
     +learning_rate = tf.train.piecewise_constant(tf.cast(global_step, tf.int32), boundaries, values)
 
-int64 and float64 are slow on the device. Only with `--preset resnet-seed`. For tf.layers.max_pooling2d the faster
-tf.nn.max_pool_with_argmax is advised; the preset's other advice is that of preset_resnet_seed.
+int64 and float64 are slow on the device. The rule also advises tf.nn.max_pool_with_argmax, which is faster than
+tf.layers.max_pooling2d. preset_resnet_seed gives the preset's other advice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def cast_step(site: Site) -> None:
 
 def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) -> None:
     """Cast an argument to a dtype, unless it is cast already."""
-    tf = site.work.names.local("tensorflow")
+    tf = site.work.names.local_name("tensorflow")
     if value is None or tf is None or not site.is_editable:
         return
     if isinstance(value, ast.Call) and site.qualified(value.func) in ("tensorflow.cast", "tensorflow.to_float"):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import enclosing_class, mark_once, plain_name, sole_target
+from viaduct.migration.lookups import mark_once, plain_name, sole_target
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -49,7 +49,7 @@ def close_session(site: Site) -> None:
         close_variable(site, target.id, parent)  # type: ignore[arg-type]
     elif isinstance(target, ast.Attribute):
         check_attribute(site, target)
-    elif isinstance(parent, ast.Return) and (function := site.source.function(site.node)) is not None:
+    elif isinstance(parent, ast.Return) and (function := site.source.function_around(site.node)) is not None:
         report_keeper(site, f"by the caller of {function.name}", f"{function.name} 的调用者")
     else:
         report_keeper(site, "in no variable", "匿名表达式")
@@ -57,7 +57,7 @@ def close_session(site: Site) -> None:
 
 def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     """Close the session in a variable after its last use, unless it is closed already or kept by something else."""
-    names, function = site.work.names, site.source.function(site.node)
+    names, function = site.work.names, site.source.function_around(site.node)
     bindings = names.lookup(name, names.scope_of(site.node)) or []
     reads = reads_within(site, (function or site.source.tree).body, name)
     reads = [read for read in reads if bindings is names.lookup(name, names.scope_of(read))]
@@ -68,7 +68,7 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
         report_keeper(site, "by a class", "类")
         return
     keeper = next((keeper for read in reads if (keeper := find_keeper(site, read))), None)
-    if function is not None and name in names.scopes[function].elsewhere:
+    if function is not None and name in names.scopes[function].redirects:
         keeper = "as a global", "全局变量"
     if keeper is not None:
         report_keeper(site, *keeper)
@@ -100,7 +100,7 @@ def report_keeper(site: Site, keeper: str, zh: str) -> None:
 
 def check_attribute(site: Site, target: ast.Attribute) -> None:
     """Report `self.sess`, unless its class, or the file outside classes, closes an attribute of that name."""
-    owner, text = enclosing_class(site, site.node), site.text(target)
+    owner, text = site.source.class_around(site.node), site.text(target)
     for node in ast.walk(owner or site.source.tree):
         closed = node.value if isinstance(node, ast.Attribute) and node.attr in CLOSE_METHODS else None
         if isinstance(closed, ast.Attribute) and closed.attr == target.attr:
@@ -171,7 +171,7 @@ def common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr 
     if len(bindings) == 1:
         return statement
     values = [binding for binding in bindings if isinstance(binding, ast.expr)]
-    assignments = [site.source.statement(value) for value in values]
+    assignments = [site.source.statement_around(value) for value in values]
     parents = {site.source.parents[assignment] for assignment in assignments}
     parent = parents.pop() if len(parents) == 1 else None
     are_sessions = {site.values.kind(value) for value in values} <= SESSION_KINDS

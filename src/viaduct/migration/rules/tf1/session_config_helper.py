@@ -1,4 +1,4 @@
-"""Add NpuOptimizer to a ConfigProto in the function that makes it for sessions.
+"""Add NpuOptimizer to the ConfigProto that a function returns for sessions.
 
      import tensorflow as tf
     +from npu_bridge.estimator import npu_ops
@@ -14,8 +14,8 @@
      with tf.Session(config=make_config(True)) as sess:
          sess.run(step)
 
-Sessions that call the function, in whichever file of the project, need no change of their own. Functions whose
-ConfigProto reaches no session (only a RunConfig, which fills it itself) are left alone.
+Sessions of the project that call the function need no other change. A function stays if its ConfigProto is used only
+for a RunConfig.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ rule = Rule(__name__)
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_files_with=("ConfigProto",))
 def fill_helper(site: Site) -> None:
-    """Fill the config that a function at module level returns, if the project's sessions get it from there."""
+    """Fill the config that a function at module level returns, if sessions of the project use it."""
     name = f"{site.work.names.module}.{site.node.name}"
     if name not in site.work.project.config_helpers or not isinstance(site.source.parents[site.node], ast.Module):
         return
@@ -40,7 +40,7 @@ def fill_helper(site: Site) -> None:
     for statement in returns_of(site.work.names, site.node):
         if statement.value is None or is_ready(site, statement.value):
             continue
-        return_site = Site(site.rule, site.work, statement)  # findings and edits then go to the `return`
+        return_site = Site(site.rule, site.work, statement)  # for findings and edits at the `return`
         if allows_no_gpu(return_site, statement.value):
             report_host_session(return_site)
         else:

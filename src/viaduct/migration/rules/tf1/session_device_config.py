@@ -8,9 +8,9 @@
     -tf.config.set_soft_device_placement(False)
     +tf.config.set_soft_device_placement(True)
 
-Memory growth and virtual devices are for GPUs: the statements are removed, and a memory limit in another statement
-becomes None. Soft placement stays on, since operators without a device kernel run on the host. Grappler's experimental
-options become those of the vendor. A call whose result is used needs manual review.
+Memory growth and virtual devices are for GPUs: the statements are removed, and other memory limits become None. Soft
+placement stays on, since operators without a device kernel run on the host. The vendor's experimental options replace
+Grappler's. A call whose result is used needs manual review.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def remove(site: Site) -> None:
 @rule.call(*LIMITS)
 def remove_limit(site: Site) -> None:
     """Replace a memory limit by None, unless the statement around it is removed."""
-    around = [site.qualified(node.func) for node in site.source.ancestors(site.node) if isinstance(node, ast.Call)]
+    outer_calls = [site.qualified(node.func) for node in site.source.ancestors(site.node) if isinstance(node, ast.Call)]
     limit = site.argument("memory_limit", 0)
-    if any(name in REMOVED for name in around) or limit is None:
+    if any(name in REMOVED for name in outer_calls) or limit is None:
         return
     if not is_none(limit):
         site.set_argument("memory_limit", "None", 0)
@@ -65,7 +65,7 @@ def keep_soft_placement(site: Site) -> None:
 
 @rule.call("tensorflow.config.optimizer.set_experimental_options")
 def replace_experimental_options(site: Site) -> None:
-    """Replace Grappler's options by the vendor's, and say which are dropped."""
+    """Replace Grappler's options by the vendor's, and report the dropped ones."""
     value = site.argument("options", 0)
     if value is None or site.qualified(value) == full_name("experimental_options"):
         return

@@ -1,8 +1,8 @@
 """Advise on settings that have no effect without a GPU.
 
-`gpu_options`, `CUDA_VISIBLE_DEVICES`, `TF_XLA_FLAGS` and `TF_ENABLE_AUTO_MIXED_PRECISION` do no harm and have no effect
-on the accelerator: ASCEND_DEVICE_ID chooses the device, graph_memory_max_size its memory, precision_mode its precision.
-They stay as written, unless horovod_devices or precision_graph_rewrite removes them.
+`gpu_options`, `CUDA_VISIBLE_DEVICES`, `TF_XLA_FLAGS` and `TF_ENABLE_AUTO_MIXED_PRECISION` have no effect on the
+accelerator: ASCEND_DEVICE_ID chooses the device, graph_memory_max_size its memory, precision_mode its precision. They
+stay, unless horovod_devices or precision_graph_rewrite removes them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 rule = Rule(__name__, category="advice", after=("horovod_devices",), runs_last=True)
 
-INSTEAD = {  # variable, or its beginning -> what to do, in English and Chinese
+ALTERNATIVES = {  # variable, or its beginning -> advice in English and Chinese
     CUDA.visible: (f"choose the device with {NPU.device_choice}", f"用 {NPU.device_choice} 选择设备"),
     "TF_XLA_FLAGS": ("XLA is off on the accelerator", "昇腾上 XLA 关闭"),
     "TF_ENABLE_AUTO_MIXED_PRECISION": ("choose the precision with --precision", "用 --precision 选择精度模式"),
 }
 
 
-@rule.node(ast.Assign, only_files_with=("gpu_options", "GPUOptions", *INSTEAD))
+@rule.node(ast.Assign, only_files_with=("gpu_options", "GPUOptions", *ALTERNATIVES))
 def report_assignment(site: Site) -> None:
     """Advise on assignments to a field of gpu_options and to an environment variable."""
     for target in site.node.targets:
@@ -49,11 +49,11 @@ def advise_field(site: Site, fields: str) -> None:
 
 
 def advise_variable(site: Site, key: ast.expr) -> None:
-    """Advise on an environment variable whose name begins with a key of INSTEAD."""
+    """Advise on an environment variable whose name begins with a key of ALTERNATIVES."""
     variable = literal_text(key)
-    name = next((name for name in INSTEAD if variable.startswith(name)), None)
+    name = next((name for name in ALTERNATIVES if variable.startswith(name)), None)
     if name is not None:
-        english, chinese = INSTEAD[name]
+        english, chinese = ALTERNATIVES[name]
         site.advise(
             f"{variable} has no effect on the accelerator: {english}", zh=f"{variable} 在昇腾上不生效:{chinese}"
         )

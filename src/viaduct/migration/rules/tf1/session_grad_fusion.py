@@ -1,4 +1,4 @@
-"""Let Grappler (TensorFlow's graph optimizer) fuse the gradients that ranks exchange.
+"""Add GradFusionOptimizer, which fuses the gradients that ranks exchange, to the session's config.
 
 With `--distributed`:
 
@@ -15,8 +15,8 @@ With `--distributed`:
     +])
      sess = tf.Session(config=config)
 
-Only with `--distributed`, and not for an NPUEstimator, which adds it itself. A list that is not empty replaces
-Grappler's own set of optimizers, so the whole list is written, as the adapter does.
+NPUEstimator adds it by itself. The list replaces the default optimizers of Grappler, TensorFlow's graph optimizer, so
+it names them too.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def extend_optimizers(site: Site) -> None:
     parts = proto.field_path(site, target)
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
-    rewrite = parts[:-2]  # the path of rewrite_options: ("config", "graph_options", "rewrite_options")
-    function = site.source.function(site.node)
-    if touches_list(site, rewrite) or (function is not None and starts_communication(site, function)):
-        return  # the session in a function that starts communication computes no gradients
+    rewrite = parts[:-2]  # ("config", "graph_options", "rewrite_options")
+    function = site.source.function_around(site.node)
+    if mentions_list(site, rewrite) or (function is not None and starts_communication(site, function)):
+        return  # a session that starts communication computes no gradients
     last = last_setting(site, rewrite)
     site.edit.insert_after(last, render_list(site, ".".join(rewrite), last))
     site.report_change(
-        "the gradients that ranks exchange are fused: GradFusionOptimizer joins Grappler's list",
+        "the gradients that ranks exchange are fused: GradFusionOptimizer is added to Grappler's list",
         zh="分布式场景:在 rewrite_options.optimizers 中添加 GradFusionOptimizer",
     )
 
@@ -65,15 +65,15 @@ def report_helper(site: Site) -> None:
     )
 
 
-def touches_list(site: Site, rewrite: tuple[str, ...]) -> bool:
-    """Return True if this function mentions the list of optimizers of the config."""
-    around = site.source.function(site.node) or site.source.tree
+def mentions_list(site: Site, rewrite: tuple[str, ...]) -> bool:
+    """Return True if this function mentions the config's list of optimizers."""
+    nodes = ast.walk(site.source.function_around(site.node) or site.source.tree)
     field = (*rewrite, "optimizers")
-    return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == field for node in ast.walk(around))
+    return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == field for node in nodes)
 
 
 def last_setting(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:
-    """Return the last of the assignments right behind the site that set fields of the rewrite options."""
+    """Return the last of the assignments directly after the site that set fields of the rewrite options."""
     block, last = site.source.block(site.node), site.node
     for statement in block[block.index(site.node) + 1 :]:
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -87,7 +87,7 @@ def last_setting(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:
 
 
 def render_list(site: Site, rewrite: str, last: ast.stmt) -> list[str]:
-    """Return the lines that extend the list; a single one where `last` shares its line with other statements."""
+    """Return the lines that extend the list; a single line if `last` shares its line with other statements."""
     if proto.starts_line(site, last) and proto.ends_line(site, last):
         unit = site.source.indent_unit
         return [f"{rewrite}.optimizers.extend([", f"{unit}{FIRST_LINE}", f"{unit}{SECOND_LINE}", "])"]

@@ -1,4 +1,4 @@
-"""Pass options objects through the vendor's helpers (with `--style wrapper`).
+"""Wrap options objects in the vendor's helpers.
 
 With `--style wrapper`:
 
@@ -7,8 +7,7 @@ With `--style wrapper`:
     +from npu_bridge.npu_init import npu_graph_options
     +options = npu_graph_options(graph_options=tf.GraphOptions(infer_shapes=True))
 
-The helpers switch XLA off in what they are given. In explicit style the rule session_xla edits the value itself and
-this one does nothing.
+The helpers switch XLA off in the options. Without `--style wrapper` session_xla edits the options instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Give the session the options of `viaduct migrate`: precision, fusion switches, profiling, dump.
+"""Set the session's options for precision, fusion switches, profiling and dumps.
 
 With `--precision allow_mix_precision --dump /tmp/dump --dump-step 0|5|10`:
 
@@ -14,9 +14,9 @@ With `--precision allow_mix_precision --dump /tmp/dump --dump-step 0|5|10`:
     +custom_op.parameter_map["dump_mode"].s = tf.compat.as_bytes("all")
      sess = tf.Session(config=config)
 
-Each is a key of the custom optimizer's parameter_map (`--precision`, `--fusion-switch FILE`, `--profile DIR`, `--dump
-DIR`, `--dump-step`). A key that the script sets already is left as it is, and so is a precision that it sets by
-precision_mode or precision_mode_v2. `--loop N` is advice: the train op must be wrapped.
+The flags are `--precision`, `--fusion-switch FILE`, `--profile DIR`, `--dump DIR` and `--dump-step`; each sets keys of
+the custom optimizer's parameter_map. Keys that the script sets stay, and so does a precision that it sets by
+precision_mode or precision_mode_v2. With `--loop N` the rule advises to wrap the train op.
 """
 
 from __future__ import annotations
@@ -39,17 +39,15 @@ rule = Rule(
     after=("lifecycle_cycles",),
 )
 
-NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values that only precision_mode_v2 has
 PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
 HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config", "init_resource"))
 
 
 def required_options(site: Site, options: Options) -> dict[str, str]:
-    """Return the keys of the parameter_map that the options need, each with the end of its statement: `.b = True`."""
+    """Return the keys of the parameter_map for the options, each with the end of its statement: `.b = True`."""
     keys: dict[str, str] = {}
     if options.precision:
-        key = "precision_mode_v2" if options.precision in NEWER_MODES else "precision_mode"
-        keys[key] = f".s = {proto.as_bytes(site, options.precision)}"
+        keys[options.precision_key] = f".s = {proto.as_bytes(site, options.precision)}"
     if options.fusion_switch:
         keys["fusion_switch_file"] = f".s = {proto.as_bytes(site, options.fusion_switch)}"
     if options.profile:
@@ -64,19 +62,19 @@ def required_options(site: Site, options: Options) -> dict[str, str]:
 
 @rule.node(ast.Assign, only_files_with=("NpuOptimizer",))
 def add_keys(site: Site) -> None:
-    """Add the missing keys behind `custom_op.name = "NpuOptimizer"`, or behind use_off_line where that is set."""
+    """Add the missing keys after `custom_op.name = "NpuOptimizer"`, or after the statement that sets use_off_line."""
     target, value = site.node.targets[0], site.node.value
     custom = plain_name(target.value) if isinstance(target, ast.Attribute) and target.attr == "name" else ""
     if not custom or not is_literal_in(value, "NpuOptimizer"):
         return
     present = keys_set(site, custom)
-    taken = present.keys() | (PRECISION_KEYS if present.keys() & PRECISION_KEYS else set())  # one of the two is enough
-    missing = {key: text for key, text in required_options(site, site.options).items() if key not in taken}
+    excluded = present.keys() | (PRECISION_KEYS if present.keys() & PRECISION_KEYS else set())
+    missing = {key: text for key, text in required_options(site, site.options).items() if key not in excluded}
     if missing:
         location = present.get("use_off_line", site.node)
         site.edit.insert_after(location, [f'{custom}.parameter_map["{key}"]{text}' for key, text in missing.items()])
         site.report_change(
-            f"the session gets {', '.join(missing)}, as asked for on the command line",
+            f"the session gets {', '.join(missing)}, as requested on the command line",
             zh=f"按命令行要求为会话设置:{'、'.join(missing)}",
         )
     if site.options.loop > 1:
@@ -100,10 +98,10 @@ def report_helper(site: Site) -> None:
 
 def keys_set(site: Site, custom: str) -> dict[str, ast.stmt]:
     """Return the keys of the parameter_map that the function sets, each with its statement."""
-    around = site.source.function(site.node) or site.source.tree
+    function = site.source.function_around(site.node) or site.source.tree
     statements: dict[str, ast.stmt] = {}
-    for node in ast.walk(around):
+    for node in ast.walk(function):
         key = node.slice if isinstance(node, ast.Subscript) else None
         if isinstance(key, ast.Constant) and dotted_name(node.value) == f"{custom}.parameter_map":  # type: ignore[attr-defined]
-            statements[str(key.value)] = site.source.statement(node)
+            statements[str(key.value)] = site.source.statement_around(node)
     return statements

@@ -141,7 +141,7 @@ def is_remapping(site: Site, target: ast.expr) -> bool:
     origin = site.values.origin(target.value)
     if isinstance(origin, ast.Call) and site.qualified(origin.func) == REWRITER:
         return True
-    statement = site.source.statement(target)
+    statement = site.source.statement_around(target)
     return isinstance(statement, ast.Assign) and any(is_toggle(site, node) for node in ast.walk(statement.value))
 
 

@@ -5,10 +5,9 @@
     -spec = tf.contrib.tpu.TPUEstimatorSpec(mode=mode, loss=loss, eval_metrics=(metric_fn, [labels, logits]))
     +spec = NPUEstimatorSpec(mode=mode, loss=loss, eval_metric_ops=metric_fn(*[labels, logits]))
 
-eval_metrics is a function with its tensors, which a TPU's host calls later; the migrated script calls it at once.
-scaffold_fn becomes scaffold in the same way. A pair in a variable is called by its parts. A pair that is not written
-out, or is given by position, needs manual review, and so do the other specs of the function, which should not return
-specs of two classes. CrossShardOptimizer is removed from around its optimizer.
+eval_metrics is a pair of a function and its tensors, which a TPU's host calls later; the migrated script calls it at
+once. scaffold_fn becomes scaffold in the same way. A pair of unknown origin, or one that is a positional argument,
+needs manual review, and so do all other specs of the same function. The optimizer in CrossShardOptimizer replaces it.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ TPU = "tensorflow.estimator.tpu"
 def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         return
-    here = site.source.function(site.node)
-    specs = [call for call in site.work.index.calls[site.name] if site.source.function(call) is here]
+    function = site.source.function_around(site.node)
+    specs = [call for call in site.work.index.calls[site.name] if site.source.function_around(call) is function]
     unconvertible = [spec for spec in specs if not can_convert(site, spec)]
     if unconvertible:
-        report_left(site, is_cause=site.node in unconvertible)
+        report_unconverted(site, is_cause=site.node in unconvertible)
         return
     site.rename(site.import_name("NPUEstimatorSpec"))
     metrics = site.keyword("eval_metrics")
@@ -55,19 +54,19 @@ def can_convert(site: Site, spec: ast.Call) -> bool:
 def pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
     """Return the pairs (function, tensors) that a value may be.
 
-    An empty list if it may be anything else but None, or if the tensors are a dict in some pairs only: `*` or `**`.
+    [] if it may be anything else but None, or if the tensors are a dict in some pairs only.
     """
-    bound = bindings_of(site, value) if isinstance(value, ast.Name) else [value]
-    found = [binding for binding in bound if isinstance(binding, ast.Tuple) and len(binding.elts) == 2]
-    complete = len(found) == len([node for node in bound if not is_none(node)])
-    return found if complete and len({isinstance(item.elts[1], ast.Dict) for item in found}) == 1 else []
+    bindings = bindings_of(site, value) if isinstance(value, ast.Name) else [value]
+    tuples = [binding for binding in bindings if isinstance(binding, ast.Tuple) and len(binding.elts) == 2]
+    is_complete = len(tuples) == len([node for node in bindings if not is_none(node)])
+    return tuples if is_complete and len({isinstance(pair.elts[1], ast.Dict) for pair in tuples}) == 1 else []
 
 
-def report_left(site: Site, is_cause: bool) -> None:
-    """Report a spec that stays: it cannot be converted itself, or another of its function cannot."""
+def report_unconverted(site: Site, is_cause: bool) -> None:
+    """Report a spec that stays because it, or another one of the function, cannot be converted."""
     if is_cause:
         site.request_review(
-            "eval_metrics is given by position or is not a pair written out: NPUEstimatorSpec takes "
+            "eval_metrics is a positional argument or of unknown origin: NPUEstimatorSpec takes "
             "eval_metric_ops=function(*tensors)",
             zh="eval_metrics 以位置参数传入,或不是字面量二元组:NPUEstimatorSpec 需要 eval_metric_ops=函数(*张量)",
             risk="high",
@@ -82,18 +81,18 @@ def report_left(site: Site, is_cause: bool) -> None:
 
 
 def render_call(site: Site, value: ast.expr) -> str:
-    """Return the code that calls the function of a pair with its tensors; "None" where there is no pair."""
-    found = pairs(site, value)
-    if not found:
+    """Return the code that calls the function of a pair with its tensors; "None" if there is no pair."""
+    tuples = pairs(site, value)
+    if not tuples:
         return "None"
-    stars = "**" if isinstance(found[0].elts[1], ast.Dict) else "*"
+    stars = "**" if isinstance(tuples[0].elts[1], ast.Dict) else "*"
     if isinstance(value, ast.Tuple):
         function, tensors = (site.text(part) for part in value.elts)
         return f"{function}({stars}{tensors})"
     name = site.text(value)
     text = f"{name}[0]({stars}{name}[1])"
-    bound = site.work.names.lookup(name, site.work.names.scope_of(value)) or []
-    return text if len(bound) == len(found) else f"{text} if {name} else None"  # some of the values are None
+    bindings = site.work.names.lookup(name, site.work.names.scope_of(value)) or []
+    return text if len(bindings) == len(tuples) else f"{text} if {name} else None"  # some of the values are None
 
 
 def scaffold_text(site: Site, value: ast.expr) -> str:

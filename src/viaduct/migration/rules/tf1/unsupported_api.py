@@ -1,8 +1,7 @@
 """Report functions of TensorFlow that the vendor's table does not list as supported.
 
-The table also says what to do instead (see migration/support_table.py): TPU functions, random number generators,
-critical sections, NCCL, TensorRT, questions about GPUs. Everything is left as written. Functions that another rule
-deals with are not repeated here.
+These are TPU functions, random number generators, critical sections, NCCL, TensorRT and tests for GPUs. The finding
+gives the table's advice (migration/support_table.py). Functions that another rule handles are not reported.
 """
 
 from __future__ import annotations
@@ -14,7 +13,12 @@ from viaduct.migration.support_table import find_symbol, names_without_rule
 
 rule = Rule(__name__, category="report", after=("seed_gpu_question",), runs_last=True)
 
-ZH = {"unsupported": "不支持", "under analysis": "分析中", "no effect": "不生效", "after migration": "迁移后支持"}
+STANDING_ZH = {
+    "unsupported": "不支持",
+    "under analysis": "分析中",
+    "no effect": "不生效",
+    "after migration": "迁移后支持",
+}
 
 
 @rule.call(*names_without_rule())
@@ -23,18 +27,18 @@ def report_symbol(site: Site) -> None:
     symbol = find_symbol(site.name)
     if symbol is None:
         return
-    written = site.text(named_node(site))
+    name = site.text(named_node(site))
     if counts_devices(site) and symbol.standing == "no effect":
         site.request_review(
-            f"{written} finds no GPU, and the accelerator is not listed: work that is done once for each would not be "
-            "done; one process drives one device, so count 1",
-            zh=f"{written} 查询不到 GPU,也不会列出昇腾设备:按设备数执行的代码将不会执行;每个进程对应一个设备,请按 1 计",
+            f"{name} finds no GPU, and does not list the accelerator: code that runs once for each GPU would not run; "
+            "one process drives one device, so count 1",
+            zh=f"{name} 查询不到 GPU,也不会列出昇腾设备:按设备数执行的代码将不会执行;每个进程对应一个设备,请按 1 计",
             risk="high",
         )
         return
     report = site.advise if symbol.standing == "no effect" else site.request_review
     report(
-        f"{written} ({symbol.standing}): {symbol.instead}",
-        zh=f"{written}({ZH[symbol.standing]}):{symbol.instead_zh}",
+        f"{name} ({symbol.standing}): {symbol.instead}",
+        zh=f"{name}({STANDING_ZH[symbol.standing]}):{symbol.instead_zh}",
         risk=symbol.risk,
     )

@@ -1,1 +1,1 @@
-"""Rules for PyTorch scripts written for CUDA, one behaviour per file."""
+"""Rules for PyTorch scripts that are written for CUDA."""

@@ -1,8 +1,7 @@
-"""Replace dotted names: `torch.cuda.Stream` becomes `torch.npu.Stream` by an edit of its middle part alone.
+"""Replace dotted names: in `torch.cuda.Stream` only `cuda` is edited, so that line breaks and comments stay.
 
-Only the parts that differ are edited, so that a line break or a comment within the name stays. Before Python 3.12 the
-nodes within an f-string have wrong positions. There the name is searched for in the text of the whole string, and is
-replaced if it occurs in the text as often as in the code.
+Before Python 3.12 nodes in an f-string have wrong positions. There the name is searched in the text of the string, and
+replaced if the text has it as often as the code.
 """
 
 from __future__ import annotations
@@ -15,23 +14,22 @@ from viaduct.migration.rule import Site
 
 
 def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
-    """Replace a name whose qualified name is `old` by the name for `new`; return True if the name is edited.
+    """Replace the qualified name `old` by `new` at a node; return True if the node is edited.
 
-    False if it cannot be edited safely. None if it needs no edit, because the parts that differ are in the import or
-    assignment of this name, which another rule edits.
+    False if it cannot be edited safely. None if it needs no edit, since another rule edits the import or assignment of
+    the name.
     """
-    written = dotted_name(node)
-    wanted = respell_name(site, node, old, new)
-    if not written or wanted is None:
+    old_text = dotted_name(node)
+    new_text = adapt_name(site, node, old, new)
+    if not old_text or new_text is None:
         return False
-    return replace_name(site, node, written, wanted) if wanted != written else None
+    return replace_name(site, node, old_text, new_text) if new_text != old_text else None
 
 
-def respell_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
-    """Return how this file would write `new` where it writes the node for `old`.
+def adapt_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
+    """Return the qualified name `new` with the file's aliases, as in the node, whose qualified name is `old`.
 
-    With as many parts in both names, those that differ are exchanged, counted from the end: `t.cuda.Stream`, where t is
-    torch, becomes `t.npu.Stream`. Otherwise the whole new name is needed; None if the file does not import torch.
+    `t.cuda.Stream` becomes `t.npu.Stream`. None if the names differ in length and the file does not import torch.
     """
     old_parts, new_parts = old.split("."), new.split(".")
     parts = dotted_name(node).split(".")
@@ -40,16 +38,16 @@ def respell_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
             if parts[-index] == old_parts[-index]:
                 parts[-index] = new_parts[-index]
         return ".".join(parts)
-    root = site.work.names.local("torch")
+    root = site.work.names.local_name("torch")
     return f"{root}.{new.partition('.')[2]}" if root and new_parts[0] == "torch" else None
 
 
 def replace_name(site: Site, node: ast.expr, old: str, new: str) -> bool:
-    """Replace a name that is written `old` by `new`, within an f-string too; return False where that is not safe."""
+    """Replace the text `old` of a name by `new`, also in an f-string; return False if that is not safe."""
     if old == new:
         return True
-    if site.source.in_f_string(node):
-        return swap_in_f_string(site, node, old, new)
+    if site.source.is_in_f_string(node):
+        return replace_in_f_string(site, node, old, new)
     old_parts, new_parts = old.split("."), new.split(".")
     if len(old_parts) != len(new_parts) or old_parts[0] != new_parts[0]:
         site.edit.node(node, new)
@@ -62,12 +60,12 @@ def replace_name(site: Site, node: ast.expr, old: str, new: str) -> bool:
     return True
 
 
-def swap_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
+def replace_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
     """Replace a name everywhere in an f-string; return False if its text has the name more often than its code."""
     string = [parent for parent in site.source.ancestors(node) if isinstance(parent, ast.JoinedStr)][-1]
     start, end = site.source.span(string)
     key = ("f-string", start, old)
-    if key in site.work.seen:
+    if key in site.work.handled:
         return True
     in_text = [*re.finditer(rf"(?<![\w.]){re.escape(old)}(?![\w])", site.source.text[start:end])]
     in_code = [inner for inner in ast.walk(string) if dotted_name(inner) == old]

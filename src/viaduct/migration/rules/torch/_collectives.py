@@ -17,7 +17,7 @@ from viaduct.migration.lookups import (
     plain_name,
     positional_parameters,
 )
-from viaduct.migration.names import all_arguments
+from viaduct.migration.names import all_parameters
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._options import option_names
@@ -123,7 +123,7 @@ def sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
 
 def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
     """Return the default of a parameter and what calls in this file pass for it; None if there are neither."""
-    if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_arguments(function.args)}:
+    if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_parameters(function.args)}:
         return None
     default = parameter_default(function, parameter)
     calls = site.work.index.calls.get(f"{site.work.names.module}.{function.name}", [])
@@ -224,7 +224,7 @@ def replace_backend(site: Site, text: ast.expr) -> bool:
 
 def replace_by_card(site: Site, text: ast.expr) -> bool:
     """Replace NCCL in a string by the card's backend; return False if the string stays or was replaced before."""
-    if site.source.in_f_string(text) or site.work.is_served(text):
+    if site.source.is_in_f_string(text) or site.work.is_left_alone(text):
         return False
     start, end = site.source.span(text)
     if not mark_once(site, "backend", start):
@@ -243,9 +243,9 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
     Strings in comparisons are left to `backend_compare`.
     """
     is_compared = isinstance(site.source.parents.get(text), ast.Compare)
-    if site.work.is_served(text) or is_compared or not mark_once(site, "any", text):
+    if site.work.is_left_alone(text) or is_compared or not mark_once(site, "any", text):
         return False
-    if not is_literal_in(text, "nccl", "NCCL") or site.source.in_f_string(text):
+    if not is_literal_in(text, "nccl", "NCCL") or site.source.is_in_f_string(text):
         site.request_review(
             "this names NCCL: put it together from accelerator.name() and accelerator.backend()",
             zh="此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",

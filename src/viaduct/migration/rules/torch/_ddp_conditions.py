@@ -71,7 +71,7 @@ def plan_edits(site: Site) -> Plan:
 
 
 def refuse_unsuitable_script(site: Site) -> None:
-    """Refuse notebooks, scripts with a distributed path of their own, and classes that derive from DataParallel."""
+    """Refuse notebooks, scripts that are distributed already, and classes that derive from DataParallel."""
     if site.work.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
     for call in wrapped.distributed_calls(site):
@@ -106,7 +106,7 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
     training = [(call, trace) for call, trace in traces if trace.is_for_training()]
     if not training:
         raise Refused(
-            "no loop that computes gradients goes over a DataLoader made in this file: the training data cannot be "
+            "no loop that computes gradients uses a DataLoader of this file: the training data cannot be "
             "divided among the ranks",
             "本文件中没有用于训练循环的 DataLoader:无法划分训练数据",
             traces[0][0] if traces else None,
@@ -115,12 +115,12 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
 
 
 def refuse_sampler(site: Site, call: ast.Call) -> None:
-    """Refuse a loader with a sampler of its own, or with hidden arguments.
+    """Refuse a loader with a sampler or with hidden arguments.
 
     A `**kwargs` is accepted if the file shows its entries and none of them is one of LOADER_ARGUMENTS.
     """
     if keyword_value(call, "sampler", "batch_sampler") is not None or len(call.args) > 3:  # the fourth is the sampler
-        raise Refused("the training loader has a sampler of its own", "训练数据使用了自定义 sampler", call)
+        raise Refused("the training loader has a sampler", "训练数据使用了自定义 sampler", call)
     for value in (keyword.value for keyword in call.keywords if keyword.arg is None):
         items = dict_items(site.values.origin(value))
         if items is None or LOADER_ARGUMENTS & {str(name) for name, _ in items}:
@@ -137,7 +137,7 @@ def describe_loader(site: Site, call: ast.Call, trace: LoaderTrace) -> Loader:
     refuse_sampler(site, call)
     arguments = bind_arguments(call, ("dataset", "batch_size", "shuffle"))
     dataset, batch_size, shuffle = (arguments.get(name) for name in ("dataset", "batch_size", "shuffle"))
-    statement = site.source.statement(call)
+    statement = site.source.statement_around(call)
     is_complete_value = isinstance(statement, ast.Assign | ast.Return) and statement.value is call
     if dataset is None or not is_complete_value or site.edit.own_indent(statement) is None:
         raise Refused("the training loader is not simply assigned or returned", "训练数据不是简单赋值或返回", call)
@@ -284,7 +284,7 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
             if isinstance(function, FunctionNode) and function.name == started and function.decorator_list:
                 raise Refused(f"{started} is started through a decorator", f"{started} 通过装饰器启动", node)
     for node in site.source.of_kind(ast.Assign):
-        if site.source.function(node) is not None and "VISIBLE_DEVICES" in site.text(node):
+        if site.source.function_around(node) is not None and "VISIBLE_DEVICES" in site.text(node):
             raise Refused("a function chooses the visible cards", "在函数内设置可见设备", node)
 
 
@@ -293,11 +293,11 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 
 def find_saving(site: Site, loaders: list[Loader]) -> tuple[list[FunctionNode], list[ast.stmt]]:
     """Return the functions that only save, and the saving statements outside such functions."""
-    training = {site.source.function(epochs.loop) for loader in loaders for epochs in loader.epochs}
+    training = {site.source.function_around(epochs.loop) for loader in loaders for epochs in loader.epochs}
     functions: dict[FunctionNode, None] = {}  # an ordered set
     statements: dict[ast.stmt, None] = {}
     for call in calls_to(site, SAVING_FUNCTIONS):
-        function = site.source.function(call)
+        function = site.source.function_around(call)
         if function is not None and function not in training and is_for_saving(function):
             functions[function] = None
         else:
@@ -314,7 +314,7 @@ def is_for_saving(function: FunctionNode) -> bool:
 
 def saving_statement(site: Site, call: ast.Call) -> ast.stmt:
     """Return the statement that saves, or the `with open(…)` around it; refuse one that cannot be put under an `if`."""
-    statement: ast.stmt = site.source.statement(call)
+    statement: ast.stmt = site.source.statement_around(call)
     if not isinstance(statement, ast.Expr):
         raise Refused("a checkpoint is saved within another statement", "在其他语句内保存权重", call)
     while isinstance(parent := site.source.parents[statement], ast.With) and "open" in ast.unparse(parent.items[0]):

@@ -44,7 +44,7 @@ class RankDecisions:
     def alias_of(self, node: ast.AST) -> Alias | None:
         """Return the scope and name of a variable or attribute of self; None for anything else."""
         if isinstance(node, ast.Name):
-            function = self.source.function(node)
+            function = self.source.function_around(node)
             return (function if self.trace.is_bound_in(function, node.id) else None, node.id)
         return (self.trace.class_of(node), ast.unparse(node)) if is_self_attribute(node) else None
 
@@ -83,7 +83,7 @@ class RankDecisions:
             if node.value is not None and self.differs(node.value):
                 self.add_targets(node)
         elif isinstance(node, ast.Return) and node.value is not None and self.differs(node.value):
-            function = self.source.function(node)
+            function = self.source.function_around(node)
             if function is not None:
                 self.returning.add(function)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):

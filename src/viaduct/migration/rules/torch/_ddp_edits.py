@@ -11,11 +11,11 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import first_statement
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import MOVING_METHODS, Loader, Plan, Refused
+from viaduct.migration.rules.torch._places import CARDS
 from viaduct.migration.targets import card
 
 NUMBERED_DEVICE = re.compile(r"(?:cuda|npu|mlu):\d+")
 NO_PARENTHESES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # before `.npu()`
-CARDS = ("cuda", "npu", "mlu")  # modules of torch, and methods that move to a card
 
 
 class Rewriter:
@@ -32,7 +32,7 @@ class Rewriter:
         source = self.site.source
         for node in source.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and NUMBERED_DEVICE.fullmatch(node.value):
-                if not source.in_f_string(node):
+                if not source.is_in_f_string(node):
                     self.device_texts.append(node)
             elif isinstance(node, ast.JoinedStr) and is_numbered_device(node):
                 self.device_texts.append(node)
@@ -43,9 +43,9 @@ class Rewriter:
         """Mark a `set_device` for removal and the number in `.cuda(0)`; refuse a block for one card."""
         name = self.site.qualified(call.func) or ""
         if name in (f"torch.{root}.set_device" for root in CARDS):
-            statement = self.site.source.statement(call)
+            statement = self.site.source.statement_around(call)
             if not isinstance(statement, ast.Expr):
-                raise Refused("set_device stands within another statement", "set_device 位于其他语句内", call)
+                raise Refused("set_device is part of another statement", "set_device 位于其他语句内", call)
             self.removed.append(statement)
         elif name in (f"torch.{root}.device" for root in CARDS):
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
@@ -57,7 +57,7 @@ class Rewriter:
 
     def import_module(self, qualified: str, wanted: str) -> str:
         """Return the local name of a module; import it if the file does not."""
-        imported = self.site.work.names.local(qualified)
+        imported = self.site.work.names.local_name(qualified)
         if imported is not None:
             return imported
         local = self.site.reserve_name(wanted)
@@ -110,14 +110,14 @@ class Rewriter:
         """Replace DataParallel outside calls: `isinstance(model, nn.DataParallel)`."""
         for name in wrapped.DATA_PARALLEL:
             for node in self.site.work.index.references.get(name, []):
-                if not self.site.source.in_f_string(node):
+                if not self.site.source.is_in_f_string(node):
                     self.site.edit.node(node, self.parallel)
 
     def order_downloads(self) -> None:
         """Let rank 0 run calls with download=True first; the other ranks wait and then find the files."""
         rank, unit, ordered = f"{self.dist}.get_rank()", self.site.source.indent_unit, set()
         for call in self.site.source.of_kind(ast.Call):
-            statement = self.site.source.statement(call)
+            statement = self.site.source.statement_around(call)
             is_download = is_constant(keyword_value(call, "download"), True)
             if not is_download or statement in ordered or self.site.edit.own_indent(statement) is None:
                 continue
@@ -134,7 +134,7 @@ class Rewriter:
         sampler = site.work.import_name("torch.utils.data", "DistributedSampler")
         if not isinstance(loader.dataset, ast.Name | ast.Attribute):
             expression, data = data, site.reserve_name("train_dataset")
-            site.edit.insert_before(site.source.statement(loader.call), [f"{data} = {expression}"])
+            site.edit.insert_before(site.source.statement_around(loader.call), [f"{data} = {expression}"])
             site.edit.replace(*site.source.span(loader.dataset), data)
         argument = f"sampler={sampler}({data}{'' if loader.is_shuffled else ', shuffle=False'})"
         if loader.shuffle is None:
@@ -162,7 +162,7 @@ class Rewriter:
         for loop, calls in lines.items():
             self.site.edit.insert_before(loop.body[0], [*calls])
             self.site.report_change(
-                "set_epoch gives every epoch another order of the samples",
+                "set_epoch changes the order of the samples in every epoch",
                 zh="set_epoch 使每个 epoch 顺序不同",
                 node=loop.body[0],
             )
@@ -173,10 +173,10 @@ class Rewriter:
         for function in self.plan.saving_functions:
             first = first_statement(function)
             self.site.edit.insert_before(first, [f"if {rank} != 0:", f"{unit}return"])
-            self.site.report_change("rank 0 alone saves", zh="仅 rank 0 保存", node=first)
+            self.site.report_change("only rank 0 saves", zh="仅 rank 0 保存", node=first)
         for statement in self.plan.saving_statements:
             self.indent(statement, f"if {rank} == 0:", unit)
-            self.site.report_change("rank 0 alone saves", zh="仅 rank 0 保存", node=statement)
+            self.site.report_change("only rank 0 saves", zh="仅 rank 0 保存", node=statement)
 
     def indent(self, statement: ast.stmt, header: str, unit: str) -> None:
         """Put a statement under a header, such as an `if`: indent all its lines except those within a string."""
@@ -192,10 +192,10 @@ class Rewriter:
     def wait_before_loading(self) -> None:
         """Insert a barrier before each torch.load after the training loop, so that rank 0 has saved."""
         source, loaders = self.site.source, self.plan.loaders
-        loops = {source.function(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
+        loops = {source.function_around(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
         preceded: set[ast.stmt] = set()
         for call in self.site.work.index.calls.get("torch.load", []):
-            loop, statement = loops.get(source.function(call)), source.statement(call)
+            loop, statement = loops.get(source.function_around(call)), source.statement_around(call)
             if loop is None or call.lineno <= (loop.end_lineno or 0) or statement in preceded:
                 continue
             preceded.add(statement)
@@ -224,7 +224,7 @@ class Rewriter:
         ]
         self.site.edit.insert_before(self.plan.first, lines)
         self.site.report_change(
-            f"torchrun starts one process per card; each takes its own and joins the others over {self.card.backend}",
+            f"torchrun starts one process per card; the processes communicate over {self.card.backend}",
             zh=f"torchrun 为每张卡启动一个进程,各占一卡,通过 {self.card.backend} 通信",
             node=self.plan.first,
         )
@@ -258,5 +258,5 @@ def exit_value(statement: ast.stmt) -> ast.expr | None:
 
 def is_numbered_device(text: ast.JoinedStr) -> bool:
     """Return True for f"cuda:{index}"."""
-    first = text.values[0] if text.values else None
-    return isinstance(first, ast.Constant) and first.value in ("cuda:", "npu:", "mlu:") and len(text.values) == 2
+    prefix = text.values[0] if text.values else None
+    return isinstance(prefix, ast.Constant) and prefix.value in ("cuda:", "npu:", "mlu:") and len(text.values) == 2

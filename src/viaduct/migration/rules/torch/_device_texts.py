@@ -1,4 +1,4 @@
-"""Device strings as they are written: `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"`, `"cuda:%d" % rank`, `"cuda:" + rank`."""
+"""Strings that name a CUDA device: `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"`, `"cuda:%d" % rank`, `"cuda:" + rank`."""
 
 from __future__ import annotations
 
@@ -8,36 +8,31 @@ import re
 from viaduct.migration.lookups import branches, literal_text, mark_once
 from viaduct.migration.rule import Site
 
-CUDA_DEVICE = re.compile(r"cuda(?::(?:\d+|%[dis]|\{[^{}]*\})?)?")  # with a number, a place for one, or a colon alone
+CUDA_DEVICE = re.compile(r"cuda(?::(?:\d+|%[dis]|\{[^{}]*\})?)?")  # "cuda", "cuda:", "cuda:0", "cuda:%d", "cuda:{}"
 EXACT_CUDA_DEVICE = re.compile(r"cuda(?::\d+)?")
-OPENING_QUOTE = re.compile(
-    r"[rRbBfFuU]*(?:\"\"\"|'''|\"|')(?=cuda)"
-)  # prefix and quotes of a literal that begins with cuda
+OPENING_QUOTE = re.compile(r"[rRbBfFuU]*(?:\"\"\"|'''|\"|')(?=cuda)")
 DEVICE_WORDS = {"device", "devices", "dev"}
 DEVICE_NAMES = {"map_location", "device_type", "pin_memory_device"}
-CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # where deviceType becomes device_type
+CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def is_device_name(name: str) -> bool:
-    """Return True for the name of a variable, parameter or option for a device, by the words in it.
-
-    Examples are `device`, `train_device`, `--train-device`, `DEVICE`, `deviceType`.
-    """
+    """Return True for the name of a device variable, parameter or option: `device`, `--train-device`, `deviceType`."""
     snake_case = CAMEL_CASE.sub("_", name).lower().strip("-_").replace("-", "_")
     return snake_case in DEVICE_NAMES or bool(DEVICE_WORDS & set(snake_case.split("_")))
 
 
 def device_literal(node: ast.AST | None) -> ast.expr | None:
-    """Return the literal at the beginning of an expression whose text names a CUDA device; None for any other one.
+    """Return the string literal of an expression that names a CUDA device, else None.
 
-    For `"cuda:%d" % rank` that is the string to the left, for `f"cuda:{rank}"` the whole f-string.
+    For `"cuda:%d" % rank` it is the string to the left, for `f"cuda:{rank}"` the complete f-string.
     """
     if isinstance(node, ast.Constant):
         return node if CUDA_DEVICE.fullmatch(literal_text(node)) else None
     if isinstance(node, ast.JoinedStr):
         text = literal_text(node.values[0]) if node.values else ""
-        without_braces = len(node.values) == 1 and EXACT_CUDA_DEVICE.fullmatch(text) is not None  # f"cuda"
-        return node if without_braces or text.startswith("cuda:") else None
+        has_no_braces = len(node.values) == 1 and EXACT_CUDA_DEVICE.fullmatch(text) is not None  # f"cuda"
+        return node if has_no_braces or text.startswith("cuda:") else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
         return device_literal(node.left)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
@@ -46,21 +41,21 @@ def device_literal(node: ast.AST | None) -> ast.expr | None:
 
 
 def is_cuda_device(node: ast.AST | None) -> bool:
-    """Return True for a string literal that is a CUDA device and nothing else: `"cuda"`, `"cuda:0"`."""
+    """Return True for the literals `"cuda"`, `"cuda:0"` and the like."""
     return EXACT_CUDA_DEVICE.fullmatch(literal_text(node)) is not None
 
 
 def rename_device(site: Site, literal: ast.expr, device: str) -> bool:
-    """Replace `cuda` at the beginning of a literal; return False where it stays.
+    """Replace `cuda` at the beginning of a literal; return False if it stays.
 
-    A literal that cannot be edited is reported; one in code that is for the card already (served.py) is not.
+    A literal that cannot be edited is reported, except in code that is for the card already (target_code.py).
     """
-    if site.work.is_served(literal):
+    if site.work.is_left_alone(literal):
         return False
-    opening = OPENING_QUOTE.match(site.text(literal)) if not site.source.in_f_string(literal) else None
+    opening = OPENING_QUOTE.match(site.text(literal)) if not site.source.is_in_f_string(literal) else None
     if opening is None:
         site.request_review(
-            f"this names a CUDA device and cannot be edited safely here: write {device} instead of cuda",
+            f"this names a CUDA device and cannot be edited safely: write {device} instead of cuda",
             zh=f"此处指定了 CUDA 设备但无法安全改写:请将 cuda 手工改为 {device}",
             node=literal,
         )
@@ -72,11 +67,11 @@ def rename_device(site: Site, literal: ast.expr, device: str) -> bool:
 
 
 def string_branches(value: ast.expr | None) -> list[ast.Constant]:
-    """Return the string literals that a value may be: both of `"cuda" if … else "cpu"`."""
+    """Return the string literals that a value may be: "cuda" and "cpu" for `"cuda" if … else "cpu"`."""
     parts = branches(value) if value is not None else []
     return [part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
 def is_membership_key(operator: ast.cmpop, left: ast.expr, side: ast.expr) -> bool:
-    """Return True for the left side of `"cuda" in state`, which asks whether a container has such an entry."""
+    """Return True for the left side of `"cuda" in state`."""
     return isinstance(operator, ast.In | ast.NotIn) and side is left

@@ -15,7 +15,6 @@ from viaduct.migration.lookups import (
     argument_values,
     bind_arguments,
     branches,
-    enclosing_class,
     keyword_value,
     literal_text,
     mark_once,
@@ -23,7 +22,7 @@ from viaduct.migration.lookups import (
     plain_name,
     positional_parameters,
 )
-from viaduct.migration.names import Function, all_arguments
+from viaduct.migration.names import Function, all_parameters
 from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
@@ -65,7 +64,7 @@ def is_of_other_library(name: str | None) -> bool:
 def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
     """Return the project's class that defines the method called on this receiver; None if no such class is known."""
     kind = site.values.kind(node) or ""
-    project, own_class = site.work.project, enclosing_class(site, node)
+    project, own_class = site.work.project, site.source.class_around(node)
     name = f"{site.work.names.module}.{own_class.name}" if own_class is not None else ""
     if kind.startswith(OBJECT):  # an instance of the project's class of that name
         return owner_of(project, kind.removeprefix(OBJECT), method)
@@ -132,7 +131,7 @@ class Devices:
 
     def trace_definition(self, node: Function) -> None:
         """Trace the defaults of parameters with "device" in their name, and the results of functions named so."""
-        for parameter in all_arguments(node.args):
+        for parameter in all_parameters(node.args):
             if is_device_name(parameter.arg):
                 self.trace(parameter_default(node, parameter.arg))
                 self.trace_annotation(parameter.annotation)
@@ -253,7 +252,7 @@ class Devices:
             if isinstance(value, ast.expr):
                 self.trace(value)
         for iterable in self.iterables.get(node.id, []):
-            if self.site.source.function(iterable) is self.site.source.function(node):
+            if self.site.source.function_around(iterable) is self.site.source.function_around(node):
                 is_slice = isinstance(iterable, ast.Subscript) and isinstance(iterable.slice, ast.Slice)
                 self.trace_entries(self.site.values.origin(iterable.value if is_slice else iterable))  # type: ignore[attr-defined]
         if scope is not None and isinstance(scope.node, Function):
@@ -344,7 +343,7 @@ class Devices:
         return isinstance(node, ast.Call) and self.is_device_call(node)
 
     def is_device_call(self, node: ast.Call) -> bool:
-        """Return True for a call that gives a device or its text."""
+        """Return True for a call that returns a device or its text."""
         function = plain_name(node.func)
         if function == "str" and node.args:
             return self.is_device(node.args[0])
@@ -396,7 +395,7 @@ def report_possible_device(site: Site, node: ast.Constant, device: str, devices:
         if isinstance(parent, ast.IfExp):
             parent = site.source.parents[parent]
         is_possible = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.arguments)
-    if is_possible and not site.source.in_f_string(node) and mark_once(site, "left", node.lineno):
+    if is_possible and not site.source.is_in_f_string(node) and mark_once(site, "left", node.lineno):
         site.request_review(
             f"{node.value!r} was not found to be used as a device and is unchanged; if it is one, write {device}",
             zh=f"未能确认 {node.value!r} 被用作设备,保持不变;若是设备,请改为 {device}",

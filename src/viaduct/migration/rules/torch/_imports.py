@@ -1,4 +1,4 @@
-"""Edit import statements: move names to another module, each under its local name, or drop them."""
+"""Edit import statements: import names from another module, under the same local names, or remove them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from viaduct.cards import CARDS
 from viaduct.migration.rule import Site
 
 RUN_TIME_PATCHES = tuple(patch for card in CARDS.values() for patch in card.patches)
-"""The vendors' run-time patches: importing one of them makes a CUDA script run on the card."""
+"""Modules whose import redirects CUDA to the vendor's card."""
 
 
 def move_names(site: Site, new_name: Callable[[str], str | None]) -> None:
     """Import names of the site's `from x import a, b` from other modules, and report each.
 
-    `new_name` returns the new qualified name for the old one; None for a name that stays. If only some names move, they
-    get a statement of their own before the one that keeps the others.
+    `new_name` returns the new qualified name for an old one, or None for a name that stays.
     """
     statement: ast.ImportFrom = site.node
     moved: list[tuple[ast.alias, str]] = []
@@ -50,7 +49,7 @@ def render_imports(moved: list[tuple[ast.alias, str]]) -> list[str]:
 
 
 def render_alias(alias: ast.alias, new: str) -> str:
-    """Return `name as local` for the new qualified name of an import, without `as` where both are the same."""
+    """Return `name as local` for the new qualified name of an import, or `name` if both are the same."""
     name, local = new.rpartition(".")[2], alias.asname or alias.name
     return name if name == local else f"{name} as {local}"
 
@@ -67,7 +66,7 @@ def change_module(site: Site, statement: ast.ImportFrom, moved: list[tuple[ast.a
 
 
 def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None:
-    """Replace one statement by several, on lines of their own where it begins its line."""
+    """Replace a statement by several, on separate lines if it begins its line."""
     start = site.source.span(statement)[0]
     indent = site.source.text[site.source.line_start(start) : start]
     separator = f"{site.source.newline}{indent}" if not indent.strip() else "; "
@@ -75,7 +74,7 @@ def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None
 
 
 def drop_alias(site: Site, statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> None:
-    """Remove one of several names that a statement imports, with the comma behind it, or before it for the last."""
+    """Remove one of several names that a statement imports, and one comma."""
     position = statement.names.index(alias)
     start, end = site.source.span(alias)
     if position + 1 < len(statement.names):

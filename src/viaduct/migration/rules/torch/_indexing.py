@@ -1,7 +1,4 @@
-"""Test whether a tensor serves as an index, in a function or in those of the project that it is passed to.
-
-PyTorch's indexing, gather, one_hot and embedding take int64; what goes there must not be cast to int32.
-"""
+"""Tensors that are used as an index, as in `gather(1, target)`: these must stay int64."""
 
 from __future__ import annotations
 
@@ -29,20 +26,17 @@ class Body:
 
 
 def is_index(body: Body, name: str, depth: int = 0) -> bool:
-    """Return True if the tensor of that name is used as an index, also under another name (`at = target.view(-1, 1)`).
-
-    Functions of the project to which it is passed are followed, four calls deep.
-    """
+    """Return True if the tensor of that name is used as an index, here or in functions to which it is passed."""
     if depth > MAX_DEPTH:
         return False
     names = aliases(body.root, name)
-    if any(mentions(value, names) for node in ast.walk(body.root) for value in index_expressions(node)):
+    if any(uses_any(value, names) for node in ast.walk(body.root) for value in index_expressions(node)):
         return True
-    return any(is_index(called, parameter, depth + 1) for called, parameter in functions_given(body, names))
+    return any(is_index(called, parameter, depth + 1) for called, parameter in receiving_functions(body, names))
 
 
 def aliases(root: ast.AST, name: str) -> set[str]:
-    """Return a name and those that are assigned an expression that begins with it."""
+    """Return a name and its other names: `at` after `at = target.view(-1, 1)`."""
     statements = [
         node for node in ast.walk(root) if isinstance(node, ast.Assign) and starts_with_name(node.value, name)
     ]
@@ -58,30 +52,30 @@ def index_expressions(node: ast.AST) -> list[ast.expr]:
     return argument_values(node) if is_indexing else []  # type: ignore[arg-type]
 
 
-def mentions(value: ast.AST, names: set[str]) -> bool:
-    """Return True if a value uses one of the names outside a comparison, whose result is true or false."""
+def uses_any(value: ast.AST, names: set[str]) -> bool:
+    """Return True if a value uses one of the names outside a comparison."""
     if isinstance(value, ast.Compare):
         return False
     if isinstance(value, ast.Name):
         return value.id in names
-    return any(mentions(child, names) for child in ast.iter_child_nodes(value))
+    return any(uses_any(child, names) for child in ast.iter_child_nodes(value))
 
 
-def functions_given(body: Body, names: set[str]) -> Iterator[tuple[Body, str]]:
-    """Yield the functions of the project that are given the tensor, each with the parameter that it becomes."""
+def receiving_functions(body: Body, names: set[str]) -> Iterator[tuple[Body, str]]:
+    """Yield the functions of the project that get the tensor as an argument, and the parameter's name."""
     for call in ast.walk(body.root):
-        if not isinstance(call, ast.Call) or not any(mentions(value, names) for value in argument_values(call)):
+        if not isinstance(call, ast.Call) or not any(uses_any(value, names) for value in argument_values(call)):
             continue
         definition = find_definition(body, call)
         if definition is not None:
             called, parameters = definition
             passed: list[tuple[str | None, ast.expr]] = [*zip(parameters, call.args, strict=False)]
             passed += [(keyword.arg, keyword.value) for keyword in call.keywords]
-            yield from ((called, parameter) for parameter, value in passed if parameter and mentions(value, names))
+            yield from ((called, parameter) for parameter, value in passed if parameter and uses_any(value, names))
 
 
 def find_definition(body: Body, call: ast.Call) -> tuple[Body, list[str]] | None:
-    """Return the project's function, method or forward that a call runs, and its positional parameters; else None."""
+    """Return the project's function, method or forward that a call runs, and its positional parameters."""
     values = body.values
     name = values.names.qualified(call.func)
     if name in values.project.functions:

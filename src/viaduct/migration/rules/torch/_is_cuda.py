@@ -1,59 +1,47 @@
-"""Test whether an attribute `is_cuda` is a tensor's or a field of the project's own."""
+"""Tests that tell a tensor's attribute `is_cuda` from a field of the project with the same name."""
 
 from __future__ import annotations
 
 import ast
 
 from viaduct.migration.classes import OBJECT, meet
-from viaduct.migration.lookups import enclosing_class, last_name, mark_once, plain_name
+from viaduct.migration.lookups import last_name, mark_once, plain_name
 from viaduct.migration.rule import Site
 from viaduct.migration.source import Source
 
 SETTINGS_NAMES = {
-    "args",
-    "arg",
-    "opt",
-    "opts",
-    "options",
-    "cfg",
-    "config",
-    "settings",
-    "flags",
-    "FLAGS",
-    "hparams",
-    "params",
+    *("args", "arg", "opt", "opts", "options", "cfg", "config", "settings", "flags", "FLAGS", "hparams", "params"),
 }
 
 
-def is_tensor_attribute(site: Site, instead: str) -> bool:
-    """Return True for a tensor's `is_cuda`; report one that may be a field of the project's own.
+def is_tensor_attribute(site: Site, replacement: str) -> bool:
+    """Return True for a tensor's `is_cuda`; report an `is_cuda` that may be a field of the project.
 
-    `instead` is the code to write for a tensor, for the message.
+    `replacement` is the code for a tensor, for the message.
     """
     if site.node.attr != "is_cuda" or not isinstance(site.node.ctx, ast.Load) or is_own_field(site):
         return False
     if site.values.kind(site.node.value) in ("tensor", "module") or not is_defined_in_program(site):
         return True
     site.report_unresolved(
-        f"this program defines a field is_cuda, and this may be it: if it is the is_cuda of a tensor, write {instead}",
-        zh=f"该程序自有 is_cuda 字段,此处可能是它:若判断的是张量,请改为 {instead}",
+        f"this may be the field is_cuda of this program: if it is the is_cuda of a tensor, write {replacement}",
+        zh=f"该程序自有 is_cuda 字段,此处可能是它:若判断的是张量,请改为 {replacement}",
     )
     return False
 
 
 def is_own_field(site: Site) -> bool:
-    """Return True for `self.is_cuda` in a class that defines it, and for a field of such an object or of options."""
+    """Return True for a field of options, or of an object of the project, if the project defines `is_cuda`."""
     receiver = site.node.value
     if plain_name(receiver) == "self":
-        owner = enclosing_class(site, receiver)
+        owner = site.source.class_around(receiver)
         return owner is not None and any(is_definition(site.source, node) for node in ast.walk(owner))
-    return (is_settings(receiver) or (site.values.kind(receiver) or "").startswith(OBJECT)) and is_defined_in_program(
-        site
-    )
+    is_candidate = is_settings(receiver) or (site.values.kind(receiver) or "").startswith(OBJECT)
+    return is_candidate and is_defined_in_program(site)
 
 
 def is_defined_in_program(site: Site) -> bool:
-    """Return True if a file of the same program has an `is_cuda` of its own; looked for once in a text."""
+    """Return True if a file of the same program defines `is_cuda`; searched once for each text."""
     if mark_once(site, "is_cuda", "looked for"):
         project, path = site.work.project, site.work.path
         others = [
@@ -62,17 +50,17 @@ def is_defined_in_program(site: Site) -> bool:
         sources = [site.source, *(project.parsed[other].source for other in others)]
         if any(is_definition(source, node) for source in sources if "is_cuda" in source.text for node in source.nodes):
             mark_once(site, "is_cuda", "defined")
-    return ("is_cuda", "defined") in site.work.seen
+    return ("is_cuda", "defined") in site.work.handled
 
 
 def is_definition(source: Source, node: ast.AST) -> bool:
-    """Return True for a field that is assigned, a method or field of a class, an option; not for a mere variable."""
+    """Return True for an assigned attribute, a method or field of a class, and a command line option `is_cuda`."""
     match node:
         case ast.Attribute(attr="is_cuda", ctx=ast.Store()):
             return True
         case ast.FunctionDef(name="is_cuda") | ast.Name(id="is_cuda", ctx=ast.Store()):
-            around = (source.parents[node], source.parents[source.statement(node)])
-            return any(isinstance(parent, ast.ClassDef) for parent in around)
+            parents = (source.parents[node], source.parents[source.statement_around(node)])
+            return any(isinstance(parent, ast.ClassDef) for parent in parents)
         case ast.Constant(value="--is_cuda" | "--is-cuda"):
             return True
     return False

@@ -1,4 +1,4 @@
-"""Destination of what torch.load and torch.jit.load read: whether a load needs a map_location, and for which device."""
+"""Device on which the content of torch.load and torch.jit.load is used."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ def flow_of(site: Site) -> Flow:
 
 
 def load_destination(site: Site) -> Destination:
-    """Return where a load without map_location should put what it reads; "nothing" if it needs no map_location.
+    """Return the map_location for a load without one; "nothing" if it needs none.
 
-    Weights that are copied into a network are loaded on the host. A whole network, and what is moved afterwards, goes
-    to the card at once: on the host it would meet data that is on the card. What is used on the host was saved there,
-    and so was everything in a script that uses no card.
+    Weights for load_state_dict are loaded on the host; complete networks, and values that are moved later, on the card.
+    Values that are used on the host, or in a script without a card, need no map_location.
     """
     flow = flow_of(site)
     uses = flow.uses(site.node)
@@ -40,18 +39,18 @@ def load_destination(site: Site) -> Destination:
         return "nothing"
     if MOVED in uses:
         return "card"
-    return "unknown" if uses - {CARD, CALLED} else "host"  # what is only inspected needs no card
+    return "unknown" if uses - {CARD, CALLED} else "host"
 
 
 def device_in_scope(site: Site) -> str | None:
-    """Return `device`, `DEVICE` or `dev`, if the script has bound it to nothing but devices before the load."""
+    """Return `device`, `DEVICE` or `dev` if such a variable holds a device at the load, else None."""
     names, scope = site.work.names, site.work.names.scope_of(site.node)
     module_bindings = names.scopes[site.source.tree].bound
     for name in ("device", "DEVICE", "dev"):
         bindings = names.lookup(name, scope)
         if bindings and all(isinstance(value, ast.expr) and is_device(site, value) for value in bindings):
             last_line = max(value.lineno for value in bindings if isinstance(value, ast.expr))
-            is_global_in_function = bindings is module_bindings.get(name) and site.source.function(site.node)
+            is_global_in_function = bindings is module_bindings.get(name) and site.source.function_around(site.node)
             if is_global_in_function or last_line < site.node.lineno:
                 return name
     return None

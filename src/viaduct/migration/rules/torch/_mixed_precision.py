@@ -1,4 +1,4 @@
-"""Names of torch's mixed precision: those that take a device, and those of torch.cuda.amp."""
+"""Names of torch's mixed precision, such as `torch.autocast` and `torch.cuda.amp.GradScaler`."""
 
 AUTOCAST_NAMES = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 SCALER_NAMES = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")

@@ -1,4 +1,4 @@
-"""Calls of `.cuda()` on objects of PyTorch, and lookups of that method or of the module torch.cuda by name."""
+"""Receivers of `.cuda()`, and lookups of that method or of torch.cuda by name, as in `getattr(x, "cuda")`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from viaduct.migration.rule import Site
 UNBOUND_METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.Module.cuda")
 
 
-def looks_up_module(site: Site) -> bool:
+def is_module_lookup(site: Site) -> bool:
     """Return True for `getattr(torch, "cuda")`."""
     is_cuda = [literal_text(node) for node in site.node.args[1:2]] == ["cuda"]
     return plain_name(site.node.func) == "getattr" and is_cuda and is_torch(site)
 
 
-def looks_up_method(site: Site) -> bool:
+def is_method_lookup(site: Site) -> bool:
     """Return True for `getattr(x, "cuda")`, `hasattr(x, "cuda")` and `methodcaller("cuda")`, where x is not torch."""
     function = last_name(site.node.func)
-    names = site.node.args[:1] if function == "methodcaller" else site.node.args[1:2]  # not getattr's default
+    names = site.node.args[:1] if function == "methodcaller" else site.node.args[1:2]
     is_cuda = [literal_text(node) for node in names] == ["cuda"]
     return function in ("getattr", "hasattr", "methodcaller") and is_cuda and not is_torch(site)
 
 
 def is_torch(site: Site) -> bool:
-    """Return True if the first argument of the site's call is torch: `hasattr(torch, "cuda")` asks for the module."""
+    """Return True if the first argument of the site's call is torch, as in `hasattr(torch, "cuda")`."""
     return bool(site.node.args) and site.qualified(site.node.args[0]) == "torch"
 
 
@@ -41,7 +41,7 @@ def is_torch_object(site: Site, receiver: ast.expr) -> bool:
 
 
 def is_storage(site: Site, receiver: ast.expr) -> bool:
-    """Return True for the storage of `torch.load(path, map_location=lambda storage, place: storage.cuda(0))`."""
+    """Return True for `storage` in `torch.load(path, map_location=lambda storage, place: storage.cuda(0))`."""
     function = site.work.names.scope_of(receiver).node if isinstance(receiver, ast.Name) else None
     argument = site.source.parents.get(function) if isinstance(function, ast.Lambda) else None
     call = site.source.parents.get(argument) if isinstance(argument, ast.keyword) else argument

@@ -15,7 +15,7 @@ from viaduct.migration.lookups import (
     plain_name,
     positional_parameters,
 )
-from viaduct.migration.names import Function, all_arguments
+from viaduct.migration.names import Function, all_parameters
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._devices import OTHER_LIBRARIES, is_of_other_library
@@ -121,7 +121,9 @@ def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             pairs = zip(target.elts, statement.value.elts, strict=False)
             values = [value for element, value in pairs if plain_name(element) == node.id]
-            if values and site.source.function(statement) is site.source.function(node):  # slow, so tested last
+            if values and site.source.function_around(statement) is site.source.function_around(
+                node
+            ):  # slow, so tested last
                 unpacked += values
     return unpacked
 
@@ -129,7 +131,7 @@ def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
 def is_number_by_name(site: Site, node: ast.Name) -> bool:
     """Return True for a parameter with the annotation int, or without annotation and with a usual name."""
     function = site.work.names.scope_of(node).node
-    parameters = all_arguments(function.args) if isinstance(function, Function) else []
+    parameters = all_parameters(function.args) if isinstance(function, Function) else []
     annotation = next((parameter.annotation for parameter in parameters if parameter.arg == node.id), None)
     return plain_name(annotation) == "int" if annotation is not None else has_number_name(node)
 

@@ -15,25 +15,25 @@ VALUE_KEYWORDS = ("default", "const", "choices", "type", "nargs", "flag_value", 
 
 
 def option_names(site: Site, call: ast.Call) -> list[str]:
-    """Return the names of the option that a call declares, as the parser stores it (`train_device`)."""
+    """Return the names of the option that a call declares, as the parser stores it: `train_device`."""
     qualified = site.qualified(call.func) or ""
-    declares = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
-    if not (declares or qualified in CLICK_DECLARATIONS or qualified in ABSL_FLAGS):
+    is_add_argument = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+    if not (is_add_argument or qualified in CLICK_DECLARATIONS or qualified in ABSL_FLAGS):
         return []
-    written = [literal_text(node) for node in (call.args[:1] if qualified in ABSL_FLAGS else call.args)]
+    names = [literal_text(node) for node in (call.args[:1] if qualified in ABSL_FLAGS else call.args)]
     dest = keyword_value(call, "dest")
-    written += [str(dest.value)] if isinstance(dest, ast.Constant) else []
-    return [name.split("/")[0].strip().lstrip("-").replace("-", "_") for name in written if name]
+    names += [str(dest.value)] if isinstance(dest, ast.Constant) else []
+    return [name.split("/")[0].strip().lstrip("-").replace("-", "_") for name in names if name]
 
 
 def option_values(site: Site, call: ast.Call) -> list[ast.expr]:
-    """Return the arguments of a declaration that may hold a value of the option; its help text is not among them."""
+    """Return the arguments of a declaration that may hold a value of the option, without its help text."""
     values = [keyword.value for keyword in call.keywords if keyword.arg in VALUE_KEYWORDS]
     return values + call.args[1 : ABSL_FLAGS.get(site.qualified(call.func) or "", 0)]
 
 
 def is_in_add_argument(site: Site, literal: ast.expr) -> bool:
-    """Return True for a literal anywhere within an add_argument: `device_argparse` deals with it."""
+    """Return True for a literal in an add_argument, which `device_argparse` edits."""
     return any(
         isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "add_argument"
         for parent in site.source.ancestors(literal)

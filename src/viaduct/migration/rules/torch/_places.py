@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from viaduct.migration.classes import lineage
-from viaduct.migration.lookups import enclosing_class, is_self_attribute, keyword_value, literal_text
+from viaduct.migration.lookups import is_self_attribute, keyword_value, literal_text
 from viaduct.migration.names import Bound
 from viaduct.migration.rule import Site
 from viaduct.migration.values import TENSOR_CONSTRUCTORS, starts_with_name
@@ -73,7 +73,7 @@ def place_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Place:
     """Return the place of an attribute: of `self.matrix` by the class's assignments, else that of its object."""
     if not is_self_attribute(node):
         return place_of(site, node.value, depth + 1)
-    owner = enclosing_class(site, node)
+    owner = site.source.class_around(node)
     values = site.values.assigned_in(owner).get(node.attr, []) if owner is not None else []
     return combine_places(place_of(site, value, depth + 1) for value in values)
 
@@ -109,7 +109,7 @@ def place_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -
 
 def is_in_dataset(site: Site, node: ast.AST) -> bool:
     """Return True in a class that derives from torch's Dataset, whose samples are on the CPU."""
-    owner = enclosing_class(site, node)
+    owner = site.source.class_around(node)
     bases = lineage(site.work.project, f"{site.work.names.module}.{owner.name}") if owner is not None else []
     return any(base.startswith("torch.utils.data.") for base in bases)
 

@@ -16,7 +16,7 @@ def imported_elsewhere(site: Site, target: Card) -> bool:
 
 
 def uses_the_card(site: Site, target: Card) -> bool:
-    """Return True if the file needs the plug-in: a rule requested its import, or the file has a use of the card."""
+    """Return True if a rule requested the plug-in's import, or the file uses the card."""
     return target.module in site.work.effects or any(True for _ in card_uses(site, target))
 
 

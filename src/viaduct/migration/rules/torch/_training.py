@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.lookups import FunctionNode, enclosing_class, is_self_attribute, last_name, positional_parameters
+from viaduct.migration.lookups import FunctionNode, is_self_attribute, last_name, positional_parameters
 from viaduct.migration.rule import Site
 
 Alias = tuple[ast.AST | None, str]
@@ -41,7 +41,7 @@ class LoaderTrace:
 
     def add_result(self, call: ast.Call) -> None:
         """Record the variable that gets the result of a call, or the function that returns the result."""
-        statement = self.source.statement(call)
+        statement = self.source.statement_around(call)
         if isinstance(statement, ast.Return) and statement.value is call:
             self.add_returning(statement, None)
         elif isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
@@ -50,23 +50,23 @@ class LoaderTrace:
     def add_target(self, target: ast.expr) -> None:
         """Record a variable or attribute that holds the loader."""
         if isinstance(target, ast.Name):
-            self.aliases.add((self.source.function(target), target.id))
+            self.aliases.add((self.source.function_around(target), target.id))
         elif is_self_attribute(target):
             self.aliases.add((self.class_of(target), ast.unparse(target)))
 
     def add_returning(self, statement: ast.Return, index: int | None) -> None:
-        """Record that a function returns the loader, alone or at an index of a tuple."""
-        function = self.source.function(statement)
+        """Record that a function returns the loader, or a tuple with the loader at an index."""
+        function = self.source.function_around(statement)
         if function is not None:
             self.returning.add((function, index))
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        return enclosing_class(self.site, node)
+        return self.site.source.class_around(node)
 
     def is_loader(self, node: ast.AST) -> bool:
         """Return True if an expression is the loader."""
         if isinstance(node, ast.Name):
-            function = self.source.function(node)
+            function = self.source.function_around(node)
             if (function, node.id) in self.aliases:
                 return True
             return (None, node.id) in self.aliases and not self.is_bound_in(function, node.id)
@@ -153,7 +153,7 @@ class LoaderTrace:
 
     def name_at(self, loop: ast.For) -> str:
         """Return a name of the loader that is valid at the loop; "" if there is none."""
-        function, own_class = self.source.function(loop), self.class_of(loop)
+        function, own_class = self.source.function_around(loop), self.class_of(loop)
         for owner, name in sorted(self.aliases, key=lambda alias: alias[1]):
             if name.startswith("self."):
                 is_valid = owner is own_class

@@ -9,15 +9,12 @@ from viaduct.migration.lookups import plain_name
 from viaduct.migration.rule import Site
 
 CUDA_NAME = re.compile(r"torch\.cuda((?:\.\w+)*)")
-"""A name of torch.cuda in a text; the group is what follows, with its dot: `.FloatTensor`."""
+"""Text of a name in torch.cuda; the group is its last part with the dot: `.FloatTensor`."""
 SET_DEFAULT = "torch.set_default_tensor_type"
 
 
 def is_compared(site: Site, node: ast.AST) -> bool:
-    """Return True for a type that is only compared: `isinstance(x, T)`, `kind is T`.
-
-    The value of a variable, such as a tuple of types, counts if the variable is read in comparisons only.
-    """
+    """Return True for a type that is only compared, directly or as a variable's value: `isinstance(x, T)`."""
     outermost = outermost_collection(site, node)
     return is_in_comparison(site, outermost) or is_variable_only_compared(site, outermost)
 
@@ -39,7 +36,7 @@ def is_in_comparison(site: Site, node: ast.AST) -> bool:
 
 
 def is_variable_only_compared(site: Site, node: ast.AST) -> bool:
-    """Return True for the value of a variable whose every read in the file is a comparison."""
+    """Return True for the value of a variable that is only read in comparisons."""
     statement = site.source.parents.get(node)
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
@@ -48,7 +45,7 @@ def is_variable_only_compared(site: Site, node: ast.AST) -> bool:
 
 
 def is_default_type(site: Site, node: ast.AST) -> bool:
-    """Return True for a type within set_default_tensor_type(…): other rules leave it as it is."""
+    """Return True for a type in set_default_tensor_type(…)."""
     calls = (parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Call))
     return any(site.qualified(call.func) == SET_DEFAULT for call in calls)
 

@@ -32,7 +32,7 @@ def is_variable(site: Site, node: ast.Constant) -> bool:
 
 
 def is_environment(site: Site, node: ast.AST) -> bool:
-    """Return True for os.environ, a copy of it, or a name that is usual for an environment: `env`, `monkeypatch`."""
+    """Return True for os.environ, a copy of it, or a usual name of an environment: `env`, `monkeypatch`."""
     if site.qualified(node) == "os.environ":
         return True
     origin = site.values.origin(node)
@@ -61,12 +61,13 @@ def is_environment_dict(site: Site, table: ast.Dict) -> bool:
 
 
 def value_set(site: Site, node: ast.Constant) -> ast.expr | None:
-    """Return the value that is given to the variable of this name here; None where it is only read."""
+    """Return the value that the variable of this name gets at the node; None if it is only read."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):
         return parent.values[parent.keys.index(node)]
     if isinstance(parent, ast.Subscript):
         statement = site.source.parents[parent]
         return statement.value if isinstance(statement, ast.Assign) and parent in statement.targets else None
-    sets = isinstance(parent, ast.Call) and last_name(parent.func) in ("putenv", "setdefault", "setenv", "__setitem__")
-    return parent.args[1] if sets and len(parent.args) > 1 else None  # type: ignore[attr-defined]
+    setters = ("putenv", "setdefault", "setenv", "__setitem__")
+    is_setter = isinstance(parent, ast.Call) and last_name(parent.func) in setters
+    return parent.args[1] if is_setter and len(parent.args) > 1 else None  # type: ignore[attr-defined]

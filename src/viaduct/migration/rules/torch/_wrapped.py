@@ -1,4 +1,4 @@
-"""Models within DataParallel: the calls that wrap them, the names of the results, and the uses of `.module`."""
+"""Models in DataParallel: the calls that wrap them, the variables of the results, and the uses of `.module`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DISTRIBUTED_CALLS = (
     "torch.multiprocessing.spawn",
 )
 DATA_PARALLEL_FUNCTION = "torch.nn.parallel.data_parallel"
-# Functions that DataParallel is made of, for scripts that build their own.
+# Functions that DataParallel consists of.
 DATA_PARALLEL_PARTS = (
     *(f"torch.nn.parallel.{name}" for name in ("replicate", "scatter", "gather", "parallel_apply")),
     *(f"torch.nn.parallel.scatter_gather.{name}" for name in ("scatter", "scatter_kwargs", "gather")),
@@ -33,7 +33,7 @@ DATA_PARALLEL_PARTS = (
 
 def wrapping_calls(site: Site) -> list[ast.Call]:
     """Return the calls that wrap a model in DataParallel, in the order of the text."""
-    return sorted(calls_to(site, DATA_PARALLEL), key=lambda call: site.source.places[call])
+    return sorted(calls_to(site, DATA_PARALLEL), key=lambda call: site.source.positions[call])
 
 
 def distributed_calls(site: Site) -> list[ast.Call]:
@@ -49,17 +49,17 @@ def wrapped_model(call: ast.Call) -> ast.expr | None:
 
 
 def assigned_target(site: Site, call: ast.Call) -> ast.expr | None:
-    """Return `model` of `model = DataParallel(…)`, also of `model = DataParallel(…).cuda()`."""
-    return sole_target(site.source.statement(call))
+    """Return `model` for `model = DataParallel(…)` and `model = DataParallel(…).cuda()`."""
+    return sole_target(site.source.statement_around(call))
 
 
 def assigned_names(site: Site, calls: Iterable[ast.Call]) -> set[str]:
-    """Return the names that wrapped models are assigned to, as they are written."""
+    """Return the targets to which the results are assigned, such as `self.model`, as texts."""
     return {ast.unparse(target) for call in calls if (target := assigned_target(site, call)) is not None}
 
 
 def module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
-    """Yield every `x.module`, with True if x is the name of a model that this file wraps in DataParallel."""
+    """Yield every `x.module`, with True if this file wraps x in DataParallel."""
     wrapped = assigned_names(site, wrapping_calls(site)) - assigned_names(site, distributed_calls(site))
     for node in site.source.of_kind(ast.Attribute):
         if node.attr == "module" and site.qualified(node) is None:

@@ -1,4 +1,4 @@
-"""Name the positional arguments of the card's autocast.
+"""Turn positional arguments of torch.cuda.amp.autocast into keyword arguments of the card's.
 
      import torch
     +import torch_npu
@@ -6,10 +6,9 @@
     +with torch.npu.amp.autocast(enabled=use_amp):
          pass
 
-`torch.cuda.amp.autocast` takes `enabled` first. Older releases of torch_npu take the device there, so that a flag given
-by position would be taken for a device; a keyword argument is right with every release. On the MLU the positions stay.
-`torch.cuda.amp` itself is renamed with the rest of torch.cuda (`cuda_api`, `imports`); a GradScaler's arguments have
-the same order everywhere.
+The first parameter of `torch.cuda.amp.autocast` is `enabled`, but in older releases of torch_npu it is the device. A
+keyword argument is right with every release. On the MLU positional arguments stay. `cuda_api` and `imports` rename
+other names of `torch.cuda.amp`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NAMES = tuple(
 
 @rule.call(*NAMES)
 def name_arguments(site: Site) -> None:
-    """Rename the card's autocast and give its positional arguments their names."""
+    """Rename autocast, and name its positional arguments for the NPU."""
     target = card(site.options)
     if not site.is_editable or not site.name.startswith(("torch.cuda.", f"{target.root}.")):
         return

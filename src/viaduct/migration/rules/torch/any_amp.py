@@ -1,4 +1,4 @@
-"""Take mixed precision from the available card.
+"""Replace CUDA's mixed precision by that of the available card.
 
      import torch
     -with torch.cuda.amp.autocast(enabled=mixed):
@@ -6,11 +6,10 @@
     +with accelerator.autocast(enabled=mixed):
          loss = model(batch)
 
-The helper's autocast and GradScaler have the arguments of torch.cuda.amp's; `torch.autocast("cuda", …)` and
-`torch.amp.GradScaler("cuda", …)` lose the device. Without a card both are off, as torch.cuda.amp's are without CUDA. In
-`"cuda" if … else "cpu"` the text "cuda" becomes `accelerator.card()`, the available card; without one that is CUDA
-again, since "cpu" would switch on the mixed precision of the CPU. Any other device type that is decided at run time
-stays: it follows the device.
+The helper's autocast and GradScaler have the arguments of torch.cuda.amp's, without a device. On a machine without a
+card both are disabled, as torch.cuda.amp's are without CUDA. In `"cuda" if … else "cpu"` the text "cuda" becomes
+`accelerator.card()`, which is "cuda" on a machine without a card: "cpu" would enable the CPU's mixed precision. Other
+device types that are decided at run time stay.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ def replace_cuda_amp(site: Site) -> None:
 
 @rule.reference(*CUDA_AMP_NAMES)
 def replace_reference(site: Site) -> None:
-    """Replace a class that is passed on; in an annotation it stays, in isinstance it needs manual review."""
+    """Replace a class that is passed on; report it in isinstance, and leave it in an annotation."""
     if is_in_annotation(site.source, site.node):
         return
     calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
     if any(site.text(call.func) == "isinstance" for call in calls):
         site.request_review(
-            "each card has a class of its own: check for their common base, torch.amp.GradScaler or torch.autocast",
+            "each card has its own class: check for their common base, torch.amp.GradScaler or torch.autocast",
             zh="各加速卡有各自的类:请改为判断公共基类 torch.amp.GradScaler 或 torch.autocast",
         )
         return
@@ -57,7 +56,7 @@ def replace_reference(site: Site) -> None:
 
 @rule.call(*AUTOCAST_NAMES, *SCALER_NAMES)
 def replace_named(site: Site) -> None:
-    """Replace an autocast or GradScaler for the device "cuda", which a GradScaler without a device means too."""
+    """Replace an autocast or GradScaler for "cuda", which is also the default device of a GradScaler."""
     device = site.argument("device" if site.name in SCALER_NAMES else "device_type", 0)
     is_cuda_scaler = device is None and site.name in SCALER_NAMES and not site.has_unpacked_arguments
     if not is_cuda_scaler and not is_literal_in(device, "cuda"):
@@ -85,16 +84,14 @@ def replace_decorator(site: Site) -> None:
 def replace_branches(site: Site, device: ast.expr | None) -> None:
     """Replace the text "cuda" in a value such as `"cuda" if args.gpus else "cpu"`."""
     for text in string_branches(device):
-        if is_literal_in(text, "cuda") and not site.source.in_f_string(text):
-            mark_once(site, "any", text)  # so that any_device_text leaves it alone
+        if is_literal_in(text, "cuda") and not site.source.is_in_f_string(text):
+            mark_once(site, "any", text)  # any_device_text then skips it
             site.edit.node(text, f"{helper(site)}.card()")
-            site.report_change(
-                "mixed precision is that of the available card", zh="混合精度改用现有的加速卡", node=text
-            )
+            site.report_change("mixed precision now uses the available card", zh="混合精度改用现有的加速卡", node=text)
 
 
 def drop_device(site: Site, device: ast.expr) -> None:
-    """Remove the device argument; name the positional arguments of autocast behind it."""
+    """Remove the device argument; name the positional arguments of autocast after it."""
     keywords = [keyword for keyword in site.node.keywords if keyword.value is device]
     if site.name in AUTOCAST_NAMES:
         slots, _ = site.source.slots(site.source.opening(site.node))

@@ -68,7 +68,7 @@ def edit_comparison(site: Site, devices: Devices, node: ast.Compare) -> None:
     if not any(devices.is_device(side) for side in sides):
         report_undecided(site, node)
         return
-    if len(sides) != 2 or new_device_texts or site.source.in_f_string(node):
+    if len(sides) != 2 or new_device_texts or site.source.is_in_f_string(node):
         site.request_review(*TYPE_ADVICE, node=node)
         return
     text = render_comparison(site, node.left, node.ops[0], node.comparators[0])
@@ -94,7 +94,7 @@ def texts_of_new_devices(site: Site, side: ast.expr) -> Iterator[ast.expr]:
 def edit_new_device(site: Site, text: ast.expr) -> None:
     """Write the helper's card for a text within torch.device(…)."""
     number = device_number_text(site, text)
-    if number is None or site.source.in_f_string(text):
+    if number is None or site.source.is_in_f_string(text):
         site.request_review(*NUMBER_ADVICE, node=text)
     else:
         replace_comparison(site, text, f"{helper(site, text)}.card({number})", text)
@@ -167,7 +167,7 @@ def render_members(site: Site, collection: ast.Tuple | ast.List | ast.Set, name:
 
 def replace_comparison(site: Site, node: ast.expr, text: str, reported: ast.AST) -> None:
     """Replace a comparison, or a text in it; report it if another branch is for another card."""
-    if site.work.is_served(node) or report_if_scripted(site, node):
+    if site.work.is_left_alone(node) or report_if_scripted(site, node):
         return
     if has_branch_for_another_card(site, node):
         site.request_review(

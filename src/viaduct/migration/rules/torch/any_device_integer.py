@@ -1,13 +1,12 @@
-"""Use the available card where a device is given as an integer.
+"""Replace a device that is given as an integer by the available card.
 
      import torch
     -model = model.to(local_rank)
     +from accelerator_device import accelerator
     +model = model.to(accelerator.device(local_rank))
 
-PyTorch takes a bare integer for a CUDA device, which fails without CUDA. Literals are changed, and values that are
-named or computed as a rank: `gpu`, `local_rank`, `int(os.environ["LOCAL_RANK"])`. The helper returns a value unchanged
-that turns out to be a device already.
+PyTorch takes an integer for a CUDA device, which fails without CUDA. The rule edits literals, and values with the name
+or the origin of a rank: `gpu`, `local_rank`, `int(os.environ["LOCAL_RANK"])`. The helper returns a device unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def replace_torch_device(site: Site) -> None:
 
 @rule.method("to")
 def replace_in_to(site: Site) -> None:
-    """Replace the number in `.to(number)`; report it where the receiver may be no tensor or module."""
+    """Replace the number in `.to(number)`; report it if the receiver may be no tensor or module."""
     receiver = site.node.func.value
     value = site.argument("device", 0)
     if value is None or receiver_class(site, receiver, "to") is not None:
@@ -50,7 +49,7 @@ def replace_in_to(site: Site) -> None:
 
 @rule.method("to_empty", "new_tensor", "new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided")
 def replace_in_method(site: Site) -> None:
-    """Replace a `device=number` of methods that make a tensor from another."""
+    """Replace `device=number` in methods that create a tensor from another."""
     keyword = site.keyword("device")
     if keyword is not None and receiver_class(site, site.node.func.value, site.name) is None:
         wrap_number(site, keyword.value)
@@ -58,22 +57,22 @@ def replace_in_method(site: Site) -> None:
 
 @rule.call("torch.*")
 def replace_in_function(site: Site) -> None:
-    """Replace a `device=number` or `map_location=number` of torch's functions."""
+    """Replace `device=number` and `map_location=number` in torch's functions."""
     for keyword in site.node.keywords:
         if keyword.arg in ("device", "map_location") and site.name != "torch.device":
             wrap_number(site, keyword.value)
 
 
 def wrap_number(site: Site, value: ast.expr) -> None:
-    """Write the helper's device around a number; report a name that is not always a number."""
+    """Wrap a number in the helper's device; report a variable that is not always a number."""
     for node in branches(value):
-        if is_number(site, node) and not site.source.in_f_string(node) and not report_if_scripted(site, node):
+        if is_number(site, node) and not site.source.is_in_f_string(node) and not report_if_scripted(site, node):
             site.edit.node(node, f"{helper(site)}.device({site.text(node)})")
             report_number(site)
         elif is_number_or_other(site, node):
             name = plain_name(node)
             site.request_review(
-                f"{name} is a number in one place and a device in another: give accelerator.device({name})",
+                f"{name} is a number in one place and a device in another: pass accelerator.device({name})",
                 zh=f"{name} 有时是编号,有时是设备:请改为 accelerator.device({name})",
             )
 

@@ -90,7 +90,7 @@ def add_keys(site: Site, table: ast.Dict) -> None:
         return
     for key, value in zip(table.keys, table.values, strict=True):
         number = device_number_text(site, key) if key is not None and device_literal(key) is not None else None
-        if key is None or number is None or site.source.in_f_string(key):
+        if key is None or number is None or site.source.is_in_f_string(key):
             continue
         name = helper(site, table)
         new_number = device_number_text(site, value) if device_literal(value) is not None else None
@@ -106,10 +106,10 @@ def add_keys(site: Site, table: ast.Dict) -> None:
 def replace_text(site: Site, literal: ast.expr) -> None:
     """Replace a text that begins with a literal by accelerator.name(…), torch.device(text) by accelerator.device(…)."""
     node = full_expression(site, literal)
-    if site.work.is_served(node) or extend_annotation(site, literal):
+    if site.work.is_left_alone(node) or extend_annotation(site, literal):
         return
     number = device_number_text(site, node)
-    if number is None or site.source.in_f_string(node):
+    if number is None or site.source.is_in_f_string(node):
         site.request_review(
             "this names a CUDA device and cannot be edited safely: write accelerator.name(NUMBER)",
             zh="此处指定了 CUDA 设备但无法安全改写:请改为 accelerator.name(编号)",

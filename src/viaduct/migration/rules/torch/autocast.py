@@ -1,4 +1,4 @@
-"""Name the card in autocast and GradScaler.
+"""Replace CUDA by the card in autocast and GradScaler.
 
      import torch
     +import torch_npu
@@ -6,10 +6,9 @@
     +with torch.autocast(device_type="npu", dtype=torch.float16):
          pass
 
-`torch.autocast`, `torch.amp.autocast`, `torch.amp.GradScaler` and the decorators `custom_fwd` and `custom_bwd` take
-their device as a string, first or as `device_type` or `device`. Strings in the branches of a conditional expression
-change too; any other device that is chosen at run time is left alone. `torch.amp.GradScaler()` without a device means
-CUDA, so the card is named.
+The rule edits the device of `torch.autocast`, `torch.amp.autocast`, `torch.amp.GradScaler` and the decorators
+`custom_fwd` and `custom_bwd`: a string, or strings in the branches of a conditional expression. Any other device that
+is chosen at run time stays. `torch.amp.GradScaler()` gets a device, since its default is CUDA.
 """
 
 from __future__ import annotations
@@ -25,33 +24,34 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 
 
 @rule.call(*AUTOCAST_NAMES, *CUSTOM_DECORATORS)
-def name_device_type(site: Site) -> None:
-    """Name the card in an autocast, whose first argument is the device type, or in a decorator."""
-    name_device(site, site.argument("device_type", 0 if site.name in AUTOCAST_NAMES else -1))
+def replace_device_type(site: Site) -> None:
+    """Replace the device type of an autocast or a decorator."""
+    replace_device(site, site.argument("device_type", 0 if site.name in AUTOCAST_NAMES else -1))
 
 
 @rule.call(*SCALER_NAMES)
-def name_scaler_device(site: Site) -> None:
-    """Name the card in a GradScaler; without a device it means CUDA."""
+def replace_scaler_device(site: Site) -> None:
+    """Replace or add the device of a GradScaler."""
     device = site.argument("device", 0)
     if device is not None or site.has_unpacked_arguments or not site.is_editable:
-        name_device(site, device)
+        replace_device(site, device)
         return
     target = card(site.options)
     site.edit.add_argument(site.node, f'device="{target.device}"')
     site.report_change(
-        f"GradScaler means CUDA by default: device={target.device}", zh=f"GradScaler 默认为 CUDA,改为 {target.device}"
+        f"GradScaler's default device is CUDA: device={target.device}",
+        zh=f"GradScaler 默认为 CUDA,改为 {target.device}",
     )
 
 
-def name_device(site: Site, device: ast.expr | None) -> None:
-    """Replace the device in a string, with the quotes that it has; a prefixed or escaped string stays."""
+def replace_device(site: Site, device: ast.expr | None) -> None:
+    """Replace the device in a string; a string with a prefix or escapes stays."""
     target = card(site.options)
     for text in string_branches(device):
         value = str(text.value)
         kind, colon, index = value.partition(":")
-        written = site.text(text) if not site.source.in_f_string(text) else ""
-        quote = written[-1:]
-        if kind == "cuda" and written == f"{quote}{value}{quote}":
+        code = site.text(text) if not site.source.is_in_f_string(text) else ""
+        quote = code[-1:]
+        if kind == "cuda" and code == f"{quote}{value}{quote}":
             site.edit.node(text, f"{quote}{target.device}{colon}{index}{quote}")
             site.report_change(f"mixed precision now runs on the {target.title}", zh=f"混合精度改用 {target.title}")

@@ -1,4 +1,4 @@
-"""Read and set the card's autocast dtype and switch.
+"""Read and set the autocast dtype and switch of the card instead of CUDA's.
 
 With `--to mlu`:
 
@@ -7,9 +7,8 @@ With `--to mlu`:
     -dtype = torch.get_autocast_gpu_dtype()
     +dtype = torch.mlu.get_autocast_dtype()
 
-`torch.get_autocast_gpu_dtype`, `torch.set_autocast_gpu_dtype`, and without a device type `torch.is_autocast_enabled`
-and `torch.set_autocast_enabled`, are for CUDA. Both plug-ins have the first two as `get_autocast_dtype` and
-`set_autocast_dtype`, and is_autocast_enabled and set_autocast_enabled of their own.
+`torch.get_autocast_gpu_dtype` and `torch.set_autocast_gpu_dtype` are for CUDA, as are `torch.is_autocast_enabled` and
+`torch.set_autocast_enabled` without a device type. The plug-ins have counterparts of all four.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def rename_dtype(site: Site) -> None:
 
 @rule.call(*SWITCH_ARGUMENTS)
 def rename_switch(site: Site) -> None:
-    """Rename the switch; with a device type as first argument torch's own function serves every card."""
+    """Rename the switch, unless a device type is given, for which torch's function supports every card."""
     if (
         len(site.node.args) == SWITCH_ARGUMENTS[site.name]
         and not site.node.keywords
@@ -58,7 +57,7 @@ def rename_switch(site: Site) -> None:
 
 
 def rename(site: Site, name: str) -> None:
-    """Replace a function of torch by the card's; a name without a dot is changed in its import."""
+    """Replace a function of torch by the card's, unless it is imported by name: then the import is edited."""
     new, node = f"{card(site.options).root}.{name}", named_node(site)
     if isinstance(node, ast.Attribute) and rename_to(site, node, site.name, new):
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")

@@ -1,4 +1,4 @@
-"""Profile the card with torch's older profiler.
+"""Profile the card instead of CUDA with torch.autograd.profiler.
 
 With `--to mlu`:
 
@@ -8,8 +8,8 @@ With `--to mlu`:
     +with torch.autograd.profiler.emit_cnpx():
          pass
 
-torch_mlu adds emit_cnpx, and takes the device by name instead of `use_cuda`. On the NPU this profiler sees the CPU
-only, and emit_nvtx has no counterpart: both need manual review, and the finding names torch_npu.profiler.
+torch_mlu adds emit_cnpx, and has `use_device="mlu"` instead of `use_cuda`. On the NPU this profiler records the CPU
+only, and emit_nvtx has no counterpart: both need manual review.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def replace_use_cuda(site: Site) -> None:
         site.report_change("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
     else:
         site.request_review(
-            'use_cuda is decided at run time: write use_device="mlu" where it is true',
+            'use_cuda is decided at run time: write use_device="mlu" if it is true',
             zh='use_cuda 在运行时决定:为真时请改为 use_device="mlu"',
             node=keyword.value,
         )
 
 
-def report_by_hand(site: Site, what: str, node: ast.AST) -> None:
+def report_by_hand(site: Site, name: str, node: ast.AST) -> None:
     site.request_review(
-        f"{what}: this profiler does not see the NPU; use {NPU.module}.profiler.profile",
-        zh=f"{what}:该性能分析器看不到 NPU,请使用 {NPU.module}.profiler.profile",
+        f"{name}: this profiler does not see the NPU; use {NPU.module}.profiler.profile",
+        zh=f"{name}:该性能分析器看不到 NPU,请使用 {NPU.module}.profiler.profile",
         node=node,
     )

@@ -1,13 +1,13 @@
-"""Compare with the accelerator's backend where the script compares with nccl.
+"""Replace nccl by the accelerator's backend in comparisons.
 
      import torch.distributed as dist
     -if dist.get_backend() == "nccl":
     +if dist.get_backend() == "hccl":
          dist.barrier()
 
-A branch that asks for nccl is the branch for the accelerator; unchanged, it would silently never be taken. What is
-compared must be a backend: an expression with "backend" in it, or a name that is assigned one; else it is reported. The
-vendors' run-time patches cannot change a comparison, so with `--mode patch` it needs manual review.
+Without this the branch for nccl would never be taken. The rule edits comparisons of a backend: an expression with
+"backend" in it, or a variable that holds one. Others are reported. With `--mode patch` the comparison needs manual
+review.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ rule = Rule(__name__, targets=("npu", "mlu", "any"), in_patch_mode=True, former_
 
 @rule.node(ast.Compare, only_files_with=("nccl", "NCCL"))
 def change_comparison(site: Site) -> None:
-    """Change or report a comparison with "nccl", or with a collection that holds it."""
+    """Change or report a comparison with "nccl", or with a collection that contains it."""
     if site.target.is_any:
         compare_with_any_backend(site)
         return
@@ -62,7 +62,7 @@ def change_beginning(site: Site) -> None:
 
 
 def compare_with_any_backend(site: Site) -> None:
-    """Make a comparison with NCCL ask for the backend of any card."""
+    """Turn a comparison with NCCL into a test for the backend of any card."""
     if len(site.node.ops) != 1 or not isinstance(site.node.ops[0], ast.Eq | ast.NotEq) or not site.is_editable:
         return
     left, right = site.node.left, site.node.comparators[0]
@@ -80,7 +80,7 @@ def names_nccl(site: Site, node: ast.expr) -> bool:
 
 
 def replace_texts(site: Site, texts: list[ast.expr]) -> None:
-    """Write the card's backend for strings of a comparison; with `--mode patch` report the comparison."""
+    """Replace NCCL in strings by the card's backend; with `--mode patch` report the comparison."""
     if site.options.mode == "patch":
         new = card(site.options).backend
         site.request_review(

@@ -1,8 +1,7 @@
 """Report settings of torch.backends.cuda that have no counterpart.
 
-Choices of linear algebra libraries, plan caches and attention kernels are made for NVIDIA's cards. They are left as
-written: some do nothing on another card, others answer for CUDA only, such as `torch.backends.cuda.is_built()` and
-`torch.version.cuda`, on which branches of a script often depend.
+Settings of linear algebra libraries, plan caches and attention kernels have no effect on other cards. Values such as
+`torch.backends.cuda.is_built()` and `torch.version.cuda` are for CUDA only, and often decide on branches of a script.
 """
 
 from __future__ import annotations
@@ -15,28 +14,28 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
 
 SETTINGS_PREFIX = "torch.backends.cuda."
-ANSWERS = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
-REPORTED_ELSEWHERE = ("torch.backends.cuda.matmul.allow_tf32",)  # by the rule tf32
+CARD_VALUES = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
+EDITED_BY_TF32 = ("torch.backends.cuda.matmul.allow_tf32",)
 
 
-@rule.call(*ANSWERS)
-@rule.reference(*ANSWERS)
-def report_question(site: Site) -> None:
-    """Report a question about CUDA with its answer on the card."""
+@rule.call(*CARD_VALUES)
+@rule.reference(*CARD_VALUES)
+def report_value(site: Site) -> None:
+    """Report a value about CUDA with its value on the card."""
     titles = " or ".join(target.title for target in cards(site.options))
     site.request_review(
-        f"{site.name} is {ANSWERS[site.name]} on the {titles}: check which branch is then taken",
-        zh=f"{site.name} 在 {titles.replace(' or ', '、')} 上为 {ANSWERS[site.name]}:请检查随后执行的分支",
+        f"{site.name} is {CARD_VALUES[site.name]} on the {titles}: check which branch is then taken",
+        zh=f"{site.name} 在 {titles.replace(' or ', '、')} 上为 {CARD_VALUES[site.name]}:请检查随后执行的分支",
         risk="low",
     )
 
 
 @rule.node(ast.Attribute, only_files_with=("backends.cuda", "backends import cuda"))
 def advise_setting(site: Site) -> None:
-    """Advise on a setting of torch.backends.cuda, named in full."""
+    """Advise on a setting of torch.backends.cuda."""
     name = site.qualified(site.node) or ""
     is_part_of_name = isinstance(site.source.parents.get(site.node), ast.Attribute)
-    if not name.startswith(SETTINGS_PREFIX) or is_part_of_name or name in (*ANSWERS, *REPORTED_ELSEWHERE):
+    if not name.startswith(SETTINGS_PREFIX) or is_part_of_name or name in (*CARD_VALUES, *EDITED_BY_TF32):
         return
     titles = " or ".join(target.title for target in cards(site.options))
     site.advise(

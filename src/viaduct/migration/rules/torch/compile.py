@@ -1,7 +1,7 @@
 """Advise on torch.compile.
 
-On the NPU it works with a backend made for it: `npugraphs` from torch 2.6 on, or `torchair.get_npu_backend()`. Where
-the card's build of torch has no such backend, code that is not compiled gives the same results.
+On the NPU it needs a special backend: `npugraphs` from torch 2.6 on, or `torchair.get_npu_backend()`. Without
+torch.compile the results are the same.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), in_patch
 @rule.call("torch.compile")
 @rule.reference("torch.compile")
 def report(site: Site) -> None:
-    """Advise what torch.compile needs on the card."""
+    """Advise on torch.compile without a backend for the card."""
     if isinstance(site.node, ast.Call):
         backend = site.argument("backend")
-        if backend is not None and is_made_for_card(site, backend):
+        if backend is not None and is_backend_for_card(site, backend):
             return
     english, chinese = zip(*(TORCH_COMPILE[target.name] for target in cards(site.options)), strict=True)
     site.advise(
@@ -31,11 +31,8 @@ def report(site: Site) -> None:
     )
 
 
-def is_made_for_card(site: Site, backend: ast.expr) -> bool:
-    """Return True for "npugraphs", and for a call, a lambda or an imported object, which is taken for such a backend.
-
-    Any other value, such as an option of the script, may be "inductor".
-    """
+def is_backend_for_card(site: Site, backend: ast.expr) -> bool:
+    """Return True for "npugraphs", and for a call, a lambda or an imported object, which is probably such a backend."""
     origin = site.values.origin(backend)
     if isinstance(origin, ast.Constant):
         return origin.value == "npugraphs"

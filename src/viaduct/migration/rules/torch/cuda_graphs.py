@@ -1,8 +1,8 @@
 """Report captured CUDA graphs.
 
-On the MLU the names are replaced with all others: CUDAGraph becomes MLUGraph, `torch.cuda.graph` `torch.mlu.graph`. New
-releases of torch_npu have `torch.npu.NPUGraph` and `torch.npu.graph`; since older ones do not, nothing is changed for
-the NPU, and each use needs manual review. What may be captured differs from card to card in any case.
+For the MLU `cuda_api` replaces the names: CUDAGraph becomes MLUGraph, `torch.cuda.graph` becomes `torch.mlu.graph`. For
+the NPU they stay and need manual review, since only new releases of torch_npu have `torch.npu.NPUGraph` and
+`torch.npu.graph`. The operations that may be captured differ from card to card.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ MLU_CAPTURES = tuple(f"{MLU.root}.{name}" for name in (MLU.graph, "graph", "make
 @rule.call(*CUDA_GRAPH_NAMES)
 @rule.reference(*CUDA_GRAPH_NAMES)
 def report_cuda_graph(site: Site) -> None:
-    """Report what is left as written: everything on the NPU, and names that the MLU lacks."""
+    """Report names that stay: all on the NPU, and those that the MLU lacks."""
     target = card(site.options)
-    last = site.name.rpartition(".")[2].replace("CUDAGraph", target.graph)
+    name = site.name.rpartition(".")[2].replace("CUDAGraph", target.graph)
     site.request_review(
-        f"{site.name} captures a CUDA graph; the nearest is {target.root}.{last}, in new {target.module} releases",
-        zh=f"{site.name} 用于捕获 CUDA 图;最接近的是 {target.root}.{last},仅新版 {target.module} 提供",
+        f"{site.name} captures a CUDA graph; the nearest is {target.root}.{name}, in new {target.module} releases",
+        zh=f"{site.name} 用于捕获 CUDA 图;最接近的是 {target.root}.{name},仅新版 {target.module} 提供",
         risk="high",
     )
 
 
 @rule.call(*MLU_CAPTURES)
 def advise_comparison(site: Site) -> None:
-    """Advise on captured graphs on the MLU: what may be captured differs from card to card."""
+    """Advise on captured graphs on the MLU."""
     if site.options.to == "mlu":
         site.advise(
-            "what may be captured differs from card to card: compare one captured step with one that is not",
+            "operations that may be captured differ from card to card: compare a step with and without the capture",
             zh="不同设备可捕获的操作不同:请对比捕获与不捕获的单步结果",
         )

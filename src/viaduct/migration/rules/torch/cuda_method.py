@@ -33,7 +33,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal
 from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root, receiver_class
 from viaduct.migration.rules.torch._helper import device_number_text, report_if_scripted
-from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_torch_object, looks_up_method, looks_up_module
+from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_method_lookup, is_module_lookup, is_torch_object
 from viaduct.migration.targets import Texts, card, helper
 
 rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_method",), after=("already",))
@@ -70,7 +70,7 @@ def move(site: Site) -> None:
     if receiver_class(site, receiver, "cuda") is not None:
         return
     own_classes = owners(site.work.project, "cuda", site.work.path)
-    function = site.source.function(site.node)
+    function = site.source.function_around(site.node)
     is_in_cuda_method = function is not None and function.name == "cuda"  # it moves the tensors of its object
     is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_cuda_method)
     if site.target.is_any:
@@ -109,13 +109,13 @@ def rename_bound_method(site: Site) -> None:
 
 @rule.node(ast.Call, only_files_with=("getattr", "hasattr", "methodcaller"))
 def report_method_name(site: Site) -> None:
-    if looks_up_method(site):
+    if is_method_lookup(site):
         site.request_review(*site.target.select(*METHOD_BY_NAME))
 
 
 @rule.node(ast.Call, only_files_with=("getattr",))
 def report_module_name(site: Site) -> None:
-    if looks_up_module(site):
+    if is_module_lookup(site):
         site.request_review(*site.target.select(*MODULE_BY_NAME))
 
 
@@ -135,7 +135,7 @@ def is_bound_move(site: Site) -> bool:
 def rename(site: Site, function: ast.expr) -> None:
     """Replace `.cuda` by the card's method."""
     device = card(site.options).method
-    if site.source.in_f_string(function):
+    if site.source.is_in_f_string(function):
         site.request_review(
             f"`.cuda` within an f-string cannot be edited safely: write .{device}",
             zh=f"f-string 中的 .cuda 无法安全改写:请手工改为 .{device}",
@@ -147,10 +147,10 @@ def rename(site: Site, function: ast.expr) -> None:
 
 
 def report_undecided(site: Site, own_class: str) -> None:
-    """Report a call that may be a method of the project's own class, given by its qualified name."""
+    """Report a call that may be a method of the project's class `own_class`, a qualified name."""
     device, owner = card(site.options).method, own_class.rpartition(".")[2]
     site.request_review(
-        f"{owner} has a method `cuda` of its own, and this may be a call of it: if it is a tensor's or module's, "
+        f"{owner} has its own method `cuda`, and this may be a call of it: if it is a tensor's or module's, "
         f"write .{device}()",
         zh=f"{owner} 定义了自己的 cuda 方法,此处可能是对它的调用;若是张量或模块的方法,请改为 .{device}()",
     )

@@ -1,4 +1,4 @@
-"""Replace the module torch.cuda where it is used as a value.
+"""Replace the module torch.cuda as a value.
 
      import torch
     +import torch_npu
@@ -6,8 +6,8 @@
     +backend = torch.npu
      backend.synchronize()
 
-`torch.cuda` as a value, in an assignment, an argument or `getattr`, becomes the card's module. Which of its names the
-script uses later is not followed, so each such place also gets an advice.
+`torch.cuda` as a value, in an assignment, an argument or `getattr`, becomes the card's module. The names that the
+script uses from it are not checked, so the rule also advises to do so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 
 @rule.reference("torch.cuda")
 def rename(site: Site) -> None:
-    """Replace the module torch.cuda as a value."""
     target = card(site.options)
     renamed = rename_to(site, site.node, site.name, target.root)
     if renamed:
@@ -32,5 +31,5 @@ def rename(site: Site) -> None:
         )
     elif renamed is False:
         site.request_review(
-            f"write {target.root} for torch.cuda; this place cannot be edited safely", zh=f"请改为 {target.root}"
+            f"write {target.root} for torch.cuda; it cannot be edited safely here", zh=f"请改为 {target.root}"
         )

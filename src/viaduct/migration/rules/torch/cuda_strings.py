@@ -1,4 +1,4 @@
-"""Change names of torch.cuda in strings that Python code reads as names.
+"""Replace names of torch.cuda in strings that are used as names.
 
      import torch
     +import torch_npu
@@ -8,8 +8,7 @@
          pass
 
 Such a string is a quoted annotation, or the first argument of `mock.patch`, `monkeypatch.setattr` or `import_module`.
-Other text stays, and so does a name that the card does not have. The rule `tensor_type` is for types of tensors as
-strings.
+Other strings stay, and so does a name that the card does not have. `tensor_type` edits strings that name a tensor type.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ FUNCTIONS_WITH_NAME = ("patch", "setattr", "delattr", "import_module")
 
 @rule.node(ast.Constant, only_files_with=("torch.cuda",))
 def rename(site: Site) -> None:
-    """Replace a name of torch.cuda in a string that Python reads as a name."""
+    """Replace a name of torch.cuda in a string that is used as a name."""
     match = CUDA_NAME.fullmatch(literal_text(site.node))
-    if match is None or not site.is_editable or not is_read_as_name(site, site.node):
+    if match is None or not site.is_editable or not is_used_as_name(site, site.node):
         return
     target = card(site.options)
     new_name = counterpart(match[1][1:], target) if match[1] else ""
-    written = site.text(site.node)
-    if new_name is None or written[1:-1] != site.node.value:  # it has a prefix, escapes or triple quotes
+    code = site.text(site.node)
+    if new_name is None or code[1:-1] != site.node.value:  # it has a prefix, escapes or triple quotes
         return
     new = f"{target.root}.{new_name}".rstrip(".")
     site.work.effects.add(target.module)
-    site.edit.node(site.node, f"{written[0]}{new}{written[-1]}")
+    site.edit.node(site.node, f"{code[0]}{new}{code[-1]}")
     site.report_change(f"{site.node.value!r} becomes {new!r}", zh=f"{site.node.value!r} 替换为 {new!r}")
 
 
-def is_read_as_name(site: Site, node: ast.expr) -> bool:
+def is_used_as_name(site: Site, node: ast.expr) -> bool:
     """Return True for a string that is a quoted annotation or the first argument of a function that takes a name."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Call):

@@ -1,7 +1,7 @@
 """Report names of torch.cuda that are not known to exist on the card.
 
-A name that was not found in the plug-in's sources stays as written and needs manual review. Where the nearest
-counterpart is known, the finding says what it is.
+A name that is not in the plug-in's sources stays and needs manual review. The finding names the nearest counterpart, if
+any.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 
 COLLECTIVES = ("collectives go through torch.distributed", "集合通信请使用 torch.distributed")
 KERNELS = ("it compiles or tunes CUDA kernels", "它用于编译或调优 CUDA 内核")
-HINTS = {  # first part of a name in torch.cuda -> what it was for, in English and Chinese
+HINTS = {  # first part of a name in torch.cuda -> its purpose, in English and Chinese
     "nccl": COLLECTIVES,
     "comm": COLLECTIVES,
     "jiterator": KERNELS,
     "tunable": KERNELS,
     "cutlass": KERNELS,
     "get_arch_list": ("it lists CUDA architectures", "它列出的是 CUDA 架构"),
-    "get_gencode_flags": ("it gives flags of NVIDIA's compiler", "它返回 NVIDIA 编译器选项"),
+    "get_gencode_flags": ("it returns flags of NVIDIA's compiler", "它返回 NVIDIA 编译器选项"),
     "profiler": (
-        f"it steers NVIDIA's profiler: use {NPU.module}.profiler",
+        f"it controls NVIDIA's profiler: use {NPU.module}.profiler",
         f"它控制 NVIDIA 性能工具:请使用 {NPU.module}.profiler",
     ),
-    "cudart": ("it is CUDA's own run time", "它是 CUDA 运行时"),
-    "list_gpu_processes": ("the card's own monitor lists processes", "请使用该设备自带的监控命令"),
+    "cudart": ("it is CUDA's runtime", "它是 CUDA 运行时"),
+    "list_gpu_processes": ("the card's monitoring command lists processes", "请使用该设备自带的监控命令"),
     "is_tf32_supported": ("TF32 is a format of NVIDIA's cards", "TF32 是 NVIDIA 的数据格式"),
 }
 
@@ -39,7 +39,6 @@ def report_unknown(site: Site) -> None:
     """Report a name of torch.cuda that the card is not known to have."""
     name = site.name[len("torch.cuda.") :]
     if name == "OutOfMemoryError" and site.options.to == "npu":
-        # torch_npu raises torch's own class, and torch.cuda has it in builds without CUDA as well
         site.advise(
             "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch "
             "2.5)",
@@ -52,20 +51,20 @@ def report_unknown(site: Site) -> None:
 @rule.call("torch.npu.*", "torch.mlu.*")
 @rule.reference("torch.npu.*", "torch.mlu.*")
 def report_moved(site: Site) -> None:
-    """Report names that only CUDA has where `from torch import cuda` has become an import of the card's module."""
+    """Report names that only CUDA has after `from torch import cuda` became an import of the card's module."""
     target = card(site.options)
     name = site.name[len(target.root) + 1 :]
-    first = name.partition(".")[0]
+    root_name = name.partition(".")[0]
     if (
         site.name.startswith(f"{target.root}.")
-        and first in CUDA_ONLY_NAMES - REPORTED_BY_OTHER_RULES
+        and root_name in CUDA_ONLY_NAMES - REPORTED_BY_OTHER_RULES
         and counterpart(name, target) is None
     ):
         report_name(site, name)
 
 
 def report_name(site: Site, name: str) -> None:
-    """Report the name with a hint at what it was for."""
+    """Report the name with a hint at its purpose."""
     target = card(site.options)
     hint, hint_zh = HINTS.get(name.partition(".")[0], ("check whether it is needed", "请确认是否需要"))
     site.request_review(

@@ -1,4 +1,4 @@
-"""Explain what cuDNN's flags do on the card.
+"""Explain the effect of cuDNN's flags on the card.
 
 With `--to mlu`:
 
@@ -8,8 +8,8 @@ With `--to mlu`:
     +torch.backends.mlufusion.enabled = False
      torch.backends.cudnn.benchmark = True
 
-`benchmark`, `deterministic` and the other flags are harmless without cuDNN, and stay; the finding names the setting
-that is needed instead. The MLU has a switch of its own for `enabled`.
+`benchmark`, `deterministic` and the other flags have no effect without cuDNN, and stay; the finding names the setting
+to use instead. The MLU has its own switch for `enabled`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from viaduct.migration.targets import card
 rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 CUDNN = "torch.backends.cudnn"
-HARMLESS = ("it has no effect here and does no harm", "在此设备上无效,但无害")
+NO_EFFECT = ("it has no effect here and does no harm", "在此设备上无效,但无害")
 DETERMINISM = (
     "it has no effect here; for reproducible results use torch.use_deterministic_algorithms(True)",
     "在此设备上无效;如需结果可复现,请使用 torch.use_deterministic_algorithms(True)",
@@ -33,7 +33,7 @@ DETERMINISM = (
 
 @rule.node(ast.Attribute, only_files_with=("cudnn",))
 def explain_flag(site: Site) -> None:
-    """Explain what a flag of cuDNN does on the card; the rule tf32 deals with `allow_tf32`."""
+    """Explain the effect of a flag of cuDNN on the card; the rule tf32 edits `allow_tf32`."""
     name = site.qualified(site.node) or ""
     if not name.startswith(f"{CUDNN}.") or isinstance(site.source.parents.get(site.node), ast.Attribute):
         return
@@ -41,14 +41,14 @@ def explain_flag(site: Site) -> None:
     if flag == "enabled" and site.options.to == "mlu":
         replace_switch(site)
     elif flag != "allow_tf32" and isinstance(site.node.ctx, ast.Store):
-        english, chinese = DETERMINISM if flag == "deterministic" else HARMLESS
+        english, chinese = DETERMINISM if flag == "deterministic" else NO_EFFECT
         title = card(site.options).title
         site.advise(f"cudnn.{flag} on the {title}: {english}", zh=f"{title} 上的 cudnn.{flag}:{chinese}")
 
 
 def replace_switch(site: Site) -> None:
-    """Replace `cudnn.enabled` by the MLU's own switch."""
-    root = site.work.names.local("torch") or require_torch(site)
+    """Replace `cudnn.enabled` by the MLU's switch."""
+    root = site.work.names.local_name("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
         site.report_change("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

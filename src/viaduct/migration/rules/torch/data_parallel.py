@@ -117,7 +117,7 @@ def report(site: Site) -> None:
 
 def unwrap(site: Site, model: ast.expr) -> None:
     """Replace the call by the model, or remove `model = DataParallel(model)`; once a file, edit uses of `.module`."""
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     target = wrapped.assigned_target(site, site.node)
     if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):
         site.edit.remove_statement(statement)
@@ -136,7 +136,7 @@ def unwrap(site: Site, model: ast.expr) -> None:
 def remove_module_accesses(site: Site) -> None:
     """Remove `.module` of unwrapped models and report others; one under a test for the wrapper stays."""
     for node, is_unwrapped in wrapped.module_accesses(site):
-        if wrapped.is_under_wrapper_test(site, node) or site.source.in_f_string(node):
+        if wrapped.is_under_wrapper_test(site, node) or site.source.is_in_f_string(node):
             continue
         if is_unwrapped:
             site.edit.delete(site.source.span(node.value)[1], site.source.span(node)[1])

@@ -186,7 +186,7 @@ def writes_file(site: Site, call: ast.Call) -> bool:
 
 def wrapping_condition(site: Site, call: ast.Call) -> ast.expr | None:
     """Return the condition under which the model is wrapped, if it is not about the available cards."""
-    function = site.source.function(call)
+    function = site.source.function_around(call)
     for parent in site.source.ancestors(call):
         if parent is function:
             break

@@ -1,4 +1,4 @@
-"""Give DistributedDataParallel no device on a machine without a card, and advise what makes it faster.
+"""Pass no device to DistributedDataParallel on a machine without a card, and advise faster settings.
 
 With `--to any`:
 
@@ -8,12 +8,11 @@ With `--to any`:
     -model = DDP(model, device_ids=[rank])
     +model = DDP(model, device_ids=accelerator.unless_cpu([rank]))
 
-On the CPU device_ids and output_device must be None. In a branch that is taken only if there is a card nothing changes.
+On the CPU device_ids and output_device must be None. A call in a branch for a card stays.
 
-For one vendor's card `device_ids` stays, and two settings are advised. `broadcast_buffers=False` saves a broadcast of
-the batch norm statistics before every step (525 migrated scripts of the vendor's model zoo have it); with it each rank
-keeps statistics of its own, and a checkpoint has those of rank 0. Larger gradient buckets suit HCCL: the vendor advises
-`bucket_cap_mb=500`.
+For one vendor's card `device_ids` stays, and the rule advises two settings. `broadcast_buffers=False` saves a broadcast
+of the batch norm statistics before every step (525 migrated scripts of the vendor's model zoo have it); then each rank
+keeps its own statistics, and a checkpoint has those of rank 0. For HCCL the vendor advises `bucket_cap_mb=500`.
 """
 
 from __future__ import annotations
@@ -38,14 +37,13 @@ rule = Rule(
 
 @rule.call(*DISTRIBUTED_DATA_PARALLEL)
 def adapt(site: Site) -> None:
-    """Adapt one DistributedDataParallel to the target."""
     if site.target.is_any:
-        give_devices_only_to_a_card(site)
+        wrap_device_arguments(site)
     elif not site.has_unpacked_arguments:
         advise_settings(site)
 
 
-def give_devices_only_to_a_card(site: Site) -> None:
+def wrap_device_arguments(site: Site) -> None:
     """Wrap device arguments so that they are None on the CPU."""
     if is_under_card_test(site, site.node) or not site.is_editable:
         return
@@ -53,7 +51,7 @@ def give_devices_only_to_a_card(site: Site) -> None:
         value = site.argument(name, position)
         if value is not None and not is_none(value) and "unless_cpu" not in site.text(value):
             site.edit.node(value, f"{helper(site)}.unless_cpu({site.text(value)})")
-            site.report_change(f"{name} is None where there is no card", zh=f"没有加速卡时 {name} 为 None", node=value)
+            site.report_change(f"{name} is None if there is no card", zh=f"没有加速卡时 {name} 为 None", node=value)
 
 
 def advise_settings(site: Site) -> None:

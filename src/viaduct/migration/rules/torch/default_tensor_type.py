@@ -1,9 +1,8 @@
 """Report a default tensor type that is a CUDA type.
 
-`torch.set_default_tensor_type` does not take the NPU's types (its vendor's table says so), and none of the MLU's
-documents says that it takes those, so the line stays as it is. What it was for takes two calls today:
-`torch.set_default_dtype` and `torch.set_default_device`. The second also concerns tensors that a data loader makes, so
-it needs manual review.
+`torch.set_default_tensor_type` does not accept the NPU's types, according to its vendor's table, and the MLU's
+documents do not mention its types, so the line stays. `torch.set_default_dtype` and `torch.set_default_device` replace
+it. The latter also affects tensors that a data loader creates, so this needs manual review.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ def report(site: Site) -> None:
     names = [name for name in type_names(site, site.argument("t", 0)) if name.startswith(ROOTS)]
     for target in cards(site.options) if names else ():
         dtype = DTYPES.get(names[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
-        instead = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
+        calls = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
         site.request_review(
-            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {instead}, and check what the data loader makes",
-            zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {instead.replace(' and ', ' 与 ')},并检查数据加载部分",
+            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {calls}, and check the tensors of the data loader",
+            zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {calls.replace(' and ', ' 与 ')},并检查数据加载部分",
             risk="high",
         )
 

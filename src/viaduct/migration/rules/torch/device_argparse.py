@@ -1,4 +1,4 @@
-"""Name the accelerator in command line options that name CUDA.
+"""Replace CUDA by the accelerator in command line options.
 
      import argparse
      import torch
@@ -7,8 +7,8 @@
     -parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"], help="cuda or cpu")
     +parser.add_argument("--device", default="npu", choices=["cpu", "npu"], help="cuda or cpu")
 
-The rule edits default, const, choices and possible values of options that are called device, or whose value is used as
-one; of argparse, click and absl. Help texts stay as they are, and so do choices that have the accelerator already.
+The rule edits default, const and choices of options of argparse, click and absl that have "device" in their name or are
+used as a device. Help texts stay, and so do choices that have the accelerator already.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def replace_in_options(site: Site) -> None:
         return
     options = [(call, names) for call in site.source.of_kind(ast.Call) if (names := option_names(site, call))]
     if not any(device_literal(value) for call, _ in options for value in possible_values(site, call)):
-        return  # saves find_devices, which takes long
+        return  # saves the slow find_devices
     devices = find_devices(site)
     for call, names in options:
         if any(is_device_name(name) or name in devices.device_keys for name in names):
@@ -42,14 +42,14 @@ def replace_in_options(site: Site) -> None:
 
 
 def possible_values(site: Site, call: ast.Call) -> Iterator[ast.expr]:
-    """Yield the expressions that can be the option's value; no choices that have the accelerator among them."""
+    """Yield the possible values of an option, except choices that have the accelerator already."""
     for value in option_values(site, call):
         choices = value.args[0] if isinstance(value, ast.Call) and value.args else value  # click.Choice([...])
         yield from flatten(choices, card(site.options).device)
 
 
 def flatten(value: ast.expr, device: str) -> Iterator[ast.expr]:
-    """Yield the branches and elements that a value consists of; none of a collection that has the device among them."""
+    """Yield the branches and elements of a value, except collections that contain the device."""
     for branch in branches(value):
         parts = elements(branch)
         if parts == [branch]:
@@ -60,7 +60,7 @@ def flatten(value: ast.expr, device: str) -> Iterator[ast.expr]:
 
 
 def replace_values(site: Site, call: ast.Call) -> None:
-    """Change the texts that can be the value of one option."""
+    """Change the possible values of an option."""
     device = card(site.options).device
     for value in possible_values(site, call):
         literal = device_literal(value)

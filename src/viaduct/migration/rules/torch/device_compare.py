@@ -56,7 +56,9 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
             if not any(map(device_literal, elements(item))):
                 continue
             if devices.is_device(other):
-                if not (site.work.served and is_literal_in(item, "cuda") and compare_with_both(site, node, other)):
+                if not (
+                    site.work.target_code_lines and is_literal_in(item, "cuda") and compare_with_both(site, node, other)
+                ):
                     replace_texts(site, item)
             elif any(map(is_cuda_device, elements(item))) and not is_membership_key(operator, left, item):
                 report_undecided(site, node)
@@ -64,9 +66,9 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
 
 def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
     """Turn `device.type == "cuda"`, in a file with code for both cards, into a test for both; return False if wrong."""
-    if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.in_f_string(node):
+    if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.is_in_f_string(node):
         return False
-    if site.work.is_served(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
+    if site.work.is_left_alone(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
         return False
     if is_branch_for_one_card(site, node):
         return False

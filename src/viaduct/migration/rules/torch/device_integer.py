@@ -1,4 +1,4 @@
-"""Import the plug-in where a device is a bare number.
+"""Import the plug-in in files that give a device as a number.
 
      import torch
     +import torch_npu
@@ -6,10 +6,10 @@
          model = model.to(rank)
          x = torch.zeros(3, device=0)
 
-A number means CUDA in stock PyTorch, and the plug-in's card once torch_npu or torch_mlu is imported: `.to(0)`,
-`device=rank` and `torch.device(args.gpu)` stay as they are, and only the import is added. A number is a literal, an
-int(), a rank of torch.distributed, an option of type int, the worker's index in mp.spawn, a name that is bound to
-nothing else, and a parameter or attribute with a usual name: `local_rank`, `rank`, `gpu`, `gpu_id`.
+A number means CUDA in PyTorch, and the plug-in's card after the import of torch_npu or torch_mlu. So `.to(0)`,
+`device=rank` and `torch.device(args.gpu)` stay, and only the import is added. Numbers are literals, int(), ranks of
+torch.distributed, options of type int, the worker's index in mp.spawn, variables with such values, and parameters and
+attributes with a usual name: `local_rank`, `rank`, `gpu`, `gpu_id`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def request_import(site: Site) -> None:
 
 
 def device_arguments(site: Site, call: ast.Call) -> Iterator[ast.expr]:
-    """Yield the arguments in which PyTorch itself takes a device."""
+    """Yield the arguments that PyTorch takes for a device."""
     name = site.qualified(call.func) or ""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name == "torch.device":
@@ -53,10 +53,7 @@ def device_arguments(site: Site, call: ast.Call) -> Iterator[ast.expr]:
 
 
 def device_of_to(site: Site, call: ast.Call) -> list[ast.expr]:
-    """Return the first argument of `.to` where PyTorch's method is called; none elsewhere.
-
-    The class of the receiver in `Thing().to(0)` is unknown; in `Thing().to(rank)` the name of the argument shows it.
-    """
+    """Return the first argument of `.to` if it is PyTorch's method, by its receiver or the argument's name."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     if not call.args or receiver_class(site, receiver, "to") is not None:
         return []

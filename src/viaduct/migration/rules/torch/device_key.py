@@ -1,13 +1,12 @@
-"""Report dictionaries that are looked up by the type of a device and have no entry for the card.
+"""Report dictionaries with device types as keys that have no entry for the card.
 
      import torch
      BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
      def backend(device: torch.device) -> str:
          return BACKENDS[device.type]
 
-Keys of dictionaries are a script's own and stay. Where such a dictionary is looked up by a device's type and has no
-entry for the accelerator, that is a KeyError, or with `get` a default that was not meant. A rule cannot know what
-belongs under the new key, so each needs manual review.
+Keys stay, since the right value for a new key is not known. Without an entry for the accelerator the lookup raises a
+KeyError, or with `get` returns the default.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch
 
 @rule.file(only_files_with=('"cuda', "'cuda"))
 def report_lookups(site: Site) -> None:
-    """Report tables that are looked up by the type of a device."""
+    """Report dictionaries that are looked up by the type of a device."""
     if is_in_torch_program(site):
         devices = find_devices(site)
         for table, key in table_reads(site):
@@ -44,7 +43,7 @@ def table_reads(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def report_missing(site: Site, table: ast.expr) -> None:
-    """Report a table that has an entry for CUDA and none for the card."""
+    """Report a dictionary with an entry for CUDA and none for the card."""
     origin = site.values.origin(table)
     keys = origin.keys if isinstance(origin, ast.Dict) else []
     texts = [key.value for key in keys if isinstance(key, ast.Constant)]

@@ -1,11 +1,11 @@
-"""Report texts that look like a CUDA device and that no other rule has dealt with.
+"""Report strings that look like a CUDA device and that no other rule has edited or reported.
 
      import torch
      KINDS = ("cuda", "cpu")
      names = "cuda:0,cuda:1".split(",")
 
-The file does not show whether such a text becomes a device, so it is left as it is. Keys, texts that are printed or
-compared, and texts for other libraries are not reported.
+The file does not show whether such a string is used as a device. Keys, strings that are printed or compared, and
+strings for other libraries are not reported.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), after=("device_string",), runs_last=True)
 
-TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")
-NOT_TAKING_DEVICES = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")
+DEVICES_TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")  # "cuda", "cuda:0,cuda:1"
+FUNCTIONS_WITHOUT_DEVICE = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")
 
 
 @rule.node(ast.Constant, only_files_with=('"cuda', "'cuda"))
 def report_text(site: Site) -> None:
     """Report a string that looks like a CUDA device, unless the code around it explains it."""
     value = site.node.value
-    if not TEXT.fullmatch(literal_text(site.node)) or not site.is_editable or not is_in_torch_program(site):
+    if not DEVICES_TEXT.fullmatch(literal_text(site.node)) or not site.is_editable or not is_in_torch_program(site):
         return
     if is_explained(site) or is_in_add_argument(site, site.node) or is_reported(site):
         return
@@ -49,7 +49,7 @@ def report_chosen_method(site: Site) -> None:
     if len(methods) > 1 and any(getattr(method, "attr", "") == "cuda" for method in methods):
         device = "accelerator.device()" if site.target.is_any else repr(card(site.options).device)
         site.request_review(
-            f"a method is chosen here, .cuda being one: write .to({device}) for it",
+            f"one of these methods is .cuda: write .to({device}) instead",
             zh=f"此处选择的方法之一是 .cuda:请改为 .to({device})",
         )
 
@@ -57,7 +57,7 @@ def report_chosen_method(site: Site) -> None:
 def is_explained(site: Site) -> bool:
     """Return True if the code around a text shows that it is no device: a docstring, a comparison, a key, another use.
 
-    Values of a dict that look like devices are reported by device_string.
+    Dicts are left to device_string.
     """
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.Expr | ast.Compare | ast.MatchValue | ast.Dict):
@@ -70,10 +70,10 @@ def is_explained(site: Site) -> bool:
         child = ancestor
     if any(is_of_other_library(name) or name.startswith(KERNEL_APIS) for name in names):
         return True
-    return isinstance(parent, ast.Call) and last_name(parent.func) in NOT_TAKING_DEVICES
+    return isinstance(parent, ast.Call) and last_name(parent.func) in FUNCTIONS_WITHOUT_DEVICE
 
 
 def is_reported(site: Site) -> bool:
-    """Return True if a finding other than advice stands on this line already."""
+    """Return True if this line has a finding other than advice."""
     line = site.work.lines[site.node.lineno - 1]
     return any(finding.line == line and finding.status != "advice" for finding in site.work.findings)

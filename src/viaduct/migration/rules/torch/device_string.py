@@ -1,4 +1,4 @@
-"""Name the accelerator where a string names a CUDA device.
+"""Replace strings that name a CUDA device by the accelerator.
 
      import torch
      import torch_npu
@@ -7,10 +7,10 @@
      x = torch.zeros(3, device=device)
      print("cuda is", {"cuda": 1})
 
-A string is a device where PyTorch takes it for one (`.to`, `device=`, `torch.device`, `map_location=` …), directly or
-through names, parameters, defaults, attributes and dictionaries; and where it is given to something called device.
-Messages, help texts, paths, keys of dictionaries and names of kernels stay. A text that looks like a device but is not
-known to be used as one stays and is reported.
+The rule edits a string that PyTorch takes for a device (`.to`, `device=`, `torch.device`, `map_location=` …), directly
+or through variables, parameters, defaults, attributes and dictionaries, and a string that is assigned to a name with
+"device". Messages, help texts, paths, keys of dictionaries and names of kernels stay. A string that may be a device
+stays and is reported.
 """
 
 from __future__ import annotations
@@ -24,15 +24,11 @@ from viaduct.migration.rules.torch._devices import find_devices, report_possible
 from viaduct.migration.rules.torch._options import is_in_add_argument
 from viaduct.migration.targets import card
 
-rule = Rule(
-    __name__,
-    targets=("npu", "mlu"),
-    after=("cuda_api", "autocast", "profiler"),
-)
+rule = Rule(__name__, targets=("npu", "mlu"), after=("cuda_api", "autocast", "profiler"))
 
 
 @rule.file(only_files_with=('"cuda', "'cuda"))
-def name_devices(site: Site) -> None:
+def replace_devices(site: Site) -> None:
     """Replace every string that is used as a CUDA device, and report those that may be one."""
     if not is_in_torch_program(site):
         return

@@ -3,8 +3,8 @@
     from transformers import TrainingArguments
     settings = TrainingArguments("out", tf32=True, optim="adamw_bnb_8bit")
 
-The libraries (transformers, diffusers, peft, trl, accelerate) know both cards and find them by themselves. A package
-that an option names by a string or a flag is loaded when the script runs, without an import in the script.
+The libraries (transformers, diffusers, peft, trl, accelerate) support both cards. But an option can load a package
+that the script does not import.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"))
 
 ROOTS = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
-WORDS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")
+OPTION_TEXTS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")
 FLAG_PACKAGES = {"tf32": "TF32", "load_in_8bit": "bitsandbytes", "load_in_4bit": "bitsandbytes"}
 OPTIMIZER_PACKAGES = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "paged": "bitsandbytes"}
 
 
-@rule.node(ast.Call, only_files_with=WORDS)
+@rule.node(ast.Call, only_files_with=OPTION_TEXTS)
 def check_options(site: Site) -> None:
     """Report an option that chooses a package for NVIDIA cards."""
     name = site.qualified(site.node.func) or ""
@@ -37,7 +37,7 @@ def check_options(site: Site) -> None:
 
 
 def package_of(site: Site, keyword: ast.keyword) -> str:
-    """Return the package or format for NVIDIA cards that an option turns on; "" if there is none."""
+    """Return the package or format for NVIDIA cards that an option switches on, or ""."""
     value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
     if keyword.arg in FLAG_PACKAGES:
         return FLAG_PACKAGES[keyword.arg] if value is True else ""
@@ -52,8 +52,7 @@ def report_option(site: Site, package: str, node: ast.AST | None = None) -> None
     names = " and ".join(card.title for card in cards(site.options))
     option = site.text(node if node is not None else site.node.func)
     site.request_review(
-        f"`{option}` chooses {package}, which is for NVIDIA cards: leave it out on the {names}, or use its "
-        "counterpart there",
+        f"`{option}` chooses {package}, which is for NVIDIA cards: remove it for the {names}, or use its counterpart",
         zh=f"`{option}` 选用仅支持 NVIDIA 设备的 {package}:在 {names} 上请去掉,或改用其对应实现",
         risk="high",
         node=node,

@@ -1,13 +1,13 @@
-"""Import from the card's package what the script imports from torch.cuda.
+"""Import names from the card's package instead of torch.cuda.
 
      import torch
     -from torch.cuda.amp import GradScaler, autocast
     +from torch_npu.npu.amp import GradScaler, autocast
      scaler = GradScaler()
 
-Local names stay: `from torch import cuda` becomes `from torch_npu import npu as cuda`. The statement names the
-plug-in's own package, which needs no import before it; torch.npu exists only once that was imported. A name that the
-card does not have stays where it was, and a star import needs manual review.
+Local names stay: `from torch import cuda` becomes `from torch_npu import npu as cuda`. The module is in the plug-in's
+own package, since torch.npu exists only after the plug-in was imported. The import of a name that the card does not
+have stays; a star import needs manual review.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 
 @rule.node(ast.ImportFrom, only_files_with=("cuda",))
 def move_names(site: Site) -> None:
-    """Import names from the card's package that were imported from torch.cuda."""
+    """Replace `from torch.cuda import …`."""
     module = site.node.module or ""
     if site.node.level or not (module == "torch" or f"{module}.".startswith("torch.cuda.")):
         return
@@ -37,7 +37,7 @@ def move_names(site: Site) -> None:
 
 @rule.node(ast.Import, only_files_with=("cuda",))
 def move_modules(site: Site) -> None:
-    """Import the card's modules for those of torch.cuda."""
+    """Replace `import torch.cuda…`."""
     for alias in site.node.names:
         new = name_in_package(site, alias.name)
         if new and alias.asname:
@@ -48,16 +48,16 @@ def move_modules(site: Site) -> None:
 
 
 def name_in_package(site: Site, name: str) -> str | None:
-    """Return the name in the plug-in's own package for a name of torch.cuda; None if the card does not have it."""
+    """Return the name in the plug-in's package for a name of torch.cuda; None if the card does not have it."""
     target = card(site.options)
     if name == "torch.cuda":
         return target.package
-    known = counterpart(name.removeprefix("torch.cuda."), target) if name.startswith("torch.cuda.") else None
-    return f"{target.package}.{known}" if known else None
+    card_name = counterpart(name.removeprefix("torch.cuda."), target) if name.startswith("torch.cuda.") else None
+    return f"{target.package}.{card_name}" if card_name else None
 
 
 def reduce_to_torch(site: Site, alias: ast.alias) -> None:
-    """Make `import torch.cuda`, which binds torch, an `import torch`; remove it if something else binds torch."""
+    """Replace `import torch.cuda`, which binds torch, by `import torch`; remove it if torch is also bound otherwise."""
     statement = site.node
     bindings = site.work.names.lookup("torch", site.work.names.scope_of(statement)) or []
     if len(bindings) == 1:
@@ -72,6 +72,6 @@ def reduce_to_torch(site: Site, alias: ast.alias) -> None:
 def report_star_import(site: Site) -> None:
     title, package = card(site.options).title, card(site.options).package
     site.request_review(
-        f"a star import of {site.node.module}: name what is used and import it from {package}",
+        f"a star import of {site.node.module}: import the used names from {package}",
         zh=f"{site.node.module} 的星号导入:请写明所用名称,并改为从 {package} 导入({title})",
     )

@@ -10,10 +10,10 @@ With `--int32-targets`:
     +    target = target.to(torch.int32).npu(non_blocking=True)
          return criterion(model(images), target)
 
-Early releases of the NPU's software lack int64 kernels for some operators, and hand-migrated scripts cast the targets
-of their loss for that reason; the losses of the NPU take both. The rule only advises it; `--int32-targets` does it. On
-the CPU and on CUDA these losses take int64 only, so a script that is to run there as well should not do so. Targets
-that also serve as an index (gather, one_hot, embedding), here or in a function of the project that they go to, stay.
+Early releases of the NPU's software lack int64 kernels for some operators; the losses of the NPU accept int32 too.
+Without `--int32-targets` the rule only advises the cast. On the CPU and on CUDA these losses accept int64 only, so do
+not cast in a script that also runs there. Targets that are also used as an index (gather, one_hot, embedding), directly
+or in a function of the project, stay.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from viaduct.migration.rules.torch._indexing import Body, is_index
 
 rule = Rule(__name__, category="advice", targets=("npu",))
 
-MOVES = ("npu", "cuda", "to")
+MOVING_METHODS = ("npu", "cuda", "to")
 LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
 
 
 @rule.node(ast.Call, only_files_with=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss", "criterion", "loss"))
 def cast(site: Site) -> None:
-    """Cast targets to int32 where they are moved, or advise it."""
+    """Cast targets to int32 before their move, or advise it."""
     target = find_target(site)
-    if target is None or not mark_once(site, "cast", site.source.function(site.node), target.id):
+    if target is None or not mark_once(site, "cast", site.source.function_around(site.node), target.id):
         return
-    around = site.source.function(target) or site.source.tree
-    moves = [node for node in ast.walk(around) if is_move_of(site, node, target.id)]
-    if not moves or is_index(Body(around, site.values), target.id):
+    function = site.source.function_around(target) or site.source.tree
+    moves = [node for node in ast.walk(function) if is_move_of(site, node, target.id)]
+    if not moves or is_index(Body(function, site.values), target.id):
         return
-    torch = site.work.names.local("torch")
+    torch = site.work.names.local_name("torch")
     if not site.options.int32_targets or torch is None:
-        advise(site, moves[0], target.id)
+        advise_cast(site, moves[0], target.id)
         return
     for move in moves:
         site.edit.insert(site.source.span(move.func.value)[1], f".to({torch}.int32)")  # type: ignore[attr-defined]
@@ -55,24 +55,27 @@ def cast(site: Site) -> None:
 
 
 def find_target(site: Site) -> ast.Name | None:
-    """Return the target of a loss that takes class indices, if it is a name; None for any other call."""
+    """Return the target of a loss for class indices, if it is a variable; None for any other call."""
     target = site.argument("target", 1)
     is_class_loss = site.qualified(site.node.func) in LOSSES or site.values.kind(site.node.func) == "class_loss"
     return target if isinstance(target, ast.Name) and is_class_loss else None
 
 
 def is_move_of(site: Site, node: ast.AST, name: str) -> bool:
-    """Return True for `target.cuda(…)` and `target.to(device)`; not for a cast such as `target.to(torch.int32)`."""
+    """Return True for `target.cuda(…)` and `target.to(device)`, but not for the cast `target.to(torch.int32)`."""
     function = node.func if isinstance(node, ast.Call) else None
-    if not isinstance(function, ast.Attribute) or function.attr not in MOVES or plain_name(function.value) != name:
+    if (
+        not isinstance(function, ast.Attribute)
+        or function.attr not in MOVING_METHODS
+        or plain_name(function.value) != name
+    ):
         return False
     values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "dtype")]  # type: ignore[attr-defined]
     is_cast = any((site.qualified(value) or "").startswith("torch.") for value in values)
-    return not is_cast and not site.source.in_f_string(node)
+    return not is_cast and not site.source.is_in_f_string(node)
 
 
-def advise(site: Site, move: ast.AST, name: str) -> None:
-    """Advise the cast without making it."""
+def advise_cast(site: Site, move: ast.AST, name: str) -> None:
     site.advise(
         f"if an int64 operator has no kernel on your release, cast {name} to torch.int32 before the move: "
         "--int32-targets does",

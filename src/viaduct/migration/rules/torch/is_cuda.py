@@ -1,4 +1,4 @@
-"""Ask a tensor whether it is on the card.
+"""Replace `is_cuda` of a tensor by the card's attribute.
 
      import torch
     +import torch_npu
@@ -6,8 +6,8 @@
     -    return x.is_cuda
     +    return x.is_npu
 
-Both plug-ins give tensors and storages such a property. A field of that name that the project itself defines or assigns
-(`self.is_cuda = …`, `args.is_cuda` of an option) stays; where both could be meant, the place is listed as unresolved.
+A field `is_cuda` that the project defines or assigns (`self.is_cuda = …`, `args.is_cuda` of an option) stays. An
+expression that may be either is reported as unresolved.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 
 @rule.node(ast.Attribute, only_files_with=("is_cuda",))
 def rename_attribute(site: Site) -> None:
-    """Replace `is_cuda` of a tensor by the card's attribute."""
     target = card(site.options)
     if not is_tensor_attribute(site, target.is_attr):
         return
-    written = dotted_name(site.node)
-    if not site.source.in_f_string(site.node):
+    name = dotted_name(site.node)
+    if not site.source.is_in_f_string(site.node):
         end = site.source.span(site.node)[1]
         site.edit.replace(end - len("is_cuda"), end, target.is_attr)
-    elif not written or not replace_name(site, site.node, written, written.replace(".is_cuda", f".{target.is_attr}")):
+    elif not name or not replace_name(site, site.node, name, name.replace(".is_cuda", f".{target.is_attr}")):
         site.request_review(f"write {target.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {target.is_attr}")
         return
     site.report_change(f"is_cuda becomes {target.is_attr}", zh=f"is_cuda 替换为 {target.is_attr}")

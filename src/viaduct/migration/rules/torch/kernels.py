@@ -1,10 +1,8 @@
-"""Report CUDA kernels that the project builds itself.
+"""Report CUDA kernels that the project builds.
 
-CUDAExtension and cpp_extension's load and load_inline call nvcc. A kernel cannot be carried over by its text: on the
-NPU it is written anew in Ascend C, on the MLU in BANG C, or replaced by operators of PyTorch. Sources of the project
-that end in .cu or .cuh are listed as well (`migration/manifests.py`). A compiled module that is imported (`import
-correlation_cuda`) is reported too, unless it stands in a `try` with a handler. For an extension in C++ only, the advice
-is to build it again on the target.
+CUDAExtension and cpp_extension's load and load_inline call nvcc. Kernels must be rewritten, in Ascend C for the NPU and
+in BANG C for the MLU, or replaced by operators of PyTorch. An import of a compiled module (`import correlation_cuda`)
+is reported too, unless it is in a `try` with a handler. A pure C++ extension only needs to be built on the target.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ def advise_extension(site: Site) -> None:
 
 @rule.node(ast.Import, ast.ImportFrom, only_files_with=("_cuda",))
 def report_compiled(site: Site) -> None:
-    """Report `import correlation_cuda`, unless the project has the module in Python or the import stands in a `try`."""
+    """Report `import correlation_cuda`, unless the project has the module in Python or the import is in a `try`."""
     names = [
         name for name in imported_modules(site.node) if COMPILED_NAME.search(name) and not is_own_module(site, name)
     ]
@@ -64,8 +62,8 @@ def report_compiled(site: Site) -> None:
 
 def is_own_module(site: Site, name: str) -> bool:
     """Return True for a module that the project has as a Python file."""
-    last = name.rpartition(".")[2]
-    return any(path.endswith((f"{last}.py", f"{last}/__init__.py")) for path in site.work.project.surveyed)
+    module = name.rpartition(".")[2]
+    return any(path.endswith((f"{module}.py", f"{module}/__init__.py")) for path in site.work.project.surveyed)
 
 
 def cuda_sources(call: ast.Call) -> list[str]:
@@ -73,14 +71,14 @@ def cuda_sources(call: ast.Call) -> list[str]:
     return [text for node in ast.walk(call) if (text := literal_text(node)).endswith((".cu", ".cuh"))]
 
 
-def report_kernel(site: Site, what: str) -> None:
+def report_kernel(site: Site, name: str) -> None:
     english, chinese = CUDA_KERNELS[site.options.to]
-    site.request_review(f"{what} is compiled for CUDA: {english}", zh=f"{what} 为 CUDA 编译:{chinese}", risk="high")
+    site.request_review(f"{name} is compiled for CUDA: {english}", zh=f"{name} 为 CUDA 编译:{chinese}", risk="high")
 
 
 def advise_rebuild(site: Site) -> None:
     """Advise to build a C++ extension again on the target."""
     site.advise(
-        "an extension in C++ only: build it again on the target; it works there if it calls PyTorch's operators only",
+        "a pure C++ extension: build it on the target; it works there if it only calls PyTorch's operators",
         zh="纯 C++ 扩展:请在目标机器上重新编译;仅调用 PyTorch 算子时可直接工作",
     )

@@ -4,9 +4,9 @@
     import torch
     subprocess.run(["nvidia-smi"])
 
-nvidia-smi has counterparts in `npu-smi info` and `cnmon`, with other options and output, so nothing is rewritten. The
-launchers, torchrun and torch.distributed.launch, stay as they are: each process sets its device from LOCAL_RANK before
-its first tensor. Python code that stands in a shell script (`python -c`, a here-document) is not migrated.
+The counterparts of nvidia-smi, `npu-smi info` and `cnmon`, have other options and output, so the rule only advises. The
+launchers, torchrun and torch.distributed.launch, stay. Python code in a shell script (`python -c`, a here-document) is
+not migrated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RUNNERS = ("os.", "subprocess.", "shutil.which")
 def advise_monitor(site: Site) -> None:
     """Advise on a command that calls nvidia-smi."""
     text = site.text(site.node) if isinstance(site.node, ast.JoinedStr) else literal_text(site.node)
-    if MONITOR not in text or site.source.in_f_string(site.node) or not is_in_torch_program(site):
+    if MONITOR not in text or site.source.is_in_f_string(site.node) or not is_in_torch_program(site):
         return
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
     is_run = any((site.qualified(call.func) or "").startswith(RUNNERS) for call in calls)
@@ -40,7 +40,7 @@ def advise_monitor(site: Site) -> None:
 
 def is_stored_command(site: Site, text: str) -> bool:
     """Return True for `command = "nvidia-smi -L"`, which is probably run later."""
-    statement = site.source.statement(site.node)
+    statement = site.source.statement_around(site.node)
     return text.lstrip("\"'").startswith(f"{MONITOR} ") and isinstance(statement, ast.Assign | ast.AnnAssign)
 
 
@@ -48,18 +48,18 @@ def monitor_advice(to: str) -> Texts:
     """Return the advice about nvidia-smi for a target."""
     if to in MONITORS:
         return (
-            f"{MONITOR} knows NVIDIA's cards only; use `{MONITORS[to]}` here, which has another output",
+            f"{MONITOR} is for NVIDIA's cards only; use `{MONITORS[to]}` here, which has another output",
             f"{MONITOR} 只认识 NVIDIA 设备;此处请用 `{MONITORS[to]}`,其输出格式不同",
         )
     others = " and ".join(f"`{tool}`" for tool in MONITORS.values())
     return (
-        f"{MONITOR} knows NVIDIA's cards only; others have {others}, with another output",
+        f"{MONITOR} is for NVIDIA's cards only; other cards have {others}, with another output",
         f"{MONITOR} 只认识 NVIDIA 设备;其他设备请用 {others},其输出格式不同",
     )
 
 
 def launcher_advice(root: str) -> Texts:
-    """Return the advice about a launcher such as torchrun, which stays; `root` is the card's module, `torch.npu`."""
+    """Return the advice about a launcher such as torchrun; `root` is the card's module, such as `torch.npu`."""
     return (
         f"the launcher stays: make sure that every process calls {root}.set_device(LOCAL_RANK) before its first tensor",
         f"启动命令保持不变:请确保每个进程在创建张量之前调用 {root}.set_device(LOCAL_RANK)",

@@ -3,9 +3,9 @@
     import pytorch_lightning as pl
     trainer = pl.Trainer(accelerator="gpu", devices=8, strategy="ddp")
 
-Lightning chooses the device itself: `gpu` and `gpus=` mean CUDA, and `auto`, also by default, finds the CPU where there
-is no CUDA, so that a script would silently train there. A trainer that names another accelerator (the CPU, a TPU, mps,
-hpu, ipu) needs nothing, and neither does one whose accelerator has the card's device in its name.
+Lightning chooses the device: `gpu` and `gpus=` mean CUDA, and the default `auto` would train on the CPU without CUDA.
+Trainers with another accelerator (the CPU, a TPU, mps, hpu, ipu), or with the card's device in the accelerator's name,
+are not reported.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ OTHER_ACCELERATORS = ("cpu", "tpu", "mps", "hpu", "ipu")
 @rule.call(*LIGHTNING_NAMES)
 def report_trainer(site: Site) -> None:
     """Report a Trainer whose accelerator must be chosen."""
-    last = site.name.rpartition(".")[2]
-    accelerator = site.argument("accelerator", 0 if last == "Fabric" else -1)
-    if last not in TRAINERS or (accelerator is not None and is_right_accelerator(site, accelerator)):
+    class_name = site.name.rpartition(".")[2]
+    accelerator = site.argument("accelerator", 0 if class_name == "Fabric" else -1)
+    if class_name not in TRAINERS or (accelerator is not None and is_right_accelerator(site, accelerator)):
         return
     names = " and ".join(card.title for card in cards(site.options))
-    present = f"accelerator={site.text(accelerator)}" if accelerator is not None else "the accelerator that it finds"
+    choice = f"accelerator={site.text(accelerator)}" if accelerator is not None else "the default accelerator"
     site.request_review(
-        f"Lightning has no accelerator for the {names}, and {present} would be CUDA or the CPU: pass a subclass of "
+        f"Lightning has no accelerator for the {names}, and {choice} would be CUDA or the CPU: pass a subclass of "
         "lightning's Accelerator for the device, and a strategy whose process_group_backend is the card's",
         zh=f"Lightning 没有 {names} 的加速器,此处会选用 CUDA 或 CPU:请传入为该设备派生的 Accelerator,"
         "并在 strategy 中设置其 process_group_backend",
@@ -41,7 +41,7 @@ def report_trainer(site: Site) -> None:
 
 
 def is_right_accelerator(site: Site, accelerator: ast.expr) -> bool:
-    """Return True for the name of the card or of another kind of device, and an expression that mentions the card."""
+    """Return True for the card, another kind of device than CUDA, or an expression that mentions the card."""
     devices = [card.device for card in cards(site.options)]
     if isinstance(accelerator, ast.Constant):
         return accelerator.value in (*OTHER_ACCELERATORS, *devices)

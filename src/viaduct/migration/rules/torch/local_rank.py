@@ -1,4 +1,4 @@
-"""Advise to choose the device before the first tensor is made.
+"""Advise to set the device before the first tensor is created.
 
     import os
     import torch
@@ -6,10 +6,9 @@
     local_rank = int(os.environ["LOCAL_RANK"])
     dist.init_process_group("hccl")
 
-torchrun and torch.distributed.launch start the ranks as they do with CUDA, and the launch commands stay. But a process
-that makes a tensor before it has chosen its device makes it on device 0, in every rank: `set_device(local_rank)`
-belongs directly behind the statement that reads the rank. A file that starts communication, reads its rank and never
-sets a device gets this advice.
+The launch commands of torchrun and torch.distributed.launch stay. But a process that creates a tensor before it sets
+its device creates it on device 0, in every rank. A file that starts communication, reads its rank and never sets a
+device gets the advice to call `set_device(local_rank)`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def advise_setting_device(site: Site) -> None:
     function = "torch.accelerator.set_device_index" if site.target.is_any else f"{site.target.card.root}.set_device"
     setter = f"{function}(local_rank)"
     site.advise(
-        f"no device is set in this file: {setter} before the first tensor, else every rank begins on device 0",
+        f"no device is set in this file: call {setter} before the first tensor, else every rank begins on device 0",
         zh=f"本文件未设置设备:请在创建张量之前调用 {setter},否则所有进程都会使用 0 号设备",
     )
 
@@ -45,6 +44,6 @@ def sets_device(site: Site) -> bool:
 
 
 def reads_rank(site: Site) -> bool:
-    """Return True if the file mentions the variable LOCAL_RANK, or the option that the launcher fills."""
+    """Return True if the file mentions the variable LOCAL_RANK or the launcher's option --local_rank."""
     texts = map(literal_text, site.source.of_kind(ast.Constant))
     return "local_rank" in site.source.attributes or any(text in RANK_TEXTS for text in texts)

@@ -103,7 +103,12 @@ def load_on_card(site: Site) -> None:
 
 def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr) -> None:
     """Change the value of `"cuda:0": "cuda:1"` to the card, and add an entry for tensors saved on the card."""
-    if key is None or device_literal(key) is None or site.source.in_f_string(key) or not mark_once(site, "entry", key):
+    if (
+        key is None
+        or device_literal(key) is None
+        or site.source.is_in_f_string(key)
+        or not mark_once(site, "entry", key)
+    ):
         return
     device = card(site.options).device
     new_key, new_value = render_renamed(site, key, device), render_renamed(site, value, device)

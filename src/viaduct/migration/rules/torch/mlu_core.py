@@ -1,4 +1,4 @@
-"""Replace torch_mlu's former API, in scripts that were migrated to older releases.
+"""Replace torch_mlu's former API in scripts that were migrated to older releases.
 
      import torch
      import torch_mlu
@@ -8,8 +8,8 @@
     -model = net.to(ct.mlu_device())
     +model = net.to('mlu')
 
-Current releases have no `torch_mlu.core.mlu_model`. Its device, set_device, synchronize and the like are in torch.mlu
-now. A name without a counterpart, such as the number of cores for a compiled graph, keeps the import and is reported.
+Current releases have no `torch_mlu.core.mlu_model`; set_device, synchronize and the like are in torch.mlu now. Names
+without a counterpart keep the import and are reported.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ REPLACED = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_device")}
 
 @rule.call(*(f"{FORMER_MODULE}.{name}" for name in SAME_NAMES))
 def rename(site: Site) -> None:
-    """Replace a function of the former package by that of torch.mlu."""
-    if site.is_editable and (root := site.work.names.local("torch")):
+    """Replace a function of the former package by the one of torch.mlu."""
+    if site.is_editable and (root := site.work.names.local_name("torch")):
         name = site.name.rpartition(".")[2]
         site.rename(f"{root}.mlu.{name}")
-        site.report_change(f"{name} is now that of torch.mlu", zh=f"{name} 改用 torch.mlu")
+        site.report_change(f"{name} is now torch.mlu's", zh=f"{name} 改用 torch.mlu")
 
 
 @rule.call(f"{FORMER_MODULE}.mlu_device")
-def device(site: Site) -> None:
+def replace_device(site: Site) -> None:
     """Replace `mlu_device()` by the device's name."""
     if site.is_editable:
         site.edit.node(site.node, "'mlu'")
@@ -49,7 +49,7 @@ def device(site: Site) -> None:
 @rule.reference(f"{FORMER_PACKAGE}.*")
 def report_removed(site: Site) -> None:
     """Report a name of the former package that has no counterpart."""
-    if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.work.names.local("torch"):
+    if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.work.names.local_name("torch"):
         site.request_review(
             f"current releases of {MLU.module} have no {site.name}: check whether it is needed",
             zh=f"当前版本的 {MLU.module} 已没有 {site.name}:请确认是否需要",
@@ -58,7 +58,7 @@ def report_removed(site: Site) -> None:
 
 @rule.node(ast.Import, ast.ImportFrom, only_files_with=(FORMER_MODULE, FORMER_PACKAGE))
 def drop_import(site: Site) -> None:
-    """Remove the import of the former module if none of its names is left."""
+    """Remove the import of the former module if none of its names is used any more."""
     base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
     aliases = [alias for alias in site.node.names if base + alias.name == FORMER_MODULE and (alias.asname or base)]
     if not aliases or is_still_used(site):
@@ -76,4 +76,4 @@ def is_still_used(site: Site) -> bool:
     others = (name for name in (*index.calls, *index.references) if name not in REPLACED)
     if any(f"{name}.".startswith(f"{FORMER_MODULE}.") for name in others):
         return True
-    return any(name in index.references for name in REPLACED) or not site.work.names.local("torch")
+    return any(name in index.references for name in REPLACED) or not site.work.names.local_name("torch")

@@ -4,8 +4,8 @@
     import torch
     os.environ["NCCL_SOCKET_IFNAME"] = "eth0"
 
-They have no effect on another card, and no value of theirs can be carried over blindly: HCCL and CNCL have variables of
-their own with other meanings. The finding says which come nearest.
+They have no effect on another card. HCCL and CNCL have their own variables, with other meanings; the finding names the
+nearest ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Report marks for NVIDIA's profiler.
 
-On the MLU `cuda_api` renames `torch.cuda.nvtx` to `torch.mlu.cnpx`, whose functions have the same names. On the NPU the
-nearest is `torch.npu.mstx`, whose ranges are started and ended by a number instead of being pushed and popped: that
-needs manual review.
+For the MLU `cuda_api` renames `torch.cuda.nvtx` to `torch.mlu.cnpx`, whose functions have the same names. The nearest
+on the NPU is `torch.npu.mstx`, which identifies ranges by a number instead of pushing and popping them.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 MLU_MARKS = f"{MLU.root}.{MLU.marks}"
 NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")
 # Function of NVTX -> the card's functions to use instead.
-INSTEAD_OF = {
-    "range_push": "range_start gives a number for range_end",
-    "range_pop": "range_end takes the number that range_start gave",
+ALTERNATIVES = {
+    "range_push": "range_start returns a number for range_end",
+    "range_pop": "range_end takes the number that range_start returned",
     "range": "range_start before and range_end after",
 }
 
@@ -29,11 +28,11 @@ INSTEAD_OF = {
 def report(site: Site) -> None:
     """Report a range of NVTX with the card's counterpart."""
     target = card(site.options)
-    last = site.name.rpartition(".")[2]
-    if site.name.startswith(MLU_MARKS) and last in NVTX_FUNCTIONS:
+    function = site.name.rpartition(".")[2]
+    if site.name.startswith(MLU_MARKS) and function in NVTX_FUNCTIONS:
         return
     site.request_review(
         f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: "
-        f"{INSTEAD_OF.get(last, 'range_start, range_end, mark')}",
+        f"{ALTERNATIVES.get(function, 'range_start, range_end, mark')}",
         zh=f"{site.name} 为 NVIDIA 性能工具打标记;最接近的是 {target.root}.{target.marks} 的 range_start、range_end",
     )

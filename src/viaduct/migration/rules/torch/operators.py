@@ -1,9 +1,8 @@
 """Report operators that the vendor documents as missing or limited.
 
-For instance, the NPU's table for torch 2.6 has `grid_sample` and `scatter_reduce` as unsupported, and no `kthvalue` for
-int64. A finding names its table; look up newer releases in a newer edition. Code that runs on the host is left out:
-datasets, tensors that stay on the CPU, tests and setup.py. A project gets one note for each operator, with the count
-and the first lines (`migration/operator_notes.py`); operators that stop a run come first.
+For instance, the NPU's table for torch 2.6 lists `grid_sample` and `scatter_reduce` as unsupported, and no `kthvalue`
+for int64. A finding names its table. Code that runs on the host is not reported: datasets, tensors that stay on the
+CPU, tests and setup.py. A project gets one note for each operator (`migration/operator_notes.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def report_method(site: Site) -> None:
 
 
 def is_on_host(site: Site, values: list[ast.expr]) -> bool:
-    """Return True in a test or a dataset, and for a tensor that is seen to be on the CPU."""
+    """Return True in a test or a dataset, and for a tensor that is known to be on the CPU."""
     if HOST_FILE.search(site.work.path) or is_in_dataset(site, site.node):
         return True
     sets_default = any(name in site.work.index.calls for name in DEFAULT_SETTERS)  # of the device of new tensors
@@ -58,7 +57,7 @@ def report_limits(site: Site, name: str) -> None:
     """Report the limits of one operator on every target."""
     for target in cards(site.options):
         limit = OPERATORS[target.name].get(name)
-        if limit is not None and applies(site, limit):
+        if limit is not None and is_limited(site, limit):
             table, table_zh = SOURCES[target.name]
             site.request_review(
                 f"{name} on the {target.title}: {limit.english} ({table}); check your release, or run it on the CPU",
@@ -67,10 +66,10 @@ def report_limits(site: Site, name: str) -> None:
             )
 
 
-def applies(site: Site, limit: OperatorLimit) -> bool:
-    """Return True if a limit applies to the call.
+def is_limited(site: Site, limit: OperatorLimit) -> bool:
+    """Return True if a limit holds for the call: for all calls, or for those with its keyword switched on.
 
-    The limit of a keyword argument applies if that is given and is not False or None; that of `sorted` if it is False.
+    The limit of the keyword `sorted` holds if that is False.
     """
     if not limit.keyword:
         return True

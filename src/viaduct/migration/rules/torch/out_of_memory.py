@@ -7,8 +7,8 @@
          if "CUDA out of memory" not in str(error):
              raise
 
-The message of another card does not say CUDA, so such a test would not recognise it. All cards raise
-torch.OutOfMemoryError (since torch 2.5; torch.cuda.OutOfMemoryError before), and their messages have "out of memory".
+The messages of other cards do not contain "CUDA". All cards raise torch.OutOfMemoryError (since torch 2.5;
+torch.cuda.OutOfMemoryError before), and their messages contain "out of memory".
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
 
 MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
-SEARCHES = ("startswith", "find", "count", "search", "match")
+SEARCH_METHODS = ("startswith", "find", "count", "search", "match")
 
 
 @rule.node(ast.Constant, only_files_with=("out of memory",))
 def advise(site: Site) -> None:
     """Advise on a comparison of an error's text with CUDA's message."""
     parent = site.source.parents[site.node]
-    is_search = isinstance(parent, ast.Call) and getattr(parent.func, "attr", "") in SEARCHES
+    is_search = isinstance(parent, ast.Call) and getattr(parent.func, "attr", "") in SEARCH_METHODS
     if MESSAGE.match(literal_text(site.node)) and (is_search or isinstance(parent, ast.Compare)):
         site.advise(
-            "another card's message does not say CUDA: catch torch.OutOfMemoryError (since torch 2.5; "
+            "messages of other cards do not say CUDA: catch torch.OutOfMemoryError (since torch 2.5; "
             "torch.cuda.OutOfMemoryError before), or search for 'out of memory' only",
             zh="其他加速卡的报错不含 CUDA:请捕获 torch.OutOfMemoryError(torch 2.5 起;之前为 "
             "torch.cuda.OutOfMemoryError),或只查找 'out of memory'",

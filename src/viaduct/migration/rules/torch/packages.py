@@ -1,9 +1,8 @@
 """Report packages for NVIDIA cards, with their replacements for the accelerator.
 
-These are triton, flash_attn, NVIDIA DALI, cupy, pycuda, xformers, bitsandbytes, TensorRT, pynvml and the like, imported
-or required by setup.py. Lists of requirements, environments and images of the project are searched too
-(`migration/manifests.py`). Nothing is changed, since another package has another API. Only published packages are named
-as replacements; for the others the finding says that none is known.
+These are triton, flash_attn, NVIDIA DALI, cupy, pycuda, xformers, bitsandbytes, TensorRT, pynvml and the like. Imports,
+setup.py, lists of requirements, environments and images are searched (`migration/manifests.py`). The findings name only
+published packages as replacements.
 """
 
 from __future__ import annotations
@@ -25,18 +24,15 @@ rule = Rule(
     runs_last=True,
 )
 
-WORDS = tuple(
+IMPORT_TEXTS = tuple(
     sorted({name.partition(".")[0] for name in packages_by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})
 )
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 
 
-@rule.node(ast.Import, ast.ImportFrom, only_files_with=WORDS)
+@rule.node(ast.Import, ast.ImportFrom, only_files_with=IMPORT_TEXTS)
 def report_import(site: Site) -> None:
-    """Report the first package for NVIDIA cards that a statement imports.
-
-    Modules of the project are left out, and files of TensorFlow, which have a rule of their own.
-    """
+    """Report the first package for NVIDIA cards that a statement imports, unless it is a module of the project."""
     project = site.work.project
     if not project.torch_files or project.is_for(TENSORFLOW, site.work.path):
         return
@@ -60,8 +56,8 @@ def report_requirements(site: Site) -> None:
 
 
 def report_package(site: Site, package: Package, name: str, node: ast.AST | None = None) -> None:
-    shown = name if package.name.partition(" ")[0] not in name else package.name
-    english, chinese = describe_package(package, site.options.to, shown)
+    displayed = name if package.name.partition(" ")[0] not in name else package.name
+    english, chinese = describe_package(package, site.options.to, displayed)
     if package.risk == "low":
         site.advise(english, zh=chinese, node=node)
     else:

@@ -1,4 +1,4 @@
-"""Import the vendor's run-time patch in the scripts that are started, and nothing else (`--mode patch`).
+"""Import the vendor's run-time patch in the scripts that are started.
 
 With `--mode patch`:
 
@@ -7,10 +7,10 @@ With `--mode patch`:
     +from torch_npu.contrib import transfer_to_npu
      model = torch.nn.Linear(2, 2).cuda()
 
-The patch turns torch.cuda, `.cuda()` and device strings into the accelerator's while the script runs, so it has to come
-right behind torch's import, before anything else could use them. It goes into the scripts that are started: the one
-that `--entry` names; without it those with a main guard, and those that run statements and are imported by no other
-file, but not into setup.py, conftest.py and `__init__.py`. Code that a patch cannot reach is reported by other rules.
+The patch replaces torch.cuda, `.cuda()` and device strings while the script runs. Its import is inserted directly after
+torch's import, in the script that `--entry` names. Without `--entry` these are the scripts with a main guard, and those
+that run statements and are not imported, except setup.py, conftest.py and `__init__.py`. Other rules report code that
+the patch cannot change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ rule = Rule(
     runs_last=True,
 )
 
-# Target -> the import of the plug-in and that of its patch.
+# Target -> imports of the plug-in and of its patch.
 IMPORT_LINES = {
     "npu": (f"import {NPU.module}", "from {} import {}".format(*NPU.patches[0].rsplit(".", 1))),
     "mlu": (f"import {MLU.module}", f"import {MLU.patches[0]}"),
@@ -45,7 +45,7 @@ NOT_STARTED = ("setup.py", "conftest.py", "__init__.py")
 
 @rule.file(only_files_with=("torch", "__main__"))
 def import_patch(site: Site) -> None:
-    """Import the patch behind the plug-in or torch; at the top of a script that leaves torch's import to others."""
+    """Import the patch after the plug-in or torch; at the top of a script that imports torch only through others."""
     is_patched = any(name in site.source.text.replace(" import ", ".") for name in RUN_TIME_PATCHES)
     if is_patched or not is_started(site) or not uses_torch(site):
         return
@@ -61,7 +61,7 @@ def import_patch(site: Site) -> None:
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
     title = card(site.options).title
     site.report_change(
-        f"the patch turns CUDA's names into the {title}'s while the script runs",
+        f"the patch replaces CUDA's names by the {title}'s while the script runs",
         zh=f"补丁在运行时把 CUDA 接口替换为 {title}",
         risk="medium",
         node=location or site.source.tree.body[0],
@@ -69,7 +69,7 @@ def import_patch(site: Site) -> None:
 
 
 def is_started(site: Site) -> bool:
-    """Return True for a script that is started, as far as the project shows it."""
+    """Return True for a script that is probably started."""
     project, path = site.work.project, site.work.path
     if project.entry:
         return path == project.entry
@@ -79,13 +79,13 @@ def is_started(site: Site) -> bool:
         return True
     if is_imported(site):
         return False
-    behind_docstring = site.source.tree.body[ast.get_docstring(site.source.tree) is not None :]
-    runs = any(isinstance(statement, ast.Expr | ast.For | ast.While | ast.With) for statement in behind_docstring)
-    return runs or len(project.parsed) <= 1
+    statements = site.source.tree.body[ast.get_docstring(site.source.tree) is not None :]
+    has_effect = any(isinstance(statement, ast.Expr | ast.For | ast.While | ast.With) for statement in statements)
+    return has_effect or len(project.parsed) <= 1
 
 
 def uses_torch(site: Site) -> bool:
-    """Return True if the script imports torch, or something of the project that does."""
+    """Return True if the script imports torch, directly or through files of the project."""
     project = site.work.project
     names = {name for node in ast.walk(site.source.tree) for name in imported_modules(node)}
     if any(name.partition(".")[0] == "torch" for name in names):
@@ -95,7 +95,7 @@ def uses_torch(site: Site) -> bool:
 
 
 def first_import_of_torch(site: Site) -> ast.stmt | None:
-    """Return the first import of torch at top level: one within try or if is not sure to be run."""
+    """Return the first import of torch at top level, outside `try` and `if`."""
     for statement in site.source.tree.body:
         if any(name.partition(".")[0] == "torch" for name in imported_modules(statement)):
             return statement

@@ -1,9 +1,7 @@
 """Advise to remove the vendor's run-time patch from a script that is rewritten.
 
-A script with `from torch_npu.contrib import transfer_to_npu` or `import torch_mlu.utils.gpu_migration` runs as it is:
-the patch turns CUDA's names into the card's. Once the names themselves are rewritten it has nothing left to do in this
-project, and it keeps torch.jit.script switched off. A library that the script imports may still need it, so the import
-stays and gets an advice.
+The patch, `transfer_to_npu` of torch_npu.contrib or `gpu_migration` of torch_mlu.utils, redirects CUDA's names to the
+card. After the migration only libraries may still need it, and it disables torch.jit.script.
 """
 
 from __future__ import annotations

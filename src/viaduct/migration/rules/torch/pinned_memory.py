@@ -1,10 +1,10 @@
-"""Advise on tensors that are pinned on a machine that may have no card.
+"""Advise on `tensor.pin_memory()` without a test for a card.
 
      import torch
      batch = batch.pin_memory()
 
-Newer releases of torch refuse a tensor's own `pin_memory()` where there is no card; outside a branch that asks for one,
-the rule advises to test for a card first. A DataLoader needs nothing: it pins for the accelerator that is there.
+Newer releases of torch refuse `tensor.pin_memory()` on a machine without a card. Calls in a branch that tests for a
+card, and the argument of a DataLoader, are right.
 """
 
 from __future__ import annotations
@@ -19,13 +19,9 @@ rule = Rule(__name__, category="advice", targets=("any",), former_names=("any_pi
 
 @rule.method("pin_memory")
 def advise(site: Site) -> None:
-    """Advise to ask for a card before a tensor is pinned, unless a branch does."""
-    if (
-        not site.node.args
-        and not site.node.keywords
-        and not is_under_card_test(site, site.node)
-        and not is_for_card(site)
-    ):
+    """Advise to test for a card before a tensor is pinned, unless a branch does."""
+    has_arguments = site.node.args or site.node.keywords
+    if not has_arguments and not is_under_card_test(site, site.node) and not is_for_card(site):
         site.advise(
             "without a card torch may refuse to pin memory: test accelerator.is_available() first",
             zh="没有加速卡时 torch 可能拒绝锁页:请先判断 accelerator.is_available()",

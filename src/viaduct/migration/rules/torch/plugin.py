@@ -65,7 +65,7 @@ def is_plugin_imported(site: Site, target: Card, statements: list[Import], ancho
     lines = [getattr(use, "lineno", 1) for use in card_uses(site, target) if is_covered(site, use, anchor)]
     first_use = min((line for line in lines if line > anchor.lineno), default=len(site.source.starts))
     imports = [item for item in statements if imports_any(item, (target.module,)) and item.lineno <= first_use]
-    functions = {site.source.function(item) for item in imports}
+    functions = {site.source.function_around(item) for item in imports}
     names = (node for node in site.source.of_kind(ast.Name) if node.id == target.module)
     is_unbound = any(not bindings_of(site, name) for name in names if is_covered(site, name, anchor))
     return not is_unbound and bool(functions & {None, *site.source.ancestors(anchor)})
@@ -79,7 +79,7 @@ def is_card_used(site: Site, target: Card, anchor: ast.stmt) -> bool:
 
 def is_covered(site: Site, node: ast.AST, statement: ast.stmt) -> bool:
     """Return True if a node is in the function of an import statement, or the import is at top level."""
-    function = site.source.function(statement)
+    function = site.source.function_around(statement)
     return function is None or function in site.source.ancestors(node)
 
 
@@ -98,7 +98,7 @@ def find_anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
         for statement in sorted(statements, key=lambda node: node.lineno):
             tests = (parent.test for parent in site.source.ancestors(statement) if isinstance(parent, ast.If))
             if imports_any(statement, roots) and not any("TYPE_CHECKING" in site.text(test) for test in tests):
-                first.setdefault(site.source.function(statement), statement)
+                first.setdefault(site.source.function_around(statement), statement)
         if first:
             return [first[None]] if None in first else list(first.values())
     return []
@@ -115,4 +115,4 @@ def needs_no_import(site: Site, target: Card) -> bool:
         return False
     if site.options.only and not any(is_named(name, rule) for name in site.options.only):
         return True
-    return bool(site.work.served) or imported_elsewhere(site, target)
+    return bool(site.work.target_code_lines) or imported_elsewhere(site, target)

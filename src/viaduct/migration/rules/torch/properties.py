@@ -1,7 +1,7 @@
 """Report device properties that the card does not have.
 
-Every card's properties have `name` and `total_memory`. The NPU's have no `major` and `minor`; the MLU's have them, and
-they count MLU generations. Properties such as the number of multiprocessors describe NVIDIA's hardware.
+Every card's properties have `name` and `total_memory`. The NPU's have no `major` and `minor`; on the MLU these are the
+MLU's generation. Properties such as the number of multiprocessors describe NVIDIA's hardware.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def report(site: Site) -> None:
 
 
 def is_properties(site: Site, value: ast.expr) -> bool:
-    """Return True for a call of get_device_properties, a name that holds nothing else, or a field that gets one."""
+    """Return True for a call of get_device_properties, and for a variable or attribute that holds its result."""
     if isinstance(value, ast.Call):
         return site.qualified(value.func) in GETTERS
     if isinstance(value, ast.Name):
         bindings = bindings_of(site, value)
         return bool(bindings) and all(isinstance(item, ast.Call) and is_properties(site, item) for item in bindings)
-    written = ast.unparse(value)
+    text = ast.unparse(value)
     return isinstance(value, ast.Attribute) and any(
         isinstance(statement.value, ast.Call) and is_properties(site, statement.value)
         for statement in site.source.of_kind(ast.Assign)
-        if any(ast.unparse(target) == written for target in statement.targets)
+        if any(ast.unparse(target) == text for target in statement.targets)
     )

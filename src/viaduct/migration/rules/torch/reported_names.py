@@ -1,4 +1,4 @@
-"""Names of PyTorch whose every use is reported in the same words: one row a rule (`migration/notices.py`)."""
+"""Rules that report every use of a name of PyTorch with a fixed message."""
 
 from viaduct.cards.advice import DEVICE_CAPABILITY, TORCHSCRIPT
 from viaduct.migration.notices import Notice, report_rule
@@ -7,11 +7,11 @@ rules = (
     report_rule(
         __name__,
         "capability",
-        """Report what depends on the compute capability of an NVIDIA card.
+        """Report code that depends on the compute capability of an NVIDIA card.
 
-        The call itself is renamed with the rest of torch.cuda. But `torch.npu.get_device_capability` returns None, so
-        that `capability[0] >= 8` fails; that of torch.mlu returns the numbers of the MLU's generation, which mean
-        something else. Both need manual review: ask for what was meant, such as `is_bf16_supported()`.
+        `cuda_api` renames the call. But `torch.npu.get_device_capability` returns None, so that `capability[0] >= 8`
+        fails, and torch.mlu's function returns the numbers of the MLU's generation. Test for the feature instead, as
+        with `is_bf16_supported()`.
         """,
         Notice(
             tuple(f"torch.{module}.get_device_capability" for module in ("cuda", "npu", "mlu")),
@@ -28,12 +28,12 @@ rules = (
         "channels_last",
         """Advise on channels_last.
 
-        The NPU chooses formats of its own for convolutions; a tensor that is held as channels_last is copied there and
-        back. Leave it out, or call `contiguous()`. The MLU's convolutions are fast with it, so there it stays.
+        The NPU has its own formats for convolutions, to which a tensor in channels_last is copied. The MLU's
+        convolutions are fast with channels_last.
         """,
         Notice(
             ("torch.channels_last", "torch.channels_last_3d"),
-            "{name} gains nothing on the NPU: leave it out, or call contiguous()",
+            "{name} is of no use on the NPU: remove it, or call contiguous()",
             "{name} 在 NPU 上没有收益:请去掉,或调用 contiguous()",
             status="advice",
             uses=("reference",),
@@ -47,8 +47,8 @@ rules = (
         "jit_script",
         """Advise on torch.jit.script.
 
-        Scripting of device code is limited on the NPU, and the vendor's run-time patch for the MLU switches it off.
-        What is scripted runs as plain Python otherwise, with the same results.
+        Scripting of device code is limited on the NPU, and the vendor's run-time patch for the MLU disables it. Without
+        it the code runs as plain Python, with the same results.
         """,
         Notice(
             ("torch.jit.script", "torch.jit.script_method"),

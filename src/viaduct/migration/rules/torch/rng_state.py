@@ -1,4 +1,4 @@
-"""Save the accelerator's random state where the script saves CUDA's.
+"""Save and restore the accelerator's random state instead of CUDA's.
 
      import torch
      import torch_npu
@@ -6,9 +6,8 @@
     +with torch.random.fork_rng(device_type="npu"):
          x = torch.rand(3)
 
-torch.random.fork_rng saves the states of CUDA's generators unless device_type is given. A state fits one kind of
-device: a checkpoint with CUDA's states cannot restore the accelerator's, so calls that set a state get advice. With
-`--to any` both get advice, and nothing changes.
+Without device_type torch.random.fork_rng saves the states of CUDA's generators. The accelerator cannot restore CUDA's
+states from a checkpoint, so calls that set a state get advice. With `--to any` both only get advice.
 """
 
 from __future__ import annotations
@@ -16,12 +15,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
-rule = Rule(
-    __name__,
-    targets=("npu", "mlu", "any"),
-    category_for_any="advice",
-    former_names=("any_rng_state",),
-)
+rule = Rule(__name__, targets=("npu", "mlu", "any"), category_for_any="advice", former_names=("any_rng_state",))
 
 SETTERS = tuple(
     f"torch.{module}{name}"
@@ -31,12 +25,12 @@ SETTERS = tuple(
 
 
 @rule.call("torch.random.fork_rng")
-def fork_generators(site: Site) -> None:
-    """Name the card's device type in fork_rng, or advise it with `--to any`."""
+def set_device_type(site: Site) -> None:
+    """Pass the card's device type to fork_rng, or advise it with `--to any`."""
     if site.target.is_any:
         if site.keyword("device_type") is None and not site.has_unpacked_arguments:
             site.advise(
-                "fork_rng saves CUDA's generators only: with another card give device_type=accelerator.name()",
+                "fork_rng saves CUDA's generators only: for another card pass device_type=accelerator.name()",
                 zh="fork_rng 默认只保存 CUDA 的随机数状态:使用其他加速卡时请传入 device_type=accelerator.name()",
             )
         return
@@ -55,12 +49,12 @@ def fork_generators(site: Site) -> None:
 @rule.call(*SETTERS)
 def advise_state(site: Site) -> None:
     for_card = (
-        "a generator's state from a CUDA checkpoint does not fit the {title}: make sure that this sets only states "
-        "that were saved there",
+        "the {title} cannot restore a generator's state from a CUDA checkpoint: make sure that this sets only states "
+        "that were saved on the {title}",
         "CUDA 检查点中的随机数状态不适用于 {title}:请确认此处只恢复在 {title} 上保存的状态",
     )
     for_any = (
-        "a generator's state fits the kind of card on which it was saved: make sure that no other is set here",
+        "a generator's state can only be restored on the kind of card that saved it: make sure that this does so",
         "随机数状态只适用于保存它的那类加速卡:请确认此处不会恢复其他卡的状态",
     )
     site.advise(*site.target.select(for_card, for_any))

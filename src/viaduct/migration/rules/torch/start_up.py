@@ -11,9 +11,9 @@ With `--start-up`:
     +    torch.npu.config.allow_internal_format = False
          main()
 
-With jit_compile off, operators are precompiled instead of being compiled for every new shape; without internal formats
-no tensor is rearranged and back. Both hold for one process: with `mp.spawn` they go into the worker. They are written
-with `--start-up` and advised without it; they change speed, and results only by rounding.
+With jit_compile off, operators are precompiled instead of compiled for every new shape; without internal formats
+tensors are not converted to other layouts and back. Both settings are per process: with `mp.spawn` they are written
+into the worker. Results change only by rounding. Without `--start-up` the rule only advises.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="performance", targets=("npu",), after=("data_parallel_ddp",))
 
-SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")
-LINES = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.config.allow_internal_format = False")
+SPAWN_FUNCTIONS = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")
+SETTINGS = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.config.allow_internal_format = False")
 
 
 @rule.file(only_files_with=("npu",))
 def set_up(site: Site) -> None:
     """Write or advise the settings before the first statement of the worker or of the main guard."""
-    root = site.work.names.local("torch")
+    root = site.work.names.local_name("torch")
     if "set_compile_mode" in site.source.text or root is None or not uses_the_card(site, card(site.options)):
         return
     location = start_of_worker(site) or start_of_main(site)
     if location is None:
         return
-    lines = [line.format(torch=root) for line in LINES]
+    lines = [line.format(torch=root) for line in SETTINGS]
     if site.options.start_up:
         site.edit.insert_before(location, lines)
         site.report_change(
@@ -57,8 +57,8 @@ def set_up(site: Site) -> None:
 
 
 def start_of_worker(site: Site) -> ast.stmt | None:
-    """Return the first statement of the function that mp.spawn starts, behind its docstring, if it is in this file."""
-    names = {plain_name(call.args[0]) for call in calls_to(site, SPAWN) if call.args}
+    """Return the first statement, after the docstring, of the function that mp.spawn starts, if it is in this file."""
+    names = {plain_name(call.args[0]) for call in calls_to(site, SPAWN_FUNCTIONS) if call.args}
     for function in site.source.tree.body:
         if isinstance(function, ast.FunctionDef) and function.name in names:
             return next((line for line in function.body if not is_constant_expression(line)), None)

@@ -1,16 +1,15 @@
-"""Name the accelerator in a string that names a tensor type.
+"""Replace CUDA by the accelerator in strings that name a tensor type.
 
      import torch
      import torch_npu
     -x = x.type("torch.cuda.HalfTensor")
     +x = x.type("torch.npu.HalfTensor")
 
-PyTorch's oldest way to choose a device is a type by its name. The text is changed where a tensor is converted to such a
-type, and where it is compared with a tensor's type. `cuda_api` deals with types that are written as code,
-`default_tensor_type` with a default type.
+The rule edits the string in conversions of a tensor and in comparisons with a tensor's type. `cuda_api` handles types
+that are written as code, `default_tensor_type` a default type.
 
-With `--to any` the helper has the types; a comparison of names needs manual review, since without a card the name is
-`torch.FloatTensor`:
+With `--to any` the type comes from the helper; a comparison needs manual review, since the name is
+`torch.FloatTensor` on a machine without a card:
 
      import torch
     -x = x.type("torch.cuda.HalfTensor")
@@ -35,18 +34,18 @@ CUDA_TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char
 
 
 @rule.node(ast.Constant, only_files_with=("torch.cuda.",))
-def name_type(site: Site) -> None:
-    """Write the card's module in the text of a type."""
+def rename_type(site: Site) -> None:
+    """Replace torch.cuda by the card's module in the name of a type."""
     if site.target.is_any or not CUDA_TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
         return
     text, root = site.text(site.node), card(site.options).root
     if site.is_editable and "torch.cuda." in text:
         site.edit.node(site.node, text.replace("torch.cuda.", f"{root}."))
-        site.report_change(f"the tensor type is one of {root}", zh=f"张量类型改为 {root} 的类型")
+        site.report_change(f"the tensor type is {root}'s", zh=f"张量类型改为 {root} 的类型")
 
 
 def is_used_as_type(site: Site) -> bool:
-    """Return True for the argument of `x.type(…)`, and for a text that is compared with `x.type()`."""
+    """Return True for the argument of `x.type(…)`, and for a string that is compared with `x.type()`."""
     parent: ast.AST = site.source.parents[site.node]
     if isinstance(parent, ast.IfExp):
         parent = site.source.parents[parent]
@@ -58,17 +57,17 @@ def is_used_as_type(site: Site) -> bool:
 
 @rule.method("type")
 def take_from_helper(site: Site) -> None:
-    """Replace the text in `x.type("torch.cuda.HalfTensor")` by the helper's type."""
-    first = site.node.args[0] if site.node.args and site.target.is_any else None
-    match = CUDA_NAME.fullmatch(literal_text(first))
-    if first is not None and match and match[1][1:] in NPU_AND_MLU_NAMES and site.is_editable:
-        site.edit.node(first, f"{helper(site)}{match[1]}")
-        site.report_change("the tensor type is that of the available card", zh="张量类型取决于现有的加速卡")
+    """Replace the string in `x.type("torch.cuda.HalfTensor")` by the helper's type."""
+    dtype = site.node.args[0] if site.node.args and site.target.is_any else None
+    match = CUDA_NAME.fullmatch(literal_text(dtype))
+    if dtype is not None and match and match[1][1:] in NPU_AND_MLU_NAMES and site.is_editable:
+        site.edit.node(dtype, f"{helper(site)}{match[1]}")
+        site.report_change("the tensor type is the available card's", zh="张量类型取决于现有的加速卡")
 
 
 @rule.node(ast.Compare, only_files_with=("torch.cuda.",))
 def report_comparison(site: Site) -> None:
-    """Report a comparison of `x.type()` with the text of a type in a source for every card."""
+    """Report a comparison of `x.type()` with the name of a type with `--to any`."""
     sides = [site.node.left, *site.node.comparators] if site.target.is_any else []
     if any(map(is_type_call, sides)) and any(CUDA_NAME.fullmatch(literal_text(side)) for side in sides):
         site.request_review(

@@ -4,8 +4,8 @@
      import torch
      session = tf.compat.v1.Session()
 
-A PyTorch script that also uses TensorFlow, to export a network or to read old weights, keeps that part as it is: it
-runs on the host. Only a file in which TensorFlow trains gets the rules of TensorFlow 1.
+TensorFlow code in a PyTorch script, such as the export of a network, stays and runs on the host. The rules of
+TensorFlow 1 edit only files in which TensorFlow trains.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ def advise(site: Site) -> None:
     """Report the first session of a file to which the rules of TensorFlow do not apply."""
     if not site.work.project.is_for(TENSORFLOW, site.work.path) and mark_once(site, "beside"):
         site.advise(
-            "TensorFlow in a PyTorch file: this part stays as it is and runs on the host",
+            "TensorFlow in a PyTorch file: this code stays as it is and runs on the host",
             zh="PyTorch 文件中的 TensorFlow 代码:保持不变,在主机上运行",
         )

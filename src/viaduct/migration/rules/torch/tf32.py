@@ -1,4 +1,4 @@
-"""Set the card's reduced-precision float32 mode where the script sets TF32.
+"""Replace TF32 switches by those of the card's reduced-precision float32 mode.
 
      import torch
     +import torch_npu
@@ -7,9 +7,8 @@
     -torch.backends.cudnn.allow_tf32 = False
     +torch.npu.conv.allow_hf32 = False
 
-TF32 is NVIDIA's format; the NPU's is HF32, with a switch each for matrix products and convolutions; the MLU has TF32
-under names of its own. Unchanged, the setting would have no effect and the card's default would hold: on the NPU HF32
-for convolutions and full precision for matrix products.
+The NPU's format is HF32; the MLU has TF32 under other names. Without this the card's default would be used: on the NPU
+HF32 for convolutions and full precision for matrix products.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 @rule.node(ast.Attribute, only_files_with=("allow_tf32",))
 def replace_switch(site: Site) -> None:
-    """Replace the switch, set or read; a file with only `import torch.backends.cudnn as cudnn` gets `import torch`."""
+    """Replace the switch; a file with only `import torch.backends.cudnn as cudnn` gets `import torch`."""
     name = site.qualified(site.node) or ""
     new = TF32_SWITCHES[card(site.options).name].get(name)
     if new is None:
         return
-    root = site.work.names.local("torch") or require_torch(site)
+    root = site.work.names.local_name("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
         site.report_change(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

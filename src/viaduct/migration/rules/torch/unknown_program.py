@@ -1,7 +1,7 @@
 """Report CUDA code in a file of a project without PyTorch.
 
-A file that imports no framework belongs to the programs that import it, and is migrated with them. Where none of the
-files that were given imports PyTorch, it stays as it is and is reported.
+A file without framework belongs to the programs that import it, and is migrated with them. If no file of the project
+imports PyTorch, the CUDA code stays and is reported.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ def report_file(site: Site) -> None:
     first = next(cuda_code(site), None)
     if first is not None:
         site.report_unresolved(
-            "this is CUDA code, and neither this file nor another that was given imports PyTorch: migrate the whole "
-            "project, or change this by hand",
+            "this is CUDA code, and no file of this project imports PyTorch: migrate the complete project, or change "
+            "this by hand",
             zh="此处是 CUDA 代码,但此文件及所给的其他文件均未导入 PyTorch:请迁移整个项目,或手工修改",
             node=first,
         )
 
 
 def cuda_code(site: Site) -> Iterator[ast.AST]:
-    """Yield `x.cuda()`, `x.to("cuda")`, `make(device="cuda")`, but not those of libraries known to have such calls."""
+    """Yield `x.cuda()`, `x.to("cuda")`, `make(device="cuda")`, but no calls of other known libraries."""
     for call in site.source.of_kind(ast.Call):
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         devices = [keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg)]
         devices += call.args[:1] if method == "to" else []
-        if (method == "cuda" or any(map(device_literal, devices))) and not is_of_other_library(
-            qualified_root(site, call.func)
-        ):
+        is_cuda = method == "cuda" or any(map(device_literal, devices))
+        if is_cuda and not is_of_other_library(qualified_root(site, call.func)):
             yield call

@@ -5,8 +5,8 @@
      from accelerator_device import accelerator
      scaler = accelerator.GradScaler()
 
-A name that the helper replaces need not be imported. An import that other files may use, in an `__init__.py` or of a
-name that stands in quotes in the file (as in `__all__`), stays: it works on every machine.
+Imports in an `__init__.py`, and of a name that is also in quotes in the file (as in `__all__`), stay, since other files
+may use them.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ def remove_unused(site: Site) -> None:
 
 
 def is_unused(site: Site, alias: ast.alias) -> bool:
-    """Return True for an imported name, of torch only `cuda`, that the file neither uses nor has in quotes."""
+    """Return True for an imported name that the file neither uses nor has in quotes; of torch only for `cuda`."""
     name = alias.asname or alias.name
     if site.node.module == "torch" and alias.name != "cuda":
         return False
-    quoted = any(f"{quote}{name}{quote}" in site.source.text for quote in "\"'")
-    return alias.name != "*" and name not in used_names(site.work) and not quoted
+    is_quoted = any(f"{quote}{name}{quote}" in site.source.text for quote in "\"'")
+    return alias.name != "*" and name not in used_names(site.work) and not is_quoted
 
 
 def uses_helper(site: Site) -> bool:
-    """Return True if the file uses the helper: only there has it replaced names."""
+    """Return True if the file uses the helper."""
     work = site.work
     full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
-    return work.names.local(full) is not None or find_pasted_helper(site.source.tree) is not None
+    return work.names.local_name(full) is not None or find_pasted_helper(site.source.tree) is not None

@@ -1,12 +1,12 @@
-"""Report code for one vendor's card in a source that is to run on every machine.
+"""Report code for one vendor's card with `--to any`.
 
     import torch
     import torch_npu
     torch.npu.synchronize()
 
-Without the plug-in the import fails. The helper imports it where it is installed, so the line may be removed; and the
-helper has the names of torch.npu and torch.mlu that a script uses. Code within a `try` or a branch (`if`) is left
-alone; a condition that itself asks torch.npu is not, unless it asks `hasattr(torch, "npu")` first.
+On a machine without the plug-in the import fails. It can be removed, since the helper imports the plug-in if it is
+installed. The helper has the functions of torch.npu and torch.mlu. Code in a `try` or in a branch is left alone; a
+condition with torch.npu is reported, unless it has a test such as `hasattr(torch, "npu")`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def report_import(site: Site) -> None:
         return
     if names[0] in RUN_TIME_PATCHES:
         site.request_review(
-            f"{names[0]} redirects CUDA to one vendor's card: remove it, the source supports every card now",
+            f"{names[0]} redirects CUDA to one vendor's card: remove it, the source now supports every card",
             zh=f"{names[0]} 会把 CUDA 替换为某一厂商的设备:源码现已适用于各种加速卡,请去掉",
             risk="high",
         )
         return
     site.request_review(
-        f"{names[0]} is not on every machine: the helper imports the plug-in where it is, so remove "
+        f"{names[0]} is not on every machine: the helper imports the plug-in if it is installed, so remove "
         "this line or wrap it in try",
         zh=f"并非每台机器都有 {names[0]}:辅助模块会在有插件时导入,请去掉此行或用 try 保护",
         risk="high",
@@ -51,10 +51,10 @@ def report_import(site: Site) -> None:
 @rule.reference(*VENDOR_NAMES)
 def report_vendor_name(site: Site) -> None:
     if not is_conditional(site):
-        instead = f"accelerator.{site.name.split('.', 2)[2]}"  # without torch.npu
+        replacement = f"accelerator.{site.name.split('.', 2)[2]}"  # without torch.npu
         site.request_review(
-            f"{site.name} is for one vendor's card: write {instead}",
-            zh=f"{site.name} 仅适用于某一厂商的设备:请改为 {instead}",
+            f"{site.name} is for one vendor's card: write {replacement}",
+            zh=f"{site.name} 仅适用于某一厂商的设备:请改为 {replacement}",
             risk="high",
         )
 
@@ -69,7 +69,7 @@ def report_move(site: Site) -> None:
 
 
 def is_conditional(site: Site) -> bool:
-    """Return True in a branch or a `try`; not in a condition, which is evaluated in any case, nor in the main guard."""
+    """Return True in a branch or a `try`, but not in a condition or in the main guard."""
     child: ast.AST = site.node
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.If | ast.IfExp):

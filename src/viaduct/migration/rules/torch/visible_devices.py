@@ -71,7 +71,10 @@ def replace_keyword(site: Site) -> None:
         return
     call, value = site.source.parents[site.node], site.node.value
     sources = [call.func, *call.args] if isinstance(call, ast.Call) else []
-    if site.source.in_f_string(site.node) or not {*map(site.qualified, sources)} & {"os.environ", "os.environ.update"}:
+    if site.source.is_in_f_string(site.node) or not {*map(site.qualified, sources)} & {
+        "os.environ",
+        "os.environ.update",
+    }:
         return
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), card(site.options)):
         report_list(site, str(value.value))
@@ -106,7 +109,7 @@ def replace_by_every_variable(site: Site) -> None:
     statement = site.source.parents.get(target) if target is not None else None
     if isinstance(statement, ast.Assign) and isinstance(target, ast.Subscript) and target in statement.targets:
         assign_every_variable(site, statement, target)
-    elif site.is_editable and "VISIBLE_DEVICES" not in site.text(site.source.statement(site.node)).replace(
+    elif site.is_editable and "VISIBLE_DEVICES" not in site.text(site.source.statement_around(site.node)).replace(
         CUDA_VISIBLE_DEVICES, ""
     ):
         names = ", ".join(card.visible for card in CARDS.values())

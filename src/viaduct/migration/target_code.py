@@ -47,7 +47,7 @@ def compile_target_pattern(to: str) -> re.Pattern[str]:
     )
 
 
-def find_served(work: Work) -> dict[int, int]:
+def find_target_code(work: Work) -> dict[int, int]:
     """Return line to leave alone -> first line of the construct that already handles the target."""
     to, text = work.options.to, work.source.text
     if to not in CARDS or not any(fragment in text for fragment in CUDA_PARTS) or not CUDA.search(text):
@@ -87,15 +87,11 @@ class Search:
             for block in blocks_of(node):
                 self.check_block(block)
 
-    # ---- recording
-
     def leave_alone(self, nodes: Sequence[ast.stmt | ast.expr | ast.pattern], construct: ast.AST) -> None:
         """Record the lines of `nodes`; `construct` handles the target."""
         for node in nodes:
             for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                 self.lines.setdefault(line, construct.lineno)  # type: ignore[attr-defined]
-
-    # ---- predicates
 
     def is_for_target(self, node: ast.AST) -> bool:
         """Return True if a name, an attribute or a string within the node contains the target's name."""
@@ -120,8 +116,6 @@ class Search:
             return False
         twin = str(path.with_name(path.name.replace("cuda", self.to).replace("CUDA", self.to.upper())))
         return twin != str(path) and twin in self.work.project.frameworks and bool(self.source.tree.body)
-
-    # ---- constructs
 
     def check_if(self, node: ast.If) -> None:
         """Leave CUDA's branches of an `if` chain alone if another branch is for the target or for any device."""
