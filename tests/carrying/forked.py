@@ -110,7 +110,7 @@ def run_alone(plan: Any, command: list[str]) -> Any:
 def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any:
     """Start the ranks with the variables that torchrun gives them."""
     from viaduct.cluster.launch import limit_threads
-    from viaduct.rehearsal.environment import make_environment, rank_variables
+    from viaduct.rehearsal.environment import make_environment, make_rank_variables
     from viaduct.rehearsal.process import kill_group
     from viaduct.rehearsal.summary import End
 
@@ -120,7 +120,9 @@ def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any
         given = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": plan.ranks, "LOCAL_WORLD_SIZE": plan.ranks}
         given |= {"GROUP_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         variables = {**make_environment(plan), **{name: str(value) for name, value in given.items()}}
-        pids.append(fork_child(plan, {**variables, **limit_threads(plan.ranks), **rank_variables(plan, variables)}))
+        pids.append(
+            fork_child(plan, {**variables, **limit_threads(plan.ranks), **make_rank_variables(plan, variables)})
+        )
     failed: tuple[int, int] | None = None
     for _ in pids:
         pid, status = os.waitpid(-1, 0)

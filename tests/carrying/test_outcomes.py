@@ -12,7 +12,7 @@ import torch
 from viaduct.carrying.observed import Observed, Rank
 from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes, find_durations, is_alike
 from viaduct.carrying.running import Run
-from viaduct.rehearsal.observe import fingerprint
+from viaduct.rehearsal.observe import compute_fingerprint
 from viaduct.rehearsal.plan import Plan
 
 
@@ -65,7 +65,7 @@ def with_inputs(folder: Path, name: str, *inputs: list[float]) -> Run:
 
 
 def fingerprint_of(*rows: float) -> list[float]:
-    return fingerprint(torch.tensor(rows))
+    return compute_fingerprint(torch.tensor(rows))
 
 
 def test_a_batch_in_another_order_is_told(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_a_batch_in_another_order_is_told(tmp_path: Path) -> None:
 
 
 def test_a_fingerprint_takes_what_it_finds() -> None:
-    assert fingerprint(({"x": torch.tensor([2], dtype=torch.int64)}, "text", None)) == [2.0, 2.0]
-    assert fingerprint(torch.ones(3, dtype=torch.complex64)) == fingerprint(torch.empty(0)) == []
+    assert compute_fingerprint(({"x": torch.tensor([2], dtype=torch.int64)}, "text", None)) == [2.0, 2.0]
+    assert compute_fingerprint(torch.ones(3, dtype=torch.complex64)) == compute_fingerprint(torch.empty(0)) == []
     large = torch.arange(1 << 18, dtype=torch.float32)
-    assert fingerprint(large) != fingerprint(large.flip(0))
+    assert compute_fingerprint(large) != compute_fingerprint(large.flip(0))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.environment import (
     HOOK_FOLDER,
     make_environment,
-    rank_variables,
-    replaced_environment,
+    make_rank_variables,
+    replace_environment,
     write_rank_table,
 )
 from viaduct.rehearsal.plan import PLAN_VARIABLE, load_plan
@@ -24,7 +24,7 @@ from viaduct.rehearsal.plan import PLAN_VARIABLE, load_plan
 def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "1")
     before = dict(os.environ)
-    with replaced_environment({"ONLY": "this"}):
+    with replace_environment({"ONLY": "this"}):
         assert dict(os.environ) == {"ONLY": "this"}
     assert dict(os.environ) == before
 
@@ -82,9 +82,9 @@ def test_one_process_of_an_npu_is_a_job_of_one_rank_for_tensorflow_alone(tmp_pat
 
 
 def test_a_rank_of_several_has_the_variables_of_hccl_on_the_npu_alone(tmp_path: Path) -> None:
-    assert rank_variables(make_plan(tmp_path, on="mlu", ranks=2), {"RANK": "1"}) == {}
+    assert make_rank_variables(make_plan(tmp_path, on="mlu", ranks=2), {"RANK": "1"}) == {}
     plan = make_plan(tmp_path, ranks=2)
     write_rank_table(plan)
-    variables = rank_variables(plan, {"RANK": "1"})
+    variables = make_rank_variables(plan, {"RANK": "1"})
     assert (variables["RANK_ID"], variables["RANK_SIZE"], variables["DEVICE_ID"]) == ("1", "2", "1")
     assert variables["RANK_TABLE_FILE"] == str(tmp_path / "record" / "rank_table.json")

@@ -61,7 +61,7 @@ def test_bytecode_temporary_files_and_hidden_entries_of_the_home_folder_are_not_
 ) -> None:
     ignored = [
         f"{plan.origin}/__pycache__/train.pyc",
-        f"{files.scratch_folder(plan)}/x",
+        f"{files.find_scratch_folder(plan)}/x",
         f"{plan.record}/summary.json",
         f"{tmp_path}/home/.cache/torch/x",
     ]

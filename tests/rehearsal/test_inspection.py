@@ -19,10 +19,10 @@ from viaduct.rehearsal.inspection import (
     MAX_ELEMENTS,
     RANKS_KIND,
     Inspection,
-    creation_line,
+    find_creation_line,
     iterate_tensors,
-    plain_values,
     remember_line,
+    select_plain_values,
     thin_tensor,
 )
 
@@ -41,13 +41,16 @@ def test_the_line_that_made_a_schedule_is_not_in_its_state() -> None:
     before = schedule.state_dict()
     remember_line(schedule, ("train.py", 3))
     remember_line(network, ("train.py", 1))
-    assert (creation_line(schedule), creation_line(copy.deepcopy(network))) == (("train.py", 3), ("train.py", 1))
+    assert (find_creation_line(schedule), find_creation_line(copy.deepcopy(network))) == (
+        ("train.py", 3),
+        ("train.py", 1),
+    )
     assert schedule.state_dict() == before
 
 
 def test_what_changes_or_is_private_or_long_is_no_fact() -> None:
     values = {"eps": 1e-5, "training": True, "_hooks": 1, "weight": torch.ones(1), "rates": [0.1] * 9, "size": (3, 3)}
-    assert plain_values(values) == {"eps": 1e-5, "size": (3, 3)}
+    assert select_plain_values(values) == {"eps": 1e-5, "size": (3, 3)}
 
 
 def test_a_large_output_is_thinned_and_a_small_one_is_whole() -> None:

@@ -38,7 +38,7 @@ def test_what_is_written_does_not_reach_the_users_files(origin: Path, tmp_path: 
     assert (origin / "model.pth").read_bytes()[:1] == b"1"
     assert sorted(path.name for path in (origin / "data").iterdir()) == ["deep"]
     assert not (origin.parent / "runs.txt").exists()
-    assert mirror.changed_originals() == []
+    assert mirror.find_changed_originals() == []
     written = {name for name, _ in mirror.find_written()}
     inside = {f"{origin}/{name}" for name in ("data/deep/new.txt", "data/new.txt", "model.pth", "small.cfg")}
     assert written == {*inside, f"{origin.parent}/runs.txt"}
@@ -75,13 +75,13 @@ def test_what_was_changed_behind_a_link_is_noticed(origin: Path, tmp_path: Path)
     (data / "gone.txt").write_text("mine")
     (origin / "linked").symlink_to(data)
     mirror = set_up(origin, tmp_path)
-    assert mirror.changed_originals() == []
+    assert mirror.find_changed_originals() == []
     with (mirror.work / "data" / "deep" / "large.bin").open("r+b") as file:
         file.write(b"XX")
     (mirror.work / "linked" / "gone.txt").unlink()
     (mirror.work / "linked" / "new.txt").touch()
     expected = [data / "gone.txt", data / "new.txt", origin / "data" / "deep" / "large.bin"]
-    assert mirror.changed_originals() == sorted(map(str, expected))
+    assert mirror.find_changed_originals() == sorted(map(str, expected))
 
 
 def test_large_data_and_large_checkpoints_are_links_and_history_is_left_out(origin: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy
 import pytest
 import torch
 
-from viaduct.rehearsal.perturbation import perturb_array, perturb_network, random_signs
+from viaduct.rehearsal.perturbation import draw_signs, perturb_array, perturb_network
 
 
 def test_integers_and_the_scripts_random_numbers_stay_as_they_are() -> None:
@@ -43,4 +43,4 @@ def test_a_network_is_perturbed_as_its_arrays_are_and_equally_on_every_rank() ->
 
 
 def test_two_weights_get_different_signs() -> None:
-    assert (random_signs("a", (64,)) != random_signs("b", (64,))).any()
+    assert (draw_signs("a", (64,)) != draw_signs("b", (64,))).any()

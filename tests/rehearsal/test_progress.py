@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from viaduct.rehearsal.progress import Progress, gather_notes, last_activity, read_notes
+from viaduct.rehearsal.progress import Progress, gather_notes, read_last_activity, read_notes
 
 PID = str(os.getpid())
 
@@ -49,4 +49,4 @@ def test_the_last_activity_of_a_rank_is_the_time_of_its_last_note(tmp_path: Path
         path = tmp_path / folder / f"{rank}.json"
         path.write_text(json.dumps({"rank": rank}))
         os.utime(path, (seconds, seconds))
-    assert last_activity(tmp_path) == {0: 1, 1: 3}
+    assert read_last_activity(tmp_path) == {0: 1, 1: 3}

@@ -41,22 +41,22 @@ EXPORT = "def export(net):\n    import tensorflow as tf\n    tf.Session()\n"
 
 def test_both_frameworks_imported_the_one_that_trains_is_taken(tmp_path: Path) -> None:
     both = "import torch\nimport tensorflow as tf\n"
-    assert project.stage_of(write_project(tmp_path, train=both + "loss.backward()\n")) == "torch"
-    assert project.stage_of(write_project(tmp_path, train=both + "opt.minimize(loss)\n")) == "tf1"
+    assert project.find_stage(write_project(tmp_path, train=both + "loss.backward()\n")) == "torch"
+    assert project.find_stage(write_project(tmp_path, train=both + "opt.minimize(loss)\n")) == "tf1"
 
 
 @pytest.mark.parametrize(
     "optional", ["try:\n    import tensorflow as tf\nexcept ImportError:\n    tf = None\n", EXPORT]
 )
 def test_an_import_that_may_not_happen_does_not_choose_the_framework(tmp_path: Path, optional: str) -> None:
-    assert project.stage_of(write_project(tmp_path, train=f"import torch\n{optional}net.eval()\n")) == "torch"
+    assert project.find_stage(write_project(tmp_path, train=f"import torch\n{optional}net.eval()\n")) == "torch"
     files = {"train": "import torch\nimport export\nnet.eval()\n", "export": "import tensorflow as tf\n"}
-    assert project.stage_of(write_project(tmp_path, **files)) == "torch"
+    assert project.find_stage(write_project(tmp_path, **files)) == "torch"
 
 
 def test_the_framework_may_be_imported_by_a_package_of_the_project(tmp_path: Path) -> None:
     files = {"train": "from core import run\n", "core__run": "from . import net\n", "core__net": "import torch\n"}
-    assert project.stage_of(write_project(tmp_path, **files)) == "torch"
+    assert project.find_stage(write_project(tmp_path, **files)) == "torch"
 
 
 def test_a_relative_import_above_the_root_is_left_to_python(tmp_path: Path) -> None:

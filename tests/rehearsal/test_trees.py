@@ -10,7 +10,7 @@ import pytest
 
 import viaduct
 from rehearsal.plans import make_plan
-from viaduct.rehearsal.trees import Trees, trees_of_plan
+from viaduct.rehearsal.trees import Trees, make_trees
 
 
 @pytest.fixture
@@ -29,37 +29,37 @@ def trees(roots: Path) -> Trees:
 
 
 def test_outside_of_a_comparison_there_are_no_trees(tmp_path: Path) -> None:
-    assert trees_of_plan(make_plan(tmp_path)) is None
+    assert make_trees(make_plan(tmp_path)) is None
 
 
 def test_installed_packages_and_viaduct_belong_to_no_side(trees: Trees, roots: Path) -> None:
     for path in (viaduct.__file__, os.__file__, f"{sysconfig.get_paths()['purelib']}/x.py"):
-        assert trees.side(path) is None
-        assert trees.position(path) is None
-        assert trees.counterpart(path) == path
-    assert trees.side(str(roots / "own" / ".venv" / "site-packages" / "x.py")) is None
+        assert trees.find_side(path) is None
+        assert trees.find_position(path) is None
+        assert trees.find_counterpart(path) == path
+    assert trees.find_side(str(roots / "own" / ".venv" / "site-packages" / "x.py")) is None
 
 
 def test_a_file_that_only_the_other_tree_has_keeps_its_path_until_the_own_tree_has_it(
     trees: Trees, roots: Path
 ) -> None:
     path = str(roots / "other" / "extra.py")
-    assert trees.counterpart(path) == path
+    assert trees.find_counterpart(path) == path
     (roots / "own" / "extra.py").touch()
-    assert trees.counterpart(path) == str(roots / "own" / "extra.py")
+    assert trees.find_counterpart(path) == str(roots / "own" / "extra.py")
 
 
 def test_a_path_into_the_other_tree_or_the_mirror_leads_to_the_own_file(trees: Trees, roots: Path) -> None:
     own = str(roots / "own" / "net.py")
     (roots / "link").symlink_to(roots / "other")
     for path in (own, str(roots / "other" / "net.py"), f"{roots}/mirror{roots}/other/net.py", f"{roots}/link/net.py"):
-        assert trees.position(path) == "net.py"
-        assert trees.counterpart(path) == own
-    assert trees.counterpart("") == ""
+        assert trees.find_position(path) == "net.py"
+        assert trees.find_counterpart(path) == own
+    assert trees.find_counterpart("") == ""
 
 
 def test_the_side_of_a_file(trees: Trees, roots: Path) -> None:
-    sides = {name: trees.side(str(roots / name)) for name in ("own/net.py", "other/net.py", "outside.py")}
+    sides = {name: trees.find_side(str(roots / name)) for name in ("own/net.py", "other/net.py", "outside.py")}
     assert sides == {"own/net.py": "own", "other/net.py": "other", "outside.py": "outside"}
 
 
@@ -67,12 +67,12 @@ def test_a_tree_within_the_other_is_the_one_that_counts(roots: Path) -> None:
     inner = roots / "other" / "migrated"
     inner.mkdir()
     trees = Trees(str(inner), (str(roots / "other"),))
-    assert (trees.side(str(inner / "net.py")), trees.position(str(inner / "net.py"))) == ("own", "net.py")
+    assert (trees.find_side(str(inner / "net.py")), trees.find_position(str(inner / "net.py"))) == ("own", "net.py")
 
 
 def test_under_an_overlay_the_script_sees_its_files_at_the_originals_path(roots: Path) -> None:
     own, other = str(roots / "own"), str(roots / "other")
     trees = Trees(own, (other,), visible_root=other)
-    assert trees.visible_path(f"{own}/net.py") == f"{other}/net.py"
-    assert trees.visible_path(f"{own}/written_later.py") == f"{own}/written_later.py"
-    assert (trees.side(f"{other}/net.py"), trees.side(f"{other}/extra.py")) == ("own", "other")
+    assert trees.find_visible_path(f"{own}/net.py") == f"{other}/net.py"
+    assert trees.find_visible_path(f"{own}/written_later.py") == f"{own}/written_later.py"
+    assert (trees.find_side(f"{other}/net.py"), trees.find_side(f"{other}/extra.py")) == ("own", "other")

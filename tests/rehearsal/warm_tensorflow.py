@@ -73,7 +73,7 @@ def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: s
     watched = watch.start_watching(steps)
     ended = run_script(load_script(script, list(arguments)))
     watched.finish()
-    if not watched.stopped:
+    if watched.stop_requested_at is None:
         tf1_stage.finish()
 
     def plain(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from viaduct.carrying.output_folder import REPRODUCER_FILE
 from viaduct.carrying.running import TRACEBACK_FRAME, Run
 from viaduct.extras import is_installed
 from viaduct.rehearsal.limits import StandInFails
-from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, pip_line
+from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, make_pip_line
 from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, has_empty_input
 from viaduct.signals import name_signal
 
@@ -150,7 +150,7 @@ def explain_missing_module(run: Run, name: str) -> Fault:
     if top in STAND_IN_PACKAGES:
         text = f"the stand-in has no module {name!r}, which {who} imports"
         return blame_viaduct(run, text, f"替身没有 {who_zh}导入的模块 {name!r}")
-    install = pip_line([top])
+    install = make_pip_line([top])
     return Fault("package", f"{who} needs the package {top!r}", f"{who_zh}需要软件包 {top!r}", install, install)
 
 

@@ -92,7 +92,7 @@ def describe_side(side: Side) -> str:
 def choose_stage(request: Request, sides: Sides) -> StageName:
     """Return the framework whose stand-in runs the script; raise an error if a package is missing or too old."""
     script_project = project.read_project(sides.original_script)
-    stage = request.framework or project.stage_of(script_project)
+    stage = request.framework or project.find_stage(script_project)
     project.refuse_missing(script_project)
     if stage == "tf1":
         tf1_stage.need_tensorflow()
@@ -137,7 +137,9 @@ def find_step_at(request: Request, sides: Sides) -> str:
     if not request.step_at:
         return ""
     return str(
-        find_target(request.step_at, project.relative_sources(project.read_project(sides.original_script), sides.root))
+        find_target(
+            request.step_at, project.list_relative_sources(project.read_project(sides.original_script), sides.root)
+        )
     )
 
 

@@ -39,7 +39,7 @@ class Bounds:
         self.timeout, self.memory = timeout, memory
         self.on_poll: Callable[[], None] = lambda: None  # called at every poll
         self.on_exit: Callable[[], None] = lambda: None  # called before the process is ended by os._exit
-        # Returns when the step counter asked the script to stop; None if it did not.
+        # Returns the time at which the step counter requested a stop; None if it did not.
         self.stop_requested_at: Callable[[], float | None] = lambda: None
         self.stopped_by: Bound = ""  # the bound that has stopped this process
         self.failure = ""  # the error with which polling failed
@@ -50,7 +50,6 @@ class Bounds:
         self._thread = threading.Thread(target=self._watch, name="viaduct-bounds", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that watches."""
         self._began = time.monotonic()
         signal.signal(STOP_SIGNAL, self._stop)
         self._thread.start()
@@ -59,7 +58,7 @@ class Bounds:
         """Stop watching, because the script is over."""
         self._ended_at = time.monotonic()
         self._ended.set()
-        self.peak = max(self.peak, tree_memory())
+        self.peak = max(self.peak, measure_memory())
 
     def _watch(self) -> None:
         """Poll; if polling fails, end the process, since nothing would limit it any more."""
@@ -73,7 +72,7 @@ class Bounds:
     def _poll(self) -> None:
         """Compare time and memory with the bounds until the script has ended."""
         while not self._ended.wait(POLL_S):
-            self.peak = max(self.peak, allocated := tree_memory())
+            self.peak = max(self.peak, allocated := measure_memory())
             self.on_poll()
             stopped_at = self.stop_requested_at()
             if stopped_at is not None and time.monotonic() - stopped_at > GRACE_S:
@@ -121,9 +120,9 @@ def format_stack() -> str:
     return "".join(traceback.StackSummary.from_list(stack[first:][:MAX_FRAMES_SHOWN]).format())
 
 
-def tree_memory() -> int:
+def measure_memory() -> int:
     """Return the resident bytes of this process and its descendants; shared pages count once for each process."""
-    return sum(resident_bytes(pid) for pid in iterate_processes(os.getpid()))
+    return sum(read_resident_bytes(pid) for pid in iterate_processes(os.getpid()))
 
 
 def iterate_processes(pid: int) -> Iterator[int]:
@@ -137,7 +136,7 @@ def iterate_processes(pid: int) -> Iterator[int]:
         return
 
 
-def resident_bytes(pid: int) -> int:
+def read_resident_bytes(pid: int) -> int:
     """Return a process's resident bytes, 0 if it has ended; without /proc this process's peak, and 0 for others."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

@@ -84,7 +84,7 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
     units: list[Unit] = []
     numbers: dict[int, int] = {}  # by the id of a unit: its index in `units`
     lines: dict[int, list[int]] = {}
-    for line, position in changed_tokens(text, spans_by_line):
+    for line, position in find_changed_tokens(text, spans_by_line):
         unit = root.find_innermost(position)
         if unit is root or is_ignored(unit):
             continue
@@ -96,7 +96,7 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
     return ChangedUnits(units, lines)
 
 
-def changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
+def find_changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
     """Yield each changed line of a token, with the position at which the token begins."""
     rows = text.splitlines(keepends=True)
     try:
@@ -107,10 +107,10 @@ def changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[
         if token.type in IGNORED_TOKENS:
             continue
         for line in range(token.start[0], token.end[0] + 1):
-            first = token.start[1] if line == token.start[0] else 0
-            last = token.end[1] if line == token.end[0] else 1 << 30  # beyond any column
+            start = token.start[1] if line == token.start[0] else 0
+            end = token.end[1] if line == token.end[0] else 1 << 30  # beyond any column
             for span in spans_by_line.get(line, ()):
-                if span.start < last and (span.end is None or span.end > first):
+                if span.start < end and (span.end is None or span.end > start):
                     row = rows[token.start[0] - 1]
                     yield line, (token.start[0], len(row[: token.start[1]].encode()))
                     break
@@ -136,7 +136,7 @@ def iterate_units(node: ast.AST, is_for_type_checkers: bool = False) -> Iterator
             if not isinstance(child, ast.AST):
                 continue
             if is_unit(node, attribute, index, child):
-                start, end = node_extent(child)
+                start, end = find_extent(child)
                 inner = list(iterate_units(child, is_for_type_checkers))
                 yield Unit(child, start, end, node, attribute, index, inner, is_for_type_checkers)
             else:
@@ -164,10 +164,10 @@ def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) 
     return isinstance(parent, ast.match_case) and attribute == "guard"
 
 
-def node_extent(node: Any) -> tuple[Position, Position]:
+def find_extent(node: Any) -> tuple[Position, Position]:
     """Return the positions at which a node begins and ends; a function or class begins with its decorators."""
     if isinstance(node, ast.match_case):
-        return node_extent(node.pattern)[0], node_extent(node.body[-1])[1]
+        return find_extent(node.pattern)[0], find_extent(node.body[-1])[1]
     line, column = node.lineno, node.col_offset
     for decorator in getattr(node, "decorator_list", ()):
         if decorator.lineno < line:
@@ -186,7 +186,7 @@ def insert_counters(tree: ast.Module, changed: ChangedUnits, offset: int) -> ast
             node.body.insert(0, count_statement(number, node.body[0]))
         elif isinstance(node, ast.stmt):
             body = getattr(unit.owner, unit.attribute)
-            position = next(index for index, known in enumerate(body) if known is node)
+            position = next(index for index, statement in enumerate(body) if statement is node)
             body.insert(skip_future_imports(body, position), count_statement(number, node))
         elif unit.index is None:
             setattr(unit.owner, unit.attribute, count_expression(number, node))
@@ -264,7 +264,7 @@ def compile_plain(source: bytes | ast.Module, path: str) -> CodeType:
 
 
 def save(record: str, files: Mapping[str, Sequence[Span]], units: Mapping[str, int]) -> None:
-    """Write edits.json, which tells every process of a rehearsal what to count.
+    """Write edits.json, the counters for all processes of a rehearsal.
 
     `files` and `units` map a file's path within the project to its changed spans and its number of counters.
     """

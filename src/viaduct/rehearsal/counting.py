@@ -122,7 +122,6 @@ class TorchStepCounter(Watcher):
             self.stop()
 
     def stop(self) -> None:
-        """Raise the exception that ends the script."""
         raise StopScript if self.started_by_viaduct else SystemExit(0)
 
     def keep(self) -> None:

@@ -51,7 +51,6 @@ class GraphStepCounter:
 
     @property
     def stop_requested_at(self) -> float | None:
-        """Return when the script was first asked to stop; None if it was not."""
         return self.watched.stop_requested_at
 
     def keep(self) -> None:

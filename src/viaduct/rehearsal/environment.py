@@ -15,7 +15,7 @@ from viaduct.cards import NPU
 from viaduct.cluster.generate import make_table
 from viaduct.cluster.ranktable import parse_table
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.files import scratch_folder
+from viaduct.rehearsal.files import find_scratch_folder
 from viaduct.rehearsal.plan import PLAN_VARIABLE, Plan
 
 HOOK_FOLDER = Path(__file__).parents[1] / "scripts" / "hook"
@@ -44,9 +44,9 @@ def make_environment(plan: Plan) -> dict[str, str]:
         single_rank = {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": job}
     temporary: dict[str, str] = {}
     if plan.view in ("overlay", "mirror"):
-        # The script gets a temporary folder of its own. If the user's project lies in the common one, temporary files
-        # beside it would count as files that the script wrote for the user.
-        scratch = scratch_folder(plan)
+        # The script gets a separate temporary folder. If the user's project lies in the common one, the script's
+        # temporary files there would count as its results.
+        scratch = find_scratch_folder(plan)
         scratch.mkdir(exist_ok=True)
         temporary["TMPDIR"] = str(scratch)
     return {
@@ -57,12 +57,12 @@ def make_environment(plan: Plan) -> dict[str, str]:
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # no installed plug-in may register its device before the stand-in's
         "TF_CPP_MIN_LOG_LEVEL": inherited.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         **({"PYTHONHASHSEED": str(plan.seed % 2**32)} if plan.seed is not None else {}),
-        **own_variables(plan),
+        **make_own_variables(plan),
         **single_rank,
     }
 
 
-def own_variables(plan: Plan) -> dict[str, str]:
+def make_own_variables(plan: Plan) -> dict[str, str]:
     """Return the variables that viaduct itself reads."""
     return {
         PLAN_VARIABLE: str(Path(plan.record) / "plan.json"),
@@ -74,7 +74,7 @@ def own_variables(plan: Plan) -> dict[str, str]:
     }
 
 
-def rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
+def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of an NPU rank that HCCL, the NPU's collective library, reads.
 
     They come from the rank table; RANK of `torchrun`, the variables that torch's agent sets, names its row.
@@ -95,13 +95,13 @@ def write_rank_table(plan: Plan) -> None:
 
 
 @contextmanager
-def replaced_environment(variables: Mapping[str, str]) -> Iterator[None]:
+def replace_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Replace the environment within the block."""
-    before = dict(os.environ)
+    saved = dict(os.environ)
     try:
         os.environ.clear()
         os.environ.update(variables)
         yield
     finally:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(saved)

@@ -77,7 +77,7 @@ def move_record(plan: Plan, record: Path) -> Plan:
 
 
 def open_files(plan: Plan) -> Files:
-    """Return the view of the user's files that the plan asks for."""
+    """Open the plan's view of the user's files."""
     if plan.view == "overlay":
         return OverlayFiles(plan)
     return MirrorFiles(plan) if plan.view == "mirror" else Files()
@@ -105,7 +105,7 @@ class OverlayFiles(Files):
         written = [(name, path) for name, path in self.view.find_written() if is_kept(name, self.plan)]
         names = keep_written(self.plan, written)
         allow_removal(self.view.layout.uppers)
-        for folder in (self.view.layout.uppers, scratch_folder(self.plan)):
+        for folder in (self.view.layout.uppers, find_scratch_folder(self.plan)):
             shutil.rmtree(folder, ignore_errors=True)
         return names, []
 
@@ -123,9 +123,9 @@ class MirrorFiles(Files):
 
     def close(self) -> tuple[list[str], list[str]]:
         """Remove the mirror; return the files that the script wrote in it, and the originals that changed."""
-        changed = self.mirror.changed_originals()
+        changed = self.mirror.find_changed_originals()
         names = keep_written(self.plan, self.mirror.find_written())
-        for folder in (self.mirror.folder, scratch_folder(self.plan)):
+        for folder in (self.mirror.folder, find_scratch_folder(self.plan)):
             shutil.rmtree(folder, ignore_errors=True)
         return names, changed
 
@@ -159,7 +159,7 @@ def find_file(record: str, name: str) -> Path:
     return Path(record, ELSEWHERE_FOLDER, name.lstrip("/")) if os.path.isabs(name) else Path(record, WORK_FOLDER, name)
 
 
-def scratch_folder(plan: Plan) -> Path:
+def find_scratch_folder(plan: Plan) -> Path:
     """Return the path of a rehearsal's temporary folder; it is short, since paths of Unix sockets may not be long."""
     number = hashlib.sha256(plan.record.encode()).hexdigest()[:8]
     return Path(tempfile.gettempdir(), f"viaduct_{number}")
@@ -171,7 +171,7 @@ def is_kept(name: str, plan: Plan) -> bool:
     Files below the command's folder or its parent are kept even if these lie in a temporary folder or the home folder.
     """
     path = Path(name)
-    if "__pycache__" in path.parts or path.is_relative_to(scratch_folder(plan)):
+    if "__pycache__" in path.parts or path.is_relative_to(find_scratch_folder(plan)):
         return False
     if path.is_relative_to(plan.origin) or path.is_relative_to(Path(plan.origin).parent):
         return not path.is_relative_to(plan.record)

@@ -49,12 +49,17 @@ def start_own_script(plan: Plan) -> None:
     `run_main` records the file (`provenance.py`) like the rehearsed script. Without a comparison of two trees, do
     nothing.
     """
-    compared = trees.trees_of_plan(plan)
+    compared = trees.make_trees(plan)
     name = sys.argv[0] if sys.argv else ""
-    if compared is None or name in ("", "-", "-c", "-m") or not os.path.isfile(name) or compared.position(name) is None:
+    if (
+        compared is None
+        or name in ("", "-", "-c", "-m")
+        or not os.path.isfile(name)
+        or compared.find_position(name) is None
+    ):
         return
     options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
-    path = compared.counterpart(os.path.abspath(name))
+    path = compared.find_counterpart(os.path.abspath(name))
     os.execv(sys.executable, [sys.executable, *options, "-c", RUN_MAIN, path, *sys.argv[1:]])
 
 

@@ -61,10 +61,11 @@ class UpdatesByHand:
 
         `trained` are the tensors of the next backward pass.
         """
-        before = self._after_backward
-        if self.has_optimizer or not before:
+        previous = self._after_backward
+        if self.has_optimizer or not previous:
             return
-        if any(checksum(tensor) != known for tensor, known in before) or is_replaced(before, trained or []):
+        is_changed = any(compute_checksum(tensor) != known for tensor, known in previous)
+        if is_changed or is_replaced(previous, trained or []):
             self._after_backward = []
             self.on_step()
 
@@ -94,7 +95,7 @@ class UpdatesByHand:
             yield
         finally:
             self._inside = False
-        self._after_backward = [(tensor, checksum(tensor)) for tensor in trained]
+        self._after_backward = [(tensor, compute_checksum(tensor)) for tensor in trained]
 
     def _wrap_autograd_grad(self, owner: Any) -> None:
         """Wrap torch.autograd.grad; a call with create_graph, grad_outputs or several losses is taken for a penalty."""
@@ -131,10 +132,10 @@ class UpdatesByHand:
                 if self._inside or self.has_optimizer or is_transformed:
                     return transformed(*args, **kwargs)
                 numbers = argnums if isinstance(argnums, (tuple, list)) else [argnums]
-                trained = tensors_of([args[number] for number in numbers])
+                trained = list_tensors_in([args[number] for number in numbers])
                 with self._backward_pass(trained):
                     gradients, value = transformed(*args, **kwargs)
-                self.on_function(value[0] if has_aux else value, trained, [*tensors_of(gradients)])
+                self.on_function(value[0] if has_aux else value, trained, [*list_tensors_in(gradients)])
                 return gradients, value
 
             return call
@@ -154,7 +155,7 @@ class UpdatesByHand:
         owner.grad = grad
 
 
-def tensors_of(value: Any) -> list[torch.Tensor]:
+def list_tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the tensors in nested containers."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -178,17 +179,17 @@ def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
     return leaves
 
 
-def is_replaced(before: Checksums, now: list[torch.Tensor]) -> bool:
+def is_replaced(previous: Checksums, current: list[torch.Tensor]) -> bool:
     """Return True if all tensors are new ones of the same shapes and dtypes, and one has other values."""
-    if len(before) != len(now) or any(old is new for old, _ in before for new in now):
+    if len(previous) != len(current) or any(old is new for old, _ in previous for new in current):
         return False
-    pairs = list(zip(before, now, strict=True))
+    pairs = list(zip(previous, current, strict=True))
     if any(old.shape != new.shape or old.dtype != new.dtype for (old, _), new in pairs):
         return False
-    return any(known != checksum(new) for (_, known), new in pairs)
+    return any(known != compute_checksum(new) for (_, known), new in pairs)
 
 
-def checksum(tensor: torch.Tensor) -> int:
+def compute_checksum(tensor: torch.Tensor) -> int:
     """Return the CRC-32 of a tensor's values."""
     import torch
 

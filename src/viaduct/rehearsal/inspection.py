@@ -82,13 +82,13 @@ class Inspection:
         if number < MAX_LOADERS:
             settings = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
             settings |= {"sampler": type(loader.sampler).__name__, "workers": loader.num_workers}
-            self.facts.append(Fact("loader", f"DataLoader {number}", settings, creation_line(loader)))
+            self.facts.append(Fact("loader", f"DataLoader {number}", settings, find_creation_line(loader)))
 
     def _record_scaler(self, scaler: Any) -> None:
         settings = {"enabled": scaler.is_enabled()}
         if scaler.is_enabled():
             settings |= {"init_scale": scaler._init_scale, "growth_interval": scaler._growth_interval}
-        self.facts.append(Fact("scaler", "GradScaler", settings, creation_line(scaler)))
+        self.facts.append(Fact("scaler", "GradScaler", settings, find_creation_line(scaler)))
 
     def record_inputs(self, module: nn.Module, args: Any) -> None:
         """Record the inputs of an outermost module, in the first step and while gradients are on."""
@@ -125,34 +125,36 @@ class Inspection:
         idle = [created for created in self._living_optimizers() if not any(created is other for other in stepped)]
         for number, optimizer in enumerate([*stepped, *idle]):
             for group_number, group in enumerate(optimizer.param_groups):
-                settings = {"class": type(optimizer).__name__, **plain_values(group)}
+                settings = {"class": type(optimizer).__name__, **select_plain_values(group)}
                 name = f"optimizer {number} group {group_number}"
-                self.facts.append(Fact("optimizer", name, settings, creation_line(optimizer)))
+                self.facts.append(Fact("optimizer", name, settings, find_creation_line(optimizer)))
 
     def record_network(self, network: nn.Module, wrapper: nn.Module) -> None:
         """Record the class of a network, once for each class, and the class of its wrapper (DDP, …)."""
         name = type(network).__name__
         if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
-            self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, creation_line(wrapper)))
+            self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, find_creation_line(wrapper)))
 
     def _final_facts(self, stepped: list[torch.optim.Optimizer]) -> Iterator[Fact]:
         """Yield the schedules, the optimizers' last learning rates, and the optimizers that took no step."""
         for number, schedule in enumerate({id(schedule): schedule for schedule in self._schedules}.values()):
-            settings = {"class": type(schedule).__name__, **plain_values(vars(schedule))}
+            settings = {"class": type(schedule).__name__, **select_plain_values(vars(schedule))}
             if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):
                 settings["milestones"] = sorted(schedule.milestones.elements())
-            yield Fact("schedule", f"{type(schedule).__name__} {number}", settings, creation_line(schedule))
+            yield Fact("schedule", f"{type(schedule).__name__} {number}", settings, find_creation_line(schedule))
         for number, optimizer in enumerate(stepped):
             for group_number, group in enumerate(optimizer.param_groups):
                 if "lr" in group:
                     settings = {"lr": float(f"{float(group['lr']):.9g}")}
                     name = f"optimizer {number} group {group_number} at the end"
-                    yield Fact(LAST_LEARNING_RATE_KIND, name, settings, creation_line(optimizer))
+                    yield Fact(LAST_LEARNING_RATE_KIND, name, settings, find_creation_line(optimizer))
         living = self._living_optimizers()
         for number, optimizer in enumerate(living, 1):
             if not any(optimizer is other for other in stepped):
                 name = f"optimizer {number} of {len(living)}"
-                yield Fact(IDLE_OPTIMIZER_KIND, name, {"class": type(optimizer).__name__}, creation_line(optimizer))
+                yield Fact(
+                    IDLE_OPTIMIZER_KIND, name, {"class": type(optimizer).__name__}, find_creation_line(optimizer)
+                )
 
     def write(self, folder: Path, networks: Mapping[str, nn.Module], stepped: list[torch.optim.Optimizer]) -> None:
         """Write facts.json and forward.npz.
@@ -169,8 +171,8 @@ class Inspection:
         for prefix, network in networks.items():
             names |= {id(module): f"{prefix}{name}" for name, module in network.named_modules()}
         for key, module in modules.items():
-            settings = {"class": type(module).__name__, **plain_values(vars(module))}
-            self.facts.append(Fact("module", names[key] or "(network)", settings, creation_line(module)))
+            settings = {"class": type(module).__name__, **select_plain_values(vars(module))}
+            self.facts.append(Fact("module", names[key] or "(network)", settings, find_creation_line(module)))
         self.facts += [*self._final_facts(stepped), describe_ranks(self.together)]
         write_facts(folder, self.facts)
         arrays = (
@@ -181,12 +183,10 @@ class Inspection:
 
 
 def describe_ranks(together: bool) -> Fact:
-    """Return the fact about ranks that train together or alone."""
     return Fact(RANKS_KIND, "ranks", {"together": together})
 
 
 def write_facts(folder: Path, facts: list[Fact]) -> None:
-    """Write facts.json."""
     text = json.dumps([asdict(fact) for fact in facts], ensure_ascii=False)
     (folder / FACTS_FILE).write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
@@ -197,7 +197,7 @@ def wrap_constructor(kind: Any, on_created: Callable[[Any], None] = lambda creat
 
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        if creation_line(self) is None and (location := limits.find_users_line()) is not None:
+        if find_creation_line(self) is None and (location := limits.find_users_line()) is not None:
             remember_line(self, (location.file, location.line))
         plain(self, *args, **kwargs)
         on_created(self)
@@ -205,7 +205,7 @@ def wrap_constructor(kind: Any, on_created: Callable[[Any], None] = lambda creat
     kind.__init__ = init
 
 
-def creation_line(created: Any) -> tuple[str, int] | None:
+def find_creation_line(created: Any) -> tuple[str, int] | None:
     """Return the line that created an object; None if unknown."""
     return vars(created).get(_CREATED_AT) or _locations.get(id(created))
 
@@ -225,7 +225,7 @@ def remember_line(created: Any, location: tuple[str, int]) -> None:
         weakref.finalize(created, _locations.pop, id(created), None)
 
 
-def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+def select_plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the public values that are numbers, strings, None, or short lists and tuples of these."""
     return {name: value for name, value in values.items() if not name.startswith("_") and is_plain(name, value)}
 

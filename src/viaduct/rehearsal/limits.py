@@ -49,11 +49,10 @@ class Line:
 
     @property
     def text(self) -> str:
-        """Return the line's source, stripped."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        folder = next((folder for folder in project_folders() if self.file.startswith(folder)), "")
+        folder = next((folder for folder in list_project_folders() if self.file.startswith(folder)), "")
         return f"{self.file.removeprefix(folder)}:{self.line}"
 
 
@@ -158,10 +157,10 @@ def is_users_file(file: str) -> bool:
     path = os.path.abspath(file)
     if file.startswith("<") or path.startswith(_VIADUCT) or f"{os.sep}site-packages{os.sep}" in path:
         return False
-    return any(path.startswith(folder) for folder in project_folders())
+    return any(path.startswith(folder) for folder in list_project_folders())
 
 
-def project_folders() -> list[str]:
+def list_project_folders() -> list[str]:
     """Return the folders of the project, each with a slash at its end; by default the folder of the script."""
     folders = os.environ.get(PROJECT_VARIABLE) or os.path.dirname(os.path.abspath(sys.argv[0]))
     return [os.path.join(os.path.abspath(folder), "") for folder in folders.split(os.pathsep)]

@@ -121,7 +121,7 @@ class Mirror:
         A link of the user to a mirrored path stays a link.
         """
         original = Path(os.path.realpath(entry.path))  # Path.resolve would fail at a circle of links
-        if (migrated := self.migrated_file(Path(entry.path))) is not None:
+        if (migrated := self.find_migrated_file(Path(entry.path))) is not None:
             self.copy(migrated, target)
         elif entry.is_symlink() and self.is_mirrored(original):
             target.symlink_to(self.path_of(original))
@@ -135,7 +135,7 @@ class Mirror:
         shutil.copy2(path, target)
         self._copies[str(target)] = read_state(target)
 
-    def migrated_file(self, path: Path) -> Path | None:
+    def find_migrated_file(self, path: Path) -> Path | None:
         """Return the small file of `tree` that replaces a file, else None; large files are data, equal in both."""
         if self.tree is None or self.root is None or not path.is_relative_to(self.root):
             return None
@@ -190,13 +190,13 @@ class Mirror:
         self._compared += len(states)
         return states
 
-    def changed_originals(self) -> list[str]:
+    def find_changed_originals(self) -> list[str]:
         """Return originals behind links that were changed, added or removed, until MAX_COMPARED is reached."""
         changed: set[str] = set()
         self._compared = 0
-        for path, before in self.originals.items():
-            now = self.read_states(Path(path))
-            changed |= {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+        for path, initial in self.originals.items():
+            current = self.read_states(Path(path))
+            changed |= {name for name in initial.keys() | current.keys() if initial.get(name) != current.get(name)}
         record = self.folder.parent
         return sorted(name for name in changed if not Path(name).is_relative_to(record) and Path(name) != record)
 

@@ -43,12 +43,11 @@ _UNSCALED = "_viaduct_unscaled"  # attribute of a scaled loss: the loss before i
 
 
 def folder_of(record: str | Path, number: int) -> Path:
-    """Return the folder of a rank's observations."""
     return Path(record) / "observed" / f"rank-{number}"
 
 
 class Observation:
-    """Records what a PyTorch script computes; called by `counting.py` at updates and at the end of each step."""
+    """Records losses, gradients and weights of a PyTorch script; called by `counting.py` at updates and step ends."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -103,9 +102,9 @@ class Observation:
             return
         if torch.is_grad_enabled():
             if len(self._inputs) < MAX_INPUT_SUMS:
-                self._inputs += fingerprint((args, kwargs))
+                self._inputs += compute_fingerprint((args, kwargs))
         elif len(self._evaluations) < MAX_EVALUATIONS:
-            self._evaluations.append(json.dumps(fingerprint(output)))
+            self._evaluations.append(json.dumps(compute_fingerprint(output)))
 
     def _wrap_backward(self, owner: Any, name: str) -> None:
         """Wrap a backward function to record its losses."""
@@ -173,8 +172,8 @@ class Observation:
         """Record the losses, learning rates and inputs of a step."""
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
-        at = (time.monotonic(), time.process_time())
-        self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs, "at": at})
+        times = (time.monotonic(), time.process_time())
+        self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs, "at": times})
         self._losses, self._inputs = [], []
         if self._inspection:
             self._inspection.finish_step(self._optimizers)
@@ -234,7 +233,7 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
     save_arrays(folder / "losses.npz", losses)
 
 
-def fingerprint(value: Any) -> list[float]:
+def compute_fingerprint(value: Any) -> list[float]:
     """Return two sums for each non-empty tensor: of its elements, weighted by position, and of their magnitudes.
 
     The weights make a permutation of the elements visible. Only every nth element of a large tensor is summed.
@@ -243,7 +242,7 @@ def fingerprint(value: Any) -> list[float]:
 
 
 def compute_sums(tensor: torch.Tensor) -> list[float]:
-    """Return the two sums of `fingerprint` for a non-empty tensor; none for complex, sparse and sub-byte dtypes."""
+    """Return the sums of `compute_fingerprint` for a non-empty tensor; none for complex, sparse and sub-byte dtypes."""
     import torch
 
     plain = tensor.detach().cpu()
@@ -267,7 +266,7 @@ def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> No
 
 
 def unwrap_module(module: nn.Module) -> nn.Module:
-    """Return the network inside DistributedDataParallel, DataParallel and torch.compile, however they nest."""
+    """Return the network inside any nesting of DistributedDataParallel, DataParallel and torch.compile."""
     import torch
 
     kinds = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
@@ -279,7 +278,6 @@ def unwrap_module(module: nn.Module) -> nn.Module:
 
 
 def contains(outer: nn.Module, inner: nn.Module) -> bool:
-    """Return True if `inner` is `outer` or one of its submodules."""
     return any(module is inner for module in outer.modules())
 
 

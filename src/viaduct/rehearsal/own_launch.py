@@ -41,7 +41,7 @@ COMMANDS = {
 def find_launch_line(project: Project) -> str:
     """Return FILE:LINE of the first call by which the project starts its own ranks; "" if there is none."""
     for source in project.sources:
-        names, assigned = bound_names(source.tree), assigned_strings(source.tree)
+        names, assigned = find_bound_names(source.tree), find_assigned_strings(source.tree)
         workers = find_workers(source.tree, names)
         lines = [
             call.lineno
@@ -68,7 +68,7 @@ def starts_command(call: ast.Call, assigned: dict[str, list[str]]) -> bool:
     return not COMMANDS.isdisjoint(words) or ("accelerate", "launch") in pairwise(words)
 
 
-def assigned_strings(tree: ast.Module) -> dict[str, list[str]]:
+def find_assigned_strings(tree: ast.Module) -> dict[str, list[str]]:
     """Return the strings in the values that a file assigns to each name."""
     strings: dict[str, list[str]] = {}
     for node in ast.walk(tree):
@@ -96,7 +96,7 @@ def find_workers(tree: ast.Module, names: dict[str, str]) -> set[str]:
     }
 
 
-def bound_names(tree: ast.Module) -> dict[str, str]:
+def find_bound_names(tree: ast.Module) -> dict[str, str]:
     """Return the dotted name that each name stands for by an absolute import."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -110,7 +110,7 @@ def bound_names(tree: ast.Module) -> dict[str, str]:
 
 
 def dotted_name(node: ast.expr, names: dict[str, str]) -> str:
-    """Return the dotted name of an expression, with `names` from `bound_names`; "" for a call, ".a" for `f().a`."""
+    """Return the dotted name of an expression by `names` from `find_bound_names`; "" for a call, ".a" for `f().a`."""
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id)
     return f"{dotted_name(node.value, names)}.{node.attr}" if isinstance(node, ast.Attribute) else ""

@@ -22,7 +22,7 @@ def perturb_network(network: nn.Module) -> None:
         for name, parameter in network.named_parameters():
             if parameter.is_floating_point():
                 unit = torch.finfo(parameter.dtype).eps
-                factor = torch.from_numpy(1.0 + unit * random_signs(name, tuple(parameter.shape)))
+                factor = torch.from_numpy(1.0 + unit * draw_signs(name, tuple(parameter.shape)))
                 parameter.copy_(parameter.detach().cpu().double().mul(factor).to(parameter.dtype))
 
 
@@ -32,12 +32,12 @@ def perturb_array(name: str, value: numpy.ndarray[Any, Any]) -> numpy.ndarray[An
 
     if value.dtype.kind != "f":
         return value
-    factor = 1.0 + float(numpy.finfo(value.dtype).eps) * random_signs(name, value.shape)
+    factor = 1.0 + float(numpy.finfo(value.dtype).eps) * draw_signs(name, value.shape)
     perturbed: numpy.ndarray[Any, Any] = (value.astype(numpy.float64) * factor).astype(value.dtype)
     return perturbed
 
 
-def random_signs(name: str, shape: tuple[int, ...]) -> numpy.ndarray[Any, Any]:
+def draw_signs(name: str, shape: tuple[int, ...]) -> numpy.ndarray[Any, Any]:
     """Return random signs, seeded by the weight's name."""
     import numpy
 

@@ -23,13 +23,13 @@ from viaduct.rehearsal.bounds import GRACE_S, iterate_processes
 from viaduct.rehearsal.environment import (
     VIADUCT_ROOT,
     make_environment,
-    rank_variables,
-    replaced_environment,
+    make_rank_variables,
+    replace_environment,
     write_rank_table,
 )
 from viaduct.rehearsal.files import open_files
 from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
-from viaduct.rehearsal.progress import last_activity
+from viaduct.rehearsal.progress import read_last_activity
 from viaduct.rehearsal.summary import End, Summary, make_summary
 from viaduct.rehearsal.terminal import open_terminal
 from viaduct.signals import forward_signals
@@ -115,7 +115,7 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
 
     logs = Path(plan.record) / "ranks"
     folder_before = os.getcwd()
-    with replaced_environment(make_environment(plan)), RankTimeout(plan) as timeout:
+    with replace_environment(make_environment(plan)), RankTimeout(plan) as timeout:
         os.chdir(plan.work)
         try:
             outcome = run_agent(
@@ -125,7 +125,7 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
                 max_restarts=0,
                 log_dir=str(logs),
                 show_all=True,
-                get_variables=lambda torchrun: {**limit_threads(plan.ranks), **rank_variables(plan, torchrun)},
+                get_variables=lambda torchrun: {**limit_threads(plan.ranks), **make_rank_variables(plan, torchrun)},
                 report=report,
             )
         finally:
@@ -136,10 +136,11 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
         return End(0)
     # torch polls its ranks ten times a second, and may see several ends at once. The rank whose progress file was
     # written longest ago is taken for the first that failed.
-    activity = last_activity(Path(plan.record))
-    first = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
-    report(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
-    return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank, bound=timeout.bound)
+    activity = read_last_activity(Path(plan.record))
+    failed = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
+    report(f"rank {failed.rank} ended with {failed.exit_code}; the others are ended.")
+    code = failed.exit_code if failed.exit_code >= 0 else 128 - failed.exit_code
+    return End(code, rank=failed.rank, bound=timeout.bound)
 
 
 class RankTimeout:

@@ -47,7 +47,7 @@ def gather_notes(record: Path) -> list[Mapping[str, Any]]:
     return [*(alive | read_notes(record, "ended")).values()]
 
 
-def last_activity(record: Path) -> dict[int, float]:
+def read_last_activity(record: Path) -> dict[int, float]:
     """Return the time of each rank's last note."""
     times: dict[int, float] = {}
     for folder in ("alive", "ended"):  # a note in `ended` is later than the one in `alive`

@@ -82,7 +82,6 @@ class Project:
         return Path(os.path.commonpath([self.script.parent, *self.folders, *source_folders]))
 
     def imported_packages(self) -> set[str]:
-        """Return the top-level names of all imports."""
         return {statement.module.partition(".")[0] for source in self.sources for statement in source.imports}
 
 
@@ -100,7 +99,7 @@ def read_project(script: Path) -> Project:
             continue
         sources[path] = source
         waiting += [file for statement in source.imports for file in search.find(statement.module)]
-        waiting += [*relative_files(source), *started_files(source)]
+        waiting += [*find_relative_files(source), *find_started_files(source)]
     return Project(script, list(sources.values()), sorted(search.used))
 
 
@@ -155,7 +154,7 @@ class ModuleSearch:
     def _find_in(self, module: str, folders: list[Path]) -> list[Path]:
         """Return a module's files in the first folder that has it, and note that folder as used."""
         for folder in folders:
-            if files := list(local_files(module, folder)):
+            if files := list(find_local_files(module, folder)):
                 if folder != self.script.parent:
                     self.used.add(folder)
                 return files
@@ -204,12 +203,12 @@ def read_source(path: Path, required: bool) -> Source | None:
             reason = error.strerror if isinstance(error, OSError) else error
             raise BadValue(f"{str(path)!r} is not a Python script that can be read: {reason}.") from None
         return None
-    return Source(path, tree, list(imports_of(tree)))
+    return Source(path, tree, list(find_imports(tree)))
 
 
-def imports_of(tree: ast.Module) -> Iterator[Import]:
+def find_imports(tree: ast.Module) -> Iterator[Import]:
     """Yield the absolute imports of a file; the names in `from x import y` may be modules, and are never sure."""
-    sure = set(map(id, surely_run(tree.body)))
+    sure = set(map(id, iterate_sure_statements(tree.body)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, node.lineno, id(node) in sure) for alias in node.names)
@@ -218,15 +217,15 @@ def imports_of(tree: ast.Module) -> Iterator[Import]:
             yield from (Import(f"{node.module}.{alias.name}", node.lineno, False) for alias in node.names)
 
 
-def surely_run(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def iterate_sure_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements at the top level of a file, and those inside `with` blocks there."""
     for node in body:
         yield node
         if isinstance(node, ast.With):
-            yield from surely_run(node.body)
+            yield from iterate_sure_statements(node.body)
 
 
-def local_files(module: str, folder: Path) -> Iterator[Path]:
+def find_local_files(module: str, folder: Path) -> Iterator[Path]:
     """Yield the files below a folder that run when a module is imported: those of its packages and its own."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
@@ -236,17 +235,17 @@ def local_files(module: str, folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def relative_files(source: Source) -> Iterator[Path]:
+def find_relative_files(source: Source) -> Iterator[Path]:
     """Yield the files that relative imports refer to."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(source.path.parents):
             folder = source.path.parents[node.level - 1]
             prefix = f"{node.module}." if node.module else ""
             for alias in node.names:
-                yield from local_files(prefix + alias.name, folder)
+                yield from find_local_files(prefix + alias.name, folder)
 
 
-def started_files(source: Source) -> Iterator[Path]:
+def find_started_files(source: Source) -> Iterator[Path]:
     """Yield scripts that a file names in a string ("train.py"), relative to its folder or the current one.
 
     The file may start them by a command.
@@ -270,7 +269,7 @@ def find_strings(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-def relative_sources(project: Project, root: Path) -> dict[str, Path]:
+def list_relative_sources(project: Project, root: Path) -> dict[str, Path]:
     """Return the project's Python files by their paths relative to `root`; files outside of it by their names."""
     paths = [source.path.resolve() for source in project.sources]
     folder = root.resolve()
@@ -280,14 +279,14 @@ def relative_sources(project: Project, root: Path) -> dict[str, Path]:
 # ---- the stage of a script
 
 
-def stage_of(project: Project) -> StageName:
+def find_stage(project: Project) -> StageName:
     """Return the stage of a script by its sure imports, else by those of its project's files, else by all imports.
 
     If both frameworks are imported, the stage is torch if the project calls `backward`, else tf1. Raise BadValue if
     none is imported.
     """
     script = [source for source in project.sources if source.path == project.script]
-    for imports in (sure_imports(script), sure_imports(project.sources)):
+    for imports in (find_sure_stages(script), find_sure_stages(project.sources)):
         if len(imports) == 1:
             return imports.pop()
     stages = {STAGE_OF_PACKAGE[name] for name in project.imported_packages() if name in STAGE_OF_PACKAGE}
@@ -302,7 +301,7 @@ def stage_of(project: Project) -> StageName:
     return "torch" if any(last_name(call.func) == "backward" for call in calls) else "tf1"
 
 
-def sure_imports(sources: list[Source]) -> set[StageName]:
+def find_sure_stages(sources: list[Source]) -> set[StageName]:
     """Return the stages of the frameworks that these files surely import."""
     imports = (statement for source in sources for statement in source.imports)
     packages = {statement.module.partition(".")[0] for statement in imports if statement.is_sure}
@@ -323,7 +322,7 @@ def refuse_missing(project: Project) -> None:
                 missing[top] = f"{source.path.name}:{statement.line}"
     if missing:
         listed = ", ".join(f"{name} ({location})" for name, location in missing.items())
-        raise BadValue(f"not installed here, though the script imports it: {listed}.", pip_line(missing))
+        raise BadValue(f"not installed here, though the script imports it: {listed}.", make_pip_line(missing))
 
 
 def is_available(top: str, folders: list[Path]) -> bool:
@@ -335,7 +334,7 @@ def is_available(top: str, folders: list[Path]) -> bool:
     return is_importable(top)
 
 
-def pip_line(names: Collection[str]) -> str:
+def make_pip_line(names: Collection[str]) -> str:
     """Return the command that installs missing packages, with hints on those that it cannot install."""
     hints = [NOT_ON_PYPI[name] for name in names if name in NOT_ON_PYPI]
     if "tensorflow" in names and sys.version_info >= NO_TENSORFLOW:

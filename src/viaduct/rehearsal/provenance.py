@@ -45,7 +45,7 @@ _installed: list[Recorder] = []  # the recorder of this process; empty until `in
 
 def install(plan: Plan) -> None:
     """Begin to record in this process and its forks; do nothing if no two trees are compared."""
-    compared = trees.trees_of_plan(plan)
+    compared = trees.make_trees(plan)
     if compared is None or _installed:
         return
     recorder = Recorder(plan, compared)
@@ -53,7 +53,7 @@ def install(plan: Plan) -> None:
     finder = OwnTree(recorder)
     sys.meta_path.insert(0, finder)
     wrap_spec_from_file(finder)
-    sys.path[:] = [compared.counterpart(entry) if entry else entry for entry in sys.path]
+    sys.path[:] = [compared.find_counterpart(entry) if entry else entry for entry in sys.path]
     wrap_run_path(recorder)
     sys.addaudithook(recorder.audit)
 
@@ -72,7 +72,7 @@ def compile_recorded(script: Script) -> Script:
     if recorder is None:
         return script
     code = recorder.compile_file(script.file.read_bytes(), str(script.file), "__main__")
-    return replace(script, code=code, file=Path(recorder.trees.visible_path(str(script.file))))
+    return replace(script, code=code, file=Path(recorder.trees.find_visible_path(str(script.file))))
 
 
 class Recorder:
@@ -89,7 +89,7 @@ class Recorder:
 
     def compile_file(self, data: bytes, path: str, name: str) -> CodeType:
         """Compile the bytes of a project's file and record them."""
-        position = self.trees.position(path)
+        position = self.trees.find_position(path)
         source = read_source(path, data)
         code = self._counters.compile(source, path, position) if self._counters else compile_plain(source, path)
         self._compiled[id(code)] = code
@@ -98,12 +98,12 @@ class Recorder:
 
     def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
         """Record a file that was executed, once for each process and content."""
-        side = self.trees.side(path)
+        side = self.trees.find_side(path)
         key = (os.getpid(), path, digest, from_file)
         if side is None or key in self._recorded:
             return
         self._recorded.add(key)
-        position = self.trees.position(path)
+        position = self.trees.find_position(path)
         entry = {"name": name, "file": path, "position": position, "tree": side, "sha256": digest}
         line = json.dumps({**entry, "from_file": from_file, "pid": os.getpid()}) + "\n"
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -138,7 +138,7 @@ class Recorder:
         if not isinstance(path, (str, bytes, os.PathLike)) or not isinstance(flags, int) or flags & os.O_WRONLY:
             return
         name = os.path.abspath(os.fsdecode(path))
-        if name.endswith(".py") and len(self._opened) < MAX_REMEMBERED and self.trees.position(name) is not None:
+        if name.endswith(".py") and len(self._opened) < MAX_REMEMBERED and self.trees.find_position(name) is not None:
             try:
                 data = Path(name).read_bytes()
                 code = compile(data, "<string>", "exec", dont_inherit=True)
@@ -151,7 +151,11 @@ class Recorder:
         file = code.co_filename
         if file == "<string>":
             self._examine_text(code)
-        elif not file.startswith("<") and GENERATED not in file and self.trees.side(os.path.abspath(file)) is not None:
+        elif (
+            not file.startswith("<")
+            and GENERATED not in file
+            and self.trees.find_side(os.path.abspath(file)) is not None
+        ):
             path = os.path.abspath(file)
             try:
                 data = Path(path).read_bytes()
@@ -164,8 +168,8 @@ class Recorder:
     def _examine_text(self, code: CodeType) -> None:
         """Record the file whose text is executed, as in `exec(open("settings.py").read())`."""
         inherits = code.co_flags & FUTURE_FLAGS  # exec() compiles a text with the `from __future__` imports around it
-        for path, (data, known) in self._opened.items():
-            if known == code or (inherits and is_same_code(data, "<string>", code)):
+        for path, (data, compiled) in self._opened.items():
+            if compiled == code or (inherits and is_same_code(data, "<string>", code)):
                 self.record("", path, hashlib.sha256(data).hexdigest(), True)
                 return
 
@@ -195,7 +199,7 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module under the path that the script sees."""
-        module.__file__ = self.recorder.trees.visible_path(self.path)
+        module.__file__ = self.recorder.trees.find_visible_path(self.path)
         super().exec_module(module)
 
     def path_stats(self, path: str) -> Any:
@@ -215,13 +219,13 @@ class OwnTree(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        own = [self.trees.counterpart(entry) for entry in path] if path is not None else None
+        own_path = [self.trees.find_counterpart(entry) for entry in path] if path is not None else None
         for finder in list(sys.meta_path):
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
-            search_path = own
+            search_path = own_path
             if finder is importlib.machinery.PathFinder and path is None:
-                search_path = [self.trees.counterpart(entry or os.getcwd()) for entry in sys.path]
+                search_path = [self.trees.find_counterpart(entry or os.getcwd()) for entry in sys.path]
             spec = finder.find_spec(name, search_path, target)
             if spec is not None:
                 return self.own_spec(name, spec)
@@ -231,11 +235,11 @@ class OwnTree(importlib.abc.MetaPathFinder):
         """Return a spec that loads and records the own tree's file; for a file outside of the trees, return `spec`."""
         folders = spec.submodule_search_locations
         if spec.origin is None or not spec.has_location:
-            if folders is not None and any(self.trees.counterpart(entry) != entry for entry in folders):
-                spec.submodule_search_locations = [self.trees.counterpart(entry) for entry in folders]
+            if folders is not None and any(self.trees.find_counterpart(entry) != entry for entry in folders):
+                spec.submodule_search_locations = [self.trees.find_counterpart(entry) for entry in folders]
             return spec
-        path = self.trees.counterpart(spec.origin)
-        if self.trees.side(path) != "own":
+        path = self.trees.find_counterpart(spec.origin)
+        if self.trees.find_side(path) != "own":
             return spec
         loader: importlib.abc.Loader
         if type(spec.loader) is importlib.machinery.ExtensionFileLoader:
@@ -245,11 +249,11 @@ class OwnTree(importlib.abc.MetaPathFinder):
             loader = OwnLoader(name, path, self.recorder)
         else:
             return spec
-        search = [self.trees.counterpart(entry) for entry in folders] if folders is not None else None
-        own = importlib.machinery.ModuleSpec(name, loader, origin=path, is_package=search is not None)
-        own.has_location = True
-        own.submodule_search_locations = search
-        return own
+        own_spec = importlib.machinery.ModuleSpec(name, loader, origin=path, is_package=folders is not None)
+        own_spec.has_location = True
+        if folders is not None:
+            own_spec.submodule_search_locations = [self.trees.find_counterpart(entry) for entry in folders]
+        return own_spec
 
 
 def wrap_spec_from_file(finder: OwnTree) -> None:
@@ -271,11 +275,11 @@ def wrap_run_path(recorder: Recorder) -> None:
 
     def own_code(*args: Any) -> Any:  # before Python 3.12 called with (name, path), and returns (code, path)
         *name, path = args
-        own = recorder.trees.counterpart(os.fspath(path))
-        result = plain(*name, own)
-        if recorder.trees.side(own) != "own" or not own.endswith(".py"):
+        file = recorder.trees.find_counterpart(os.fspath(path))
+        result = plain(*name, file)
+        if recorder.trees.find_side(file) != "own" or not file.endswith(".py"):
             return result
-        code = recorder.compile_file(Path(own).read_bytes(), own, "__mp_main__")
-        return (code, own) if isinstance(result, tuple) else code
+        code = recorder.compile_file(Path(file).read_bytes(), file, "__mp_main__")
+        return (code, file) if isinstance(result, tuple) else code
 
     runpy_module._get_code_from_file = own_code

@@ -26,7 +26,7 @@ class StepCounter(Protocol):
 
     @property
     def stop_requested_at(self) -> float | None:
-        """Return when the script was first asked to stop (time.monotonic()); None if it was not."""
+        """Return the time of the first request to stop (time.monotonic()); None if there was none."""
 
     def keep(self) -> None:
         """Write the present observations; called before `bounds.py` ends the process by os._exit."""

@@ -60,10 +60,10 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
         )
     if colon:
         return find_statement(text, name, int(line), files)
-    known = {node.name for path in files.values() for node in walk(path) if isinstance(node, FunctionNode)}
-    function = text.rpartition(".")[2]
-    if function not in known:
-        close = difflib.get_close_matches(function, known, 3)
+    functions = {node.name for path in files.values() for node in walk(path) if isinstance(node, FunctionNode)}
+    name = text.rpartition(".")[2]
+    if name not in functions:
+        close = difflib.get_close_matches(name, functions, 3)
         advice = f"Closest: {', '.join(close)}." if close else "Write FILE:LINE, or the name of a function."
         raise BadValue(f"{STEP_AT_FLAG} {text}: the project has no function of that name.", advice)
     return Target(function=text)
@@ -85,7 +85,7 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
         raise BadValue(
             f"{STEP_AT_FLAG} {text}: {matches[0]} has {count} lines.", "Name a line after which a step is complete."
         )
-    spans = [span_of(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
+    spans = [find_span(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
     enclosing = [span for span in spans if span[0] <= line <= span[1]]
     if not enclosing:
         following = min((span[0] for span in spans if span[0] > line), default=None)
@@ -100,7 +100,7 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal)
 
 
-def span_of(node: ast.stmt) -> tuple[int, int]:
+def find_span(node: ast.stmt) -> tuple[int, int]:
     """Return the first and last line of a statement; for a compound statement, of its lines before the body."""
     body = getattr(node, "body", None) or getattr(node, "cases", None)
     if not body:

@@ -20,7 +20,7 @@ from viaduct import __version__
 from viaduct.rehearsal.observe import folder_of
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import gather_notes, read_notes
-from viaduct.rehearsal.project import STAND_IN_PACKAGES, pip_line
+from viaduct.rehearsal.project import STAND_IN_PACKAGES, make_pip_line
 from viaduct.signals import name_signal
 
 PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")
@@ -33,11 +33,11 @@ KILL_HINTS = {137: ": the machine may have run out of memory"}  # by exit code; 
 
 @dataclass(frozen=True)
 class End:
-    """End of the processes, seen from outside."""
+    """Exit of the rehearsal's processes."""
 
     code: int
     interrupted: int = 0  # number of the signal that viaduct received; 0: none
-    rank: int | None = None  # of several ranks, the one that failed first
+    rank: int | None = None  # the first of several ranks that failed
     bound: str = ""  # "time" if viaduct killed the script because it did not end within its time limit
 
 
@@ -70,7 +70,6 @@ class Summary:
     versions: dict[str, str] = field(default_factory=dict)
 
     def save(self, record: str) -> None:
-        """Write summary.json."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
         (Path(record) / "summary.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
@@ -221,7 +220,7 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
     if match and match[1].partition(".")[0] in STAND_IN_PACKAGES:
         return [f"The stand-in has no module {match[1]!r}."]
     if match:
-        return [f"The package {match[1]!r} is missing: {pip_line([match[1].partition('.')[0]])}"]
+        return [f"The package {match[1]!r} is missing: {make_pip_line([match[1].partition('.')[0]])}"]
     if "NotFoundError" in summary.failure or has_empty_input(summary):
         alternative = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
         return [f"Data is missing: give the script its own after --{alternative}."]

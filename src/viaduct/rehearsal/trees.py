@@ -39,52 +39,50 @@ class Trees:
     visible_root: str = ""  # at which the script sees the own tree: the original's path, or a path in a mirror
     _counterparts: dict[str, str] = field(default_factory=dict, compare=False)
 
-    def position(self, path: str) -> str | None:
+    def find_position(self, path: str) -> str | None:
         """Return the position of a path into a tree or the mirror; None for other paths."""
         for spelling in (os.path.abspath(path), os.path.realpath(path)):
             if is_installed(spelling):
                 return None
-            root = self._root(spelling)
-            if root == self.mirror and root:
+            root = self._find_root(spelling)
+            if root and root == self.mirror:
                 spelling = spelling[len(self.mirror) :]
-                root = self._root(spelling)
+                root = self._find_root(spelling)
             if root and root != self.mirror:
                 return os.path.relpath(spelling, root)
         return None
 
-    def _root(self, path: str) -> str:
+    def _find_root(self, path: str) -> str:
         """Return the innermost root that holds a path, else "": one tree may lie within another."""
         roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, [root])]
         return max(roots, key=len, default="")
 
-    def counterpart(self, path: str) -> str:
+    def find_counterpart(self, path: str) -> str:
         """Return the own tree's file or folder for a path; the path itself if the own tree has none."""
         if path not in self._counterparts:
-            position = self.position(path) if path else None
+            position = self.find_position(path) if path else None
             target = os.path.normpath(os.path.join(self.own, position)) if position is not None else path
             if not os.path.exists(target):
                 return path  # not stored: the script may write the file later
             self._counterparts[path] = target
         return self._counterparts[path]
 
-    def visible_path(self, path: str) -> str:
+    def find_visible_path(self, path: str) -> str:
         """Return the path at which the script sees a file of the own tree; used for `__file__`."""
         if not self.visible_root or self.visible_root == self.own or not is_within(path, [self.own]):
             return path
         visible = self.visible_root + path[len(self.own) :]
         return visible if os.path.exists(visible) else path
 
-    def side(self, path: str) -> Side | None:
+    def find_side(self, path: str) -> Side | None:
         """Return the side that a file belongs to; None for installed packages, Python's own library and viaduct."""
         spelling = os.path.abspath(path)
         if is_installed(spelling):
             return None
-        root = self._root(spelling) or self._root(os.path.realpath(path))
+        root = self._find_root(spelling) or self._find_root(os.path.realpath(path))
         if root == self.own:
             return "own"
-        if (
-            root == self.visible_root and root and is_within(spelling, [root])
-        ):  # an overlay shows the own tree's files there
+        if root and root == self.visible_root and is_within(spelling, [root]):  # an overlay shows the own files there
             return "own" if os.path.exists(self.own + spelling[len(root) :]) else "other"
         return "other" if root in self.others else "outside"
 
@@ -97,7 +95,7 @@ def is_installed(path: str) -> bool:
     return is_within(path, _OWN_FOLDERS)
 
 
-def trees_of_plan(plan: Plan) -> Trees | None:
+def make_trees(plan: Plan) -> Trees | None:
     """Return the trees of a rehearsal; None outside of a comparison."""
     if not plan.tree:
         return None

@@ -88,10 +88,10 @@ def check_out(out: Path, force: bool) -> None:
 
 def is_tensorflow(file: Path) -> bool:
     """Return True if the script and the files beside it import TensorFlow; with both, False if it calls backward."""
-    from viaduct.rehearsal.project import STAGE_OF_PACKAGE, read_project, stage_of
+    from viaduct.rehearsal.project import STAGE_OF_PACKAGE, find_stage, read_project
 
     project = read_project(file)
-    return bool(project.imported_packages() & set(STAGE_OF_PACKAGE)) and stage_of(project) == "tf1"
+    return bool(project.imported_packages() & set(STAGE_OF_PACKAGE)) and find_stage(project) == "tf1"
 
 
 def refuse_options(flags: list[str | Literal[False]]) -> None:

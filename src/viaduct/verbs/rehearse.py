@@ -100,7 +100,7 @@ def main(
     limits.parse_switches(switches)
     path = project.find_module_file(str(script)) if module else find_script(script)
     sources = project.read_project(path)
-    stage = framework or project.stage_of(sources)
+    stage = framework or project.find_stage(sources)
     project.refuse_missing(sources)
     if stage == "torch":
         refuse_old_torch()
@@ -123,7 +123,7 @@ def main(
             seed=seed,
             ranks=ranks,
             launches_itself=launch == "self" or bool(line),
-            step_at=str(find_target(step_at, project.relative_sources(sources, path.parent))) if step_at else "",
+            step_at=str(find_target(step_at, project.list_relative_sources(sources, path.parent))) if step_at else "",
             limits=switches,
             fake_data=fake_data,
             language=lang,

@@ -7,7 +7,7 @@ from pathlib import Path
 from viaduct.data.example import decode_example
 from viaduct.data.jpeg import decode
 from viaduct.data.tfrecord import read_records
-from viaduct.rehearsal.fake_data.records import Declared, records_per_file, write_records
+from viaduct.rehearsal.fake_data.records import Declared, count_records_per_file, write_records
 
 
 def test_a_record_holds_what_was_declared(tmp_path: Path) -> None:
@@ -32,5 +32,5 @@ def test_a_record_holds_what_was_declared(tmp_path: Path) -> None:
 
 
 def test_many_files_share_the_records() -> None:
-    assert records_per_file(1) == 512
-    assert records_per_file(1024) == 8
+    assert count_records_per_file(1) == 512
+    assert count_records_per_file(1024) == 8

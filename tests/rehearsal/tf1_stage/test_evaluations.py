@@ -122,10 +122,10 @@ def test_a_script_that_only_evaluates_is_stopped_and_keras_own_loops_are_left_to
     loops = evaluations.PlainLoops(watched)
     for _ in range(1000):
         loops.before_run(run(graph, by_keras=True))
-    assert not watched.stopped
+    assert watched.stop_requested_at is None
     with pytest.raises(StopScript):
         evaluate(loops, graph, evaluations.MIN_EVALUATION_BATCHES + 1)
-    assert watched.stopped
+    assert watched.stop_requested_at is not None
 
 
 def test_a_step_begins_the_count_anew_and_each_session_has_its_own() -> None:
@@ -136,7 +136,7 @@ def test_a_step_begins_the_count_anew_and_each_session_has_its_own() -> None:
             for graph in graphs:
                 loops.before_run(run(graph))
         loops.before_run(run(graphs[0], training=True))
-    assert not watched.stopped
+    assert watched.stop_requested_at is None
 
 
 def test_without_a_bound_nothing_is_counted() -> None:

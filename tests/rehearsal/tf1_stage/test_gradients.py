@@ -17,7 +17,7 @@ frozen = tf.get_variable("frozen", [], trainable=False)
 loss = tf.multiply(w * v, frozen, name="loss")
 """
     after = """
-records = gradients.recorded_gradients(tf.get_default_graph())
+records = gradients.find_recorded_gradients(tf.get_default_graph())
 answer = [[r.loss if r.loss is None else r.loss.op.name, [name for name, _ in r.pairs], r.applied] for r in records]
 """
     answer: list[list[object]] = evaluate("original", before + source + after)

@@ -6,12 +6,12 @@ import numpy as np
 
 from rehearsal.snippets import evaluate
 from rehearsal.tf1_scripts import needs_tensorflow
-from viaduct.rehearsal.tf1_stage.snapshot import as_numbers
+from viaduct.rehearsal.tf1_stage.snapshot import convert_to_numbers
 
 
 def test_numbers_that_numpy_can_save_keep_their_dtype() -> None:
     for dtype in ("bool", "int8", "uint16", "float16", "float64", "complex64"):
-        assert as_numbers(np.ones(2, dtype)).dtype == dtype
+        assert convert_to_numbers(np.ones(2, dtype)).dtype == dtype
 
 
 @needs_tensorflow

@@ -7,7 +7,7 @@ from typing import Any
 
 from rehearsal.snippets import evaluate
 from rehearsal.tf1_scripts import needs_tensorflow
-from viaduct.rehearsal.tf1_stage.variables import find_variables, plain_variable
+from viaduct.rehearsal.tf1_stage.variables import find_variables, unwrap_variable
 
 
 class Graph:
@@ -27,9 +27,9 @@ def test_a_variable_in_two_collections_is_found_once_in_the_order_of_the_first()
 def test_a_distributed_variable_is_its_first_copy_and_others_are_themselves() -> None:
     copies = SimpleNamespace(), SimpleNamespace()
     distributed = SimpleNamespace(values=copies)
-    assert plain_variable(distributed) is copies[0]
+    assert unwrap_variable(distributed) is copies[0]
     slices = SimpleNamespace(values=[1.0])  # IndexedSlices have `values` that are no tuple
-    assert plain_variable(slices) is slices
+    assert unwrap_variable(slices) is slices
     assert find_variables(Graph(variables=[distributed, copies[0]]), "variables") == [copies[0]]
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from viaduct.rehearsal.torch_stage.dispatch import overload, replace_function
+from viaduct.rehearsal.torch_stage.dispatch import find_overload, replace_function
 
 
 def test_an_operator_is_found_by_its_name_with_or_without_overload() -> None:
-    assert overload("mm") is torch.ops.aten.mm.default
-    assert overload("softmax.int") is torch.ops.aten.softmax.int
+    assert find_overload("mm") is torch.ops.aten.mm.default
+    assert find_overload("softmax.int") is torch.ops.aten.softmax.int
     with pytest.raises(AttributeError):
-        overload("no_such_operator")
+        find_overload("no_such_operator")
 
 
 def test_a_replaced_function_is_called_and_still_compiled_by_torch_jit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,5 +8,4 @@ import sys
 
 
 def print_note(text: str) -> None:
-    """Print a note on stderr."""
     print(f"viaduct rehearse: {text}", file=sys.stderr, flush=True)

@@ -74,6 +74,5 @@ def make_jpeg(random: np.random.Generator) -> bytes:
     return encoded
 
 
-def records_per_file(files: int) -> int:
-    """Return the number of records in each file, given the number of files."""
+def count_records_per_file(files: int) -> int:
     return max(MIN_RECORDS, RECORDS // max(1, files))

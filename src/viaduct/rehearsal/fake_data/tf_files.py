@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.rehearsal.fake_data import print_note
-from viaduct.rehearsal.fake_data.records import Declared, records_per_file, write_records
+from viaduct.rehearsal.fake_data.records import Declared, count_records_per_file, write_records
 
 PARSERS = ("parse_single_example", "parse_example")
 
@@ -49,7 +49,7 @@ class MissingFiles:
             return
         for path in self.names.values():
             if self._written.get(path) != self.features:
-                write_records(path, self.features, records_per_file(len(self.names)))
+                write_records(path, self.features, count_records_per_file(len(self.names)))
                 self._written[path] = dict(self.features)
 
     def parse(self, features: dict[str, Any], tensors: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ class MissingFiles:
 
     def set_shape(self, tensor: Any, shape: Any) -> None:
         """Remember the size in bytes of raw numbers that the script gives this shape."""
-        if key_of(tensor) not in self.raw or (count := product(shape)) is None:
+        if key_of(tensor) not in self.raw or (count := count_elements(shape)) is None:
             return
         name, size = self.raw[key_of(tensor)]
         self.features[name] = Declared(self.features[name].count, "bytes", raw=count * size)
@@ -189,7 +189,7 @@ def key_of(tensor: Any) -> str:
     return f"{id(graph)} {tensor.name}" if graph is not None else ""
 
 
-def product(shape: Any) -> int | None:
+def count_elements(shape: Any) -> int | None:
     """Return the number of elements of a static shape; None if part of it is unknown."""
     sizes = shape.as_list() if hasattr(shape, "as_list") else shape
     sizes = [sizes] if isinstance(sizes, int) else sizes
@@ -203,6 +203,6 @@ def make_declared(feature: Any) -> Declared | None:
     if type(feature).__name__ != "FixedLenFeature":
         return None
     kinds = {"int64": "int64", "float32": "float", "string": "bytes"}
-    count = product(list(feature.shape)) if len(feature.shape) else 1
+    count = count_elements(list(feature.shape)) if len(feature.shape) else 1
     kind = kinds.get(getattr(feature.dtype, "name", ""))
     return Declared(count, kind) if kind is not None and count is not None else None

@@ -33,7 +33,7 @@ def install() -> None:
     v1.__version__ = v1.VERSION = VERSION
     v1.compat = real.compat
     sys.modules["tensorflow"] = v1
-    name_submodules(v1)
+    add_submodule_aliases(v1)
     add_contrib(v1)
 
 
@@ -51,7 +51,7 @@ def load_lazy_modules(v1: Any) -> None:
     v1.estimator = sys.modules["tensorflow_estimator.python.estimator.api._v1.estimator"]
 
 
-def name_submodules(v1: Any) -> None:
+def add_submodule_aliases(v1: Any) -> None:
     """Make `import tensorflow.train` and the like work, as in TensorFlow 1."""
     parts = {"keras": v1.keras, "estimator": v1.estimator}
     for root in ("tensorflow", "tensorflow.compat.v1", _V1):

@@ -31,7 +31,7 @@ REDUCED_DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int
 groups: dict[str, list[int]] = {}  # world ranks of each group that the script made, by its name
 _process_groups: dict[str, Any] = {}  # by the key of their collective
 _lock = threading.RLock()
-_store: Any = None  # torch's key-value store for the rendezvous; None until `rendezvous_store`
+_store: Any = None  # torch's key-value store for the rendezvous; None until `open_rendezvous_store`
 # By graph: the number of collectives so far, by kind and group.
 _numbers: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
 
@@ -39,7 +39,7 @@ _numbers: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictiona
 # ---- groups
 
 
-def members(group: str) -> list[int]:
+def list_members(group: str) -> list[int]:
     """Return the world ranks of a group; raise ValueError for an unknown group."""
     if group == WORLD:
         return list(range(state.size()))
@@ -48,11 +48,11 @@ def members(group: str) -> list[int]:
     return groups[group]
 
 
-def time_limit() -> datetime.timedelta:
+def read_time_limit() -> datetime.timedelta:
     return datetime.timedelta(seconds=float(os.environ.get("VIADUCT_COLLECTIVE_TIMEOUT", "300")))
 
 
-def rendezvous_store() -> Any:
+def open_rendezvous_store() -> Any:
     """Return the store for the ranks' rendezvous, at MASTER_ADDR and MASTER_PORT or the launcher's.
 
     The first call comes while a graph is built, so that the script's own thread imports torch and waits.
@@ -62,7 +62,7 @@ def rendezvous_store() -> Any:
         if _store is None:
             from torch.distributed.rendezvous import rendezvous
 
-            _store, _, _ = next(rendezvous("env://", state.rank(), state.size(), timeout=time_limit()))
+            _store, _, _ = next(rendezvous("env://", state.rank(), state.size(), timeout=read_time_limit()))
         return _store
 
 
@@ -75,11 +75,13 @@ def process_group(key: str, ranks: list[int]) -> Any:
     with _lock:
         if key in _process_groups:
             return _process_groups[key]
-        store = rendezvous_store().clone()
+        store = open_rendezvous_store().clone()
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
-    group = dist.ProcessGroupGloo(PrefixStore(f"tf1/{key}", store), ranks.index(state.rank()), len(ranks), time_limit())
+    group = dist.ProcessGroupGloo(
+        PrefixStore(f"tf1/{key}", store), ranks.index(state.rank()), len(ranks), read_time_limit()
+    )
     with _lock:
         return _process_groups.setdefault(key, group)
 
@@ -97,21 +99,21 @@ def check_agreement(
     """
     import torch
 
-    mine = json.dumps([[str(array.dtype), list(array.shape if same_shape else array.shape[1:])] for array in arrays])
+    own = json.dumps([[str(array.dtype), list(array.shape if same_shape else array.shape[1:])] for array in arrays])
     checksums = [torch.zeros(1, dtype=torch.int64) for _ in ranks]
-    group.allgather([checksums], [torch.tensor([zlib.crc32(mine.encode())])]).wait()
+    group.allgather([checksums], [torch.tensor([zlib.crc32(own.encode())])]).wait()
     if len({int(checksum) for checksum in checksums}) == 1:
         return
-    for rank, theirs in zip(ranks, gather_texts(group, mine, len(ranks)), strict=True):
-        if theirs != mine:
-            raise ValueError(f"{key}: rank {state.rank()} brings {mine}, rank {rank} brings {theirs}")
+    for rank, other in zip(ranks, gather_texts(group, own, len(ranks)), strict=True):
+        if other != own:
+            raise ValueError(f"{key}: rank {state.rank()} brings {own}, rank {rank} brings {other}")
 
 
-def gather_texts(group: Any, mine: str, count: int) -> list[str]:
-    """Return the text of each rank."""
+def gather_texts(group: Any, text: str, count: int) -> list[str]:
+    """Return the texts of all ranks."""
     import torch
 
-    data = np.frombuffer(mine.encode(), np.uint8)
+    data = np.frombuffer(text.encode(), np.uint8)
     sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
     group.allgather([sizes], [torch.tensor([len(data)])]).wait()
     padded = np.zeros(max(int(size) for size in sizes), np.uint8)
@@ -144,7 +146,7 @@ def check_bytes(dtype: Any) -> None:
         raise TypeError("a tensor of strings cannot be exchanged between ranks; exchange numbers")
 
 
-def reduced_dtype(dtype: Any) -> Any:
+def choose_reduced_dtype(dtype: Any) -> Any:
     """Return the dtype in which arrays are reduced: half precision in float32, int16 in int32.
 
     Raise TypeError for other dtypes that gloo, HCCL or Horovod do not reduce.
@@ -160,12 +162,12 @@ def reduced_dtype(dtype: Any) -> Any:
 
 
 def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: str) -> list[np.ndarray[Any, Any]]:
-    """Return arrays reduced over the ranks, in the dtype of `reduced_dtype` and cast back."""
+    """Return arrays reduced over the ranks, in the dtype of `choose_reduced_dtype` and cast back."""
     import torch
     import torch.distributed as dist
 
     arrays = [np.asarray(array) for array in arrays]
-    dtypes = [reduced_dtype(array.dtype) for array in arrays]
+    dtypes = [choose_reduced_dtype(array.dtype) for array in arrays]
     group = process_group(key, ranks)
     check_agreement(key, group, ranks, arrays, True)
     ops = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT, "sum": dist.ReduceOp.SUM}
@@ -211,9 +213,9 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
     group.allgather([rows], [torch.tensor([len(array)])]).wait()
     padded = np.zeros((max(int(count) for count in rows), *array.shape[1:]), array.dtype)
     padded[: len(array)] = array
-    mine = bytes_of(padded)
-    parts = [torch.empty_like(mine) for _ in ranks]
-    group.allgather([parts], [mine]).wait()
+    data = bytes_of(padded)
+    parts = [torch.empty_like(data) for _ in ranks]
+    group.allgather([parts], [data]).wait()
     arrays = [array_of(part, array.dtype, padded.shape) for part in parts]
     return [part[: int(count)] for part, count in zip(arrays, rows, strict=True)]
 
@@ -240,8 +242,8 @@ def key_of(kind: str, group: str) -> str:
     """Return the key of a new collective in the default graph; it is the same on every rank."""
     import tensorflow.compat.v1 as tf
 
-    if len(members(group)) > 1:
-        rendezvous_store()
+    if len(list_members(group)) > 1:
+        open_rendezvous_store()
     numbers = _numbers.setdefault(tf.get_default_graph(), Counter())
     numbers[kind + group] += 1
     return f"{group}|{kind}.{numbers[kind + group]}"
@@ -288,7 +290,7 @@ def allreduce(
 
     Gradients are reduced over the ranks by `gradient_reduction`, for every `reduction`.
     """
-    ranks = members(group)
+    ranks = list_members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
     key = key_of(kind, group)
@@ -308,7 +310,7 @@ def broadcast(
     gradient: Callable[..., Any] | None = None,
 ) -> list[Any]:
     """Broadcast tensors in a graph. Without `gradient` they have no gradient."""
-    ranks = members(group)
+    ranks = list_members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
     key = key_of(kind, group)
@@ -320,7 +322,7 @@ def allgather(
     tensor: Any, group: str = WORLD, kind: str = "HcomAllGather", gradient: Callable[..., Any] | None = None
 ) -> Any:
     """Concatenate a tensor of all ranks in a graph. The default gradient needs equal sizes on all ranks."""
-    ranks = members(group)
+    ranks = list_members(group)
     if len(ranks) == 1:
         return tensor
     key = key_of(kind, group)
@@ -341,7 +343,7 @@ def allgather(
 
 def reduce_scatter(tensor: Any, reduction: str, group: str = WORLD, kind: str = "HcomReduceScatter") -> Any:
     """Reduce a tensor over the ranks, and return this rank's part along the first dimension."""
-    ranks = members(group)
+    ranks = list_members(group)
     if len(ranks) == 1:
         return tensor
     key, own_index = key_of(kind, group), ranks.index(state.rank())

@@ -20,12 +20,12 @@ def average_gradients(gradients: list[Any], kind: str = "HcomAllReduce") -> list
     dense = [gradient for gradient in gradients if gradient is not None and not hasattr(gradient, "indices")]
     means = iter([total / state.size() for total in collectives.allreduce(dense, "sum", kind=kind)])
     return [
-        None if gradient is None else sparse_mean(gradient) if hasattr(gradient, "indices") else next(means)
+        None if gradient is None else average_slices(gradient) if hasattr(gradient, "indices") else next(means)
         for gradient in gradients
     ]
 
 
-def sparse_mean(gradient: Any) -> Any:
+def average_slices(gradient: Any) -> Any:
     """Return IndexedSlices with the rows of all ranks, divided by the number of ranks."""
     values = collectives.allgather(gradient.values) / state.size()
     return tf.IndexedSlices(values, collectives.allgather(gradient.indices), gradient.dense_shape)
@@ -39,7 +39,6 @@ class WrappingOptimizer(tf.train.Optimizer):  # type: ignore[misc]
         super().__init__(name=name, use_locking=False)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the inner optimizer's (gradient, variable) pairs."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:

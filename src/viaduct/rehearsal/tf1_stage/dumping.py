@@ -47,7 +47,7 @@ class Dumps(sessions.Observer):
 
 
 def is_dump_requested(record: SessionRecord, step: int) -> bool:
-    """Return True if the session's options ask for a dump of this step."""
+    """Return True if the session's options request a dump of this step."""
     values = record.npu_options.values
     if not (record.npu_options.npu and values.get("enable_dump")):
         return False

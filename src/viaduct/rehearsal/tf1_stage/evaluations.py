@@ -64,7 +64,7 @@ class PlainLoops(sessions.Observer):
             self.counted[loop] = 0
             message = f"End of sequence: a rehearsal's loop ends after {limit} batches"
             raise tf.errors.OutOfRangeError(None, None, message)
-        has_training = self.watched.steps or gradients.recorded_gradients(run.graph)
+        has_training = self.watched.steps or gradients.find_recorded_gradients(run.graph)
         if self.counted[loop] > max(limit, MIN_EVALUATION_BATCHES) and (
             self.watched.is_limit_reached or not has_training
         ):

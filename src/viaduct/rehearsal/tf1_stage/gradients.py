@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from viaduct.rehearsal.tf1_stage.variables import plain_variable, trainable_names
+from viaduct.rehearsal.tf1_stage.variables import find_trainable_names, unwrap_variable
 
 
 @dataclass
@@ -27,13 +27,13 @@ class Gradients:
     pairs: list[tuple[str, Any]] = field(default_factory=list)  # variable's name; gradient, a Tensor or IndexedSlices
     applied: bool = False  # passed to an optimizer's apply_gradients
 
-    def any_made_by(self, ops: Collection[Any]) -> bool:
+    def is_any_made_by(self, ops: Collection[Any]) -> bool:
         """Return True if at least one gradient is an output of these operators."""
-        return any(dense_tensor(gradient).op in ops for _, gradient in self.pairs)
+        return any(get_dense_tensor(gradient).op in ops for _, gradient in self.pairs)
 
-    def all_made_by(self, ops: Collection[Any]) -> bool:
+    def are_all_made_by(self, ops: Collection[Any]) -> bool:
         """Return True if there are gradients, and all are outputs of these operators."""
-        return bool(self.pairs) and all(dense_tensor(gradient).op in ops for _, gradient in self.pairs)
+        return bool(self.pairs) and all(get_dense_tensor(gradient).op in ops for _, gradient in self.pairs)
 
 
 _by_graph: weakref.WeakKeyDictionary[Any, list[Gradients]] = weakref.WeakKeyDictionary()
@@ -43,12 +43,11 @@ _apply_depth = 0  # number of running apply_gradients calls; only the outermost 
 combine: Callable[[list[Any], list[Any]], list[Any]] | None = None
 
 
-def recorded_gradients(graph: Any) -> list[Gradients]:
-    """Return the gradients recorded for a graph so far."""
+def find_recorded_gradients(graph: Any) -> list[Gradients]:
     return _by_graph.get(graph, [])
 
 
-def dense_tensor(gradient: Any) -> Any:
+def get_dense_tensor(gradient: Any) -> Any:
     """Return a gradient, or the values of IndexedSlices."""
     return getattr(gradient, "values", gradient)
 
@@ -142,18 +141,18 @@ def record_gradients(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
     """
     while isinstance(loss, (list, tuple)) and loss:
         loss = loss[0]
-    by_name = [(variable_name(target), gradient) for target, gradient in pairs if gradient is not None]
+    by_name = [(get_variable_name(target), gradient) for target, gradient in pairs if gradient is not None]
     if not by_name:
         return
-    graph = dense_tensor(by_name[0][1]).graph
-    weights = trainable_names(graph)
+    graph = get_dense_tensor(by_name[0][1]).graph
+    weights = find_trainable_names(graph)
     of_weights = [(name, gradient) for name, gradient in by_name if name in weights]
     if of_weights and not callable(loss):
         _by_graph.setdefault(graph, []).append(Gradients(loss, of_weights, applied=loss is None))
 
 
-def variable_name(target: Any) -> str:
+def get_variable_name(target: Any) -> str:
     """Return the name of the variable that a target is or reads; for a sparse tensor, the name of its values."""
-    target = plain_variable(target)
+    target = unwrap_variable(target)
     target = getattr(target, "values", target)
     return str(target.op.name).removesuffix("/read").removesuffix("/Read/ReadVariableOp")

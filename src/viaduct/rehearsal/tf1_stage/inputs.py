@@ -144,7 +144,7 @@ def check_shapes(run: GraphRun) -> None:
                     f"The training graph reads {tensor.name} of shape {shape} from its data set.",
                     "A graph with an unknown dimension is not compiled for the NPU's cores.",
                     "Make batches with drop_remainder=True and give every dimension a size (set_shape).",
-                    at=users_line_of(op),
+                    at=find_users_line_of(op),
                 )
 
 
@@ -154,7 +154,7 @@ def check_types(run: GraphRun) -> None:
     Matrix and convolution operators and trainable variables are refused. Other operators are a warning, since the AI
     CPU has kernels for some of them.
     """
-    wide = [op for op in run.reach.ops if wide_type(op) and not COPIES_VALUES.fullmatch(op.type)]
+    wide = [op for op in run.reach.ops if find_wide_type(op) and not COPIES_VALUES.fullmatch(op.type)]
     wide.sort(key=lambda op: op._id)
     trained = {variable.op for variable in find_variables(run.graph, "trainable_variables")}
     refused = [op for op in wide if op.type in MATRIX_OPERATORS or op in trained]
@@ -162,15 +162,15 @@ def check_types(run: GraphRun) -> None:
     for op in (refused or computing)[:1]:
         limits.report_violation(
             "float64",
-            f"{op.name} ({op.type}) {'is' if op.type in VARIABLE_OPERATORS else 'computes in'} {wide_type(op)}.",
+            f"{op.name} ({op.type}) {'is' if op.type in VARIABLE_OPERATORS else 'computes in'} {find_wide_type(op)}.",
             "The cores have no float64: the operator is not found, or runs on the slow AI CPU.",
             "Make it of tf.float32, or cast its inputs to it.",
-            at=users_line_of(op),
+            at=find_users_line_of(op),
             doubtful=not refused,
         )
 
 
-def wide_type(op: Any) -> str:
+def find_wide_type(op: Any) -> str:
     """Return "float64" or "complex128" if an output or a resource variable has this dtype, else ""."""
     names = [tensor.dtype.base_dtype.name for tensor in op.outputs]
     if op.type == "VarHandleOp":
@@ -178,7 +178,7 @@ def wide_type(op: Any) -> str:
     return next((name for name in names if name in WIDE_DTYPES), "")
 
 
-def users_line_of(op: Any) -> tuple[str, int] | None:
+def find_users_line_of(op: Any) -> tuple[str, int] | None:
     """Return file and number of the script's line that created an operator; None if there is none."""
     for frame in reversed(list(op.traceback or [])):
         if limits.is_users_file(frame.filename):

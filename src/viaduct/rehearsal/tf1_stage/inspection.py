@@ -15,7 +15,7 @@ import numpy as np
 from viaduct.rehearsal.inspection import Fact
 from viaduct.rehearsal.perturbation import perturb_array
 from viaduct.rehearsal.tf1_stage import sessions
-from viaduct.rehearsal.tf1_stage.inputs import users_line_of
+from viaduct.rehearsal.tf1_stage.inputs import find_users_line_of
 from viaduct.rehearsal.tf1_stage.reach import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import assign_value, find_variables, read_tensor
 
@@ -50,19 +50,19 @@ class Evaluations(sessions.Observer):
     def receive_result(self, run: sessions.GraphRun, result: Any) -> None:
         if run.training or len(self.sums) >= MAX_EVALUATIONS or not uses_weights(run.graph, run.reach):
             return
-        arrays = [np.asarray(value) for value in numbers_in(result)]
+        arrays = [np.asarray(value) for value in iterate_numbers(result)]
         if arrays:
             doubles = [array.astype(np.float64) for array in arrays]
             self.sums.append([float(total) for array in doubles for total in (array.sum(), np.abs(array).sum())])
 
 
-def numbers_in(result: Any) -> Iterator[Any]:
+def iterate_numbers(result: Any) -> Iterator[Any]:
     """Yield the numbers and arrays of real numbers in the result of a run."""
     if isinstance(result, dict):
         result = list(result.values())
     if isinstance(result, (list, tuple)):
         for part in result:
-            yield from numbers_in(part)
+            yield from iterate_numbers(part)
     elif isinstance(result, (bool, int, float, np.generic, np.ndarray)) and np.asarray(result).dtype.kind in "biuf":
         yield result
 
@@ -78,7 +78,7 @@ class Perturbation(sessions.Observer):
             return
         self.is_done = True
         session = run.session_record.session
-        with sessions.internal_run():
+        with sessions.mark_internal():
             for variable in find_variables(run.graph, "trainable_variables"):
                 value = np.asarray(session.run(read_tensor(variable)))
                 assign_value(session, variable, perturb_array(variable.op.name, value))
@@ -86,7 +86,7 @@ class Perturbation(sessions.Observer):
 
 def list_operators(graph: Any) -> Iterator[Fact]:
     for op in graph.get_operations()[:MAX_OPERATORS]:
-        yield Fact("op", op.name, describe_node(op.node_def), users_line_of(op))
+        yield Fact("op", op.name, describe_node(op.node_def), find_users_line_of(op))
 
 
 def list_function_nodes(graph: Any) -> Iterator[Fact]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from viaduct.rehearsal.tf1_stage import collectives, data_parallel, gradients, sessions, state
 from viaduct.rehearsal.tf1_stage.reach import uses_weights
-from viaduct.rehearsal.tf1_stage.variables import assign_value, find_variables, read_tensor, trainable_names
+from viaduct.rehearsal.tf1_stage.variables import assign_value, find_trainable_names, find_variables, read_tensor
 
 
 def install() -> None:
@@ -31,9 +31,9 @@ def average_weights_gradients(targets: list[Any], computed: list[Any]) -> list[A
     present = [gradient for gradient in computed if gradient is not None]
     if not present:
         return computed
-    graph = gradients.dense_tensor(present[0]).graph
-    weights = trainable_names(graph)
-    if not all(gradients.variable_name(target) in weights for target in targets):
+    graph = gradients.get_dense_tensor(present[0]).graph
+    weights = find_trainable_names(graph)
+    if not all(gradients.get_variable_name(target) in weights for target in targets):
         return computed
     return data_parallel.average_gradients(computed)
 
@@ -50,7 +50,7 @@ class Broadcast(sessions.Observer):
         self.sessions.append(run.session_record)
         session, variables = run.session_record.session, find_variables(run.graph, "variables")
         ranks = list(range(state.size()))
-        with sessions.internal_run():
+        with sessions.mark_internal():
             values = [np.asarray(session.run(read_tensor(variable))) for variable in variables]
             values = collectives.broadcast_arrays(f"joining|{len(self.sessions)}", ranks, values, 0)
             for variable, value in zip(variables, values, strict=True):

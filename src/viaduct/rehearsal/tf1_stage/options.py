@@ -190,7 +190,6 @@ def check_visible_devices(at: Location) -> None:
 
 
 def is_ascending(numbers: list[int]) -> bool:
-    """Return True for strictly ascending numbers."""
     return all(first < second for first, second in itertools.pairwise(numbers))
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from viaduct.atomic_files import replace_file
 from viaduct.rehearsal.tf1_stage import gradients, sessions
-from viaduct.rehearsal.tf1_stage.reach import READS_DATA, dependencies
+from viaduct.rehearsal.tf1_stage.reach import READS_DATA, find_dependencies
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
-from viaduct.rehearsal.tf1_stage.variables import trainable_names
+from viaduct.rehearsal.tf1_stage.variables import find_trainable_names
 
 PROFILING_POINTS_FILE = "profiling_points.json"
 # Types of operators that only pass their first input on; a compiler removes them.
@@ -45,19 +45,19 @@ class PointFinder(sessions.Observer):
 
 def find_points(run: GraphRun) -> dict[str, str]:
     """Return fp_point and bp_point of a training step, as far as found, for the loss with the most gradients."""
-    records = [record for record in gradients.recorded_gradients(run.graph) if record.loss is not None]
-    records = [record for record in records if record.any_made_by(run.reach.ops)]
+    records = [record for record in gradients.find_recorded_gradients(run.graph) if record.loss is not None]
+    records = [record for record in records if record.is_any_made_by(run.reach.ops)]
     if not records:
         return {}
     record = max(records, key=lambda candidate: len(candidate.pairs))
-    forward = dependencies([record.loss.op], run.reach.fed)
+    forward = find_dependencies([record.loss.op], run.reach.fed)
     points = {"fp_point": find_first_layer(run, forward), "bp_point": find_last_gradient(run, record, forward)}
     return {key: op.name for key, op in points.items() if op is not None}
 
 
 def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
     """Return the first operator that depends on both the batch and a trainable variable; None if there is none."""
-    weights = trainable_names(run.graph)
+    weights = find_trainable_names(run.graph)
     of_batch: set[Any] = set()
     of_weights: set[Any] = set()
     for op in sorted(forward, key=lambda op: op._id):
@@ -74,7 +74,7 @@ def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
 
 def find_last_gradient(run: GraphRun, record: gradients.Gradients, forward: Collection[Any]) -> Any:
     """Return the operator that computes the deepest gradient of a trainable variable; None if there is none."""
-    ops = [find_source(gradients.dense_tensor(gradient).op) for _, gradient in record.pairs]
+    ops = [find_source(gradients.get_dense_tensor(gradient).op) for _, gradient in record.pairs]
     backward = [op for op in ops if op in run.reach.ops and op not in forward]
     depth = measure_depth(run.reach.ops)
     return max(backward, key=lambda op: (depth[op], op._id), default=None)

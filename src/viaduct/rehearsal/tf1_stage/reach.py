@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from viaduct.rehearsal.tf1_stage import gradients
-from viaduct.rehearsal.tf1_stage.variables import find_variables, trainable_names
+from viaduct.rehearsal.tf1_stage.variables import find_trainable_names, find_variables
 
 APPLIES_UPDATE = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 WRITES_VARIABLE = re.compile(r"Assign(Add|Sub)?(VariableOp)?|(Resource)?Scatter(Sub|Add|Update)")
@@ -41,14 +41,14 @@ def find_reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
     key = frozenset(op.name for op in ops), frozenset(fed)
     cached = cache.get(key)
     if cached is None or cached[0] != graph.version:
-        executed = dependencies(ops, frozenset(fed))
+        executed = find_dependencies(ops, frozenset(fed))
         reads = any(READS_DATA.fullmatch(op.type) for op in executed)
         reach = Reach(frozenset(executed), is_training_step(graph, executed), reads, frozenset(fed))
         cache[key] = cached = graph.version, reach
     return cached[1]
 
 
-def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
+def find_dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
     """Return these operators and their dependencies, up to tensors that are fed."""
     seen: set[Any] = set()
     waiting = list(ops)
@@ -72,9 +72,9 @@ def is_training_step(graph: Any, ops: set[Any]) -> bool:
     steps = {variable.op.name for variable in find_variables(graph, "global_step")}
     if any(op.inputs[0].op.name in steps for op in writes):
         return True
-    weights = trainable_names(graph)
+    weights = find_trainable_names(graph)
     writes_weights = any(op.inputs[0].op.name in weights for op in writes)
-    return writes_weights and any(record.any_made_by(ops) for record in gradients.recorded_gradients(graph))
+    return writes_weights and any(record.is_any_made_by(ops) for record in gradients.find_recorded_gradients(graph))
 
 
 def is_setup(graph: Any, op: Any) -> bool:
@@ -83,7 +83,7 @@ def is_setup(graph: Any, op: Any) -> bool:
     Such a write is an initialiser, or writes a value from a checkpoint, from Python (a broadcast among several ranks)
     or from the variable itself.
     """
-    if op.type.startswith("Assign") and op.name in initialiser_names(graph):
+    if op.type.startswith("Assign") and op.name in find_initialiser_names(graph):
         return True
     source = op.inputs[1].op if len(op.inputs) > 1 else op
     while source.type in ("Identity", "Reshape", "Cast", "ReadVariableOp") and source.inputs:
@@ -92,7 +92,7 @@ def is_setup(graph: Any, op: Any) -> bool:
     return is_itself or source.type in ("RestoreV2", "Restore", "PyFunc")
 
 
-def initialiser_names(graph: Any) -> set[str]:
+def find_initialiser_names(graph: Any) -> set[str]:
     """Return the names of the operators that initialise variables."""
     return {
         variable.initializer.name
@@ -138,7 +138,7 @@ def find_enter(exit_op: Any) -> Any:
 
 def uses_weights(graph: Any, executed: Reach) -> bool:
     """Return True if a run trains or reads trainable variables, and False if it sets variables up."""
-    names = trainable_names(graph)
+    names = find_trainable_names(graph)
     if not any(op.name in names for op in executed.ops):
         return False
     return executed.training or not any(

@@ -61,14 +61,14 @@ class Observer:
         """Called before anything is executed; an exception ends the run."""
 
     def select_tensors(self, run: GraphRun) -> list[Any]:
-        """Return tensors to fetch with this run beside the script's."""
+        """Return tensors to fetch in this run in addition to the script's."""
         return []
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
         """Receive the values of the selected tensors, in their order, after the run."""
 
     def receive_result(self, run: GraphRun, result: Any) -> None:
-        """Receive what the run returns to the script."""
+        """Receive the result of the run for the script."""
 
     def before_close(self, record: SessionRecord) -> None:
         """Called before a session is closed."""
@@ -83,7 +83,7 @@ _internal = threading.local()  # `.active`: runs of this thread are viaduct's
 
 
 @contextmanager
-def internal_run() -> Iterator[None]:
+def mark_internal() -> Iterator[None]:
     """Mark runs inside the block as viaduct's."""
     before, _internal.active = getattr(_internal, "active", False), True
     try:
@@ -177,7 +177,7 @@ def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
             def call(run_options: Any, metadata: Any) -> Any:
                 return plain(self, (fetches, extra), feed_dict, run_options, metadata)
 
-            with internal_run():
+            with mark_internal():
                 result: tuple[Any, list[Any]] = tracing.run_traced(graph_run, call, options, run_metadata)
             return result
 
@@ -291,7 +291,7 @@ class KerasCallable:
 
     def __init__(self, plain: Callable[..., Any], session: Any, callable_options: Any) -> None:
         self.plain, self.session, self.options = plain, session, callable_options
-        self.callables: dict[tuple[str, ...], Any] = {}  # by the names of the tensors fetched beside Keras' own
+        self.callables: dict[tuple[str, ...], Any] = {}  # by the names of the additional tensors
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         graph = self.session.graph
@@ -302,13 +302,13 @@ class KerasCallable:
             run = GraphRun(self.session._viaduct, graph, find_reach(graph, ops, feeds), feeds, by_keras=True)
 
         def execute(extra: list[Any]) -> tuple[Any, list[Any]]:
-            fetched = self.callable_with(tuple(tensor.name for tensor in extra))(*args, **kwargs)
+            fetched = self.find_callable(tuple(tensor.name for tensor in extra))(*args, **kwargs)
             own_count = len(self.options.fetch)
             return fetched[:own_count], list(fetched[own_count:])
 
         return run_observed(run, execute)
 
-    def callable_with(self, names: tuple[str, ...]) -> Any:
+    def find_callable(self, names: tuple[str, ...]) -> Any:
         """Return a cached callable that also fetches the named tensors."""
         if names not in self.callables:
             copy = type(self.options)()

@@ -38,16 +38,16 @@ def iterate_values(run: GraphRun, tensors: list[Any], arrays: list[Any]) -> Iter
         dtype = np.dtype(tensor.dtype.base_dtype.as_numpy_dtype)
         if fed is None or dtype.kind in "OSU":
             continue
-        array = as_numbers(np.asarray(fed, dtype=dtype))
+        array = convert_to_numbers(np.asarray(fed, dtype=dtype))
         if array.size:
             yield Value(tensor.op, tensor.value_index, array)
     for tensor, array in zip(tensors, arrays, strict=True):
-        numbers = as_numbers(np.asarray(array))
+        numbers = convert_to_numbers(np.asarray(array))
         if numbers.size:
             yield Value(tensor.op, tensor.value_index, numbers)
 
 
-def as_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def convert_to_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return an array in a dtype that NumPy can save; bfloat16 becomes float32."""
     return array if array.dtype.kind in "biufc" else array.astype(np.float32)
 

@@ -64,10 +64,10 @@ class Tracer:
         FP starts with fp_point or the first operator. BP ends with bp_point, the last operator with "gradients" in its
         name, or the last operator.
         """
-        first = spans[self.fp_point] if self.fp_point in spans else min(spans.values(), key=start_time)
-        backward = [span for name, span in spans.items() if "gradients" in name] or list(spans.values())
-        last = spans[self.bp_point] if self.bp_point in spans else max(backward, key=end_time)
-        start, middle, end = start_time(first), end_time(last), max(map(end_time, spans.values()))
+        forward = spans[self.fp_point] if self.fp_point in spans else min(spans.values(), key=start_time)
+        gradients = [span for name, span in spans.items() if "gradients" in name] or list(spans.values())
+        backward = spans[self.bp_point] if self.bp_point in spans else max(gradients, key=end_time)
+        start, middle, end = start_time(forward), end_time(backward), max(map(end_time, spans.values()))
         previous_end = self.ends[-1] if self.ends else None
         self.ends.append(end)
         duration = end - (start if previous_end is None else previous_end)

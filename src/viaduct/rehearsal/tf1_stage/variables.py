@@ -11,18 +11,17 @@ from typing import Any
 
 def find_variables(graph: Any, *collections: str) -> list[Any]:
     """Return the variables of some collections of a graph, each once."""
-    variables = [plain_variable(variable) for name in collections for variable in graph.get_collection(name)]
+    variables = [unwrap_variable(variable) for name in collections for variable in graph.get_collection(name)]
     return list({id(variable): variable for variable in variables}.values())
 
 
-def plain_variable(variable: Any) -> Any:
+def unwrap_variable(variable: Any) -> Any:
     """Return the first copy of a distributed variable; other variables are returned unchanged."""
     copies = getattr(variable, "values", None)
     return copies[0] if isinstance(copies, tuple) and copies else variable
 
 
-def trainable_names(graph: Any) -> set[str]:
-    """Return the names of a graph's trainable variables."""
+def find_trainable_names(graph: Any) -> set[str]:
     return {variable.op.name for variable in find_variables(graph, "trainable_variables")}
 
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from viaduct.rehearsal.tf1_stage import evaluations, sessions
-from viaduct.rehearsal.tf1_stage.gradients import Gradients, dense_tensor, recorded_gradients
-from viaduct.rehearsal.tf1_stage.reach import dependencies, find_perhaps_dead, is_fetchable
+from viaduct.rehearsal.tf1_stage.gradients import Gradients, find_recorded_gradients, get_dense_tensor
+from viaduct.rehearsal.tf1_stage.reach import find_dependencies, find_perhaps_dead, is_fetchable
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun, SessionRecord
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 from viaduct.scripts.runner import StopScript
@@ -38,8 +38,7 @@ class ScriptWatch(sessions.Observer):
     times: list[tuple[float, float]] = field(default_factory=list)  # end of each step: monotonic(), process_time()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    stopped: bool = False  # StopScript was raised
-    stop_requested_at: float | None = None  # time.monotonic() when it was first raised
+    stop_requested_at: float | None = None  # time.monotonic() when StopScript was first raised
     _unsaved: SessionRecord | None = None  # the session of the last step, until its variables are read
     # The loss of the present step if it is known before the step's end: from a run before the step
     # (`compute_loss_before_step`), or with `by_line` from a run within the step.
@@ -62,7 +61,6 @@ class ScriptWatch(sessions.Observer):
 
     def stop(self) -> None:
         """Raise the exception that ends the script."""
-        self.stopped = True
         self.stop_requested_at = self.stop_requested_at or time.monotonic()
         raise StopScript
 
@@ -76,7 +74,7 @@ class ScriptWatch(sessions.Observer):
         tensors: list[Any] = []
         self._loss = None
         loss = choose_loss(run)
-        if loss is not None and reads_variables(extra_dependencies(run, loss)):
+        if loss is not None and reads_variables(find_extra_dependencies(run, loss)):
             self._loss = compute_loss_before_step(run, loss)
         elif loss is not None:
             labels.append(("loss", ""))
@@ -90,7 +88,7 @@ class ScriptWatch(sessions.Observer):
     def is_part_of_step(self, run: GraphRun) -> bool:
         """Return True for a run that trains, and with `by_line` for a run that computes gradients."""
         return run.training or (
-            self.by_line and any(record.any_made_by(run.reach.ops) for record in recorded_gradients(run.graph))
+            self.by_line and any(record.is_any_made_by(run.reach.ops) for record in find_recorded_gradients(run.graph))
         )
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
@@ -147,7 +145,7 @@ class ScriptWatch(sessions.Observer):
     def save_variables(self, record: SessionRecord) -> None:
         """Read the session's variables into `last_variables`."""
         graph, session = record.session.graph, record.session
-        with sessions.internal_run():
+        with sessions.mark_internal():
             self.last_variables = read_variables(graph, session)
         self._unsaved = None
 
@@ -156,11 +154,11 @@ def choose_loss(run: GraphRun) -> Any:
     """Return the loss with the most gradients in this run that can be fetched; None if there is none."""
     candidates = [
         record
-        for record in recorded_gradients(run.graph)
+        for record in find_recorded_gradients(run.graph)
         if record.loss is not None
-        and record.any_made_by(run.reach.ops)
+        and record.is_any_made_by(run.reach.ops)
         and is_fetchable(record.loss)
-        and not any(has_side_effects(op) for op in extra_dependencies(run, record.loss))
+        and not any(has_side_effects(op) for op in find_extra_dependencies(run, record.loss))
     ]
     return max(candidates, key=lambda record: len(record.pairs)).loss if candidates else None
 
@@ -170,9 +168,9 @@ def has_side_effects(op: Any) -> bool:
     return bool(op.op_def.is_stateful) or op.type.startswith("Placeholder")
 
 
-def extra_dependencies(run: GraphRun, loss: Any) -> set[Any]:
+def find_extra_dependencies(run: GraphRun, loss: Any) -> set[Any]:
     """Return operators that a loss needs and the run does not execute, since gradients do not need the loss."""
-    return dependencies([loss.op], run.reach.fed) - run.reach.ops
+    return find_dependencies([loss.op], run.reach.fed) - run.reach.ops
 
 
 def reads_variables(ops: set[Any]) -> bool:
@@ -187,11 +185,11 @@ def compute_loss_before_step(run: GraphRun, loss: Any) -> float | None:
 
     Return None if this run would read data or draw random numbers, or if a sparse tensor is fed.
     """
-    ops = dependencies([loss.op], run.reach.fed)
+    ops = find_dependencies([loss.op], run.reach.fed)
     has_state = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in ops)
     if has_state or any(value is None for value in run.feeds.values()):  # None: part of a sparse tensor
         return None
-    with sessions.internal_run():
+    with sessions.mark_internal():
         return float(np.mean(run.session_record.session.run(loss, feed_dict=run.feeds)))
 
 
@@ -201,16 +199,16 @@ def find_gradients(run: GraphRun) -> list[tuple[str, Any]]:
     Records with gradients that the run does not compute are ignored.
     """
     alive = run.reach.ops - find_perhaps_dead(run.reach.ops)
-    records = [record for record in recorded_gradients(run.graph) if record.all_made_by(run.reach.ops)]
-    chosen = [readable_pairs(record, alive) for record in records if record.applied]
-    if not chosen:
-        chosen = [max((readable_pairs(record, alive) for record in records), key=len, default=[])]
-    return [pair for pairs in chosen for pair in pairs]
+    records = [record for record in find_recorded_gradients(run.graph) if record.are_all_made_by(run.reach.ops)]
+    applied = [record for record in records if record.applied]
+    if applied:
+        return [pair for record in applied for pair in select_readable_pairs(record, alive)]
+    return max((select_readable_pairs(record, alive) for record in records), key=len, default=[])
 
 
-def readable_pairs(record: Gradients, alive: frozenset[Any]) -> list[tuple[str, Any]]:
+def select_readable_pairs(record: Gradients, alive: frozenset[Any]) -> list[tuple[str, Any]]:
     """Return the gradients that surely have a value; a gradient from a branch may have none."""
-    tensors = [(name, gradient, dense_tensor(gradient)) for name, gradient in record.pairs]
+    tensors = [(name, gradient, get_dense_tensor(gradient)) for name, gradient in record.pairs]
     return [(name, gradient) for name, gradient, tensor in tensors if tensor.op in alive and is_fetchable(tensor)]
 
 
@@ -286,7 +284,7 @@ def bound_monitored_sessions(watched: ScriptWatch) -> None:
 
     @functools.wraps(plain_init)
     def init(self: Any, session_creator: Any, hooks: Any, *args: Any, **kwargs: Any) -> None:
-        plain_init(self, session_creator, [*(hooks or []), bounding_hook(watched)], *args, **kwargs)
+        plain_init(self, session_creator, [*(hooks or []), make_bounding_hook(watched)], *args, **kwargs)
 
     @functools.wraps(plain_run)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -297,18 +295,18 @@ def bound_monitored_sessions(watched: ScriptWatch) -> None:
     kind.__init__, kind.run = init, run
 
 
-def bounding_hook(watched: ScriptWatch) -> Any:
+def make_bounding_hook(watched: ScriptWatch) -> Any:
     from tensorflow.python.training.session_run_hook import SessionRunHook
 
     class Bound(SessionRunHook):  # type: ignore[misc]
         """Requests a stop after the last training step, or after `limit` batches of a loop without training."""
 
         def begin(self) -> None:
-            self.batches, self.before = 0, watched.steps
+            self.batches, self.steps_at_begin = 0, watched.steps
 
         def after_run(self, run_context: Any, run_values: Any) -> None:
             self.batches += 1
-            trained = watched.steps > self.before
+            trained = watched.steps > self.steps_at_begin
             at_limit = watched.limit is not None and self.batches >= watched.limit
             if (trained and watched.is_limit_reached) or (not trained and at_limit):
                 run_context.request_stop()
@@ -336,8 +334,8 @@ def bound_keras(watched: ScriptWatch) -> None:
     def configure(requested: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(requested, callbacks.CallbackList):
             return plain(requested, *args, **kwargs)
-        listed = requested if isinstance(requested, (list, tuple)) else [] if requested is None else [requested]
-        return plain([*listed, Bound()], *args, **kwargs)
+        own = requested if isinstance(requested, (list, tuple)) else [] if requested is None else [requested]
+        return plain([*own, Bound()], *args, **kwargs)
 
     @functools.wraps(plain_logs)
     def make_logs(self: Any, model: Any, logs: Any, outputs: Any, mode: Any, prefix: str = "") -> Any:

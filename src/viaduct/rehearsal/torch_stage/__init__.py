@@ -18,7 +18,6 @@ from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards
 
 
 def install(name: str, cards: int = 8) -> None:
-    """Make the device `npu` or `mlu` in this process."""
     if name not in ("npu", "mlu"):
         raise BadValue(f"a rehearsal is on npu or mlu, not on {name!r}.", "viaduct rehearse SCRIPT --on npu")
     if not _prepare(name, cards):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
-from viaduct.rehearsal.torch_stage.dispatch import library, overload
+from viaduct.rehearsal.torch_stage.dispatch import find_overload, make_library
 
 _KEY = "AutocastPrivateUse1"
 _EXCLUDED = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
@@ -71,9 +71,9 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
         return value
     if not _is_cacheable(value, dtype):
         return value.to(dtype)
-    known = _cache.get(id(value))
-    if known is not None and known[0]() is value:
-        return known[1]
+    cached = _cache.get(id(value))
+    if cached is not None and cached[0]() is value:
+        return cached[1]
     cast = value.to(dtype)
     _cache[id(value)] = (weakref.ref(value), cast)
     return cast
@@ -155,18 +155,18 @@ def _refuse_autocast(*args: Any, **kwargs: Any) -> Any:
 
 def register() -> None:
     """Register autocast's kernels under the device's dispatch key."""
-    library("_").fallback(torch.library.fallthrough_kernel, _KEY)
+    make_library("_").fallback(torch.library.fallthrough_kernel, _KEY)
     kernels = {
-        name: _make_casting_kernel(overload(name), lambda: torch.get_autocast_dtype(cards.name))
+        name: _make_casting_kernel(find_overload(name), lambda: torch.get_autocast_dtype(cards.name))
         for name in LOWER_PRECISION
     }
-    kernels |= {name: _make_casting_kernel(overload(name), lambda: torch.float32) for name in FLOAT32}
-    kernels |= {name: _make_float32_result_kernel(overload(name)) for name in FLOAT32_RESULT}
-    kernels |= {name: _make_widest_kernel(overload(name)) for name in WIDEST}
+    kernels |= {name: _make_casting_kernel(find_overload(name), lambda: torch.float32) for name in FLOAT32}
+    kernels |= {name: _make_float32_result_kernel(find_overload(name)) for name in FLOAT32_RESULT}
+    kernels |= {name: _make_widest_kernel(find_overload(name)) for name in WIDEST}
     kernels["norm.Scalar"] = _make_norm_kernel(_aten.norm.Scalar, _aten.norm.ScalarOpt_dtype)
     kernels["norm.ScalarOpt_dim"] = _make_norm_kernel(_aten.norm.ScalarOpt_dim, _aten.norm.ScalarOpt_dim_dtype)
     kernels["binary_cross_entropy"] = _refuse_autocast
-    aten = library("aten")
+    aten = make_library("aten")
     for name, kernel in kernels.items():
         aten.impl(name, _without_autocast(kernel), _KEY)
     clear = torch.clear_autocast_cache

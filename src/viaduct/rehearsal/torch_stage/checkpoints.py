@@ -9,7 +9,7 @@ import torch
 
 from viaduct.rehearsal.torch_stage import control
 from viaduct.rehearsal.torch_stage.cards import cards
-from viaduct.rehearsal.torch_stage.tensors import storage_on
+from viaduct.rehearsal.torch_stage.tensors import put_storage_on_card
 
 _PRIORITY = 5  # before PyTorch's own functions, whose priorities begin at 10
 
@@ -39,4 +39,4 @@ def _restore_storage(storage: Any, location: str, device_name: str) -> Any:
             f"torch.{device_name}.device_count() is {count}. Please use torch.load with map_location "
             "to map your storages to an existing device."
         )
-    return storage_on(storage, index)
+    return put_storage_on_card(storage, index)

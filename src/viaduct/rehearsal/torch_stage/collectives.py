@@ -39,7 +39,6 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         self._served_types = served_types
 
     def getBackendName(self) -> str:
-        """Return the name of the card's backend."""
         return BACKEND_OF_CARD[cards.name]
 
     @property
@@ -48,7 +47,6 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
     @property
     def pg_name(self) -> str:
-        """Return the name under which torch.distributed registered the group."""
         return dist.distributed_c10d._world.pg_names[self]
 
     @property
@@ -84,7 +82,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
     def _reduce_to_mean(self, name: str, outputs: Any, *args: Any) -> Any:
         """Run gloo's sum `name` with `args`, and divide `outputs` by the number of ranks."""
         getattr(self._inner, name)(*self._lower(args)).wait()
-        for tensor in _leaves(outputs):
+        for tensor in _iterate_leaves(outputs):
             self._lower(tensor).div_(self.size())
         return _completed_work(outputs)
 
@@ -196,16 +194,15 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._inner.recv(self._lower(tensors), srcRank, tag)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
-        """Receive tensors from any rank."""
         return self._inner.recv_anysource(self._lower(tensors), tag)
 
 
-def _leaves(value: Any) -> Iterator[torch.Tensor]:
+def _iterate_leaves(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     else:
         for part in value:
-            yield from _leaves(part)
+            yield from _iterate_leaves(part)
 
 
 def _completed_work(result: Any) -> _Work:
@@ -312,14 +309,14 @@ def _find_served_types(backend: Any) -> tuple[str, ...]:
 @contextmanager
 def _without_flight_recorder() -> Iterator[None]:
     """Turn torch's flight recorder off: in torch 2.15 it needs a name that process groups in Python do not have."""
-    before = os.environ.get(_RECORDER)
+    previous = os.environ.get(_RECORDER)
     os.environ[_RECORDER] = "0"
     try:
         yield
     finally:
         del os.environ[_RECORDER]
-        if before is not None:
-            os.environ[_RECORDER] = before
+        if previous is not None:
+            os.environ[_RECORDER] = previous
 
 
 def _replace_nccl(

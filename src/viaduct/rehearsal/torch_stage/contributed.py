@@ -35,8 +35,8 @@ class NpuDropPath(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.drop_prob == 0 or not self.training:
             return x
-        kept = torch.rand(len(x), *[1] * (x.dim() - 1), dtype=x.dtype, device=x.device).add_(self.keep_prob).floor_()
-        return x / self.keep_prob * kept
+        mask = torch.rand(len(x), *[1] * (x.dim() - 1), dtype=x.dtype, device=x.device).add_(self.keep_prob).floor_()
+        return x / self.keep_prob * mask
 
 
 class Prefetcher:

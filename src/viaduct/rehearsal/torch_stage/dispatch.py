@@ -12,14 +12,14 @@ _libraries: list[Any] = []  # kept, because a registration ends with its library
 _Library: Any = torch.library.Library
 
 
-def library(namespace: str) -> Any:
+def make_library(namespace: str) -> Any:
     """Return a library that adds kernels to `namespace`; the namespace `_` is for fallbacks of all operators."""
     _libraries.append(_Library(namespace, "IMPL"))
     return _libraries[-1]
 
 
 @functools.cache
-def overload(name: str) -> Any:
+def find_overload(name: str) -> Any:
     """Return the operator of aten for a name with or without an overload: `softmax.int`, `mm`."""
     packet, _, variant = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet), variant or "default")

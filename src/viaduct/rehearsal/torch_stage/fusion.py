@@ -43,14 +43,14 @@ def npu_fusion_attention(
         _attend, heads=head_num, pse=pse, mask=atten_mask, scale=scale, dropout=1 - keep_prob, mode=sparse_mode
     )
     if input_layout == "TND":  # the sequences of a batch are concatenated, without padding
-        spans = zip(_spans(actual_seq_qlen), _spans(actual_seq_kvlen), strict=True)
+        spans = zip(_make_slices(actual_seq_qlen), _make_slices(actual_seq_kvlen), strict=True)
         output = torch.cat([attend(query[q][None], key[k][None], value[k][None], "BSND")[0] for q, k in spans])
     else:
         output = attend(query, key, value, input_layout)
     return output, *(query.new_empty(0) for _ in range(3)), 0, 0, 0
 
 
-def _spans(ends: Any) -> list[slice]:
+def _make_slices(ends: Any) -> list[slice]:
     """Return the slices of concatenated sequences, given their ends."""
     ends = [int(end) for end in ends]
     return [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]

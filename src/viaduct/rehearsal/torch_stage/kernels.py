@@ -17,7 +17,7 @@ import torch
 
 from viaduct.rehearsal.torch_stage import absent, attention, doubles, sparse
 from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of, put_on_card, to_cpu, view_on_cpu
-from viaduct.rehearsal.torch_stage.dispatch import library, overload
+from viaduct.rehearsal.torch_stage.dispatch import find_overload, make_library
 from viaduct.rehearsal.torch_stage.generators import check_generator
 
 Kernel = Callable[..., Any]
@@ -108,7 +108,7 @@ class _Call:
         self.lowered: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         # Pairs of an empty `out` tensor and the CPU tensor that the kernel fills instead.
         self.adopted: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self.addresses: set[int] | None = None  # of the inputs' memory; None until `input_addresses` is called
+        self.addresses: set[int] | None = None  # of the inputs' memory; None until `find_input_addresses` is called
 
     def lower_arguments(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with the card's tensors replaced by CPU tensors over their memory."""
@@ -192,11 +192,11 @@ class _Call:
             return sparse.lift_sparse(result, index)
         if not address and result._is_zerotensor():
             result = torch.zeros(result.shape, dtype=result.dtype, device=_CPU)  # a zero tensor has no memory
-        if address in self.input_addresses():
+        if address in self.find_input_addresses():
             result = result.clone()  # `put_on_card` would count an input's memory twice
         return put_on_card(result, index)
 
-    def input_addresses(self) -> set[int]:
+    def find_input_addresses(self) -> set[int]:
         if self.addresses is None:
             tensors = [cpu_tensor for _, cpu_tensor in self.lowered.values()]
             self.addresses = {tensor.data_ptr() for tensor in tensors if tensor.layout is torch.strided} - {0}
@@ -332,7 +332,7 @@ def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 def _fallback_kernel(name: str, fallback: Kernel = fallback) -> Kernel:
     """Return the fallback for one operator, which PyTorch would otherwise compose from others on the card."""
     # Each of the hundreds of operators is looked up at its first call, since that takes half a millisecond.
-    return lambda *args, **kwargs: fallback(overload(name), *args, **kwargs)
+    return lambda *args, **kwargs: fallback(find_overload(name), *args, **kwargs)
 
 
 def _redispatch_kernel(operator: Any, keys: Any = _ON_CPU) -> Kernel:
@@ -375,14 +375,14 @@ _KEPT_COMPOSED = frozenset(
 
 def register() -> None:
     """Register all kernels under the device's dispatch key, for the whole process; this cannot be undone."""
-    library("_").fallback(fallback, _KEY)  # for all operators without a kernel below
-    aten = library("aten")
+    make_library("_").fallback(fallback, _KEY)  # for all operators without a kernel below
+    aten = make_library("aten")
     for name, kernel in {**_KERNELS, **absent.MISSING_CPU_KERNELS, **attention.ATTENTION_KERNELS}.items():
         aten.impl(name, kernel, _KEY)
     aten.impl("scaled_dot_product_attention", attention.attention, "AutogradPrivateUse1")
     aten.impl("dropout", _dropout, "AutogradPrivateUse1")
     for name in _VIEWS:
-        aten.impl(name, _redispatch_kernel(overload(name)), _KEY)
+        aten.impl(name, _redispatch_kernel(find_overload(name)), _KEY)
     for names, refuse in (
         (sparse.NESTED_OPERATORS, sparse.refuse_nested),
         (sparse.QUANTIZED_OPERATORS, sparse.refuse_quantized),
@@ -396,19 +396,19 @@ def register() -> None:
 
 def _register_layouts() -> None:
     """Register kernels for sparse tensors, and refusals with an explanation for nested and quantized ones."""
-    aten = library("aten")
+    aten = make_library("aten")
     for key, cpu_key in sparse.CPU_KEYS.items():
-        library("_").fallback(fallback_sparse, key)
+        make_library("_").fallback(fallback_sparse, key)
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, cpu_key))
         for name in torch._C._dispatch_get_registrations_for_dispatch_key(cpu_key):
             short = name.removeprefix("aten::")
             if short in sparse.STRUCTURE_OPERATORS:
-                aten.impl(short, _redispatch_kernel(overload(short), keys), key)
-            elif name != short and _composite_keys(name):
+                aten.impl(short, _redispatch_kernel(find_overload(short), keys), key)
+            elif name != short and _find_composite_keys(name):
                 aten.impl(short, _fallback_kernel(short, fallback_sparse), key)
     aten.impl("_sparse_mm_reduce_impl", sparse.reduce_products, "SparseCsrPrivateUse1")
-    library("_").fallback(sparse.refuse_nested, "NestedTensorPrivateUse1")
-    library("_").fallback(sparse.refuse_quantized, "QuantizedPrivateUse1")
+    make_library("_").fallback(sparse.refuse_nested, "NestedTensorPrivateUse1")
+    make_library("_").fallback(sparse.refuse_quantized, "QuantizedPrivateUse1")
 
 
 def _list_composed() -> list[str]:
@@ -422,7 +422,9 @@ def _list_composed() -> list[str]:
     names = []
     for name in torch._C._dispatch_get_all_op_names():
         short = name.removeprefix("aten::")
-        if name == short or short in registered or not (keys := _composite_keys(name)):  # `short` equal: not of aten
+        if (
+            name == short or short in registered or not (keys := _find_composite_keys(name))
+        ):  # `short` equal: not of aten
             continue
         has_cpu_kernel = has_kernel(name, "CPU") or short.startswith("_foreach_")
         if has_cpu_kernel or (keys != ["CompositeImplicitAutograd"] and _computes(name)):
@@ -430,7 +432,7 @@ def _list_composed() -> list[str]:
     return names
 
 
-def _composite_keys(name: str) -> list[str]:
+def _find_composite_keys(name: str) -> list[str]:
     """Return the dispatch keys under which PyTorch composes an operator from others."""
     has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
     keys = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd", "CompositeImplicitAutograd")

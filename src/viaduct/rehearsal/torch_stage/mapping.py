@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from viaduct.cards import CARDS
 from viaduct.rehearsal.torch_stage import amp, collectives, control
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
-from viaduct.rehearsal.torch_stage.dispatch import library
+from viaduct.rehearsal.torch_stage.dispatch import make_library
 
 _VENDOR_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}
 _CUDA = re.compile(r"cuda(?::(\d+))?")
@@ -73,7 +73,7 @@ def map_cuda() -> None:
             run(self)
 
     threading.Thread.run = run_mapped  # type: ignore[method-assign]
-    library("_").fallback(_make_on_card, "CUDA")
+    make_library("_").fallback(_make_on_card, "CUDA")
     _map_methods()
     _map_default_device()
     _map_autocast()

@@ -15,18 +15,17 @@ _MIB = 1 << 20
 _POOLS = ("all", "large_pool", "small_pool")
 
 
-def _meter(device: Any) -> MemoryMeter:
+def _find_meter(device: Any) -> MemoryMeter:
     return cards.meters[index_of(device)]
 
 
 def memory_allocated(device: Any = None) -> int:
     """Return the bytes of the tensors that are alive on the card."""
-    return _meter(device).alive
+    return _find_meter(device).alive
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """Return the peak of `memory_allocated`."""
-    return _meter(device).peak
+    return _find_meter(device).peak
 
 
 memory_reserved = memory_cached = memory_allocated
@@ -34,14 +33,14 @@ max_memory_reserved = max_memory_cached = max_memory_allocated
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Set the peak to what is allocated now."""
-    meter = _meter(device)
+    """Set the peak to the bytes that are allocated now."""
+    meter = _find_meter(device)
     meter.peak = meter.alive
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
     """Set the counts of allocations and releases to 0."""
-    meter = _meter(device)
+    meter = _find_meter(device)
     meter.allocations = meter.releases = meter.bytes_allocated = meter.bytes_released = 0
 
 
@@ -50,7 +49,7 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Return the counters in the layout of torch.cuda."""
-    meter = _meter(device)
+    meter = _find_meter(device)
     keys, alive = ("current", "peak", "allocated", "freed"), meter.allocations - meter.releases
     # The peak of the number of allocations is not measured; the current number stands for it.
     count = dict(zip(keys, (alive, alive, meter.allocations, meter.releases), strict=True))
@@ -80,7 +79,7 @@ def memory_stats(device: Any = None) -> dict[str, Any]:
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """Return a table of the counters; `abbreviated` changes nothing."""
-    meter = _meter(device)
+    meter = _find_meter(device)
     columns = (meter.alive, meter.peak, meter.bytes_allocated, meter.bytes_released)
     cells = " | ".join(f"{value / _MIB:>8.1f} MiB" for value in columns)
     head = f"| {'Metric':<18} | {'Cur Usage':>12} | {'Peak Usage':>12} | {'Tot Alloc':>12} | {'Tot Freed':>12} |"
@@ -101,7 +100,7 @@ def memory_snapshot(mempool_id: Any = None) -> list[dict[str, Any]]:
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Return the free and total bytes; the total is that of the real card."""
-    return cards.memory - _meter(device).alive, cards.memory
+    return cards.memory - _find_meter(device).alive, cards.memory
 
 
 def empty_cache() -> None:

@@ -85,15 +85,17 @@ def build() -> types.ModuleType:
     """Make torch_mlu with its submodules, and return the module that becomes torch.mlu."""
     streams.Stream.mlu_stream = property(streams._handle)  # type: ignore[attr-defined]
     surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
-    device = surface.make_device_module(f"{PACKAGE}.mlu", {**surface.shared_names(), **surface.defined_names(__name__)})
+    device = surface.make_device_module(
+        f"{PACKAGE}.mlu", {**surface.collect_shared_names(), **surface.collect_defined_names(__name__)}
+    )
     surface.make_submodules(f"{PACKAGE}.mlu")
-    surface.make_module(f"{PACKAGE}.profiler", profiling.module_contents(NAME), package=True)
+    surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(NAME), package=True)
     surface.make_module(f"{PACKAGE}.utils", {}, package=True)
-    _backends()
+    _make_backends()
     return device
 
 
-def _backends() -> None:
+def _make_backends() -> None:
     """Make torch.backends.mlu, cnnl and mlufusion, whose attributes scripts set without effect."""
     matmul = types.SimpleNamespace(allow_tf32=False)
     surface.make_module("torch.backends.mlu", {"matmul": matmul, "is_built": lambda: True})

@@ -49,7 +49,6 @@ def get_device_name(device_name: Any = None) -> str:
 
 
 def get_device_properties(device_name: Any = None) -> _Properties:
-    """Return the properties of a card, which has no major and minor."""
     index_of(device_name)
     return _Properties()
 
@@ -78,7 +77,6 @@ def set_compile_mode(jit_compile: bool = False) -> None:
 
 
 def is_jit_compile_false() -> bool:
-    """Return True if built-in operators are used."""
     return bool(_options.get("jitCompile", "disable") == "disable")
 
 
@@ -172,7 +170,6 @@ def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Free memory of caching_allocator_alloc."""
     _blocks.pop(mem_ptr, None)
 
 
@@ -217,7 +214,7 @@ class mstx:
             yield
 
 
-def _settings() -> dict[str, Any]:
+def _make_settings() -> dict[str, Any]:
     """Return torch.npu.config, .matmul and .conv; their attributes have no effect."""
     return {
         "config": types.SimpleNamespace(allow_internal_format=True),
@@ -264,10 +261,10 @@ _OPERATORS = (
 )
 
 
-def _device_names() -> dict[str, Any]:
+def _collect_device_names() -> dict[str, Any]:
     """Return the names of torch.npu that torch.cuda does not have."""
-    names = {name: value for name, value in surface.defined_names(__name__).items() if value not in _OPERATORS}
-    return {**names, **_settings(), "npu_config": types.SimpleNamespace(**_settings())}
+    names = {name: value for name, value in surface.collect_defined_names(__name__).items() if value not in _OPERATORS}
+    return {**names, **_make_settings(), "npu_config": types.SimpleNamespace(**_make_settings())}
 
 
 def build() -> types.ModuleType:
@@ -275,18 +272,18 @@ def build() -> types.ModuleType:
     operators = {function.__name__: function for function in _OPERATORS}
     streams.Stream.npu_stream = property(streams._handle)  # type: ignore[attr-defined]
     surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
-    device = surface.make_device_module(f"{PACKAGE}.npu", {**surface.shared_names(), **_device_names()})
+    device = surface.make_device_module(f"{PACKAGE}.npu", {**surface.collect_shared_names(), **_collect_device_names()})
     surface.make_submodules(f"{PACKAGE}.npu")
-    surface.make_module(f"{PACKAGE}.npu.utils", {**surface.shared_names(), **_device_names()})
-    surface.make_module(f"{PACKAGE}.profiler", profiling.module_contents(NAME), package=True)
-    surface.make_module(f"{PACKAGE}.optim", _optimizers())
+    surface.make_module(f"{PACKAGE}.npu.utils", {**surface.collect_shared_names(), **_collect_device_names()})
+    surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(NAME), package=True)
+    surface.make_module(f"{PACKAGE}.optim", _make_optimizers())
     surface.make_module(f"{PACKAGE}.utils", {}, package=True)
     surface.make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED, package=True)
     surface.make_module(f"{PACKAGE}.contrib.module", contributed.CONTRIBUTED)
     return device
 
 
-def _optimizers() -> dict[str, Any]:
+def _make_optimizers() -> dict[str, Any]:
     """Return NpuFusedSGD and the other fused optimizers, here unchanged subclasses of torch.optim's."""
     bases = ("SGD", "Adam", "AdamW", "Adadelta", "RMSprop")
     return {f"NpuFused{base}": type(f"NpuFused{base}", (getattr(torch.optim, base),), {}) for base in bases}

@@ -16,7 +16,7 @@ import torch
 
 from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, streams, tensors, wrappers
 from viaduct.rehearsal.torch_stage.cards import card_of, index_of
-from viaduct.rehearsal.torch_stage.surface import Properties, make_module, shared_names
+from viaduct.rehearsal.torch_stage.surface import Properties, collect_shared_names, make_module
 
 NAME = "gpu"
 CARD_NAME = "CPU, called a CUDA device by viaduct"
@@ -74,8 +74,8 @@ class nvtx:
 
 def build() -> types.ModuleType:
     """Make the module whose names replace those of torch.cuda."""
-    own = (get_device_name, get_device_properties, get_device_capability, get_arch_list, nvtx)
-    return make_module(f"torch_{NAME}", {**shared_names(), **{member.__name__: member for member in own}})
+    members = (get_device_name, get_device_properties, get_device_capability, get_arch_list, nvtx)
+    return make_module(f"torch_{NAME}", {**collect_shared_names(), **{member.__name__: member for member in members}})
 
 
 def install() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch.utils._device import _device_constructors
 
 from viaduct.rehearsal.torch_stage.cards import card_of
-from viaduct.rehearsal.torch_stage.dispatch import library, replace_function
+from viaduct.rehearsal.torch_stage.dispatch import make_library, replace_function
 
 FACTORIES = (
     "empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "eye", "tensor",
@@ -58,7 +58,7 @@ def install() -> None:
 
 def register() -> None:
     """Register the kernels of pin_memory and is_pinned."""
-    aten = library("aten")
+    aten = make_library("aten")
     for key in ("CPU", "PrivateUse1"):
         aten.impl("_pin_memory", _pin, key)
         aten.impl("is_pinned", _is_pinned, key)

@@ -108,7 +108,7 @@ def supported_activities() -> set[Any]:
     return {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1}
 
 
-def module_contents(device: str) -> dict[str, Any]:
+def make_module_contents(device: str) -> dict[str, Any]:
     """Return the contents of the vendor's profiler module, for the card's name in torch."""
     classes = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
     supported = (supported_activities, supported_profiler_level, supported_ai_core_metrics, supported_export_type)

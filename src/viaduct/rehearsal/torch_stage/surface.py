@@ -19,7 +19,7 @@ _PRIVATE = ("_lazy_init", "_is_in_bad_fork")  # names that PyTorch itself calls
 
 
 class Properties:
-    """Base class of what get_device_properties returns."""
+    """Base class of the results of get_device_properties."""
 
     name: str
 
@@ -44,11 +44,11 @@ def make_module(name: str, contents: dict[str, Any], package: bool = False) -> t
     return stand_in
 
 
-def shared_names() -> dict[str, Any]:
+def collect_shared_names() -> dict[str, Any]:
     """Return the public names of the shared modules, and further names that scripts and PyTorch use."""
     names: dict[str, Any] = {}
     for module in _SHARED:
-        names |= defined_names(module.__name__)
+        names |= collect_defined_names(module.__name__)
         names |= {name: vars(module)[name] for name in _PRIVATE if name in vars(module)}
     names.update(legacy.make_types())
     names[f"{cards.public_name.upper()}Graph"] = names.pop("Graph")
@@ -57,7 +57,7 @@ def shared_names() -> dict[str, Any]:
     return names
 
 
-def defined_names(module_name: str) -> dict[str, Any]:
+def collect_defined_names(module_name: str) -> dict[str, Any]:
     """Return the public functions and classes that a module defines itself, without `build`."""
     public = {name: value for name, value in vars(sys.modules[module_name]).items() if not name.startswith("_")}
     public.pop("build", None)

@@ -98,7 +98,7 @@ def _wrap_storages() -> None:
         if device is None or torch.device(device).type != cards.name:
             return plain(cls, *args, **kwargs)
         device = _resolve_device(torch.device(device), numbers=False)
-        return storage_on(plain(cls, *args, device="cpu"), device.index)
+        return put_storage_on_card(plain(cls, *args, device="cpu"), device.index)
 
     torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[method-assign]
     setattr(torch.UntypedStorage, cards.name, _storage_to)
@@ -117,6 +117,6 @@ def _typed_storage_to(self: Any, device: Any = None, non_blocking: bool = False)
     return self._new_wrapped_storage(_storage_to(self._untyped_storage, device))
 
 
-def storage_on(storage: Any, index: int) -> Any:
+def put_storage_on_card(storage: Any, index: int) -> Any:
     """Return a card's storage over the memory of a host's storage."""
     return put_on_card(torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage), index).untyped_storage()

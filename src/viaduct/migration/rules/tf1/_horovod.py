@@ -48,17 +48,17 @@ def find_escapes(site: Site) -> list[str]:
 
 
 def keeps_horovod(site: Site) -> bool:
-    """Return True if Horovod stays in the whole program because its module cannot be followed."""
+    """Return True if Horovod stays in the program because uses of its module cannot be followed."""
     return bool(find_escapes(site))
 
 
 def files_that_keep_horovod(site: Site) -> list[str]:
     """Return the files of the program that use parts of Horovod without a counterpart on the accelerator."""
-    kept = site.work.project.horovod_kept
-    if not kept:
+    keeping_files = site.work.project.unconverted_horovod_files
+    if not keeping_files:
         return []
     programs = programs_of(site.work.project, site.work.path)
-    return sorted(kept & {path for program in programs for path in program})
+    return sorted(keeping_files & {path for program in programs for path in program})
 
 
 def calls_any(site: Site, node: ast.AST, *functions: str) -> bool:

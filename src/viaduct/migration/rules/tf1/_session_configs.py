@@ -21,7 +21,7 @@ def report_host_session(site: Site) -> None:
 
 
 def allows_no_gpu(site: Site, value: ast.expr) -> bool:
-    """Return True for a config with device_count {"GPU": 0}, given to its constructor or set in this file."""
+    """Return True for a config with device_count {"GPU": 0}, set by its constructor or an assignment."""
     config = proto.find_variable(site, value)
     if config is not None and sets_no_gpu(site, config, value):
         return True
@@ -110,7 +110,7 @@ def fill_value(site: Site, value: ast.expr) -> None:
 
 
 def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
-    """Return True for `config = tf.ConfigProto(…)` on lines of its own, outside a class body."""
+    """Return True for `config = tf.ConfigProto(…)` on separate lines, outside a class body."""
     is_complete_value = isinstance(assignment, ast.Assign | ast.AnnAssign) and assignment.value is value
     has_own_lines = proto.starts_line(site, assignment) and proto.ends_line(site, assignment)
     in_class_body = isinstance(site.source.parents[assignment], ast.ClassDef)

@@ -19,10 +19,9 @@ from viaduct.migration.edits import Edits
 from viaduct.migration.lookups import FunctionNode, bindings_of, keyword_value, literal_text
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._strategies import DEVICE_SETTERS
 
 rule = Rule(__name__)
-
-SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 
 
 @rule.node(ast.With, ast.AsyncWith, only_files_with=("device",))
@@ -55,7 +54,7 @@ def classify_device(site: Site, device: ast.expr | None) -> str:
     origin = site.values.origin(device)
     if is_none(origin):
         return "none"
-    if isinstance(origin, ast.Call) and site.qualified(origin.func) in SETTERS:
+    if isinstance(origin, ast.Call) and site.qualified(origin.func) in DEVICE_SETTERS:
         return "setter"
     if is_device_of_tensor(site, device):
         return "gpu"
@@ -181,7 +180,7 @@ def report_towers(site: Site) -> None:
         if isinstance(parent, ast.For) and "gpu" in ast.unparse(parent.iter).lower():
             site.request_review(
                 f"a tower for each GPU (for … in {ast.unparse(parent.iter)}): keep one and remove the averaging of "
-                "gradients; every device has a process of its own",
+                "gradients; every device has its own process",
                 zh=f"按 GPU 构建多个 tower(for … in {ast.unparse(parent.iter)}):"
                 "请只保留一个并去掉梯度平均;每个设备对应一个进程",
                 risk="high",

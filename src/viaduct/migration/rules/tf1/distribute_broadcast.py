@@ -266,7 +266,7 @@ def is_training_name(node: ast.AST) -> bool:
 def is_training_program(site: Site) -> bool:
     """Return True if a program with this file trains without an Estimator and does not broadcast yet."""
     project = site.work.project
-    estimators = {path for name in broadcast.ESTIMATORS for path in project.mentions.get(name, ())}
+    estimators = {path for name in broadcast.ESTIMATORS for path in project.callers.get(name, ())}
     for files in programs_of(project, site.work.path):
         if files & project.training_files and not files & project.broadcast_files and not files & estimators:
             return True
@@ -276,8 +276,8 @@ def is_training_program(site: Site) -> bool:
 def is_named_for_evaluation(name: str) -> bool:
     """Return True for `evaluate`, `run_test`; not for `train_and_eval`, `latest`."""
     words = [word.lower() for word in WORD_PATTERN.findall(name)]
-    other_work = any(word.startswith(EVALUATION_PREFIXES) for word in words)
-    return other_work and not any(word.startswith("train") for word in words)
+    is_evaluation = any(word.startswith(EVALUATION_PREFIXES) for word in words)
+    return is_evaluation and not any(word.startswith("train") for word in words)
 
 
 def has_broadcast(site: Site) -> bool:

@@ -45,7 +45,6 @@ def restart_in_cycles(site: Site) -> None:
     calls = [
         call for call in find_estimator_cycle(site.node, site.values) if site.source.function_around(call) is site.node
     ]
-    # an input function that asks for ranks may be defined in any file of the project
     needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
     if not calls or not needs_ranks or handles_communication(site):
         return

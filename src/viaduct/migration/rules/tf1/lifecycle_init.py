@@ -71,8 +71,8 @@ def start_communication(site: Site) -> None:
 def find_location(site: Site) -> ast.stmt | None:
     """Return the first statement of main, else of the main guard, else of the module, that may ask hccl for ranks.
 
-    If none asks, return the first statement of main or of the guard. None for a module of another script, and for a
-    script without main and guard in which no statement asks.
+    Without such a statement return the first one of main or of the guard, else None. None for a module of another
+    script, too.
     """
     main, guard = _entry.main_function(site), _entry.main_guard(site)
     block = main.body if main is not None else guard.body if guard is not None else executed_statements(site)

@@ -71,7 +71,7 @@ def plan_edits(site: Site) -> Plan:
 
 
 def refuse_unsuitable_script(site: Site) -> None:
-    """Refuse notebooks, scripts with a distributed path of their own, and classes that derive from DataParallel."""
+    """Refuse notebooks, scripts that are distributed already, and classes that derive from DataParallel."""
     if site.work.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
     for call in wrapped.distributed_calls(site):
@@ -106,7 +106,7 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
     training = [(call, trace) for call, trace in traces if trace.is_for_training()]
     if not training:
         raise Refused(
-            "no loop that computes gradients goes over a DataLoader made in this file: the training data cannot be "
+            "no loop that computes gradients uses a DataLoader of this file: the training data cannot be "
             "divided among the ranks",
             "本文件中没有用于训练循环的 DataLoader:无法划分训练数据",
             traces[0][0] if traces else None,
@@ -115,12 +115,12 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
 
 
 def refuse_sampler(site: Site, call: ast.Call) -> None:
-    """Refuse a loader with a sampler of its own, or with hidden arguments.
+    """Refuse a loader with a sampler or with hidden arguments.
 
     A `**kwargs` is accepted if the file shows its entries and none of them is one of LOADER_ARGUMENTS.
     """
     if keyword_value(call, "sampler", "batch_sampler") is not None or len(call.args) > 3:  # the fourth is the sampler
-        raise Refused("the training loader has a sampler of its own", "训练数据使用了自定义 sampler", call)
+        raise Refused("the training loader has a sampler", "训练数据使用了自定义 sampler", call)
     for value in (keyword.value for keyword in call.keywords if keyword.arg is None):
         items = dict_items(site.values.origin(value))
         if items is None or LOADER_ARGUMENTS & {str(name) for name, _ in items}:

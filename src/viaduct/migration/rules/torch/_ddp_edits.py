@@ -11,11 +11,11 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import first_statement
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import MOVING_METHODS, Loader, Plan, Refused
+from viaduct.migration.rules.torch._places import CARDS
 from viaduct.migration.targets import card
 
 NUMBERED_DEVICE = re.compile(r"(?:cuda|npu|mlu):\d+")
 NO_PARENTHESES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # before `.npu()`
-CARDS = ("cuda", "npu", "mlu")  # modules of torch, and methods that move to a card
 
 
 class Rewriter:
@@ -45,7 +45,7 @@ class Rewriter:
         if name in (f"torch.{root}.set_device" for root in CARDS):
             statement = self.site.source.statement_around(call)
             if not isinstance(statement, ast.Expr):
-                raise Refused("set_device stands within another statement", "set_device 位于其他语句内", call)
+                raise Refused("set_device is part of another statement", "set_device 位于其他语句内", call)
             self.removed.append(statement)
         elif name in (f"torch.{root}.device" for root in CARDS):
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
@@ -162,7 +162,7 @@ class Rewriter:
         for loop, calls in lines.items():
             self.site.edit.insert_before(loop.body[0], [*calls])
             self.site.report_change(
-                "set_epoch gives every epoch another order of the samples",
+                "set_epoch changes the order of the samples in every epoch",
                 zh="set_epoch 使每个 epoch 顺序不同",
                 node=loop.body[0],
             )
@@ -173,10 +173,10 @@ class Rewriter:
         for function in self.plan.saving_functions:
             first = first_statement(function)
             self.site.edit.insert_before(first, [f"if {rank} != 0:", f"{unit}return"])
-            self.site.report_change("rank 0 alone saves", zh="仅 rank 0 保存", node=first)
+            self.site.report_change("only rank 0 saves", zh="仅 rank 0 保存", node=first)
         for statement in self.plan.saving_statements:
             self.indent(statement, f"if {rank} == 0:", unit)
-            self.site.report_change("rank 0 alone saves", zh="仅 rank 0 保存", node=statement)
+            self.site.report_change("only rank 0 saves", zh="仅 rank 0 保存", node=statement)
 
     def indent(self, statement: ast.stmt, header: str, unit: str) -> None:
         """Put a statement under a header, such as an `if`: indent all its lines except those within a string."""
@@ -224,7 +224,7 @@ class Rewriter:
         ]
         self.site.edit.insert_before(self.plan.first, lines)
         self.site.report_change(
-            f"torchrun starts one process per card; each takes its own and joins the others over {self.card.backend}",
+            f"torchrun starts one process per card; the processes communicate over {self.card.backend}",
             zh=f"torchrun 为每张卡启动一个进程,各占一卡,通过 {self.card.backend} 通信",
             node=self.plan.first,
         )
@@ -258,5 +258,5 @@ def exit_value(statement: ast.stmt) -> ast.expr | None:
 
 def is_numbered_device(text: ast.JoinedStr) -> bool:
     """Return True for f"cuda:{index}"."""
-    first = text.values[0] if text.values else None
-    return isinstance(first, ast.Constant) and first.value in ("cuda:", "npu:", "mlu:") and len(text.values) == 2
+    prefix = text.values[0] if text.values else None
+    return isinstance(prefix, ast.Constant) and prefix.value in ("cuda:", "npu:", "mlu:") and len(text.values) == 2

@@ -343,7 +343,7 @@ class Devices:
         return isinstance(node, ast.Call) and self.is_device_call(node)
 
     def is_device_call(self, node: ast.Call) -> bool:
-        """Return True for a call that gives a device or its text."""
+        """Return True for a call that returns a device or its text."""
         function = plain_name(node.func)
         if function == "str" and node.args:
             return self.is_device(node.args[0])

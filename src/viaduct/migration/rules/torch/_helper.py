@@ -110,8 +110,8 @@ def is_card_test(site: Site, test: ast.expr) -> bool:
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     calls = [site.values.origin(part) for part in parts]
     names = {site.qualified(call.func) for call in calls if isinstance(call, ast.Call)}
-    own = f"{site.work.project.helper_of(site.work.path)}.{HELPER_OBJECT}.is_available"
-    return bool(names & {"torch.cuda.is_available", own})
+    helper_test = f"{site.work.project.helper_of(site.work.path)}.{HELPER_OBJECT}.is_available"
+    return bool(names & {"torch.cuda.is_available", helper_test})
 
 
 def parenthesize(site: Site, node: ast.AST, comparison: str) -> str:

@@ -55,7 +55,7 @@ class LoaderTrace:
             self.aliases.add((self.class_of(target), ast.unparse(target)))
 
     def add_returning(self, statement: ast.Return, index: int | None) -> None:
-        """Record that a function returns the loader, alone or at an index of a tuple."""
+        """Record that a function returns the loader, or a tuple with the loader at an index."""
         function = self.source.function_around(statement)
         if function is not None:
             self.returning.add((function, index))

@@ -80,14 +80,14 @@ def replace_or_report(site: Site, node: ast.expr) -> None:
     module, _, inner = name.partition(".")
     if module in MODULES and inner in SUBMODULES[module]:
         name = inner
-    first = name.partition(".")[0]
+    root_name = name.partition(".")[0]
     if is_default_type(site, node):
         return
-    if first.endswith(("Tensor", "Storage")) and first in NPU_AND_MLU_NAMES and is_compared(site, node):
+    if root_name.endswith(("Tensor", "Storage")) and root_name in NPU_AND_MLU_NAMES and is_compared(site, node):
         replace_by_helper(site, node, f"types.{name}")
-    elif first in NPU_AND_MLU_NAMES:
-        replace_by_helper(site, node, HELPER_NAMES.get(first, first) + name[len(first) :])
-    elif site.name not in CUDA_AMP_NAMES and name != "amp" and first not in REPORTED_ELSEWHERE:
+    elif root_name in NPU_AND_MLU_NAMES:
+        replace_by_helper(site, node, HELPER_NAMES.get(root_name, root_name) + name[len(root_name) :])
+    elif site.name not in CUDA_AMP_NAMES and name != "amp" and root_name not in REPORTED_ELSEWHERE:
         report_cuda_only(site, name)
 
 

@@ -147,10 +147,10 @@ def rename(site: Site, function: ast.expr) -> None:
 
 
 def report_undecided(site: Site, own_class: str) -> None:
-    """Report a call that may be a method of the project's own class, given by its qualified name."""
+    """Report a call that may be a method of the project's class `own_class`, a qualified name."""
     device, owner = card(site.options).method, own_class.rpartition(".")[2]
     site.request_review(
-        f"{owner} has a method `cuda` of its own, and this may be a call of it: if it is a tensor's or module's, "
+        f"{owner} has its own method `cuda`, and this may be a call of it: if it is a tensor's or module's, "
         f"write .{device}()",
         zh=f"{owner} 定义了自己的 cuda 方法,此处可能是对它的调用;若是张量或模块的方法,请改为 .{device}()",
     )

@@ -54,10 +54,10 @@ def report_moved(site: Site) -> None:
     """Report names that only CUDA has after `from torch import cuda` became an import of the card's module."""
     target = card(site.options)
     name = site.name[len(target.root) + 1 :]
-    first = name.partition(".")[0]
+    root_name = name.partition(".")[0]
     if (
         site.name.startswith(f"{target.root}.")
-        and first in CUDA_ONLY_NAMES - REPORTED_BY_OTHER_RULES
+        and root_name in CUDA_ONLY_NAMES - REPORTED_BY_OTHER_RULES
         and counterpart(name, target) is None
     ):
         report_name(site, name)

@@ -32,7 +32,6 @@ class HParams:
         setattr(self, name, value)
 
     def override_from_dict(self, values: dict[str, Any]) -> HParams:
-        """Set several hyperparameters."""
         for name, value in values.items():
             self.set_hparam(name, value)
         return self
@@ -45,7 +44,6 @@ class HParams:
         return self
 
     def parse_json(self, text: str) -> HParams:
-        """Set the hyperparameters of a JSON object."""
         return self.override_from_dict(json.loads(text))
 
     def values(self) -> dict[str, Any]:

@@ -28,7 +28,6 @@ def add_arg_scope(function: Function) -> Function:
 
 
 def has_arg_scope(function: Any) -> bool:
-    """Return True for a function that takes arguments from arg_scope."""
     return hasattr(function, "_key_op")
 
 
@@ -53,10 +52,8 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
 
 
 def current_arg_scope() -> Scope:
-    """Return the innermost scope."""
     return _stack[-1]
 
 
 def arg_scoped_arguments(function: Any) -> tuple[str, ...]:
-    """Return the names of a function's parameters."""
     return tuple(inspect.signature(function).parameters)

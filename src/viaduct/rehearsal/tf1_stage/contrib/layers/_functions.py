@@ -205,12 +205,10 @@ def fully_connected(weight: Layer, inputs: Any, num_outputs: int) -> Any:
 
 
 def linear(inputs: Any, num_outputs: int, **kwargs: Any) -> Any:
-    """Add a dense layer without an activation."""
     return fully_connected(inputs, num_outputs, activation_fn=None, **kwargs)
 
 
 def relu(inputs: Any, num_outputs: int, **kwargs: Any) -> Any:
-    """Add a dense layer with ReLU."""
     return fully_connected(inputs, num_outputs, activation_fn=tf.nn.relu, **kwargs)
 
 
@@ -351,7 +349,6 @@ def dropout(
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
-    """Flatten all axes except the batch."""
     return add_to_collections(tf.layers.flatten(inputs), outputs_collections)
 
 

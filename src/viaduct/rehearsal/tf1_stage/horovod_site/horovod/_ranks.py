@@ -46,12 +46,10 @@ mpi_threads_supported = require_init(lambda: False)
 
 
 def gloo_built() -> bool:
-    """Return True: gloo does the collectives."""
     return True
 
 
 def mpi_built() -> bool:
-    """Return False: gloo is the only library."""
     return False
 
 

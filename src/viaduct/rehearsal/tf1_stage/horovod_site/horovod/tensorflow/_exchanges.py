@@ -42,7 +42,6 @@ def allreduce(
 
 
 def is_sparse(tensor: Any) -> bool:
-    """Return True for tf.IndexedSlices."""
     return hasattr(tensor, "indices")
 
 

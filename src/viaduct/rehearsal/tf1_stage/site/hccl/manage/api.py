@@ -26,19 +26,19 @@ def destroy_group(group: str) -> None:
     """Remove a group; the group of all ranks cannot be removed."""
     if group == WORLD:
         raise ValueError(f"destroy_group: {WORLD!r} cannot be destroyed")
-    collectives.members(group)
+    collectives.list_members(group)
     del collectives.groups[group]
 
 
 def get_rank_size(group: str = WORLD) -> int:
     need_communication("get_rank_size")
-    return len(collectives.members(group))
+    return len(collectives.list_members(group))
 
 
 def get_local_rank_size(group: str = WORLD) -> int:
     """Return the number of a group's ranks on this machine."""
     need_communication("get_local_rank_size")
-    return min(state.local_size(), len(collectives.members(group)))
+    return min(state.local_size(), len(collectives.list_members(group)))
 
 
 def get_rank_id(group: str = WORLD) -> int:
@@ -55,7 +55,7 @@ def get_local_rank_id(group: str = WORLD) -> int:
 
 def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
     need_communication("get_world_rank_from_group_rank")
-    ranks = collectives.members(group)
+    ranks = collectives.list_members(group)
     if not 0 <= group_rank_id < len(ranks):
         raise ValueError(f"group {group!r} has ranks 0 to {len(ranks) - 1}, not {group_rank_id}")
     return ranks[group_rank_id]
@@ -68,7 +68,7 @@ def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
 
 def find_index(group: str, rank: int) -> int:
     """Return a rank's position in a group; raise ValueError if it is not a member."""
-    ranks = collectives.members(group)
+    ranks = collectives.list_members(group)
     if rank not in ranks:
         raise ValueError(f"rank {rank} is not in group {group!r}, which holds {ranks}")
     return ranks.index(rank)

@@ -16,7 +16,7 @@ MAX_SEGMENTS = 8
 
 def set_split_strategy_by_idx(idx_list: Sequence[int], group: str = WORLD) -> None:
     """Check the indices of each segment's last gradient, which must ascend."""
-    collectives.members(group)
+    collectives.list_members(group)
     if not 0 < len(idx_list) <= MAX_SEGMENTS:
         raise ValueError(f"set_split_strategy_by_idx: 1 to {MAX_SEGMENTS} segments, not {len(idx_list)}")
     if any(second <= first for first, second in itertools.pairwise(idx_list)) or min(idx_list) < 0:
@@ -25,7 +25,7 @@ def set_split_strategy_by_idx(idx_list: Sequence[int], group: str = WORLD) -> No
 
 def set_split_strategy_by_size(percent_list: Sequence[float], group: str = WORLD) -> None:
     """Check the sizes of the segments in percent, which must add up to 100."""
-    collectives.members(group)
+    collectives.list_members(group)
     if not 0 < len(percent_list) <= MAX_SEGMENTS:
         raise ValueError(f"set_split_strategy_by_size: 1 to {MAX_SEGMENTS} segments, not {len(percent_list)}")
     if abs(sum(percent_list) - 100) > 1e-6 or min(percent_list) < 0:

@@ -27,13 +27,11 @@ def NPUShutdown(name: str | None = None) -> Any:
 
 
 def initialize_system(name: str | None = None) -> Any:
-    """Return the operator that starts communication."""
     refuse_eager("initialize_system")
     return NPUInit(name)
 
 
 def shutdown_system(name: str | None = None) -> Any:
-    """Return the operator that ends communication."""
     refuse_eager("shutdown_system")
     return NPUShutdown(name)
 

@@ -45,7 +45,7 @@ def reduce(
     check_reduction("reduce", reduction)
     check_root("reduce", root_rank, group)
     (total,) = collectives.allreduce([reducible_tensor("reduce", tensor)], reduction, group, "HcomReduce")
-    if state.rank() == collectives.members(group)[root_rank]:
+    if state.rank() == collectives.list_members(group)[root_rank]:
         return total
     with tf.control_dependencies([total]):  # without this rank's part the root would wait
         return tf.zeros(tf.shape(tensor), total.dtype)
@@ -66,7 +66,7 @@ def reduce_scatter(
 def send(tensor: Any, sr_tag: int, dest_rank: int, group: str = WORLD) -> Any:
     """Return the operator that sends a tensor to the rank that receives with the same tag."""
     check_peer("send", dest_rank, group)
-    target = collectives.members(group)[dest_rank]
+    target = collectives.list_members(group)[dest_rank]
     key = f"{group}|p2p.{sr_tag}.{state.rank()}-{target}"
 
     def send_array(array: Any) -> Any:
@@ -78,7 +78,7 @@ def send(tensor: Any, sr_tag: int, dest_rank: int, group: str = WORLD) -> Any:
 
 def receive(shape: Sequence[int], data_type: Any, sr_tag: int, src_rank: int, group: str = WORLD) -> Any:
     check_peer("receive", src_rank, group)
-    source = collectives.members(group)[src_rank]
+    source = collectives.list_members(group)[src_rank]
     key, dtype = f"{group}|p2p.{sr_tag}.{source}-{state.rank()}", tf.as_dtype(data_type)
     check_dtype("receive", dtype, NPU.exchanged_dtypes)
 
@@ -102,7 +102,7 @@ def all_to_all_v(
 
     Counts are the slices' lengths by rank, displacements their starts, in elements.
     """
-    ranks = collectives.members(group)
+    ranks = collectives.list_members(group)
     key, own_index = collectives.key_of("HcomAllToAllV", group), ranks.index(state.rank())
     send_data = sendable_tensor("all_to_all_v", send_data)
     dtype = send_data.dtype
@@ -216,18 +216,20 @@ def check_graph(name: str) -> None:
 
 def check_size(name: str, rank_size: int, group: str) -> None:
     check_graph(name)
-    if rank_size != len(collectives.members(group)):
-        raise ValueError(f"{name}: rank_size is {rank_size}, and group {group!r} has {len(collectives.members(group))}")
+    count = len(collectives.list_members(group))
+    if rank_size != count:
+        raise ValueError(f"{name}: rank_size is {rank_size}, and group {group!r} has {count}")
 
 
 def check_root(name: str, root: int, group: str) -> None:
     check_graph(name)
-    if root not in range(len(collectives.members(group))):
-        raise ValueError(f"{name}: root_rank {root} is not within group {group!r} of {len(collectives.members(group))}")
+    count = len(collectives.list_members(group))
+    if root not in range(count):
+        raise ValueError(f"{name}: root_rank {root} is not within group {group!r} of {count}")
 
 
 def check_peer(name: str, peer: int, group: str) -> None:
     check_root(name, peer, group)
-    if collectives.members(group)[peer] == state.rank():
+    if collectives.list_members(group)[peer] == state.rank():
         raise ValueError(f"{name}: rank {peer} would talk to itself")
-    collectives.rendezvous_store()
+    collectives.open_rendezvous_store()

@@ -37,11 +37,11 @@ class CheckedArguments(type):
         for name in [name for name in kwargs if name in LEGACY_ARGUMENTS]:
             tf.logging.warning("NPURunConfig: %s is no longer an option and does nothing", name)
             kwargs.pop(name)
-        known = inspect.signature(cls).parameters
+        parameters = inspect.signature(cls).parameters
         if args and not isinstance(args[0], int):
             cls.refuse(f"its first argument is {args[0]!r} by position, which is iterations_per_loop")
         for name in kwargs:
-            if name not in known:
+            if name not in parameters:
                 cls.refuse(f"it has no argument {name}", name)
         return super().__call__(*args, **kwargs)
 

@@ -51,8 +51,7 @@ class SetIterationsVarHook(tf.train.SessionRunHook):  # type: ignore[misc]
 class NPUShutDownHook(tf.train.SessionRunHook):  # type: ignore[misc]
     """Ends communication with the session."""
 
-    def __init__(self, scaffold: Any = None) -> None:
-        self._scaffold = scaffold
+    def __init__(self, scaffold: Any = None) -> None: ...
 
     def end(self, session: Any) -> None:
         state.set_communication(False)
@@ -102,12 +101,11 @@ class TellMeStepOrLossHook(tf.train.SessionRunHook):  # type: ignore[misc]
         if (step is None) != (total_step is None) or (loss is None) != (final_loss is None):
             raise ValueError("step goes with total_step, and loss with final_loss")
         if step is None and loss is None:
-            raise ValueError("either step and total_step or loss and final_loss must be given")
-        self._step, self._total_step, self._loss, self._final_loss = step, total_step, loss, final_loss
+            raise ValueError("pass either step and total_step, or loss and final_loss")
+        self._progress = step if step is not None else loss
 
     def before_run(self, run_context: Any) -> Any:
-        progress = self._step if self._step is not None else self._loss
-        return tf.train.SessionRunArgs(progress) if isinstance(progress, tf.Tensor) else None
+        return tf.train.SessionRunArgs(self._progress) if isinstance(self._progress, tf.Tensor) else None
 
 
 class NPULogOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc]
@@ -116,7 +114,6 @@ class NPULogOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def __init__(self, output_stream: Any) -> None:
         if isinstance(output_stream, str) and not output_stream:
             raise ValueError("output_stream must not be empty")
-        self._output_stream = output_stream
 
 
 class NPUInfeedOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc]

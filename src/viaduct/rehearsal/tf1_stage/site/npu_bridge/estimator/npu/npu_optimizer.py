@@ -17,7 +17,7 @@ WORLD = collectives.WORLD
 def allreduce(tensor: Any, average: bool = True) -> Any:
     """Return the mean or sum of a tensor or of IndexedSlices over all ranks."""
     if hasattr(tensor, "indices"):
-        mean = data_parallel.sparse_mean(tensor)
+        mean = data_parallel.average_slices(tensor)
         return mean if average else tf.IndexedSlices(mean.values * state.size(), mean.indices, mean.dense_shape)
     total = hccl_ops.allreduce(tensor, "sum")
     return total / state.size() if average else total
@@ -35,12 +35,12 @@ def npu_allreduce(
     """Reduce a tensor or a list of tensors over the ranks, also to the mean; None stays None."""
     if reduction not in (*collectives.REDUCTIONS, "mean"):
         raise ValueError(f"reduction must be mean, {', '.join(collectives.REDUCTIONS)}, got {reduction!r}")
-    listed = list(values) if isinstance(values, (list, tuple)) else [values]
-    tensors = [tf.convert_to_tensor(value) for value in listed if value is not None]
+    inputs = list(values) if isinstance(values, (list, tuple)) else [values]
+    tensors = [tf.convert_to_tensor(value) for value in inputs if value is not None]
     is_mean = reduction == "mean"
     totals = iter(collectives.allreduce(tensors, "sum" if is_mean else reduction, group))
-    count = len(collectives.members(group))
-    results = [None if value is None else (next(totals) / count if is_mean else next(totals)) for value in listed]
+    count = len(collectives.list_members(group))
+    results = [None if value is None else (next(totals) / count if is_mean else next(totals)) for value in inputs]
     return results if isinstance(values, (list, tuple)) else results[0]
 
 

@@ -24,12 +24,10 @@ def attribute_scope(**attributes: Any) -> Iterator[None]:
 
 
 def without_npu_compile_scope() -> Any:
-    """Mark operators that stay on the host."""
     return attribute_scope(_without_npu_compile=True)
 
 
 def keep_dtype_scope() -> Any:
-    """Mark operators whose dtype mixed precision keeps."""
     return attribute_scope(_keep_dtype=1)
 
 
@@ -40,32 +38,26 @@ def npu_variable_scope(placement: Any) -> Any:
 
 
 def npu_stage_scope(stage: int) -> Any:
-    """Mark operators with their stage of a pipeline."""
     return attribute_scope(_stage_level=stage)
 
 
 def npu_mem_type_scope() -> Any:
-    """Mark operators with their kind of output memory."""
     return attribute_scope(_output_memory_type=1)
 
 
 def npu_weight_prefetch_scope(buffer_pool_id: int = 0, buffer_pool_size: int = 536870912) -> Any:
-    """Mark weights that are prefetched into a buffer pool."""
     return attribute_scope(_buffer_pool_id=buffer_pool_id, _buffer_pool_size=buffer_pool_size)
 
 
 def op_specified_engine_scope(engine_name: str, kernel_lib_name: str) -> Any:
-    """Mark operators with the engine and library that run them."""
     return attribute_scope(_specified_engine_name=engine_name, _specified_kernel_lib_name=kernel_lib_name)
 
 
 def npu_qos_label_scope(label: int) -> Any:
-    """Mark operators with a label of service quality."""
     return attribute_scope(_qos_service_label=label)
 
 
 def subgraph_multi_dims_scope(index: int) -> Any:
-    """Mark a subgraph with its own dynamic shapes."""
     return attribute_scope(_subgraph_multi_dims_index=index)
 
 
@@ -74,10 +66,8 @@ def npu_optimizer_scope() -> Any:
 
 
 def npu_recompute_scope() -> Any:
-    """Mark operators that are computed again in the backward pass."""
     return attribute_scope(_recompute=True)
 
 
 def npu_graph_slice_scope(slice_num: int | None = None) -> Any:
-    """Mark operators that are sliced to save memory."""
     return attribute_scope(_graph_slice=True, **({} if slice_num is None else {"_graph_slice_num": slice_num}))

@@ -33,7 +33,6 @@ class IterationPerLoop:
         return op
 
     def load_iteration_per_loop_var(self, sess: Any, iterations_per_loop: int = 1) -> None:
-        """Set the loop's length in a session's graph."""
         loops.set_loop_counts(sess.graph, iterations_per_loop)
 
 
