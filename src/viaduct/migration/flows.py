@@ -443,7 +443,7 @@ def is_logging(callee: ast.expr) -> bool:
 # ---- the survey
 
 
-def note_uses(project: Project, files: dict[str, Names]) -> None:
+def record_uses(project: Project, files: dict[str, Names]) -> None:
     """Fill `project.uses`: answers to the questions that loads of checkpoints raise about other files."""
     flows = [Flow(names, project) for path, names in files.items() if path in project.torch_files]
     needs: dict[str, set[str]] = {}  # question -> questions that its answers depend on

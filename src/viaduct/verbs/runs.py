@@ -113,7 +113,7 @@ def collect(dirs: list[Path] | None, conditions: list[str] | None) -> tuple[List
     listing = list_runs(roots)
     require_runs(listing, roots)
     parsed = parse_conditions(texts, listing.runs)
-    return listing, [run for run in listing.runs if all(condition.holds(run) for condition in parsed)]
+    return listing, [run for run in listing.runs if all(condition.is_met(run) for condition in parsed)]
 
 
 @app.command()

@@ -48,7 +48,10 @@ def run_function(call: ast.Call) -> str:
 def is_imported(site: Site) -> bool:
     """Return True if another file of the project imports this one."""
     project, path = site.work.project, site.work.path
-    return any(path in paths for paths in project.imports.values()) or project.module_of(path)[0] in project.named
+    return (
+        any(path in paths for paths in project.imports.values())
+        or project.module_of(path)[0] in project.plainly_imported
+    )
 
 
 def module_calls(site: Site) -> Iterator[ast.Call]:

@@ -54,7 +54,7 @@ def keeps_horovod(site: Site) -> bool:
 
 def files_that_keep_horovod(site: Site) -> list[str]:
     """Return the files of the program that use parts of Horovod without a counterpart on the accelerator."""
-    keeping_files = site.work.project.horovod_kept
+    keeping_files = site.work.project.unconverted_horovod_files
     if not keeping_files:
         return []
     programs = programs_of(site.work.project, site.work.path)

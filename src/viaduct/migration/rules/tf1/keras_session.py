@@ -97,7 +97,7 @@ def receiver_text(call: ast.Call) -> str:
 
 def has_session(site: Site) -> bool:
     """Return True if the project sets Keras's session itself, or runs eagerly and needs none."""
-    mentions = site.work.project.mentions
+    mentions = site.work.project.callers
     names = (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)
     is_set = any(name in site.work.index.calls or name in mentions for name in names)
     return is_set or _keras.runs_eagerly(site)
