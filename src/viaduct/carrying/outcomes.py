@@ -72,8 +72,8 @@ def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: 
     theirs_again = read_printed(repeated.plan) if repeated is not None else {}
     for rank in sorted(ours.keys() | theirs.keys()):
         before, after = ours.get(rank, []), theirs.get(rank, [])
-        left = stable_numbers(before, ours_again.get(rank, []))
-        right = stable_numbers(after, theirs_again.get(rank, []))
+        left = find_stable_numbers(before, ours_again.get(rank, []))
+        right = find_stable_numbers(after, theirs_again.get(rank, []))
         pairs = pair_lines(before, after)
         unpaired += len(before) + len(after) - 2 * len(pairs)
         for a, b in pairs:
@@ -112,7 +112,7 @@ def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
     return [(a + i, b + i) for a, b, size in matcher.get_matching_blocks() for i in range(size)]
 
 
-def stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]:
+def find_stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]:
     """Return the numbers of each line; None for times, speeds and numbers that the second run does not print."""
     stable: list[list[str | None]] = [[None] * len(NUMBER.findall(line)) for line in lines]
     for a, b in pair_lines(lines, again):

@@ -325,7 +325,6 @@ def describe_settings(plan: Plan, model: nn.Module | None, compiled: bool = Fals
 
 
 def describe_tf32(device: torch.device) -> str:
-    """Return the operations in which TF32 is enabled, or "no"."""
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "no"
     return " and ".join(name for name, allowed in read_tf32_switches().items() if allowed) or "no"

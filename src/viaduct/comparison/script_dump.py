@@ -21,7 +21,7 @@ from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.scripts.roots import Roots
 from viaduct.scripts.runner import Ended, Script, StopScript, run_script
 from viaduct.scripts.steps import OptimizerSteps
-from viaduct.torch_compat import HAS_STANCE, compile_nothing
+from viaduct.torch_compat import HAS_STANCE, disable_compilation
 
 StepBy = Literal["auto", "optimizer", "forward"]
 
@@ -61,7 +61,7 @@ class ScriptDump(DumpBase):
             stack.enter_context(count_optimizers(self.seen))
             stack.enter_context(ignore_hook_warnings())
             if not HAS_STANCE:  # torch before 2.6 cannot leave compiled code for single steps
-                stack.enter_context(compile_nothing())
+                stack.enter_context(disable_compilation())
             stack.callback(self._close)
             stack.enter_context(self._steps)
             ended = run_script(self.script)
@@ -168,7 +168,6 @@ def describe_autocast(root: nn.Module) -> str:
 
 @contextmanager
 def count_optimizers(seen: Observations) -> Iterator[None]:
-    """Count the optimizers that the script creates."""
     optimizer_class: Any = torch.optim.Optimizer
     plain = optimizer_class.__init__
 

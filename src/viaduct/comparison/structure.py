@@ -58,8 +58,8 @@ class Op:
     def main(self) -> list[Stored]:
         """Return its outputs, or else its parameters, gradients or inputs."""
         for roles in (("output",), ("parameter",), ("gradient", "update"), ("grad_output", "grad_input"), ("input",)):
-            if found := [tensor for tensor in self.tensors if tensor.role in roles]:
-                return found
+            if tensors := [tensor for tensor in self.tensors if tensor.role in roles]:
+                return tensors
         return self.tensors
 
     def shapes(self, role: str) -> tuple[tuple[int, ...], ...]:

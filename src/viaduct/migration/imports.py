@@ -27,12 +27,12 @@ REGISTERING_MODULE = full_name("npu_ops")
 
 
 def insert_imports(work: Work) -> Work:
-    """Insert the imports that rules have requested: `work.needed` and `work.effects`."""
+    """Insert the imports that rules have requested: `work.needed` and `work.effect_imports`."""
     is_notebook = work.path.endswith(".ipynb")
     if work.options.to == "any" and is_notebook:
         work = helper_cell.extend_cell(work)
     needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
-    needed |= {work.reserve_name(module.rpartition(".")[2]): module for module in missing_effects(work, needed)}
+    needed |= {work.reserve_name(module.rpartition(".")[2]): module for module in missing_effect_imports(work, needed)}
     if not needed:
         return work
     location = lazy_imports.last_of_import_block(work.source.tree.body, FRAMEWORKS)
@@ -54,12 +54,14 @@ def insert_imports(work: Work) -> Work:
     return work.apply_edits()
 
 
-def missing_effects(work: Work, needed: dict[str, str]) -> Iterator[str]:
+def missing_effect_imports(work: Work, needed: dict[str, str]) -> Iterator[str]:
     """Yield the modules to import for their effect, without those that the file imports already."""
     statements = [*work.source.of_kind(ast.Import), *work.source.of_kind(ast.ImportFrom)]
     present = {name.partition(".")[0] for statement in statements for name in imported_modules(statement)}
     registered = NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values())
-    yield from (module for module in sorted(work.effects - present) if module != REGISTERING_MODULE or not registered)
+    yield from (
+        module for module in sorted(work.effect_imports - present) if module != REGISTERING_MODULE or not registered
+    )
 
 
 def is_last_on_line(work: Work, statement: ast.stmt) -> bool:
