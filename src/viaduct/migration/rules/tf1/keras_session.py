@@ -130,7 +130,7 @@ def builds_or_runs(site: Site, node: ast.AST) -> bool:
     """Return True for a call that creates a layer, model or optimizer, runs a model, or gets the session."""
     if not isinstance(node, ast.Call):
         return False
-    name = site.qualified(node.func)
+    name = site.qualified_name(node.func)
     is_building = _keras.is_building(name) or site.work.project.returns.get(name or "") == "keras_model"
     return is_building or name in _keras.GET_SESSION or _keras.is_run(site, node)
 
