@@ -134,7 +134,7 @@ def test_our_own_import_of_a_missing_package_names_the_extra() -> None:
     explained = explain_import_error(catch_import_error(lambda: import_module("viaduct.data.batches")))
     assert isinstance(explained, MissingExtra)
     assert explained.exit_code == 2
-    assert explained.what == "this needs torch, which is not installed."
+    assert explained.message == "this needs torch, which is not installed."
     assert explained.hints[0].startswith("pip install 'viaduct[train]'")
 
 

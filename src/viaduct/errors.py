@@ -31,10 +31,10 @@ class ViaductError(Exception):
     exit_code = 2
     is_silent = False  # True: another rank prints this error
 
-    def __init__(self, what: str, *hints: str) -> None:
-        self.what = what
+    def __init__(self, message: str, *hints: str) -> None:
+        self.message = message
         self.hints = hints
-        super().__init__("\n  ".join((what, *hints)))
+        super().__init__("\n  ".join((message, *hints)))
 
 
 class UnknownName(ViaductError):

@@ -66,7 +66,7 @@ def explain_unknown_flag(error: Any, context: Any, help_command: str) -> Viaduct
         )
     hints = [hint] if (hint := getattr(error, "hint", "")) else []
     unknown = explain_unknown_name("option", name, flags, f"{help_command} shows all {len(flags)}.")
-    return BadValue(unknown.what, *unknown.hints, *hints)
+    return BadValue(unknown.message, *unknown.hints, *hints)
 
 
 def explain_missing(error: Any, context: Any, help_command: str) -> ViaductError:

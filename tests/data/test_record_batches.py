@@ -246,7 +246,7 @@ def test_an_undecodable_image_stops_with_file_record_and_reason(tmp_path: Path, 
     assert isinstance(caught.value, BadData)
     assert caught.value.path == tmp_path / "train-00001-of-00002"
     assert "this is" in caught.value.reason
-    assert not caught.value.what.endswith("..")
+    assert not caught.value.message.endswith("..")
 
 
 def test_a_truncated_image_stops_the_same_way(tmp_path: Path, device: torch.device) -> None:

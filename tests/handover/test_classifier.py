@@ -118,7 +118,7 @@ def test_a_damaged_step_that_was_asked_for_is_named_with_those_that_are_whole(
     file = damage(8, MODEL)
     with pytest.raises(BadRun, match="the checkpoint of step 8 is damaged") as raised:
         open_run(run, step=8)
-    assert str(file) in raised.value.what
+    assert str(file) in raised.value.message
     assert raised.value.hints == ("Undamaged are those of the steps 4, 12.",)
 
 

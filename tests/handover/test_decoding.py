@@ -21,7 +21,7 @@ def test_an_image_that_is_cut_short_is_called_so(kind: str) -> None:
     Image.new("RGB", (40, 30)).save(file, kind)
     with pytest.raises(BadData, match=r"is a .*, but its header is damaged or cut short") as raised:
         decode_image(file.getvalue()[:13])
-    assert "object at" not in raised.value.what
+    assert "object at" not in raised.value.message
 
 
 def test_a_png_of_too_many_pixels_is_refused_with_the_limit() -> None:

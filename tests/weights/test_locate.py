@@ -91,7 +91,7 @@ def test_what_is_not_there_is_answered_with_what_is(folder: Path, tmp_path: Path
 def test_a_missing_file_is_not_taken_for_a_prefix(name: str, tmp_path: Path) -> None:
     with pytest.raises(BadData) as refusal:
         find_prefix(tmp_path / name)
-    assert refusal.value.what == f"there is no file {tmp_path / name}."
+    assert refusal.value.message == f"there is no file {tmp_path / name}."
 
 
 def test_a_missing_ckpt_may_have_been_a_file_or_a_prefix(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def serve(name: str, task: Task, pipe: Connection) -> None:
         take_turns(name, task, pipe)
     except ViaductError as error:
         remedies = [hint for hint in error.hints if "--on-bad-record" not in hint]  # `data bench` has no such flag
-        pipe.send("\n  ".join((error.what, *remedies)))
+        pipe.send("\n  ".join((error.message, *remedies)))
     except Exception as error:
         if name not in PEER_MODULES:
             raise

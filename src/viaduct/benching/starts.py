@@ -165,7 +165,7 @@ def main() -> None:
     try:
         seconds = run_child(StartRequest(**json.loads(sys.stdin.read())))
     except ViaductError as error:
-        sys.exit(error.what)
+        sys.exit(error.message)
     print(json.dumps(seconds), flush=True)
 
 

@@ -130,7 +130,7 @@ def measure_pair(pair: Pair, options: Options) -> Answer:
     try:
         return compare_stored(pair.left, pair.right, pair.layout, options)
     except ViaductError as error:
-        return Refusal(error.what)
+        return Refusal(error.message)
     except MemoryError:
         return Refusal(f"not enough memory to open {pair.left.tensor_index}")
     except (Unmeasurable, OSError) as error:
@@ -165,7 +165,7 @@ def open_checked(side: str, stored: Stored) -> Array:
     except FileNotFoundError:
         raise Unmeasurable(f"{side}: the file {stored.path} is missing") from None
     except ViaductError as error:
-        raise Unmeasurable(f"{side}: {error.what}") from None
+        raise Unmeasurable(f"{side}: {error.message}") from None
 
 
 def check_file(stored: Stored, array: Array) -> None:

@@ -145,7 +145,7 @@ def read_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
     try:
         names = read_label_names(folder)
     except BadData as error:
-        return {}, [Finding("warning", "labels.txt", where, error.what)]
+        return {}, [Finding("warning", "labels.txt", where, error.message)]
     if names:
         return names, []
     return {}, [Finding("warning", "labels.txt", where, "missing or empty: classes will have numbers, not names.")]
@@ -159,7 +159,7 @@ def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
             try:
                 open_files(paths)
             except BadData as error:
-                findings.append(Finding("error", "incomplete", split, error.what))
+                findings.append(Finding("error", "incomplete", split, error.message))
             shards += [ShardCheck(split, path, path.stat().st_size) for path in paths if path.is_file()]
         return shards
     for split in SPLITS:
@@ -168,7 +168,7 @@ def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
         except BadData as error:
             if not folder.is_dir():
                 raise
-            findings.append(Finding("error", "incomplete", split, error.what))
+            findings.append(Finding("error", "incomplete", split, error.message))
             files = sorted(path for path in folder.rglob(f"{split}-?????-of-?????") if path.is_file())
         shards += [ShardCheck(split, file, file.stat().st_size) for file in files]
     if not shards:
@@ -209,7 +209,7 @@ class Checker:
             try:
                 fields = decode_image_fields(record.data)
             except BadData as error:
-                add_corrupt(shard, record, error.what)
+                add_corrupt(shard, record, error.message)
             else:
                 self._check_fields(shard, fields, partial(describe_record, shard, record))
 
@@ -220,7 +220,7 @@ class Checker:
             image, label = choose_fields(file, "", "")
         except BadData as error:
             shard.corrupt += 1
-            add_finding(shard, Finding("error", "corrupt", str(shard.path), error.what))
+            add_finding(shard, Finding("error", "corrupt", str(shard.path), error.message))
             return
         folder = MindRecordFolder(shard.path, [file], image, label)
         for row in range(len(file)):
@@ -228,7 +228,7 @@ class Checker:
             try:
                 fields = ImageFields(file.blob(row, image), file.integer(row, label), "", NO_BOXES)
             except BadData as error:
-                reason = error.reason if isinstance(error, BadRecord) else error.what
+                reason = error.reason if isinstance(error, BadRecord) else error.message
                 add_corrupt(shard, folder.make_error(row, reason), reason)
             else:
                 self._check_fields(shard, fields, partial(describe_row, shard, folder, row))

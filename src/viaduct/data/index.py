@@ -115,7 +115,7 @@ class RecordFolder:
         try:
             return decode_image_fields(data)
         except BadData as error:
-            raise self.make_error(number, error.what) from error
+            raise self.make_error(number, error.message) from error
 
     def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
         """Return an error that names the record's file, number, offset and image file."""
@@ -169,7 +169,7 @@ class RecordFolder:
         try:
             return decode_label(data)
         except BadData as error:
-            raise self.make_error(number, error.what) from error
+            raise self.make_error(number, error.message) from error
 
     def _read_label_or_corrupt(self, number: int) -> int:
         try:

@@ -84,7 +84,7 @@ class MindRecordFile:
         try:
             fields, _ = unpack(memoryview(self.read(length, offset)), 0)
         except (BadData, IndexError, struct.error, UnicodeDecodeError) as error:
-            reason = error.what.rstrip(".") if isinstance(error, BadData) else "its fields do not end"
+            reason = error.message.rstrip(".") if isinstance(error, BadData) else "its fields do not end"
             raise BadRecord(self.path, row, offset, reason) from None
         if not isinstance(fields, dict):
             raise BadRecord(self.path, row, offset, "its fields are not a map")
@@ -117,7 +117,7 @@ class MindRecordFile:
             except BadRecord:
                 raise
             except BadData as error:
-                raise self.make_error(row, f"in its field {field!r} {error.what.rstrip('.')}") from None
+                raise self.make_error(row, f"in its field {field!r} {error.message.rstrip('.')}") from None
             if len(packed) != 1:
                 raise self.make_error(row, f"its field {field!r} has {len(packed)} values, expected 1")
             return packed[0]

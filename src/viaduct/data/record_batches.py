@@ -230,7 +230,7 @@ class RecordBatches:
                 colours=self._colours,
             )
         except BadData as error:
-            located = error if isinstance(error, BadRecord) else self._split.folder.make_error(index, error.what)
+            located = error if isinstance(error, BadRecord) else self._split.folder.make_error(index, error.message)
             if records.on_bad_record == "stop":
                 raise self._with_remedy(located) from None
             self._replace(located, out)
@@ -239,17 +239,17 @@ class RecordBatches:
         """Add hints to the error: how to continue, and how to find the other bad records."""
         continue_hint = "--on-bad-record skip continues, with a plain mean-colour image in place of each such record."
         error.hints = (*error.hints, continue_hint, self._split.folder.how_to_list_bad)
-        error.args = ("\n  ".join((error.what, *error.hints)),)
+        error.args = ("\n  ".join((error.message, *error.hints)),)
         return error
 
     def _note(self, error: BadData) -> None:
         """Add a bad record to `skipped` once, for the report; print the first ones to stderr."""
         with self._lock:
-            if error.what in self.skipped or len(self.skipped) > self._max_bad:
+            if error.message in self.skipped or len(self.skipped) > self._max_bad:
                 return  # above the limit the run ends anyway
-            self.skipped.append(error.what)
+            self.skipped.append(error.message)
             if len(self.skipped) <= NAMED_AT_MOST:
-                print_notice(f"{self._rank_prefix}replaced: {error.what}")
+                print_notice(f"{self._rank_prefix}replaced: {error.message}")
             if len(self.skipped) == NAMED_AT_MOST:
                 print_notice(f"{self._rank_prefix}replaced: any more are counted at the end; the report names them all")
 

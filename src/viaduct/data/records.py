@@ -211,7 +211,7 @@ class RecordSplit:
             pixels = prepare_image(self.records.preprocess, self.folder.fields(index).encoded, size=side)
         except BadData as error:
             if self.records.on_bad_record == "stop":
-                raise error if isinstance(error, BadRecord) else self.folder.make_error(index, error.what) from None
+                raise error if isinstance(error, BadRecord) else self.folder.make_error(index, error.message) from None
             pixels = np.full((side, side, 3), normalisation(self.records.preprocess)[0])
         return as_bytes(pixels)
 

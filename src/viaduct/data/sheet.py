@@ -42,13 +42,13 @@ def write_contact_sheet(
         try:
             row, line = build_row(folder, number, name, seed, policy)
         except BadData as error:
-            bad.append(error if isinstance(error, BadRecord) else folder.make_error(number, error.what))
+            bad.append(error if isinstance(error, BadRecord) else folder.make_error(number, error.message))
             row, line = [BLANK] * (2 + CROPS), f"cannot be shown, {folder.describe_location(number)}"
         rows.append(row)
         lines.append(line)
     if len(bad) == len(rows):
         raise bad[0]
-    print_first_notices([f"warning: {error.what}" for error in bad], "more cannot be shown either")
+    print_first_notices([f"warning: {error.message}" for error in bad], "more cannot be shown either")
     write_result(out, encode_png(arrange_views(rows)))
     return lines
 

@@ -97,7 +97,7 @@ def build_engine(
         try:
             folded = fuse_convolutions(fold_batch_norms(classifier.network, classifier.size))
         except CannotTrace as error:
-            note = f"Not folded: {error.what}"
+            note = f"Not folded: {error.message}"
         else:
             dtype = DTYPES[plan.compute]
             network = place_model(folded, torch_device).to(dtype)

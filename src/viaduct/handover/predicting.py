@@ -81,7 +81,7 @@ class Reader:
             with self.decoding_large:
                 return self.decode(file.path, data)
         except BadData as error:
-            return Prepared(file.path, error=" ".join((error.what, *error.hints)))
+            return Prepared(file.path, error=" ".join((error.message, *error.hints)))
         except MemoryError:
             return Prepared(file.path, error="there is not enough memory to decode it.")
 

@@ -116,7 +116,7 @@ def execute_file(path: Path, loader: Loader | None, name: str) -> ModuleType:
     try:
         reader.exec_module(module)
     except ViaductError as error:
-        raise BadValue(error.what, *error.hints, locate_error(error, path)) from None
+        raise BadValue(error.message, *error.hints, locate_error(error, path)) from None
     except OSError as error:
         if error.filename == str(path):
             raise  # the file itself cannot be read

@@ -75,7 +75,7 @@ def check_field(name: str, runs: list[RunFacts], flag: str) -> None:
     error = UnknownName("field", name, known)
     hint = next((hint for hint in error.hints if hint.startswith("Closest")), f"Closest are {', '.join(close)}.")
     raise BadValue(
-        f"{flag}: {error.what}",
+        f"{flag}: {error.message}",
         hint,
         f"Fields of runs: {', '.join(FIELDS)}; or a field of the recipe, such as optimizer.lr.",
     )

@@ -38,7 +38,7 @@ def list_runs(roots: list[Path]) -> Listing:
         try:
             run = load_run(folder, index)
         except BadRun as error:
-            listing.problems.append(Problem(folder, error.what.rstrip(".")))
+            listing.problems.append(Problem(folder, error.message.rstrip(".")))
             continue
         except OSError as error:
             listing.problems.append(Problem(folder, f"cannot be read: {error.strerror or error}"))

@@ -51,7 +51,7 @@ def compare_losses(left: Path, right: Path) -> LossDifference | str:
     try:
         curves = read_curve(left), read_curve(right)
     except BadData as error:
-        return error.what
+        return error.message
     steps, left_indices, right_indices = np.intersect1d(curves[0].steps, curves[1].steps, return_indices=True)
     if not steps.size:
         return "the runs logged no step in common."

@@ -78,7 +78,7 @@ class SavedCheckpoint:
         try:
             files = self.read_manifest()["files"]
         except BadRun as error:
-            return error.what.rstrip(".")
+            return error.message.rstrip(".")
         names = (*names, *(name for name in optional if name in files))
         if not set(names) <= set(files):
             return f"{self.path / MANIFEST} does not say what belongs to the checkpoint"

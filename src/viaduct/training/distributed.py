@@ -132,7 +132,7 @@ class Group:
             error = failure if isinstance(failure, ViaductError) else explain_os_error(failure, sys.argv[1:])
             if error is None:
                 raise
-            self.broadcast_value((None, isinstance(error, LostRank), error.what))
+            self.broadcast_value((None, isinstance(error, LostRank), error.message))
             raise error from None
         self.broadcast_value((result, False, None))
         return result

@@ -117,7 +117,7 @@ def compute_own_metrics(metrics: Mapping[str, Metric], results: ImageResults) ->
             with explain_part_errors(f"metric {name!r}", metric):
                 value = metric(logits, labels)
         except BadValue as error:
-            raise MetricFails(error.what, *error.hints) from error
+            raise MetricFails(error.message, *error.hints) from error
         is_scalar = isinstance(value, Tensor) and value.numel() == 1
         if not is_scalar and not isinstance(value, float | int | np.floating | np.integer):
             shown = f"{type(value).__name__} ({show_value(value)})"

@@ -110,7 +110,7 @@ class RunDir:
         try:
             recipe = from_record(record["recipe"], base.recipe)
         except BadValue as error:
-            raise BadRun(f"{self.path / 'recipe.json'} is damaged: {error.what}", *error.hints) from None
+            raise BadRun(f"{self.path / 'recipe.json'} is damaged: {error.message}", *error.hints) from None
         if not isinstance(recipe, Recipe):
             raise BadRun(f"{self.path / 'recipe.json'} is damaged: its recipe is a {type(recipe).__name__}.")
         return Loaded(record["name"], recipe, base.docstring, base.file)

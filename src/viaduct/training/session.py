@@ -135,7 +135,7 @@ def serve_live_page(request: Request, group: Group) -> Iterator[LivePage | None]
             yield page
         except ViaductError as error:
             hints = tuple(Remark("Hint", hint) for hint in error.hints)
-            page.show_ending(Ending("stopped", f"Stopped: {error.what}", hints))
+            page.show_ending(Ending("stopped", f"Stopped: {error.message}", hints))
             raise
         except Exception as error:
             page.show_ending(Ending("stopped", f"Stopped by an error: {type(error).__name__}: {error}"))
@@ -274,8 +274,8 @@ def record_failure(request: Request, training: Training) -> Iterator[None]:
     except LostRank:
         raise
     except ViaductError as error:
-        write_ending(training, "failed", error.what)
-        report_stop(request, training, error.what)
+        write_ending(training, "failed", error.message)
+        report_stop(request, training, error.message)
         raise
     except Exception as error:
         write_ending(training, "failed", f"{type(error).__name__}: {error}")

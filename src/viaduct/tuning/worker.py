@@ -39,7 +39,7 @@ def answer(handlers: Mapping[str, Handler], request: dict[str, Any]) -> Answer:
     try:
         return handlers[request["do"]](request)
     except ViaductError as error:
-        return {"refused": error.what, "hints": list(error.hints)}
+        return {"refused": error.message, "hints": list(error.hints)}
     except Exception as error:
         # A variant may raise any exception; it is the result of the measurement.
         lines = str(error).strip().splitlines() or [""]

@@ -161,7 +161,9 @@ def advise_on_mismatch(weights: Path, loaded: Loaded) -> Iterator[None]:
         if len(hints) == len(error.hints):
             raise
         hints = [hint for hint in hints if not hint.startswith("It looks like")]
-        raise BadData(error.what, *hints, *(advise_same_network(weights, loaded) or advise_recipe(weights))) from None
+        raise BadData(
+            error.message, *hints, *(advise_same_network(weights, loaded) or advise_recipe(weights))
+        ) from None
 
 
 def advise_same_network(weights: Path, loaded: Loaded) -> list[str]:

@@ -235,7 +235,7 @@ def name_flags_in_errors(flags: dict[str, str]) -> Iterator[None]:
     try:
         yield
     except BadValue as error:
-        lines = [error.what, *error.hints]
+        lines = [error.message, *error.hints]
         for parameter, flag in flags.items():
             lines = [line.replace(parameter, flag) for line in lines]
         raise BadValue(*lines) from None

@@ -123,9 +123,9 @@ def check_settings(recipe: str, changes: list[tuple[str, str]]) -> None:
         try:
             changed = override(changed, path, text)
         except BadValue as error:
-            if path in error.what:
+            if path in error.message:
                 raise
-            raise BadValue(f"--set {path}={text}: {error.what}", *error.hints) from None
+            raise BadValue(f"--set {path}={text}: {error.message}", *error.hints) from None
 
 
 def inspect_data(loaded: Loaded, settings: dict[str, str], path: Path | None) -> DataFacts:

@@ -175,7 +175,7 @@ class Bundle:
         try:
             yield
         except BadData as error:
-            reason = error.what.removeprefix("not a tf.train.Example: ")
+            reason = error.message.removeprefix("not a tf.train.Example: ")
             raise BadData(f"{self.index}: not a usable checkpoint index: {reason}", *error.hints) from None
 
     def _read_index(self) -> None:

@@ -213,7 +213,7 @@ class MindsporeFile(MindsporeNames):
                 raise self._make_damage_error(f"there is no parameter at byte {begin:,}")
             length, position = read_varint(data, position, end)
         except BadData as error:
-            if error.what.startswith(str(self.prefix)):
+            if error.message.startswith(str(self.prefix)):
                 raise
             raise self._cut_short(f"the parameter at byte {begin:,} does not end") from None
         stop = position + length
@@ -222,7 +222,7 @@ class MindsporeFile(MindsporeNames):
         try:
             name, parameter = read_value(data, position, stop)
         except BadData as error:
-            reason = error.what.removeprefix("not a tf.train.Example: ").rstrip(".")
+            reason = error.message.removeprefix("not a tf.train.Example: ").rstrip(".")
             raise self._make_damage_error(f"the parameter at byte {begin:,}: {reason}") from None
         return name, parameter, stop
 

@@ -335,7 +335,7 @@ def find_damage(folder: Path) -> str | None:
     try:
         files = read_manifest(folder)["files"]
     except BadRun as error:
-        return error.what.rstrip(".")
+        return error.message.rstrip(".")
     if MODEL not in files:
         return f"{folder / MANIFEST} does not list {MODEL}"
     expected = {name: files[name]["sha256"] for name in (MODEL, EMA) if name in files}

@@ -1,6 +1,6 @@
 """Conversion of PyTorch state dicts and foreign safetensors files to viaduct's safetensors files, and back.
 
-The network is given by name (`torchvision:resnet50`, `timm:NAME`, `resnet50_v15`); viaduct's own are also candidate by the
+The network is given by name (`torchvision:resnet50`, `timm:NAME`, `resnet50_v15`); viaduct's own are also found by the
 names and shapes of tensors. If a tensor is missing or misshaped, nothing is written.
 """
 

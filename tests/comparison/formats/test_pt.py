@@ -39,7 +39,7 @@ def test_a_hostile_pt_is_refused_in_plain_words(tmp_path: Path, protocol: int, z
     torch.save(Bomb(), path, pickle_protocol=protocol, _use_new_zipfile_serialization=zipped)
     with pytest.raises(BadData, match="holds Python objects, which are not opened") as caught:
         open_tensor(make_stored(path))
-    assert "weights_only" not in caught.value.what
+    assert "weights_only" not in caught.value.message
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", bytes(range(256)) * 4, b"PK\x03\x04" + bytes(100)])

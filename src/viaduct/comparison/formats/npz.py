@@ -80,7 +80,7 @@ def _members(path: Path, changed: tuple[int, int]) -> Members:
         try:
             members[name.removesuffix(SUFFIX)] = _header(path, info)
         except ViaductError as error:
-            members[name.removesuffix(SUFFIX)] = error.what
+            members[name.removesuffix(SUFFIX)] = error.message
     return members
 
 

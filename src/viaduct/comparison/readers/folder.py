@@ -60,7 +60,7 @@ def _read_tensors(root: Path, name: str, alone: bool) -> list[Stored]:
     try:
         headers: Members = read_headers(path) or {"": f"{path.name} holds no tensors."}
     except ViaductError as error:
-        headers = {"": error.what}
+        headers = {"": error.message}
     tensors = []
     for member, header in headers.items():
         full_name = member if alone and member else f"{bare}/{member}" if member else bare
@@ -76,7 +76,7 @@ def _apply_index(tensor: Stored, notes: list[str]) -> Stored:
         index = read_index(tensor.path.parent / INDEX_FILE)
     except BadData as error:
         name = tensor.path.name
-        notes.append(f"the index of {name} cannot be read, so its type is taken from the file; {error.what}")
+        notes.append(f"the index of {name} cannot be read, so its type is taken from the file; {error.message}")
         return tensor
     entry = next((entry for entry in index.entries if entry.file == tensor.path.name), None)
     if entry is None:

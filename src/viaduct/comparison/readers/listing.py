@@ -142,7 +142,7 @@ def read_header_of(tensor: Stored) -> Stored:
     try:
         dtype, shape = describe(tensor.path, tensor.member)
     except ViaductError as error:
-        return replace(tensor, fault=error.what)
+        return replace(tensor, fault=error.message)
     return replace(tensor, dtype=dtype, shape=shape)
 
 

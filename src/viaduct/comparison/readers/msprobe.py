@@ -110,8 +110,8 @@ def read(path: Path) -> Side:
         try:
             _read_dump(reading, dump_path, settings, notes)
         except ViaductError as error:
-            notes.append(f"{dump_path.parent.name}: {error.what}")
-            damaged.append(_make_refused(reading, DUMP, error.what))
+            notes.append(f"{dump_path.parent.name}: {error.message}")
+            damaged.append(_make_refused(reading, DUMP, error.message))
             continue
         readings.append(reading)
         for op, feeders in _find_edges(reading, _read_parents(dump_path.parent, notes)).items():
@@ -254,7 +254,7 @@ def _read_parents(folder: Path, notes: list[str]) -> dict[str, str]:
     try:
         record = load_json(path)
     except ViaductError as error:
-        notes.append(f"{folder.name}: {error.what}")
+        notes.append(f"{folder.name}: {error.message}")
         return {}
     pairs = record.items() if isinstance(record, dict) else ()
     calls = ((parse_entry_name(name), parse_entry_name(parent)) for name, parent in pairs if isinstance(parent, str))

@@ -77,7 +77,7 @@ def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Ite
     try:
         headers = read_headers(path)
     except ViaductError as error:
-        yield Stored(path.stem, rank=rank, fault=error.what)
+        yield Stored(path.stem, rank=rank, fault=error.message)
         return
     calls: Counter[tuple[str, Role, int]] = Counter()
     for name, header in headers.items():

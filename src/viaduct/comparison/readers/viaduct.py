@@ -75,9 +75,9 @@ def read(path: Path) -> Side:
         try:
             indexes.append((index_path.parent, read_index(index_path)))
         except BadData as error:
-            notes.append(" ".join((f"left out: {error.what}", *error.hints)))
+            notes.append(" ".join((f"left out: {error.message}", *error.hints)))
             step, rank, _ = identify_index(index_path)
-            damaged.append(Stored(INDEX_FILE, step=step, rank=rank, fault=error.what))  # represents the whole step
+            damaged.append(Stored(INDEX_FILE, step=step, rank=rank, fault=error.message))  # represents the whole step
     if not indexes:
         raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or explain_missing(path)))
     tensors = [tensor for folder, index in indexes for tensor in iterate_tensors(folder, index)]

@@ -113,7 +113,7 @@ def read_folder(folder: Path, count: int) -> CheckImages:
         try:
             decode_image(encoded[-1])
         except BadData as error:
-            raise BadData(f"--check-images {file}: {error.what}", "Take it out of the folder.") from None
+            raise BadData(f"--check-images {file}: {error.message}", "Take it out of the folder.") from None
     return CheckImages(tuple(encoded), f"of {folder}")
 
 

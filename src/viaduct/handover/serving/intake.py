@@ -78,11 +78,11 @@ def prepare_pixels(images: npt.NDArray[np.uint8], classifier: Classifier, limits
     try:
         return stack_inputs([classifier.prepare_pixels(np.array(image)) for image in images])
     except BadData as error:
-        raise Refusal(400, f"input 'pixels': {error.what}") from None
+        raise Refusal(400, f"input 'pixels': {error.message}") from None
 
 
 def refuse_image(position: int, count: int, error: BadData) -> Refusal:
     """Return the refusal of an image that cannot be decoded."""
     subject = "the image" if count == 1 else f"image {position}"
     status = 413 if isinstance(error, TooLarge) else 400
-    return Refusal(status, f"{subject} cannot be used: {' '.join((error.what, *error.hints))}")
+    return Refusal(status, f"{subject} cannot be used: {' '.join((error.message, *error.hints))}")

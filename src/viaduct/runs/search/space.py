@@ -297,7 +297,7 @@ def try_value(recipe: Recipe, path: str, text: str, value: str) -> Recipe:
     try:
         return override(recipe, path, value)
     except BadValue as error:
-        raise BadValue(f"--space {path}={text}: {error.what}", *error.hints) from None
+        raise BadValue(f"--space {path}={text}: {error.message}", *error.hints) from None
 
 
 def is_integer(kind: Any) -> bool | None:
