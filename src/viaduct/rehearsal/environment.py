@@ -75,9 +75,9 @@ def make_own_variables(plan: Plan) -> dict[str, str]:
 
 
 def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an NPU rank that HCCL, the NPU's collective library, reads.
+    """Return the variables of an NPU rank for HCCL, the NPU's collective library, from the rank table.
 
-    They come from the rank table; RANK of `torchrun`, the variables that torch's agent sets, names its row.
+    `torchrun` has the variables that torch's agent sets.
     """
     if plan.on != "npu":
         return {}

@@ -21,7 +21,7 @@ from pathlib import Path
 from viaduct.errors import BadRun
 from viaduct.rehearsal import guard, overlay, project
 from viaduct.rehearsal.mirror import Mirror
-from viaduct.rehearsal.overlay import Layout, NoOverlay, allow_removal, choose_folders, find_obstacle, open_view
+from viaduct.rehearsal.overlay import Layout, OverlayError, allow_removal, choose_folders, find_obstacle, open_view
 from viaduct.rehearsal.plan import Plan
 
 WORK_FOLDER, ELSEWHERE_FOLDER = "work", "elsewhere"
@@ -90,7 +90,7 @@ class OverlayFiles(Files):
         self.plan = plan
         try:
             self.view = open_view(make_layout(plan))
-        except NoOverlay as error:
+        except OverlayError as error:
             raise BadRun(
                 f"the overlay of your files cannot be mounted: {error}.",
                 f"Set {overlay.OVERLAY_VARIABLE}=off to rehearse in a mirror of your folders.",

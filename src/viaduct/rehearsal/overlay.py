@@ -85,12 +85,12 @@ class View:
                         yield visible, path
 
 
-class NoOverlay(Exception):
+class OverlayError(Exception):
     """Raised with the reason why an overlay cannot be mounted."""
 
 
 def open_view(layout: Layout) -> View:
-    """Mount a layout; raise NoOverlay if that is not possible."""
+    """Mount a layout; raise OverlayError if that is not possible."""
     Path(layout.uppers).mkdir(parents=True, exist_ok=True)
     holder = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, "hold"],
@@ -116,7 +116,7 @@ def open_view(layout: Layout) -> View:
         holder.wait()
         last_line = holder.stderr.read().strip().splitlines()[-1:]
         holder.stderr.close()
-        raise NoOverlay(" ".join([answer["error"], *last_line]))
+        raise OverlayError(" ".join([answer["error"], *last_line]))
     holder.stderr.close()
     return View(holder, layout, answer["layers"], answer["seeds"])
 
@@ -128,7 +128,7 @@ def find_obstacle(layout: Layout, parent: Path) -> str:
     with tempfile.TemporaryDirectory(dir=parent, prefix=".viaduct_overlay_") as folder:
         try:
             view = open_view(replace(layout, uppers=folder, excluded=()))
-        except (NoOverlay, OSError) as error:
+        except (OverlayError, OSError) as error:
             return str(error)
         view.close()
         allow_removal(folder)

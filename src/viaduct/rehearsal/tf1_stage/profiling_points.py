@@ -17,7 +17,7 @@ from typing import Any
 
 from viaduct.atomic_files import replace_file
 from viaduct.rehearsal.tf1_stage import gradients, sessions
-from viaduct.rehearsal.tf1_stage.reach import READS_DATA, find_dependencies
+from viaduct.rehearsal.tf1_stage.reach import READ_OPERATORS, find_dependencies
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.rehearsal.tf1_stage.variables import find_trainable_names
 
@@ -63,7 +63,7 @@ def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
     for op in sorted(forward, key=lambda op: op._id):
         sources = [tensor.op for tensor in op.inputs]
         fed = any(tensor.name in run.reach.fed for tensor in op.inputs)
-        if fed or READS_DATA.fullmatch(op.type) or any(source in of_batch for source in sources):
+        if fed or READ_OPERATORS.fullmatch(op.type) or any(source in of_batch for source in sources):
             of_batch.add(op)
         if op.name in weights or any(source in of_weights for source in sources):
             of_weights.add(op)

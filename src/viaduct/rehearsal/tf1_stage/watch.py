@@ -268,7 +268,7 @@ def try_run(session: Any, tensor: Any) -> Any:
 def start_watching(steps: int | None = None) -> ScriptWatch:
     """Install a ScriptWatch and return it; `steps` bounds training, evaluations and predictions."""
     watched = ScriptWatch(steps)
-    sessions.observers += [watched, evaluations.PlainLoops(watched)]
+    sessions.observers += [watched, evaluations.EvaluationBounds(watched)]
     bound_monitored_sessions(watched)
     bound_keras(watched)
     evaluations.bound_keras(watched)
