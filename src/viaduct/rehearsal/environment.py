@@ -89,9 +89,8 @@ def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, st
 
 def write_rank_table(plan: Plan) -> None:
     """Write the rank table of one server with `plan.ranks` devices."""
-    (Path(plan.record) / RANK_TABLE_FILE).write_text(
-        make_table([TABLE_HOST], list(range(plan.ranks)), ["auto"]), encoding="utf-8"
-    )
+    table = make_table([TABLE_HOST], list(range(plan.ranks)), ["auto"])
+    (Path(plan.record) / RANK_TABLE_FILE).write_text(table, encoding="utf-8")
 
 
 @contextmanager

@@ -53,9 +53,7 @@ class View:
     holder: subprocess.Popen[str]
     layout: Layout
     layers: dict[str, str] = field(default_factory=dict)  # overlaid folder by the number of its upper layer
-    seeds: dict[str, list[int]] = field(
-        default_factory=dict
-    )  # initial state of each file of `tree`, by its visible path
+    seeds: dict[str, list[int]] = field(default_factory=dict)  # initial states of the files of `tree` by visible path
 
     def command(self, folder: str, command: list[str]) -> list[str]:
         """Return the command that runs `command` in this view, with `folder` as its current folder."""

@@ -39,9 +39,8 @@ def write_records(path: Path, features: Mapping[str, DeclaredFeature], count: in
     path.parent.mkdir(parents=True, exist_ok=True)
     with RecordWriter(path) as writer:
         for _ in range(count):
-            writer.write(
-                encode_example({name: make_value(name, feature, random) for name, feature in features.items()})
-            )
+            example = {name: make_value(name, feature, random) for name, feature in features.items()}
+            writer.write(encode_example(example))
 
 
 def make_value(name: str, feature: DeclaredFeature, random: np.random.Generator) -> Encodable:

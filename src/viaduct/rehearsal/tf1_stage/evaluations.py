@@ -65,9 +65,8 @@ class EvaluationBounds(sessions.Observer):
             message = f"End of sequence: a rehearsal's loop ends after {limit} batches"
             raise tf.errors.OutOfRangeError(None, None, message)
         has_training = self.watched.steps or gradients.find_recorded_gradients(run.graph)
-        if self.counted[loop] > max(limit, MIN_EVALUATION_BATCHES) and (
-            self.watched.is_limit_reached or not has_training
-        ):
+        can_stop = self.watched.is_limit_reached or not has_training
+        if can_stop and self.counted[loop] > max(limit, MIN_EVALUATION_BATCHES):
             self.watched.stop()
 
 

@@ -111,10 +111,8 @@ def list_function_nodes(graph: Any) -> Iterator[Fact]:
 
 def describe_node(node: Any) -> dict[str, Any]:
     """Return the type of a node and its attributes, without private ones and those of OMITTED_ATTRIBUTES."""
-    public = {
-        name: value for name, value in node.attr.items() if name not in OMITTED_ATTRIBUTES and not name.startswith("_")
-    }
-    return {"type": node.op, **{name: describe_attribute(value) for name, value in sorted(public.items())}}
+    names = sorted(name for name in node.attr if name not in OMITTED_ATTRIBUTES and not name.startswith("_"))
+    return {"type": node.op, **{name: describe_attribute(node.attr[name]) for name in names}}
 
 
 def describe_attribute(value: Any) -> Any:

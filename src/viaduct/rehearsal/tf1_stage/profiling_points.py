@@ -46,7 +46,7 @@ class PointFinder(sessions.Observer):
 def find_points(run: GraphRun) -> dict[str, str]:
     """Return fp_point and bp_point of a training step, as far as found, for the loss with the most gradients."""
     records = [record for record in gradients.find_recorded_gradients(run.graph) if record.loss is not None]
-    records = [record for record in records if record.is_any_made_by(run.reach.ops)]
+    records = [record for record in records if record.has_any_from(run.reach.ops)]
     if not records:
         return {}
     record = max(records, key=lambda candidate: len(candidate.pairs))

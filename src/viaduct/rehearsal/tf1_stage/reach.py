@@ -74,7 +74,7 @@ def is_training_step(graph: Any, ops: set[Any]) -> bool:
         return True
     weights = find_trainable_names(graph)
     writes_weights = any(op.inputs[0].op.name in weights for op in writes)
-    return writes_weights and any(record.is_any_made_by(ops) for record in gradients.find_recorded_gradients(graph))
+    return writes_weights and any(record.has_any_from(ops) for record in gradients.find_recorded_gradients(graph))
 
 
 def is_setup(graph: Any, op: Any) -> bool:
@@ -141,9 +141,8 @@ def uses_weights(graph: Any, executed: Reach) -> bool:
     names = find_trainable_names(graph)
     if not any(op.name in names for op in executed.ops):
         return False
-    return executed.training or not any(
-        WRITE_OPERATORS.fullmatch(op.type) and is_setup(graph, op) for op in executed.ops
-    )
+    writes = [op for op in executed.ops if WRITE_OPERATORS.fullmatch(op.type)]
+    return executed.training or not any(is_setup(graph, op) for op in writes)
 
 
 def is_in_branch(tensor: Any) -> bool:
