@@ -29,7 +29,7 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from viaduct.cluster.environment import LAUNCHER
 from viaduct.cluster.rendezvous import JobEnded, ServerRendezvous
-from viaduct.signals import ignored_signals, name_signal
+from viaduct.signals import list_ignored_signals, name_signal
 
 MISTAKE = 2  # exit code of a user's mistake: viaduct's, argparse's, most programs'
 LOST_PEER = 75  # exit code of a rank of `viaduct train` that lost contact to another rank
@@ -105,7 +105,7 @@ class Agent(LocalElasticAgent):
         return result
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        ignored = ignored_signals()
+        ignored = list_ignored_signals()
         if ignored:
             handled = (number.name for number in HANDLED_SIGNALS if number not in ignored)
             os.environ.setdefault(SIGNALS_VARIABLE, ",".join(handled))
@@ -173,7 +173,7 @@ class Agent(LocalElasticAgent):
                 with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)  # torch starts each rank as leader of its process group
 
-        ignored = ignored_signals()
+        ignored = list_ignored_signals()
         before = {number: signal.signal(number, kill) for number in KILLING_SIGNALS if number not in ignored}
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:

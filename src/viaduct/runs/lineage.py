@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct.errors import BadRun, BadValue
-from viaduct.run_files import read_manifest, step_folders
+from viaduct.run_files import list_step_folders, read_manifest
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
 from viaduct.runs.table import format_percent
@@ -177,7 +177,7 @@ def has_checksum(file: Path, checksum: str, size: Any) -> bool:
 
 def list_checkpoints(run: RunFacts) -> Iterator[tuple[Path, dict[str, str]]]:
     """Yield the folder of each readable checkpoint and the checksums of its weight files."""
-    for folder in step_folders(Path(run.path) / "checkpoints").values():
+    for folder in list_step_folders(Path(run.path) / "checkpoints").values():
         with contextlib.suppress(BadRun):
             files = read_manifest(folder)["files"]
             yield folder, {name: files[name]["sha256"] for name in WEIGHTS if name in files}

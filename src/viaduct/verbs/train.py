@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from viaduct.addresses import read_address
+from viaduct.addresses import resolve_file_url
 from viaduct.errors import BadValue
 from viaduct.terminal import print_note
 from viaduct.verbs._grouped_help import GroupedCommand
@@ -41,7 +41,7 @@ def main(
     ] = "",
     listing: Annotated[bool, RunOption("--list", help="Show the recipes and stop.")] = False,
     as_json: Annotated[bool, RunOption("--json", help="With --list: as JSON.")] = False,
-    data: Annotated[Path | None, RunOption(help="Folder of the recipe's data.", callback=read_address)] = None,
+    data: Annotated[Path | None, RunOption(help="Folder of the recipe's data.", callback=resolve_file_url)] = None,
     device: Annotated[str, RunOption(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
     run: Annotated[Path | None, RunOption(help="Directory of the run.", show_default="runs/RECIPE")] = None,
     resume: Annotated[

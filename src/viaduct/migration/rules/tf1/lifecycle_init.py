@@ -96,7 +96,7 @@ def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
     """Return True for a name of hccl, and for a name with the name of one of `asking_modules` in it."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
-    name = site.qualified(node) or ""
+    name = site.qualified_name(node) or ""
     return name.startswith(COLLECTIVE_PREFIXES) or bool(set(name.split(".")) & asking_modules(site))
 
 
