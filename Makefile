@@ -57,7 +57,7 @@ results: $(VENV)/.core
 	$(BIN)/python -m viaduct.models.layers
 	$(BIN)/python -m viaduct.weights.fingerprints
 	$(BIN)/python -m viaduct.verbs._recipe_flags
-	$(BIN)/python -c 'import viaduct.recipes as r; open("docs/recipes.md", "w").write(r.as_page())'
+	$(BIN)/python -c 'import viaduct.recipes as r; open("docs/recipes.md", "w").write(r.render_page())'
 
 wheel: python
 	$(PYTHON) tools/build_wheel.py

@@ -12,7 +12,7 @@ import pytest
 from command import viaduct
 from viaduct import cli
 from viaduct.errors import BadData
-from viaduct.recipes import as_page, load, names
+from viaduct.recipes import load, names, render_page
 from viaduct.reporting.results import read_results, render
 
 ROOT = Path(__file__).parents[1]
@@ -133,5 +133,5 @@ def test_the_page_of_installing_names_every_extra_and_what_it_brings() -> None:
 
 def test_the_page_of_recipes_is_made_from_their_docstrings() -> None:
     page = (ROOT / "docs" / "recipes.md").read_text()
-    assert page == as_page(), "run `make results`"
+    assert page == render_page(), "run `make results`"
     assert all(f"## {name}\n" in page for name in names())

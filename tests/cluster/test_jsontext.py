@@ -9,7 +9,7 @@ import pytest
 
 from cluster.rank_tables import edit, table_1
 from viaduct.cluster import examine
-from viaduct.cluster.jsontext import Bare, Entries, NotJson, parse, strip_comments
+from viaduct.cluster.jsontext import BareNumber, JsonObject, NotJson, parse, strip_comments
 
 
 def list_findings(source: str | bytes, **options: Any) -> set[tuple[str, str]]:
@@ -60,15 +60,15 @@ def test_comments_are_blanked_where_they_stand_and_counted_by_line() -> None:
 
 def test_a_number_keeps_every_digit_and_is_no_string() -> None:
     parsed = parse('{"a": 007.50, "b": 9}'.replace("007", "7"))
-    assert isinstance(parsed, Entries)
+    assert isinstance(parsed, JsonObject)
     assert parsed == {"a": "7.50", "b": "9"}
-    assert all(isinstance(value, Bare) for value in parsed.values())
-    assert not isinstance(parse('"9"'), Bare)
+    assert all(isinstance(value, BareNumber) for value in parsed.values())
+    assert not isinstance(parse('"9"'), BareNumber)
 
 
 def test_repeated_keys_are_remembered_once_each_and_the_last_counts() -> None:
     parsed = parse('{"a": "1", "b": "2", "a": "3", "a": {"c": "4", "c": "5"}}')
-    assert isinstance(parsed, Entries)
+    assert isinstance(parsed, JsonObject)
     assert parsed.repeated == ("a",)
     assert parsed["a"].repeated == ("c",)  # type: ignore[attr-defined]
     assert parse('{"a": "1"}').repeated == ()  # type: ignore[attr-defined]

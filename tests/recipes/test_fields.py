@@ -281,7 +281,7 @@ def test_another_kind_of_part_is_one_difference() -> None:
     assert list(compare_records(before, after)) == ["optimizer"]
     assert list(compare_records(to_record(OWN), to_record(replace(OWN, optimizer=Sgd())))) == ["optimizer"]
     assert compare_records(to_record(OWN), to_record(replace(OWN, optimizer=make_images))) == {
-        "optimizer": ({"callable": "own_optimizer"}, {"callable": "make"})
+        "optimizer": ({"callable": "own_optimizer"}, {"callable": "make_images"})
     }
 
 

@@ -26,7 +26,7 @@ def runs(tmp_path: Path) -> list[RunFacts]:
 
 def choose(runs: list[RunFacts], *texts: str) -> list[str]:
     conditions = parse_conditions(list(texts), runs)
-    return [run.name for run in runs if all(condition.holds(run) for condition in conditions)]
+    return [run.name for run in runs if all(condition.is_met(run) for condition in conditions)]
 
 
 @pytest.mark.parametrize(

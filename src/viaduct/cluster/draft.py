@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from viaduct.cluster.findings import Field, Finding
-from viaduct.cluster.jsontext import Bare, Entries
+from viaduct.cluster.jsontext import BareNumber, JsonObject
 
 Template = Literal[1, 2]
 TABLE_KEYS = {1: ("server_count", "server_list", "status", "version"), 2: ("status", "group_count", "group_list")}
@@ -94,7 +94,7 @@ class Reader:
         self.findings: list[Finding] = []
         self.is_complete = True
 
-    def find_template(self, table: Entries) -> Template | None:
+    def find_template(self, table: JsonObject) -> Template | None:
         """Return the template by its list key; report a table with both or neither."""
         first, second = "server_list" in table, "group_list" in table
         if first != second:
@@ -103,7 +103,7 @@ class Reader:
         self.add_finding("template", "$", None, wrong, "Template 1 has server_list, template 2 has group_list.")
         return None
 
-    def read_table_1(self, table: Entries) -> Draft:
+    def read_table_1(self, table: JsonObject) -> Draft:
         result = Draft(1, status=self.read_text(table, "status", ""), version=self.read_text(table, "version", ""))
         self.report_unknown_keys(table, "", (*TABLE_KEYS[1], *(SUPER_POD_TABLE if result.super_pod else ())))
         count, servers = self.read_text(table, "server_count", ""), self.read_list(table, "server_list", "")
@@ -114,7 +114,7 @@ class Reader:
         ]
         return result
 
-    def read_table_2(self, table: Entries) -> Draft:
+    def read_table_2(self, table: JsonObject) -> Draft:
         result = Draft(2, status=self.read_text(table, "status", ""))
         self.report_unknown_keys(table, "", TABLE_KEYS[2])
         count, groups = self.read_text(table, "group_count", ""), self.read_list(table, "group_list", "")
@@ -124,7 +124,7 @@ class Reader:
             self.read_group(group, path, result)
         return result
 
-    def read_group(self, group: Entries, path: str, result: Draft) -> None:
+    def read_group(self, group: JsonObject, path: str, result: Draft) -> None:
         self.report_unknown_keys(group, path, GROUP_KEYS)
         name = self.read_text(group, "group_name", path)
         result.group_names += [name] if name else []
@@ -139,7 +139,7 @@ class Reader:
             devices = sum(len(server.devices) for server in servers)
             result.counts.append(Count("device-count", device_count, devices, "devices in the group"))
 
-    def read_server(self, template: Template, server: Entries, path: str, super_pod: bool = False) -> DraftServer:
+    def read_server(self, template: Template, server: JsonObject, path: str, super_pod: bool = False) -> DraftServer:
         keys = SERVER_KEYS[template]
         self.report_unknown_keys(server, path, (*keys, *SERVER_EXTRAS))
         if template == 2:
@@ -150,7 +150,7 @@ class Reader:
         devices = tuple(self.read_device(template, device, position, super_pod) for position, device in entries)
         return DraftServer(path, server_id, host_ip, devices)
 
-    def read_device(self, template: Template, device: Entries, path: str, super_pod: bool) -> DraftDevice:
+    def read_device(self, template: Template, device: JsonObject, path: str, super_pod: bool) -> DraftDevice:
         self.report_unknown_keys(device, path, (*DEVICE_KEYS[template], *(SUPER_POD_DEVICE if super_pod else ())))
         rank_id = self.read_text(device, "rank_id", path) if template == 1 else None
         device_id, device_ip = self.read_text(device, "device_id", path), self.read_text(device, "device_ip", path)
@@ -158,9 +158,9 @@ class Reader:
 
     # Single values
 
-    def read_object(self, value: object, path: str) -> Entries | None:
+    def read_object(self, value: object, path: str) -> JsonObject | None:
         """Return a value that is an object, and report its repeated keys; report any other value and return None."""
-        if isinstance(value, Entries):
+        if isinstance(value, JsonObject):
             for key in value.repeated:
                 wrong = f"{key!r} is given more than once; most readers take the last"
                 shown = show_value(value[key])
@@ -169,13 +169,13 @@ class Reader:
         self.report_wrong_type(value, path, "an object, {…},")
         return None
 
-    def read_objects(self, items: list[tuple[str, object]]) -> list[tuple[str, Entries]]:
+    def read_objects(self, items: list[tuple[str, object]]) -> list[tuple[str, JsonObject]]:
         """Return the objects of a list with their paths, and report other items."""
         objects = [(path, self.read_object(value, path)) for path, value in items]
         self.is_complete = self.is_complete and all(entries is not None for _, entries in objects)
         return [(path, entries) for path, entries in objects if entries is not None]
 
-    def read_list(self, holder: Entries, key: str, path: str) -> list[tuple[str, object]]:
+    def read_list(self, holder: JsonObject, key: str, path: str) -> list[tuple[str, object]]:
         """Return the items of a list with their paths; report a list that is missing or empty, and any other value."""
         list_path = join_path(path, key)
         value = holder.get(key)
@@ -190,20 +190,20 @@ class Reader:
             self.report_wrong_type(value, list_path, "a list, […],")
         return []
 
-    def read_text(self, holder: Entries, key: str, path: str) -> Field | None:
+    def read_text(self, holder: JsonObject, key: str, path: str) -> Field | None:
         """Return a string with its path; report a missing value or another type. A number is reported and returned."""
         text_path = join_path(path, key)
         value = holder.get(key)
         if key not in holder:
             self.report_missing(text_path, key)
-        elif isinstance(value, Bare):
+        elif isinstance(value, BareNumber):
             wrong = f"{value} is a number; in a rank table numbers are strings"
             self.add_finding("number-as-string", text_path, str(value), wrong, f'Write "{value}", with quotes.')
         elif not isinstance(value, str):
             self.report_wrong_type(value, text_path, "a string")
         return Field(text_path, str(value)) if isinstance(value, str) else None
 
-    def report_unknown_keys(self, holder: Entries, path: str, keys: tuple[str, ...]) -> None:
+    def report_unknown_keys(self, holder: JsonObject, path: str, keys: tuple[str, ...]) -> None:
         for key in holder:
             if key not in keys:
                 close = difflib.get_close_matches(key, [key for key in keys if key not in holder], n=1)
@@ -233,9 +233,9 @@ def join_path(path: str, key: str) -> str:
 
 
 def name_type(value: object) -> str:
-    if isinstance(value, Bare):
+    if isinstance(value, BareNumber):
         return "a number"
-    kinds = {str: "a string", list: "a list", Entries: "an object", bool: "true or false", type(None): "null"}
+    kinds = {str: "a string", list: "a list", JsonObject: "an object", bool: "true or false", type(None): "null"}
     return kinds[type(value)]
 
 

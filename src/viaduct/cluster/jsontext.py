@@ -13,13 +13,13 @@ FULL_WIDTH = "“”‘’，：；【】｛｝"
 """Full-width characters that an input method writes in place of JSON's quotes, commas, colons and brackets."""
 
 
-class Bare(str):
+class BareNumber(str):
     """A number without quotes, as text, so that no digit is lost."""
 
     __slots__ = ()
 
 
-class Entries(dict[str, object]):
+class JsonObject(dict[str, object]):
     """A JSON object."""
 
     repeated: tuple[str, ...] = ()  # keys that were given more than once
@@ -33,14 +33,14 @@ class NotJson(Exception):
         self.path, self.wrong, self.fix = path, wrong, fix
 
 
-class Stripped(NamedTuple):
+class StrippedText(NamedTuple):
     """JSON text without comments."""
 
     text: str
     lines: tuple[int, ...]  # numbers of the lines on which a comment began
 
 
-def strip_comments(text: str) -> Stripped:
+def strip_comments(text: str) -> StrippedText:
     """Replace comments with blanks, so that lines and columns stay the same."""
     lines = []
 
@@ -50,7 +50,7 @@ def strip_comments(text: str) -> Stripped:
         lines.append(text.count("\n", 0, match.start()) + 1)
         return re.sub(r"[^\n]", " ", match[0])
 
-    return Stripped(TOKEN.sub(blank, text), tuple(lines))
+    return StrippedText(TOKEN.sub(blank, text), tuple(lines))
 
 
 def decode(data: bytes) -> str:
@@ -63,9 +63,15 @@ def decode(data: bytes) -> str:
 
 
 def parse(text: str) -> object:
-    """Parse JSON, with objects as `Entries` and numbers as `Bare`; raise NotJson."""
+    """Parse JSON, with objects as `JsonObject` and numbers as `BareNumber`; raise NotJson."""
     try:
-        return json.loads(text, object_pairs_hook=build_object, parse_int=Bare, parse_float=Bare, parse_constant=Bare)
+        return json.loads(
+            text,
+            object_pairs_hook=build_object,
+            parse_int=BareNumber,
+            parse_float=BareNumber,
+            parse_constant=BareNumber,
+        )
     except json.JSONDecodeError as error:
         position = correct_position(text, error.pos)
         line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
@@ -75,8 +81,8 @@ def parse(text: str) -> object:
         raise NotJson("$", "nested too deeply", "A rank table has four levels.") from error
 
 
-def build_object(pairs: list[tuple[str, object]]) -> Entries:
-    entries = Entries(pairs)
+def build_object(pairs: list[tuple[str, object]]) -> JsonObject:
+    entries = JsonObject(pairs)
     if len(entries) < len(pairs):
         times = Counter(key for key, _ in pairs)
         entries.repeated = tuple(key for key in entries if times[key] > 1)

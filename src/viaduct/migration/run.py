@@ -415,13 +415,13 @@ class Batch:
 
     def run_part(self, part: Part) -> tuple[list[FileResult], Project]:
         """Survey the members of a part and the files around it; migrate the members."""
-        from viaduct.migration.shell import note_options
+        from viaduct.migration.shell import record_options
 
         paths = [*part.members, *part.around]
         project, slow = self.survey({path: self.surveyed_texts[path] for path in sorted(paths)})
         results = [make_too_slow_result(path, self.texts[path]) for path in part.members if path in slow]
         results += self.run_files(project, [path for path in part.members if path not in slow])
-        note_options(project)
+        record_options(project)
         return results, project.outline(part.members)
 
     def run_files(self, project: Project, paths: list[str]) -> list[FileResult]:

@@ -1,4 +1,4 @@
-"""Number of classes: reconciles that of the data with that of the recipe or the command line."""
+"""Compares the number of classes in the data with that of the recipe or the command line."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from viaduct.recipes import Loaded
 
 
 def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given: bool = False) -> tuple[Loaded, str]:
-    """Return the recipe with as many classes as the data in the folder `path` have, and a note where that changed it.
+    """Return the recipe with the number of classes of the data in the folder `path`, and a note if that changed it.
 
-    Data that name their classes override a shipped recipe. A number that the user gave (`given`: by a flag; or in a
-    recipe file of their own) is never changed: BadValue is raised if it disagrees with the data. Ten classes with
-    labels 1 to 10 need 11 outputs, one of them unused. A user who asks for ten gets ten, with labels counted from 0,
-    unless they said how labels are counted (`shift_given`).
+    Data that state their classes override a shipped recipe. A number that the user gave, by a flag (`given`) or in a
+    recipe file, is never changed: BadValue is raised if it disagrees with the data. Ten classes with labels 1 to 10
+    need 11 outputs, one of them unused. A user who asks for ten gets ten, with labels counted from 0, unless the user
+    has also given data.label_shift (`shift_given`).
     """
     data = loaded.recipe.data
     if not isinstance(data, Records) or path is None or path == SYNTHETIC:
@@ -38,8 +38,10 @@ def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given
 def build_disagreement(loaded: Loaded, stated: StatedClasses, given: bool) -> BadValue:
     """Return the error for a number of classes that the data contradict."""
     data = loaded.recipe.data
-    who = f"--classes {data.classes}" if given else f"data.classes={data.classes} of {loaded.file}"
+    setting = f"--classes {data.classes}" if given else f"data.classes={data.classes} of {loaded.file}"
     advice = f"Leave it out and the data decide, or give --classes {stated.outputs}"
     if stated.first == 1 and not getattr(data, "label_shift", 0):
         advice += f"; --classes {stated.outputs - 1} makes the labels begin with 0"
-    return BadValue(f"{who} disagrees with the data: {stated}, which need {stated.outputs:,} outputs.", f"{advice}.")
+    return BadValue(
+        f"{setting} disagrees with the data: {stated}, which need {stated.outputs:,} outputs.", f"{advice}."
+    )

@@ -1,7 +1,7 @@
 """Reading and changing the fields of a recipe by their path, checked against their types.
 
 override(recipe, "optimizer.lr", "0.05")      a field
-override(recipe, "optimizer", "AdamW")        a whole part, with its defaults
+override(recipe, "optimizer", "AdamW")        a part, with its defaults
 to_record(recipe) / from_record(record, base) to JSON and back; callables come from the base recipe
 """
 
@@ -16,21 +16,21 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, Union
 
 from viaduct.errors import BadValue, UnknownName
-from viaduct.typed_fields import field_types, show_value, spell_type
+from viaduct.typed_fields import get_field_types, show_value, spell_type
 
 Part = TypeVar("Part")
 BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part:
-    """Return a copy of the recipe with the field at `path` set from its text.
+    """Return a copy of the recipe with the field at `path` set to the value of a text.
 
-    Raise UnknownName for a path that does not exist, BadValue for a text that its type does not accept. `full_path` is
-    for the recursion: the path from the recipe on, for messages.
+    Raise UnknownName for an unknown path, BadValue for a text that the field's type does not accept. `full_path` is for
+    messages in the recursion: the path from the recipe.
     """
     name, _, inner_path = path.partition(".")
     full_path = full_path or path
-    types_by_name = field_types(type(recipe))
+    types_by_name = get_field_types(type(recipe))
     if name not in types_by_name:
         prefix = full_path.removesuffix(path)
         known = [*(prefix + field for field in types_by_name), *list_field_paths(recipe, prefix)]
@@ -43,21 +43,21 @@ def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part
     else:
         outer = full_path.removesuffix("." + inner_path)
         remedy = f"The recipe's {outer} is a function of its author's: change it in the file."
-        what = f"{full_path!r} goes too deep: {outer!r} has no fields of its own."
-        raise BadValue(what, *([remedy] if callable(part) else []))
+        message = f"{full_path!r} goes too deep: {outer!r} has no fields of its own."
+        raise BadValue(message, *([remedy] if callable(part) else []))
     changed: Part = dataclasses.replace(recipe, **{name: value})  # type: ignore[type-var]
     return changed
 
 
 def list_field_paths(part: Any, prefix: str = "") -> list[str]:
-    """Return every path that `--set` accepts for a recipe, or the paths of a part and its parts after a prefix."""
-    found = []
+    """Return the paths of all fields of a recipe or a part, with a prefix."""
+    paths = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
-        found.append(prefix + field.name)
+        paths.append(prefix + field.name)
         if dataclasses.is_dataclass(value):
-            found += list_field_paths(value, f"{prefix}{field.name}.")
-    return found
+            paths += list_field_paths(value, f"{prefix}{field.name}.")
+    return paths
 
 
 def read_field(recipe: Any, path: str) -> Any:
@@ -68,7 +68,7 @@ def read_field(recipe: Any, path: str) -> Any:
 
 
 def parse(text: str, kind: Any, path: str) -> Any:
-    """Return the value that `text` means for a field of type `kind`."""
+    """Parse text as the type of a field; raise BadValue with the path if it is no value of it."""
     try:
         return parse_as(text, kind)
     except (ValueError, TypeError):
@@ -77,14 +77,14 @@ def parse(text: str, kind: Any, path: str) -> Any:
 
 
 def spell_settable(kind: Any) -> str:
-    """Describe the values that `--set` accepts, without the functions that a recipe file may have instead."""
+    """Describe the values that `--set` accepts, without functions, which only a recipe file may have."""
     kinds = [part for part in typing.get_args(kind) if typing.get_origin(part) is not Callable]
     is_union = typing.get_origin(kind) in (Union, types.UnionType) and kinds
     return " or ".join(spell_type(part) for part in kinds) if is_union else spell_type(kind)
 
 
 def parse_as(text: str, kind: Any) -> Any:
-    """Parse text as a type; ValueError if it is no value of it."""
+    """Parse text as a type; raise ValueError if it is no value of it."""
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
         # The first type that accepts the text; a plain string accepts anything, so it is tried last.
@@ -98,11 +98,11 @@ def parse_as(text: str, kind: Any) -> Any:
         return text
     if origin is tuple:
         return parse_tuple(text, typing.get_args(kind))
-    if origin is dict and text.strip() == "{}":  # `metrics`: its functions can be removed here, but not written
+    if origin is dict and text.strip() == "{}":  # `metrics` can only be emptied
         return {}
     if kind is bool and text.lower() in BOOLEANS:
         return BOOLEANS[text.lower()]
-    if kind is float and not math.isfinite(float(text)):  # no field means anything at infinity, and JSON cannot keep it
+    if kind is float and not math.isfinite(float(text)):  # no field accepts infinity, and JSON has none
         raise ValueError(text)
     if kind in (int, str, float):
         return kind(text)
@@ -124,7 +124,7 @@ def parse_tuple(text: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def to_record(value: Any) -> Any:
-    """Return the value as JSON can hold it: a part as a dict with its class name, a callable as its name alone."""
+    """Return the value in types of JSON: a part as a dict with its class name, a callable as its name."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: to_record(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"is": type(value).__name__, **fields}
@@ -136,9 +136,9 @@ def to_record(value: Any) -> Any:
 
 
 def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
-    """Return the value that `to_record` wrote; what JSON cannot hold is taken from the same field of `base`.
+    """Return the value of a record that `to_record` made; callables are taken from the same field of `base`.
 
-    `kind` is the type of the field; it tells which class a stored part may have.
+    `kind` is the type of the field, which decides the class of a stored part.
     """
     if isinstance(record, dict) and "callable" in record:
         return base
@@ -148,12 +148,12 @@ def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
             is_required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
             if is_required and entry.name not in record:
                 raise BadValue(f"the stored recipe has a {part.__name__} without {entry.name}.")
-        stored = {name: hint for name, hint in field_types(part).items() if name in record}
+        stored = {name: hint for name, hint in get_field_types(part).items() if name in record}
         values = {name: from_record(record[name], getattr(base, name, None), hint) for name, hint in stored.items()}
         return part(**values)
     if isinstance(record, list):
         items = base if isinstance(base, tuple) and len(base) == len(record) else [None] * len(record)
-        return tuple(from_record(item, known) for item, known in zip(record, items, strict=True))
+        return tuple(from_record(item, base_item) for item, base_item in zip(record, items, strict=True))
     return record
 
 
@@ -168,11 +168,11 @@ def find_part_class(name: object, base: Any, kind: Any) -> Any:
 
 
 def compare_records(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Return the paths at which two records differ, with both values; another kind of part is one difference."""
+    """Return the paths at which two records differ, with both values; a part of another class is one difference."""
     are_parts = isinstance(before, dict) and isinstance(after, dict) and "is" in before
     if not are_parts or before["is"] != after.get("is"):
         return {} if before == after else {prefix.rstrip("."): (before, after)}
-    found: dict[str, tuple[Any, Any]] = {}
+    differences: dict[str, tuple[Any, Any]] = {}
     for name in {**before, **after}:
-        found |= compare_records(before.get(name), after.get(name), f"{prefix}{name}.")
-    return found
+        differences |= compare_records(before.get(name), after.get(name), f"{prefix}{name}.")
+    return differences

@@ -1,4 +1,4 @@
-"""Parts of a recipe: typed and frozen; they know neither paths nor devices.
+"""Parts of a recipe: frozen dataclasses with typed fields, without paths and devices.
 
 "The CANN book" is the training chapter of Huawei's book on CANN (docs/seeds.md, document 002); its listings are in
 MindSpore.
@@ -49,7 +49,7 @@ __all__ = [
     "V15Decay",
 ]
 
-# Values that keep the name of the reference they come from, because recipe files, recipe.json and flags use them.
+# Some values are named after the reference that they come from. Recipe files, recipe.json and flags use them.
 LarsForm = Literal["contrib", "resnext"]
 LogFormat = Literal["resnext", "tf", "dll", "events", "mindspore"]
 DEFAULT_FORMAT: LogFormat = "resnext"
@@ -64,19 +64,19 @@ Count: TypeAlias = Annotated[int, Ge(0)]
 PositiveCount: TypeAlias = Annotated[int, Ge(1)]
 
 
-def require(is_valid: bool, what: str, value: object, expected: str) -> None:
-    """Raise BadValue with the value and what it must be, unless it is valid."""
+def require(is_valid: bool, name: str, value: object, expected: str) -> None:
+    """Raise BadValue with the value and the expectation, unless it is valid."""
     if not is_valid:
-        raise BadValue(f"{what} is {value!r}; it must be {expected}.")
+        raise BadValue(f"{name} is {value!r}; it must be {expected}.")
 
 
-def require_rising(values: tuple[float, ...], what: str = "schedule.boundaries") -> None:
-    """Refuse numbers that do not rise."""
-    require(all(a < b for a, b in pairwise(values)), what, values, "rising")
+def require_rising(values: tuple[float, ...], name: str = "schedule.boundaries") -> None:
+    """Raise BadValue unless the numbers rise."""
+    require(all(a < b for a, b in pairwise(values)), name, values, "rising")
 
 
 def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> None:
-    """Refuse factors that are not one more than the boundaries, and boundaries that do not rise."""
+    """Raise BadValue unless the boundaries rise and there is one factor more than boundaries."""
     count, expected = len(factors), f"one more than the {len(boundaries)} boundaries"
     require(count == len(boundaries) + 1, "the number of schedule.factors", count, expected)
     require_rising(boundaries)
@@ -84,9 +84,9 @@ def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> 
 
 @dataclass(frozen=True)
 class Part:
-    """Base of all parts: fields are checked, first their types, then what each part requires of them.
+    """Base of all parts; it checks the types of the fields, then calls `_check`.
 
-    `path` is that of the part in a recipe, for messages; a subclass states it as `class Sgd(Part, path="optimizer")`.
+    `path` is the part's path in a recipe, for messages: `class Sgd(Part, path="optimizer")`.
     """
 
     path: ClassVar[str] = ""
@@ -99,7 +99,7 @@ class Part:
         self._check()
 
     def _check(self) -> None:
-        """Refuse values of the right type that make no sense; subclasses override it."""
+        """Raise BadValue for invalid values of the right type; subclasses override it."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Sgd(Part, path="optimizer"):
     momentum: Fraction = 0.9
     nesterov: bool = False
     weight_decay: NotNegative = 0.0
-    # What decays: every parameter; all but normalisation (TF official); convolution and dense weights only.
+    # Parameters that decay: all; all but normalisation (TF official); only convolution and dense weights.
     decay: Literal["all", "not_norm", "weights"] = "not_norm"
 
 
@@ -133,7 +133,7 @@ class RmsProp(Part, path="optimizer"):
     """
 
     lr: NotNegative = 0.1
-    square_decay: Fraction = 0.9  # TensorFlow's `decay`: what the average of squared gradients keeps
+    square_decay: Fraction = 0.9  # TensorFlow's `decay`, of the average of squared gradients
     momentum: Fraction = 0.9
     epsilon: NotNegative = 1.0
     weight_decay: NotNegative = 0.0
@@ -144,9 +144,9 @@ class RmsProp(Part, path="optimizer"):
 class Lars(Part, path="optimizer"):
     """LARS: the step of each convolution and dense weight is scaled by the ratio of its norm to its gradient's norm.
 
-    Biases and the parameters of norms have no such ratio. Form `contrib` is TensorFlow's: the ratio scales the learning
-    rate, the L2 term is part of the loss. Form `resnext` is that of Ascend's model zoo: the ratio scales gradient and
-    decay, then comes Nesterov momentum; the loss has no L2 term.
+    Biases and the parameters of norms have no ratio. Form `contrib` is TensorFlow's: the ratio scales the learning
+    rate, and the L2 term is part of the loss. Form `resnext` is that of Ascend's model zoo: the ratio scales gradient
+    and decay before Nesterov momentum, and the loss has no L2 term.
     """
 
     lr: NotNegative = 1.0  # a factor: the schedule LarsPolynomial has the peak rate
@@ -160,11 +160,11 @@ class Lars(Part, path="optimizer"):
 
 @dataclass(frozen=True)
 class Thor(Part, path="optimizer"):
-    """THOR: K-FAC whose factors are taken and inverted every `frequency` steps; SGD with momentum otherwise.
+    """THOR: SGD with momentum over gradients that are preconditioned by K-FAC factors.
 
-    The damping at epoch e is damping_init * damping_decay ** (e / 10). The learning rate has its own schedule,
-    ThorDecay. With the trace rule a layer whose factors have hardly changed keeps its old inverses (change up to
-    `trace_renew`), and keeps them for good below `trace_freeze`.
+    The factors are computed and inverted every `frequency` steps. The damping at epoch e is
+    damping_init * damping_decay ** (e / 10). With the trace rule a layer keeps its inverses if its factors have changed
+    by at most `trace_renew`, and for good below `trace_freeze`. ThorDecay is the schedule of the learning rate.
     """
 
     lr: NotNegative = 0.045
@@ -175,7 +175,7 @@ class Thor(Part, path="optimizer"):
     damping_init: Positive = 0.03
     damping_decay: Positive = 0.87
     frequency: PositiveCount = 100
-    block: Count = 128  # factors are cut into diagonal blocks of this size; 0: they are inverted whole
+    block: Count = 128  # size of the diagonal blocks of the factors; 0: a single block
     form: Literal["ascend", "gpu"] = "ascend"  # gpu: patches and gradients are averaged over the batch first
     split_indices: tuple[int, ...] = ()  # last layer of each bucket of the all-reduce; empty: two halves
     trace_rule: bool = False
@@ -208,7 +208,7 @@ class Constant(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class Steps(Part, path="schedule"):
-    """Linear warm-up, then a factor that changes at given epochs (TF official)."""
+    """Linear warm-up, then a factor that changes after the epochs in `boundaries` (TF official)."""
 
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
     factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
@@ -235,13 +235,13 @@ class BookCosine(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class V15Decay(Part, path="schedule"):
-    """ResNet-50 v1.5's: linear warm-up, then factors that change at given epochs, or a cosine counted from step 0."""
+    """Schedule of ResNet-50 v1.5: linear warm-up, then a factor by epoch, or a cosine counted from step 0."""
 
     mode: Literal["steps", "cosine"] = "steps"
     warmup_epochs: NotNegative = 8
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
     factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
-    # What the cosine runs over: the epochs of this run, or always 90 (the reference's runs counted in batches).
+    # Length of the cosine: epoch: the epochs of this run; batch: always 90 epochs, as in the reference.
     iter_unit: Literal["epoch", "batch"] = "epoch"
 
     def _check(self) -> None:
@@ -263,12 +263,12 @@ class CosineWarmupDecay(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class ResnextDecay(CosineWarmupDecay):
-    """CosineWarmupDecay under the name of its reference, which recipe files and recipe.json use."""
+    """CosineWarmupDecay under the name that recipe files and recipe.json use."""
 
 
 @dataclass(frozen=True)
 class AmoebanetDecay(Part, path="schedule"):
-    """AmoebaNet's: linear warm-up, then a decay by `mode`; never below `floor` times the peak."""
+    """Schedule of AmoebaNet: linear warm-up, then a decay by `mode`; never below `floor` times the peak."""
 
     mode: Literal["exponential", "cosine", "constant", "stepwise"] = "exponential"
     warmup_epochs: NotNegative = 0.35
@@ -284,8 +284,8 @@ class AmoebanetDecay(Part, path="schedule"):
 class LarsPolynomial(Part, path="schedule"):
     """LARS in TF official: linear warm-up to a peak that depends on the global batch, then a square down to `end`.
 
-    Batches below 8192 have peak 5, below 16384 10, below 32768 25, and 32 from there; the warm-up takes 5
-    epochs, 14 for the last. The optimizer's rate multiplies all of it, so it is usually 1.
+    The peak is 5 for batches below 8192, 10 below 16384, 25 below 32768, else 32; the warm-up takes 5 epochs, with peak
+    32 it takes 14. The optimizer's rate is a factor of all this, usually 1.
     """
 
     peak: Positive | None = None  # None: by the global batch
@@ -295,7 +295,7 @@ class LarsPolynomial(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class MindsporePolynomial(Part, path="schedule"):
-    """MindSpore's own for CIFAR-10: linear warm-up from `start` times the peak, then a square down to 0."""
+    """MindSpore's schedule for CIFAR-10: linear warm-up from `start` times the peak, then a square down to 0."""
 
     warmup_epochs: NotNegative = 5
     start: Share = 0.1
@@ -303,7 +303,7 @@ class MindsporePolynomial(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class ThorDecay(Part, path="schedule"):
-    """THOR's: a power of the share left until `end_epoch`, which may be after the run's end; halved at `halve_at`."""
+    """Schedule of THOR: a power of the share of epochs left until `end_epoch`, which may be after the run's end."""
 
     end_epoch: Positive = 70  # MindSpore's lr_end_epoch
     power: NotNegative = 6  # MindSpore's lr_decay
@@ -331,8 +331,8 @@ Schedule = (
 class Amoebanet(Part, path="network"):
     """Options of AmoebaNet-D, besides its classes and the size of its images.
 
-    Drop path leaves out operations of a cell for some examples: in the end each is kept with probability
-    `drop_path_keep`. The share left out grows from 0 over the run (v1), from cell to cell (v2), or both (v3).
+    Drop path leaves out operations of a cell for some examples; finally each is kept with probability `drop_path_keep`.
+    The share left out grows from 0 over the run (v1), from cell to cell (v2), or both (v3).
     """
 
     cells: int = 6  # the reference's num_cells
@@ -347,28 +347,28 @@ class Amoebanet(Part, path="network"):
 class CrossEntropy(Part, path="loss"):
     """Softmax cross entropy, averaged over the batch.
 
-    What smoothing takes from the right class goes to all classes alike (`spread="all"`, as in TensorFlow and torch), or
-    to the other classes only (`spread="others"`, as in the CANN book).
+    Smoothing spreads its share evenly over all classes (`spread="all"`, as in TensorFlow and torch), or over the wrong
+    classes only (`spread="others"`, as in the CANN book).
     """
 
     label_smoothing: Fraction = 0.0
     spread: Literal["all", "others"] = "all"
-    smooth_evaluation: bool = False  # whether the validation loss is smoothed too (as Ascend's model zoo has it)
+    smooth_evaluation: bool = False  # smooth the validation loss, too, as in Ascend's model zoo
 
 
 @dataclass(frozen=True)
 class Precision(Part, path="precision"):
     """Data type of the network's computation, and scale of the loss.
 
-    `auto` takes bf16 where the hardware computes in it, else fp16, else fp32. The levels: O0 is fp32; O1 casts at
-    use (autocast); O2 casts the network but not its batch norms; O3 casts everything; O1 to O3 take fp16
-    where the device has it, else bf16, and O2 and O3 keep fp32 master weights for the optimizer.
+    `auto` is bf16 if the hardware computes in it, else fp16, else fp32. Level O0 is fp32, O1 autocast; O2 casts the
+    network without its batch norms, O3 all of it. O1 to O3 use fp16 if the device has it, else bf16; O2 and O3 keep
+    fp32 master weights for the optimizer.
 
-    In fp32, cards of NVIDIA round what goes into a convolution to TF32, as is PyTorch's default; not with `tf32` false.
+    In fp32, NVIDIA cards round the inputs of convolutions to TF32, PyTorch's default, unless `tf32` is false.
     """
 
     compute: Literal["auto", "fp32", "bf16", "fp16", "O0", "O1", "O2", "O3"] = "auto"
-    keep_batchnorm_fp32: bool | None = None  # None: as the level says
+    keep_batchnorm_fp32: bool | None = None  # None: by the level
     loss_scale: Positive | Literal["auto", "dynamic"] = "auto"  # auto: fp16_scale for fp16, 1 otherwise
     scale_start: Positive = 65536.0
     scale_grow_every: PositiveCount = 2000
@@ -385,7 +385,7 @@ class Precision(Part, path="precision"):
 
 @dataclass(frozen=True)
 class Evaluation(Part, path="evaluation"):
-    """Times at which the validation images are evaluated."""
+    """Times of evaluations on the validation images."""
 
     every_epochs: NotNegative = 1  # the reference scripts' epochs_between_evals; 0: only at the end
     stop_threshold: Share = 0.0  # stop once top-1 (0 to 1) reaches this; 0: never
@@ -394,7 +394,7 @@ class Evaluation(Part, path="evaluation"):
 
 @dataclass(frozen=True)
 class Checkpoint(Part, path="checkpoint"):
-    """Times at which the run is saved, and how many checkpoints are kept. The end of a run is always saved."""
+    """Times of checkpoints, and the number of them that are kept. The end of a run is always saved."""
 
     every_steps: Count = 0  # 0: not by steps
     every_minutes: NotNegative = 10.0  # 0: not by time
@@ -408,13 +408,13 @@ TENSORBOARD_RECORDS = ("images", "histograms", "graph", "top5")  # besides the c
 
 @dataclass(frozen=True)
 class Log(Part, path="log"):
-    """Log lines of a training, and what TensorBoard records besides the curves."""
+    """Log lines of a training, and TensorBoard's records besides the curves."""
 
     every_steps: PositiveCount = 100
     format: LogFormat = DEFAULT_FORMAT
     tensorboard: str = ""  # images, histograms, graph, top5, separated by commas; or all
     tensorboard_every: Count = 0  # steps between images and histograms; 0: as every_steps
-    track: str = ""  # mlflow, wandb, tensorboard, separated by commas: where records go beside the run's directory
+    track: str = ""  # mlflow, wandb, tensorboard, separated by commas: trackers that also get the records
 
     @property
     def tensorboard_names(self) -> frozenset[str]:
@@ -448,36 +448,36 @@ class Top1(Part, path="expects"):
 
 @dataclass(frozen=True)
 class Init(Part, path="init"):
-    """Source of the first weights, if they are not drawn at random, and which of them are not trained.
+    """Source of the initial weights, if they are not random, and patterns of those that are not trained.
 
-    `exclude` and `freeze` are patterns over the names of parameters, separated by commas; `freeze` may also be
-    "all but head". A recipe file holds no paths: `source` is what --init was given.
+    `exclude` and `freeze` are patterns of parameter names, separated by commas; `freeze` may also be "all but head". A
+    recipe file holds no paths: `source` is the value of --init.
     """
 
     source: str = ""
     exclude: str = ""
     freeze: str = ""
-    schedule: Literal["restart", "continue"] = "restart"  # continue: from the step of those weights
+    schedule: Literal["restart", "continue"] = "restart"  # continue: at the step of these weights
 
 
 @dataclass(frozen=True)
 class Parallel(Part, path="parallel"):
-    """Cooperation of several ranks; without effect on a single one. Their number is no part of a recipe.
+    """Options of training with several ranks. Their number is no part of a recipe.
 
-    With `sync_norm` batch norms see the statistics of the whole global batch, else each rank those of its own share.
-    In mode `hybrid` each rank has a part of the classifier's classes, for networks with very many; `auto` decides.
+    With `sync_norm` batch norms use the statistics of the whole global batch, else those of the rank's own share. In
+    mode `hybrid` each rank has a part of the classifier's classes, for networks with very many; `auto` decides.
     """
 
     mode: Literal["data", "hybrid", "auto"] = "data"
     sync_norm: bool = False
     compress: Literal["none", "bf16", "fp16"] = "none"  # dtype in which gradients are sent
-    reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; with sum a run depends on their number
+    reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; sum depends on the number of ranks
     bucket_mb: Positive = 25.0  # gradients are sent in messages of about this size, while others are still computed
     find_unused: bool = False  # for a network that does not use all of its weights in every step
-    hang_seconds: Positive = 300.0  # a rank without progress for so long ends the run
+    hang_seconds: Positive = 300.0  # a rank without progress for this time ends the run
 
 
-# Fields of the evaluation records in metrics.jsonl: a recipe's own metrics may not have these names.
+# Fields of records in metrics.jsonl; a recipe's own metrics must not have these names.
 RESERVED_METRIC_NAMES = (
     *("step", "epoch", "time", "kind", "count", "loss", "seconds"),
     *("top1", "top5", "precision", "recall", "f1"),
@@ -486,12 +486,12 @@ RESERVED_METRIC_NAMES = (
 
 @dataclass(frozen=True)
 class Recipe(Part):
-    """Everything about a training. Batch sizes are global: one card or eight mean the same run.
+    """A training. Batch sizes are global, so a run is the same on one card or eight.
 
     In a recipe of your own, `model`, `loss`, `optimizer` and `schedule` may be callables:
     model(classes) -> nn.Module; loss(logits, labels) -> scalar tensor; optimizer(parameters) ->
     torch.optim.Optimizer; schedule(step, steps) -> factor of the optimizer's learning rate. With mixup the
-    labels that the loss gets in training are rows of shares, one for each class.
+    loss gets a row of shares for each image, one share for each class, in place of labels.
     """
 
     model: str | Callable[..., Any]
@@ -499,26 +499,26 @@ class Recipe(Part):
     optimizer: Sgd | AdamW | RmsProp | Lars | Thor | Callable[..., Any] = field(default_factory=Sgd)
     schedule: Schedule | Callable[..., Any] = field(default_factory=Constant)
     loss: CrossEntropy | Callable[..., Any] = field(default_factory=CrossEntropy)
-    aux_weight: NotNegative = 0.4  # of the loss of an auxiliary head, in training, where the network has one
-    network: Amoebanet | None = None  # settings of a network that has some
-    mixup: NotNegative = 0.0  # a: each image and its label are mixed with another's by a draw of Beta(a, a); 0: not
-    cutmix: NotNegative = 0.0  # a: a box of an image, of an area drawn with Beta(a, a), becomes another's; 0: not
+    aux_weight: NotNegative = 0.4  # of the loss of an auxiliary head, in training
+    network: Amoebanet | None = None  # options of the network
+    mixup: NotNegative = 0.0  # a: mix each image and its label with another's by a draw of Beta(a, a); 0: off
+    cutmix: NotNegative = 0.0  # a: replace a box of an image, its area drawn with Beta(a, a), by another's; 0: off
     epochs: Positive = 1
-    steps: Count = 0  # total optimizer steps; 0: as epochs says
+    steps: Count = 0  # total optimizer steps; 0: by epochs
     ema: Ema | None = None
     init: Init = field(default_factory=Init)
     precision: Precision = field(default_factory=Precision)
     parallel: Parallel = field(default_factory=Parallel)
     mode: Literal["auto", "eager", "graph"] = "auto"  # graph: compiled; auto: where that is quicker (docs/speed.md)
     compile: Literal["auto", "regional", "whole", "off"] = "auto"  # in graph mode; regional: block by block
-    compile_parts: str = ""  # in graph mode: patterns of the parts that are compiled, and nothing else; "": as above
-    kernels: Literal["auto", "on", "off"] = "auto"  # of our own, where the network has parts that they fit
+    compile_parts: str = ""  # in graph mode: patterns of the parts to compile instead
+    kernels: Literal["auto", "on", "off"] = "auto"  # use viaduct's own kernels for parts that they fit
     sink: Count | Literal["auto"] = "auto"  # steps at a time without returning to the host; 0: every step returns
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     log: Log = field(default_factory=Log)
     seed: Count = 1
-    accumulate: PositiveCount = 1  # the global batch is worked through in this many parts
+    accumulate: PositiveCount = 1  # number of parts in which the global batch is computed
     clip_norm: NotNegative = 0.0  # 0: gradients are not clipped
     deterministic: bool = False
     callbacks: tuple[Any, ...] = ()

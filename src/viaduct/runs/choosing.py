@@ -36,7 +36,7 @@ class Condition:
     sign: str
     operand: str
 
-    def holds(self, run: RunFacts) -> bool:
+    def is_met(self, run: RunFacts) -> bool:
         """Return True if a run fulfils the condition."""
         value = read_field(run, self.field)
         if self.sign not in COMPARISONS:
@@ -121,7 +121,7 @@ def sort_runs(runs: list[RunFacts], field: str) -> list[RunFacts]:
 
 
 @dataclass(frozen=True)
-class Best:
+class Ranking:
     """The runs with the best value of a measure, and numbers of the others."""
 
     runs: list[RunFacts]
@@ -131,7 +131,7 @@ class Best:
     tied: list[RunFacts] = dataclasses.field(default_factory=list)  # further runs with the value of the last in `runs`
 
 
-def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
+def find_best(runs: list[RunFacts], measure: str, count: int) -> Ranking:
     """Return the `count` best runs by a measure; runs on noise compete in images_per_s only."""
     if measure not in MEASURES:
         raise UnknownName("measure", measure, MEASURES)
@@ -139,10 +139,10 @@ def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
     ranked = [run for run in eligible if read_field(run, measure) is not None]
     ranked.sort(key=lambda run: float(read_field(run, measure)), reverse=MEASURES[measure] is max)
     tied = [run for run in ranked[count:] if read_field(run, measure) == read_field(ranked[count - 1], measure)]
-    return Best(ranked[:count], len(ranked), len(eligible) - len(ranked), len(runs) - len(eligible), tied)
+    return Ranking(ranked[:count], len(ranked), len(eligible) - len(ranked), len(runs) - len(eligible), tied)
 
 
-def describe_best(best: Best, measure: str) -> list[str]:
+def describe_best(best: Ranking, measure: str) -> list[str]:
     """Return the lines below the table of the best runs: number of runs, ties, and runs that were left out."""
     left_out = [f"{best.without_value:,} without a value"] * bool(best.without_value)
     left_out += [f"{best.on_noise:,} on noise"] * bool(best.on_noise)

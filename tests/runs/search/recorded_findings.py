@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runs.search.replay import FIELDS, make_conductor, make_study, past_runs, recorded_space
+from runs.search.replay import FIELDS, make_search_loop, make_study, past_runs, recorded_space
 from viaduct.recipes import load
-from viaduct.runs.search.conductor import Plan
 from viaduct.runs.search.past_runs import add_past_runs
 from viaduct.runs.search.results import judge, read_results
+from viaduct.runs.search.search_loop import Plan
 from viaduct.runs.search.session import Findings, SearchRequest
 
 
 def make_findings(folder: Path, trials: int, past: int = 0) -> Findings:
     study, space = make_study(), recorded_space()
     add_past_runs(study, past_runs(2, past, draw=1) if past else [], space)
-    make_conductor(study, Plan(trials, pruner="hyperband", evaluations=5)).conduct()
+    make_search_loop(study, Plan(trials, pruner="hyperband", evaluations=5)).run()
     request = SearchRequest(
         load("shapes_taster"),
         "shapes_taster",

@@ -12,8 +12,8 @@ from typing import Any
 import optuna
 
 from viaduct.recipes import load
-from viaduct.runs.search.conductor import Conductor, Plan
 from viaduct.runs.search.past_runs import PastRun, add_past_runs
+from viaduct.runs.search.search_loop import Plan, SearchLoop
 from viaduct.runs.search.space import Space, parse_space
 from viaduct.runs.search.trial_process import Evaluation
 
@@ -53,16 +53,16 @@ class RecordedRun:
             return 143
         return 0 if self.shown >= len(self.values) else None
 
-    def evaluations(self) -> list[Evaluation]:
+    def list_evaluations(self) -> list[Evaluation]:
         return [Evaluation(30 * (index + 1), value) for index, value in enumerate(self.values[: self.shown])]
 
-    def final(self) -> float | None:
+    def read_final_value(self) -> float | None:
         return self.values[-1]
 
-    def images(self) -> int | None:
+    def count_images(self) -> int | None:
         return int(RECORDED["validation_images"])
 
-    def reason(self) -> str:
+    def find_failure_reason(self) -> str:
         return self.why
 
     def stop(self) -> None:
@@ -71,7 +71,7 @@ class RecordedRun:
     def kill(self) -> None:
         self.stopped = True
 
-    def mark(self, state: str, value: float | None, reason: str) -> None:
+    def write_outcome(self, state: str, value: float | None, reason: str) -> None:
         self.marked, self.marked_reason = state, reason
 
 
@@ -95,15 +95,15 @@ def make_study() -> optuna.Study:
     return optuna.create_study(direction="maximize", study_name="search")
 
 
-def make_conductor(study: optuna.Study, plan: Plan, launcher: Any = None, **more: Any) -> Conductor:
+def make_search_loop(study: optuna.Study, plan: Plan, launcher: Any = None, **more: Any) -> SearchLoop:
     launcher = launcher or RecordedLauncher(seed=1)
-    return Conductor(study, recorded_space(), "top1", launcher, replace(plan, poll_s=0), lambda line: None, **more)
+    return SearchLoop(study, recorded_space(), "top1", launcher, replace(plan, poll_s=0), lambda line: None, **more)
 
 
 def past_runs(seed: int, count: int, draw: int) -> list[PastRun]:
     """Return what a random search of another seed has left behind: so many recorded runs."""
     launcher, study = RecordedLauncher(seed=seed), make_study()
-    make_conductor(study, Plan(count, sampler="random", seed=draw), launcher).conduct()
+    make_search_loop(study, Plan(count, sampler="random", seed=draw), launcher).run()
     space = recorded_space()
     return [
         PastRun(
@@ -119,6 +119,6 @@ def trials_until(target: float, plan: Plan, past: list[PastRun]) -> int:
     study = make_study()
     add_past_runs(study, past, recorded_space())
     launcher = RecordedLauncher(seed=1)
-    make_conductor(study, plan, launcher).conduct()
+    make_search_loop(study, plan, launcher).run()
     reached = [look_up(1, settings)[-1] >= target for _, settings in launcher.started]
     return reached.index(True) + 1 if True in reached else plan.trials + 1

@@ -48,7 +48,7 @@ def test_trials_share_the_cores_or_have_cards_of_their_own(monkeypatch: pytest.M
 
 def test_a_trial_is_an_ordinary_train_command(tmp_path: Path) -> None:
     launcher = TrainLauncher(StudyFolder(tmp_path), "shapes_taster", "top1", ["--device", "cpu"], [{}])
-    words = launcher.command(7, {"optimizer.lr": "0.5"})
+    words = launcher.build_command(7, {"optimizer.lr": "0.5"})
     assert words[:4] == ["train", "shapes_taster", "--run", str(tmp_path / "trial-007")]
     assert words[4:] == ["--device", "cpu", "--set", "optimizer.lr=0.5"]
 

@@ -55,7 +55,7 @@ def make_pruner(name: PrunerName, evaluations: int) -> BasePruner:
         return optuna.pruners.NopPruner()
     first = -(-evaluations // SPARED)
     if name == "median":
-        # Optuna counts steps from 0 here and skips those below n_warmup_steps; the conductor reports from 1 on.
+        # Optuna counts steps from 0 here and skips those below n_warmup_steps; the search loop reports from 1 on.
         return optuna.pruners.MedianPruner(n_startup_trials=MIN_RANDOM, n_warmup_steps=first)
     return optuna.pruners.HyperbandPruner(min_resource=first, max_resource=evaluations, reduction_factor=REDUCTION)
 

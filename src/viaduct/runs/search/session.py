@@ -14,7 +14,6 @@ from viaduct.errors import UnknownName, ViaductError
 from viaduct.recipes import Loaded
 from viaduct.run_files import SCORE
 from viaduct.runs.search.best_recipe import apply_settings, write_recipe
-from viaduct.runs.search.conductor import Conductor, End, Plan
 from viaduct.runs.search.past_runs import Criteria, PastRun, add_past_runs, gather_past_runs
 from viaduct.runs.search.results import (
     TrialResult,
@@ -26,6 +25,7 @@ from viaduct.runs.search.results import (
     read_results,
 )
 from viaduct.runs.search.sampling import MIN_EVALUATIONS, PrunerName, SamplerName, count_evaluations
+from viaduct.runs.search.search_loop import End, Plan, SearchLoop
 from viaduct.runs.search.space import Space, parse_space
 from viaduct.runs.search.study_folder import Definition, StudyFolder
 from viaduct.runs.search.trial_process import TrainLauncher, divide_machine
@@ -109,7 +109,7 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_li
         if note := describe_first_trial(request, space, study):
             print_line(note)
         with collect_stop_signals(print_line) as received:
-            conductor = Conductor(
+            loop = SearchLoop(
                 study,
                 space,
                 request.metric,
@@ -119,7 +119,7 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_li
                 is_interrupted=lambda: bool(received),
                 must_kill=lambda: len(received) > 1,
             )
-            end = conductor.conduct()
+            end = loop.run()
         return conclude_search(request, space, study, end, received[0] if received else 0)
 
 

@@ -58,11 +58,11 @@ class StudyFolder:
 
     path: Path
 
-    def trial(self, number: int) -> Path:
+    def get_trial_folder(self, number: int) -> Path:
         """Return the run directory of a trial."""
         return self.path / f"trial-{number:03d}"
 
-    def log(self, number: int) -> Path:
+    def get_log_file(self, number: int) -> Path:
         """Return the file with a trial's output."""
         return self.path / LOGS / f"trial-{number:03d}.txt"
 

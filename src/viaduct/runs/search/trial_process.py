@@ -23,7 +23,7 @@ from typing import TypeGuard
 
 from viaduct.atomic_files import replace_file
 from viaduct.cluster.environment import VISIBLE
-from viaduct.run_files import metric_lines, read_summary
+from viaduct.run_files import read_metric_lines, read_summary
 from viaduct.runs.search.study_folder import StudyFolder
 from viaduct.runs.state import TRIAL, is_locked
 
@@ -56,7 +56,7 @@ class TrainProcess:
     def poll(self) -> int | None:
         return self.process.poll()
 
-    def evaluations(self) -> list[Evaluation]:
+    def list_evaluations(self) -> list[Evaluation]:
         """Return the evaluations so far, earliest first; read metrics.jsonl again only if its size has changed."""
         file = self.run / "metrics.jsonl"
         size = file.stat().st_size if file.is_file() else 0
@@ -66,17 +66,17 @@ class TrainProcess:
 
     def read_evaluations(self) -> list[Evaluation]:
         by_step = {}
-        for _, record in metric_lines(self.run):
+        for _, record in read_metric_lines(self.run):
             if record is not None and record["kind"] == "evaluation" and is_number(record.get(self.metric)):
                 by_step[record["step"]] = Evaluation(record["step"], float(record[self.metric]))
         return list(by_step.values())
 
-    def final(self) -> float | None:
+    def read_final_value(self) -> float | None:
         """Return the metric at the end of a finished trial; None if it is missing or not finite."""
         value = (self.read_final() or {}).get(self.metric)
         return float(value) if is_number(value) else None
 
-    def images(self) -> int | None:
+    def count_images(self) -> int | None:
         """Return the number of validation images of the metric."""
         count = (self.read_final() or {}).get("count")
         return count if isinstance(count, int) else None
@@ -85,7 +85,7 @@ class TrainProcess:
         final = (read_summary(self.run) or {}).get("final")
         return final if isinstance(final, dict) else None
 
-    def reason(self) -> str:
+    def find_failure_reason(self) -> str:
         """Return the reason why the trial failed."""
         code = self.process.poll()
         if code == 0:
@@ -102,7 +102,7 @@ class TrainProcess:
         if self.process.poll() is None:
             self.process.kill()
 
-    def mark(self, state: str, value: float | None, reason: str) -> None:
+    def write_outcome(self, state: str, value: float | None, reason: str) -> None:
         """Write the outcome of the trial into its run directory."""
         if not (self.run / "recipe.json").is_file():  # the trial failed early
             return
@@ -122,18 +122,18 @@ class TrainLauncher:
     environments: Sequence[Mapping[str, str]]
     """Environment variables of each slot: number of threads, or card. Parallel trials have different slots."""
 
-    def command(self, number: int, settings: Mapping[str, str]) -> list[str]:
+    def build_command(self, number: int, settings: Mapping[str, str]) -> list[str]:
         """Return the arguments of a trial's command, after `viaduct`."""
         fields = [argument for path, text in settings.items() for argument in ("--set", f"{path}={text}")]
-        return ["train", self.recipe, "--run", str(self.folder.trial(number)), *self.flags, *fields]
+        return ["train", self.recipe, "--run", str(self.folder.get_trial_folder(number)), *self.flags, *fields]
 
     def start(self, number: int, settings: Mapping[str, str], slot: int) -> TrainProcess:
-        run, log = self.folder.trial(number), self.folder.log(number)
+        run, log = self.folder.get_trial_folder(number), self.folder.get_log_file(number)
         log.parent.mkdir(exist_ok=True)
         wait_until_free(run)
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "viaduct", *self.command(number, settings)],
+                [sys.executable, "-m", "viaduct", *self.build_command(number, settings)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -185,7 +185,7 @@ def test_an_optimizer_that_is_made_out_of_sight_is_found_where_it_trains(source:
 @pytest.mark.parametrize("optimizer", ["'Adam'", "tf.train.AdamOptimizer"])
 def test_an_optimizer_that_optimize_loss_makes_is_left_to_a_person(optimizer: str) -> None:
     source = f"tf.contrib.layers.optimize_loss(loss, None, 0.1, optimizer={optimizer})\n"
-    check_says(OPTIMIZER, HEAD + source, "manual", "itself", distributed=True)
+    check_says(OPTIMIZER, HEAD + source, "manual", "creates the optimizer", distributed=True)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ SPEC = "tf.contrib.tpu.TPUEstimatorSpec"
 
 def test_metrics_of_a_tpu_that_are_not_written_out_are_left_to_a_person() -> None:
     source = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, loss=l, eval_metrics=metrics)\n"
-    check_says("tpu_spec", source, "manual", "not a pair")
+    check_says("tpu_spec", source, "manual", "of unknown origin")
     pair = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, eval_metrics=(f, {'a': a}), scaffold_fn=make)\n"
     text = migrate_source(pair, "tpu_spec").after.decode()
     assert "NPUEstimatorSpec(mode, eval_metric_ops=f(**{'a': a}), scaffold=make() if make else None)" in text
@@ -37,9 +37,9 @@ def test_where_one_spec_of_a_function_cannot_follow_none_does() -> None:
         f"{HEAD}def f(mode, m):\n    if mode:\n        return {SPEC}(mode=mode, loss=loss)\n"
         f"    return {SPEC}(mode=mode, loss=loss, eval_metrics=m)\n"
     )
-    result = check_says("tpu_spec", source, "manual", "not a pair")
+    result = check_says("tpu_spec", source, "manual", "of unknown origin")
     assert [finding.line for finding in result.findings] == [4, 5]
 
 
 def test_metrics_by_position_are_left_to_a_person() -> None:
-    check_says("tpu_spec", f"{HEAD}s = {SPEC}(mode, None, loss, op, (fn, [a]))\n", "manual", "not a pair")
+    check_says("tpu_spec", f"{HEAD}s = {SPEC}(mode, None, loss, op, (fn, [a]))\n", "manual", "of unknown origin")

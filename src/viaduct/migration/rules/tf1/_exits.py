@@ -159,4 +159,4 @@ def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
 def ending_calls(site: Site) -> list[ast.Call]:
     """Return the calls of this file that end the program."""
     calls = site.source.of_kind(ast.Call)
-    return [call for call in calls if (site.qualified(call.func) or plain_name(call.func)) in ENDING_FUNCTIONS]
+    return [call for call in calls if (site.qualified_name(call.func) or plain_name(call.func)) in ENDING_FUNCTIONS]

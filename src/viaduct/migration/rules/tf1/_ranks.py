@@ -75,7 +75,7 @@ def runs_early(site: Site, node: ast.AST) -> bool:
 def is_rank_call(site: Site, node: ast.AST) -> bool:
     """Return True if a value comes from hccl, a helper of npu_init, or the variable RANK_SIZE or RANK_ID."""
     for inner in ast.walk(site.values.origin(node)):
-        if isinstance(inner, ast.Call) and site.qualified(inner.func) in RANK_CALLS:
+        if isinstance(inner, ast.Call) and site.qualified_name(inner.func) in RANK_CALLS:
             return True
         if isinstance(inner, ast.Constant) and inner.value in ("RANK_SIZE", "RANK_ID"):
             return True

@@ -45,11 +45,11 @@ def uses_of(site: Site, config: ast.expr) -> list[ast.expr]:
 def is_passed_to_init(site: Site, value: ast.expr) -> bool:
     """Return True if a value is an argument of npu_run_config_init, and its result of no NPUEstimator."""
     call = receiving_call(site, value)
-    if call is None or site.qualified(call.func) != CONVERTER:
+    if call is None or site.qualified_name(call.func) != CONVERTER:
         return False
     receivers = [receiving_call(site, use) for use in uses_of(site, call)]
     return not any(
-        (site.qualified(receiver.func) or "").endswith(".NPUEstimator") for receiver in receivers if receiver
+        (site.qualified_name(receiver.func) or "").endswith(".NPUEstimator") for receiver in receivers if receiver
     )
 
 
@@ -59,7 +59,7 @@ def comes_from_init(site: Site, config: ast.expr | None) -> bool:
         return False
     bindings = bindings_of(site, config) if isinstance(config, ast.Name) else []
     values = [site.values.origin(config), *bindings]
-    return any(isinstance(value, ast.Call) and site.qualified(value.func) == CONVERTER for value in values)
+    return any(isinstance(value, ast.Call) and site.qualified_name(value.func) == CONVERTER for value in values)
 
 
 def is_passed_to_canned(site: Site, value: ast.expr) -> bool:
@@ -67,7 +67,7 @@ def is_passed_to_canned(site: Site, value: ast.expr) -> bool:
     call = receiving_call(site, value)
     if call is None:
         return False
-    name = site.qualified(call.func) or ""
+    name = site.qualified_name(call.func) or ""
     if name == CONVERTER:
         return is_passed_to_canned(site, call)
     position = CONFIG_POSITIONS.get(name.removeprefix("tensorflow.estimator."))

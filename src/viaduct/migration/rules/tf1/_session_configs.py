@@ -21,7 +21,7 @@ def report_host_session(site: Site) -> None:
 
 
 def allows_no_gpu(site: Site, value: ast.expr) -> bool:
-    """Return True for a config with device_count {"GPU": 0}, given to its constructor or set in this file."""
+    """Return True for a config with device_count {"GPU": 0}, set by its constructor or an assignment."""
     config = proto.find_variable(site, value)
     if config is not None and sets_no_gpu(site, config, value):
         return True
@@ -69,7 +69,7 @@ def is_npu_helper_call(site: Site, value: ast.AST) -> bool:
     helpers = site.work.project.npu_helpers  # qualified names, and ".name" for methods
     if not helpers or not isinstance(value, ast.Call):
         return False
-    name = site.qualified(value.func)
+    name = site.qualified_name(value.func)
     method = f".{value.func.attr}" if name is None and isinstance(value.func, ast.Attribute) else ""
     return name in helpers or method in helpers
 
@@ -86,7 +86,7 @@ def is_passed_to_npu_helper(site: Site, config: proto.ConfigVariable, value: ast
 
 def is_from_config_helper(site: Site, value: ast.expr) -> bool:
     """Return True for a call of a project's function that session_config_helper edits: it returns a ConfigProto."""
-    name = site.qualified(value.func) if isinstance(value, ast.Call) else None
+    name = site.qualified_name(value.func) if isinstance(value, ast.Call) else None
     project = site.work.project
     return bool(name) and name in project.config_helpers and project.returns.get(name or "") == "config_proto"
 
@@ -105,12 +105,12 @@ def fill_value(site: Site, value: ast.expr) -> None:
         site.edit.insert_before(location, lines)
         site.edit.replace(*site.source.span(value), name)  # the comments in the value have moved with it
     else:
-        site.edit.node(value, wrap_config(site, site.text(value)))
+        site.edit.replace_node(value, wrap_config(site, site.text(value)))
     report_configured(site)
 
 
 def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
-    """Return True for `config = tf.ConfigProto(…)` on lines of its own, outside a class body."""
+    """Return True for `config = tf.ConfigProto(…)` on separate lines, outside a class body."""
     is_complete_value = isinstance(assignment, ast.Assign | ast.AnnAssign) and assignment.value is value
     has_own_lines = proto.starts_line(site, assignment) and proto.ends_line(site, assignment)
     in_class_body = isinstance(site.source.parents[assignment], ast.ClassDef)

@@ -79,6 +79,6 @@ def is_initialising(site: Site, value: ast.expr) -> bool:
     if isinstance(value, ast.List | ast.Tuple):
         return all(is_initialising(site, element) for element in value.elts)
     origin = site.values.origin(value)
-    if isinstance(origin, ast.Call) and site.qualified(origin.func) == "tensorflow.group":
+    if isinstance(origin, ast.Call) and site.qualified_name(origin.func) == "tensorflow.group":
         return all(is_initialising(site, argument) for argument in origin.args)
-    return isinstance(origin, ast.Call) and site.qualified(origin.func) in INITIALISERS
+    return isinstance(origin, ast.Call) and site.qualified_name(origin.func) in INITIALISERS

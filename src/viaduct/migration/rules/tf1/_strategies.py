@@ -1,5 +1,6 @@
 """Distribution strategies of TensorFlow that the rules edit; distribute_servers reports the others."""
 
+DEVICE_SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 STRATEGIES = tuple(
     f"tensorflow.{module}.{name}"
     for module in ("distribute", "distribute.experimental", "contrib.distribute")

@@ -1,7 +1,7 @@
 """Report an assertion that compares the number of predictions with the number of examples.
 
 A pipeline that drops its last batch yields fewer predictions than examples, so a check that the two numbers are equal
-fails. The words in an assertion show what it compares: `num_written_lines == len(examples)`.
+fails. The rule recognises the two numbers by their names: `num_written_lines == len(examples)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def check_assert_equal(site: Site) -> None:
 
 
 def report_count(site: Site, left: str, right: str) -> None:
-    """Report a comparison of a number of results with a number of examples, given the text of its sides."""
+    """Report a comparison of a number of results with a number of examples."""
     sides = (left.lower(), right.lower())
     if not any("len(" in side or side.startswith("num") or "count" in side or "written" in side for side in sides):
         return

@@ -23,14 +23,13 @@ from viaduct.migration.names import all_parameters
 from viaduct.migration.predicates import find_argument, is_constant, is_literal
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._batchers import report_dropped_batch
+from viaduct.migration.rules.tf1._batchers import EVALUATION_NAMES, report_dropped_batch
 
 rule = Rule(__name__)
 
 DROP_REMAINDER_POSITIONS = {"batch": 1, "padded_batch": 3}
 DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}
 ESTIMATOR_METHODS = ("train", "evaluate", "predict")
-EVALUATION_NAMES = ("eval", "predict", "test", "infer", "valid", "serving")
 
 
 @rule.method("batch", "padded_batch")
@@ -123,7 +122,7 @@ def consumers_of_function(project: Project, module: str, function: FunctionNode,
     if name in visited:
         return set()
     visited.add(name)
-    methods = project.fed.get(name, set()) | project.fed.get(f"*.{function.name}", set())
+    methods = project.input_functions.get(name, set()) | project.input_functions.get(f"*.{function.name}", set())
     for path, call in project.calls.get(name, ()):
         if (caller := project.parsed.get(path)) is not None:
             functions = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))

@@ -11,6 +11,7 @@ import ast
 
 from viaduct.migration.lookups import FunctionNode, mark_once
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._batchers import EVALUATION_NAMES
 
 rule = Rule(__name__, category="report", when=lambda options: options.distributed, runs_last=True)
 
@@ -19,7 +20,6 @@ SOURCES = (
     *("tensorflow.data.Dataset.list_files", "tensorflow.data.Dataset.from_tensor_slices"),
     *("tensorflow.data.Dataset.from_generator", "tensorflow.data.experimental.CsvDataset"),
 )
-EVALUATION_NAMES = ("eval", "predict", "infer", "test", "valid", "serving")
 
 
 @rule.call(*SOURCES)

@@ -62,7 +62,7 @@ def split_minimize(site: Site) -> None:
         f", {name}={site.text(arguments[name])}" for name in APPLY_PARAMETERS if name in arguments
     )
     site.edit.insert_before(statement, lines)
-    site.edit.node(site.node, f"{optimizer}.apply_gradients({grads}{apply_arguments})")
+    site.edit.replace_node(site.node, f"{optimizer}.apply_gradients({grads}{apply_arguments})")
     optimizers.report_sum(site)
 
 

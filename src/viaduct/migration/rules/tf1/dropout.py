@@ -43,7 +43,7 @@ def convert(site: Site) -> None:
         )
         return
     if is_none_or_absent(keep) and is_none_or_absent(rate):
-        site.request_review("neither keep_prob nor rate is given", zh="未给出 keep_prob 或 rate")
+        site.request_review("the call has neither keep_prob nor rate", zh="未给出 keep_prob 或 rate")
         return
     if not is_none_or_absent(rate) and len(site.node.args) > 2:
         site.request_review(

@@ -11,7 +11,7 @@
     +    return npu_unary_ops.gelu(x)
 
 The returned expression is computed at seven points and must agree with 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-to 1e-5, whatever the function is called. The exact form with erf gives other numbers: it stays, with an advice.
+to 1e-5; the function's name does not matter. The exact form with erf returns other numbers: it stays, with an advice.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def replace_returned(site: Site) -> None:
             return
         if values and matches(values, erf_form):
             site.advise(
-                "the exact GELU (erf) stays: npu_unary_ops.gelu is the tanh form and gives other numbers",
+                "the exact GELU (erf) stays: npu_unary_ops.gelu is the tanh form and returns other numbers",
                 zh="精确 GELU(erf)保持不变:npu_unary_ops.gelu 为 tanh 近似,数值不同",
             )
             return
@@ -83,27 +83,27 @@ def evaluate_returned(site: Site, function: FunctionNode, parameter: str) -> lis
 
 
 class Arithmetic:
-    """Evaluator of the arithmetic of a function for given values of its parameters."""
+    """Evaluator of the arithmetic of a function for the values of its parameters."""
 
-    def __init__(self, site: Site, function: FunctionNode, known: dict[str, float]) -> None:
-        self.site, self.known = site, known
+    def __init__(self, site: Site, function: FunctionNode, parameters: dict[str, float]) -> None:
+        self.site, self.parameters = site, parameters
         self.assigned: dict[str, ast.expr] = {}
         self.used: set[str] = set()  # variables that were read
         for statement in function.body:
             target = sole_target(statement)
             if isinstance(statement, ast.Assign) and target is not None:
-                if isinstance(target, ast.Name) and target.id not in self.assigned and target.id not in known:
+                if isinstance(target, ast.Name) and target.id not in self.assigned and target.id not in parameters:
                     self.assigned[target.id] = statement.value
                 else:
-                    raise ValueError("not one plain assignment to each name")
+                    raise ValueError("a name has several assignments")
 
     def value(self, node: ast.AST) -> float:
         """Return the value of an expression; raise one of NOT_ARITHMETIC for anything but arithmetic."""
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             return float(node.value)
         if isinstance(node, ast.Name):
-            if node.id in self.known:
-                return self.known[node.id]
+            if node.id in self.parameters:
+                return self.parameters[node.id]
             self.used.add(node.id)
             return self.value(self.assigned[node.id])
         if isinstance(node, ast.BinOp):
@@ -112,7 +112,7 @@ class Arithmetic:
             return -self.value(node.operand)
         if isinstance(node, ast.Call):
             return self.evaluate_call(node)
-        if (name := self.site.qualified(node)) in ("numpy.pi", "math.pi"):
+        if (name := self.site.qualified_name(node)) in ("numpy.pi", "math.pi"):
             return math.pi
         raise ValueError(name)
 
@@ -125,7 +125,7 @@ class Arithmetic:
         return float(table[type(node.op)](right))
 
     def evaluate_call(self, node: ast.Call) -> float:
-        name = self.site.qualified(node.func) or ""
+        name = self.site.qualified_name(node.func) or ""
         if name.partition(".")[0] not in MODULES:
             raise ValueError(name)
         return float(FUNCTIONS[name.rpartition(".")[2]](*(self.value(argument) for argument in node.args)))
@@ -135,7 +135,7 @@ def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:
     """Replace the formula by the device's operator, and remove the assignments that only the formula used."""
     arithmetic = Arithmetic(site, function, {parameter: 1.0})
     arithmetic.value(site.node.value)
-    site.edit.node(site.node.value, f"{site.import_name('npu_unary_ops')}.gelu({parameter})")
+    site.edit.replace_node(site.node.value, f"{site.import_name('npu_unary_ops')}.gelu({parameter})")
     for name in arithmetic.used:
         mentions = [node for node in ast.walk(function) if plain_name(node) == name]
         if len(mentions) == 2:  # assigned once, read once

@@ -40,7 +40,7 @@ def is_device_choice(site: Site, target: ast.expr) -> bool:
         return target.attr == CONFIG_FIELD
     if not isinstance(target, ast.Subscript) or not is_literal_in(target.slice, ENVIRONMENT_VARIABLE):
         return False
-    return site.qualified(target.value) == "os.environ"
+    return site.qualified_name(target.value) == "os.environ"
 
 
 def is_by_rank(site: Site, value: ast.AST) -> bool:

@@ -97,7 +97,7 @@ def receiver_text(call: ast.Call) -> str:
 
 def has_session(site: Site) -> bool:
     """Return True if the project sets Keras's session itself, or runs eagerly and needs none."""
-    mentions = site.work.project.mentions
+    mentions = site.work.project.callers
     names = (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)
     is_set = any(name in site.work.index.calls or name in mentions for name in names)
     return is_set or _keras.runs_eagerly(site)
@@ -130,7 +130,7 @@ def builds_or_runs(site: Site, node: ast.AST) -> bool:
     """Return True for a call that creates a layer, model or optimizer, runs a model, or gets the session."""
     if not isinstance(node, ast.Call):
         return False
-    name = site.qualified(node.func)
+    name = site.qualified_name(node.func)
     is_building = _keras.is_building(name) or site.work.project.returns.get(name or "") == "keras_model"
     return is_building or name in _keras.GET_SESSION or _keras.is_run(site, node)
 

@@ -45,7 +45,6 @@ def restart_in_cycles(site: Site) -> None:
     calls = [
         call for call in find_estimator_cycle(site.node, site.values) if site.source.function_around(call) is site.node
     ]
-    # an input function that asks for ranks may be defined in any file of the project
     needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
     if not calls or not needs_ranks or handles_communication(site):
         return
@@ -58,7 +57,9 @@ def restart_in_cycles(site: Site) -> None:
 def handles_communication(site: Site) -> bool:
     """Return True if the function starts or stops communication."""
     calls = (node for node in ast.walk(site.node) if isinstance(node, ast.Call))
-    return any(site.qualified(call.func) in (*communication.START_CALLS, *communication.STOP_CALLS) for call in calls)
+    return any(
+        site.qualified_name(call.func) in (*communication.START_CALLS, *communication.STOP_CALLS) for call in calls
+    )
 
 
 def restart(site: Site, call: ast.Call) -> None:

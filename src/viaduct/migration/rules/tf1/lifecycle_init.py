@@ -71,8 +71,8 @@ def start_communication(site: Site) -> None:
 def find_location(site: Site) -> ast.stmt | None:
     """Return the first statement of main, else of the main guard, else of the module, that may ask hccl for ranks.
 
-    If none asks, return the first statement of main or of the guard. None for a module of another script, and for a
-    script without main and guard in which no statement asks.
+    Without such a statement return the first one of main or of the guard, else None. None for a module of another
+    script, too.
     """
     main, guard = _entry.main_function(site), _entry.main_guard(site)
     block = main.body if main is not None else guard.body if guard is not None else executed_statements(site)
@@ -96,7 +96,7 @@ def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
     """Return True for a name of hccl, and for a name with the name of one of `asking_modules` in it."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
-    name = site.qualified(node) or ""
+    name = site.qualified_name(node) or ""
     return name.startswith(COLLECTIVE_PREFIXES) or bool(set(name.split(".")) & asking_modules(site))
 
 

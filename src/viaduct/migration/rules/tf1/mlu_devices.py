@@ -21,16 +21,15 @@ from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._optimizers import find_reads
-from viaduct.migration.rules.tf1._strategies import STRATEGIES
+from viaduct.migration.rules.tf1._strategies import DEVICE_SETTERS, STRATEGIES
 
 rule = Rule(__name__, targets=("mlu",))
 
 GPU_DEVICE = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)
-SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 STRING_TOKENS = ("STRING", "FSTRING_MIDDLE")
 
 
-@rule.call("tensorflow.device", *STRATEGIES, *SETTERS)
+@rule.call("tensorflow.device", *STRATEGIES, *DEVICE_SETTERS)
 def rename_devices(site: Site) -> None:
     """Rename the GPU in the arguments of functions that take a device."""
     for value in argument_values(site.node):

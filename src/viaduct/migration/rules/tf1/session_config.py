@@ -83,7 +83,7 @@ def report_star_import(site: Site) -> None:
     names = site.work.names
     if class_name not in ("Session", "InteractiveSession") or names.lookup(class_name, names.scope_of(site.node.func)):
         return
-    if "tensorflow" in names.stars and site.qualified(site.node.func) not in CONFIG_SLOTS:
+    if "tensorflow" in names.stars and site.qualified_name(site.node.func) not in CONFIG_SLOTS:
         site.request_review(
             f"{class_name} may be TensorFlow's or another star import's: if it is TensorFlow's, its config needs "
             "NpuOptimizer and remapping OFF",
@@ -96,7 +96,7 @@ def report_session_class(site: Site) -> None:
     """Report a session class as a base class, in functools.partial, or as a default."""
     parent = site.source.parents[site.node]
     is_base = isinstance(parent, ast.ClassDef) and site.node in parent.bases
-    is_partial = isinstance(parent, ast.Call) and site.qualified(parent.func) == "functools.partial"
+    is_partial = isinstance(parent, ast.Call) and site.qualified_name(parent.func) == "functools.partial"
     if is_base or is_partial or isinstance(parent, ast.arguments):
         site.request_review(
             "other code creates sessions of this class: each needs a config with NpuOptimizer and remapping OFF",

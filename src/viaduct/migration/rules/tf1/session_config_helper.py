@@ -14,8 +14,8 @@
      with tf.Session(config=make_config(True)) as sess:
          sess.run(step)
 
-Sessions of the whole project that call the function need no other change. A function whose ConfigProto is used for no
-session, but for a RunConfig, stays.
+Sessions of the project that call the function need no other change. A function stays if its ConfigProto is used only
+for a RunConfig.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ def convert(site: Site) -> None:
     site.rename(site.import_name("NPUEstimatorSpec"))
     metrics = site.keyword("eval_metrics")
     if metrics is not None:
-        site.edit.node(metrics, f"eval_metric_ops={render_call(site, metrics.value)}")
+        site.edit.replace_node(metrics, f"eval_metric_ops={render_call(site, metrics.value)}")
     scaffold = site.keyword("scaffold_fn")
     if scaffold is not None:
-        site.edit.node(scaffold, f"scaffold={scaffold_text(site, scaffold.value)}")
+        site.edit.replace_node(scaffold, f"scaffold={scaffold_text(site, scaffold.value)}")
     site.report_change("TPUEstimatorSpec becomes NPUEstimatorSpec", zh="TPUEstimatorSpec 替换为 NPUEstimatorSpec")
 
 
@@ -66,7 +66,7 @@ def report_unconverted(site: Site, is_cause: bool) -> None:
     """Report a spec that stays because it, or another one of the function, cannot be converted."""
     if is_cause:
         site.request_review(
-            "eval_metrics is given by position or is not a pair written out: NPUEstimatorSpec takes "
+            "eval_metrics is a positional argument or of unknown origin: NPUEstimatorSpec takes "
             "eval_metric_ops=function(*tensors)",
             zh="eval_metrics 以位置参数传入,或不是字面量二元组:NPUEstimatorSpec 需要 eval_metric_ops=函数(*张量)",
             risk="high",

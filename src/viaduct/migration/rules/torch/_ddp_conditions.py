@@ -71,7 +71,7 @@ def plan_edits(site: Site) -> Plan:
 
 
 def refuse_unsuitable_script(site: Site) -> None:
-    """Refuse notebooks, scripts with a distributed path of their own, and classes that derive from DataParallel."""
+    """Refuse notebooks, scripts that are distributed already, and classes that derive from DataParallel."""
     if site.work.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
     for call in wrapped.distributed_calls(site):
@@ -106,7 +106,7 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
     training = [(call, trace) for call, trace in traces if trace.is_for_training()]
     if not training:
         raise Refused(
-            "no loop that computes gradients goes over a DataLoader made in this file: the training data cannot be "
+            "no loop that computes gradients uses a DataLoader of this file: the training data cannot be "
             "divided among the ranks",
             "本文件中没有用于训练循环的 DataLoader:无法划分训练数据",
             traces[0][0] if traces else None,
@@ -115,12 +115,12 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
 
 
 def refuse_sampler(site: Site, call: ast.Call) -> None:
-    """Refuse a loader with a sampler of its own, or with hidden arguments.
+    """Refuse a loader with a sampler or with hidden arguments.
 
     A `**kwargs` is accepted if the file shows its entries and none of them is one of LOADER_ARGUMENTS.
     """
     if keyword_value(call, "sampler", "batch_sampler") is not None or len(call.args) > 3:  # the fourth is the sampler
-        raise Refused("the training loader has a sampler of its own", "训练数据使用了自定义 sampler", call)
+        raise Refused("the training loader has a sampler", "训练数据使用了自定义 sampler", call)
     for value in (keyword.value for keyword in call.keywords if keyword.arg is None):
         items = dict_items(site.values.origin(value))
         if items is None or LOADER_ARGUMENTS & {str(name) for name, _ in items}:
@@ -215,7 +215,7 @@ def refuse_iterable_dataset(site: Site, dataset: ast.expr) -> None:
     origin = site.values.origin(dataset)
     name = plain_name(origin.func) if isinstance(origin, ast.Call) else ""
     classes = [node for node in site.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-    bases = [site.qualified(base) or "" for own_class in classes for base in own_class.bases]
+    bases = [site.qualified_name(base) or "" for own_class in classes for base in own_class.bases]
     if any(base.endswith("IterableDataset") for base in bases):
         raise Refused(
             f"{name} is an IterableDataset: it has no sampler", f"{name} 是 IterableDataset,没有 sampler", dataset
@@ -259,7 +259,9 @@ def may_use_card(site: Site, statement: ast.stmt) -> bool:
     """
     defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
-        if (site.qualified(call.func) or "").startswith("torch.") or getattr(call.func, "attr", "") in MOVING_METHODS:
+        if (site.qualified_name(call.func) or "").startswith("torch.") or getattr(
+            call.func, "attr", ""
+        ) in MOVING_METHODS:
             return True
         if plain_name(call.func) in defined and "arg" not in plain_name(call.func):
             return True
@@ -270,7 +272,7 @@ def moves_to_device(site: Site, statement: ast.stmt) -> bool:
     """Return True if a statement calls `.cuda()`, `.to(…)` or the like."""
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
     moving = (call.func for call in calls if getattr(call.func, "attr", "") in MOVING_METHODS)
-    return any(not (site.qualified(function) or "").startswith("torch.") for function in moving)
+    return any(not (site.qualified_name(function) or "").startswith("torch.") for function in moving)
 
 
 def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:

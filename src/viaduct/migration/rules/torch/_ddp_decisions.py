@@ -102,7 +102,7 @@ class RankDecisions:
         """Follow a value into an object: `losses.update(loss.item())`, `history.append(loss)`, `stopper(loss)`."""
         is_collecting = isinstance(call.func, ast.Attribute) and call.func.attr in COLLECTING_METHODS
         receiver = call.func.value if is_collecting else call.func  # type: ignore[attr-defined]
-        is_known = self.trace.called_function(call) is not None or self.site.qualified(receiver) is not None
+        is_known = self.trace.called_function(call) is not None or self.site.qualified_name(receiver) is not None
         if not is_known and plain_name(receiver) not in HARMLESS and any(map(self.differs, argument_values(call))):
             self.add(receiver)
 

@@ -11,11 +11,11 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import first_statement
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import MOVING_METHODS, Loader, Plan, Refused
+from viaduct.migration.rules.torch._places import CARDS
 from viaduct.migration.targets import card
 
 NUMBERED_DEVICE = re.compile(r"(?:cuda|npu|mlu):\d+")
 NO_PARENTHESES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # before `.npu()`
-CARDS = ("cuda", "npu", "mlu")  # modules of torch, and methods that move to a card
 
 
 class Rewriter:
@@ -41,11 +41,11 @@ class Rewriter:
 
     def check_call(self, call: ast.Call) -> None:
         """Mark a `set_device` for removal and the number in `.cuda(0)`; refuse a block for one card."""
-        name = self.site.qualified(call.func) or ""
+        name = self.site.qualified_name(call.func) or ""
         if name in (f"torch.{root}.set_device" for root in CARDS):
             statement = self.site.source.statement_around(call)
             if not isinstance(statement, ast.Expr):
-                raise Refused("set_device stands within another statement", "set_device 位于其他语句内", call)
+                raise Refused("set_device is part of another statement", "set_device 位于其他语句内", call)
             self.removed.append(statement)
         elif name in (f"torch.{root}.device" for root in CARDS):
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
@@ -90,9 +90,9 @@ class Rewriter:
             edit.remove_slot(source.slots(source.opening(call))[0], 0)
         for node in self.device_texts:
             if isinstance(node, ast.Constant):
-                edit.node(node, self.site.text(node).replace(str(node.value), device))
+                edit.replace_node(node, self.site.text(node).replace(str(node.value), device))
             else:
-                edit.node(node, f'"{device}"')
+                edit.replace_node(node, f'"{device}"')
         for statement in self.removed:
             edit.remove_statement(statement)
 
@@ -104,14 +104,14 @@ class Rewriter:
         is_moved = isinstance(model, ast.Call) and getattr(model.func, "attr", "") in MOVING_METHODS
         if not is_moved:
             text = f"{text if isinstance(model, NO_PARENTHESES) else f'({text})'}.{self.card.method}()"
-        self.site.edit.node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")
+        self.site.edit.replace_node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")
 
     def rename_references(self) -> None:
         """Replace DataParallel outside calls: `isinstance(model, nn.DataParallel)`."""
         for name in wrapped.DATA_PARALLEL:
             for node in self.site.work.index.references.get(name, []):
                 if not self.site.source.is_in_f_string(node):
-                    self.site.edit.node(node, self.parallel)
+                    self.site.edit.replace_node(node, self.parallel)
 
     def order_downloads(self) -> None:
         """Let rank 0 run calls with download=True first; the other ranks wait and then find the files."""
@@ -162,7 +162,7 @@ class Rewriter:
         for loop, calls in lines.items():
             self.site.edit.insert_before(loop.body[0], [*calls])
             self.site.report_change(
-                "set_epoch gives every epoch another order of the samples",
+                "set_epoch changes the order of the samples in every epoch",
                 zh="set_epoch 使每个 epoch 顺序不同",
                 node=loop.body[0],
             )
@@ -173,10 +173,10 @@ class Rewriter:
         for function in self.plan.saving_functions:
             first = first_statement(function)
             self.site.edit.insert_before(first, [f"if {rank} != 0:", f"{unit}return"])
-            self.site.report_change("rank 0 alone saves", zh="仅 rank 0 保存", node=first)
+            self.site.report_change("only rank 0 saves", zh="仅 rank 0 保存", node=first)
         for statement in self.plan.saving_statements:
             self.indent(statement, f"if {rank} == 0:", unit)
-            self.site.report_change("rank 0 alone saves", zh="仅 rank 0 保存", node=statement)
+            self.site.report_change("only rank 0 saves", zh="仅 rank 0 保存", node=statement)
 
     def indent(self, statement: ast.stmt, header: str, unit: str) -> None:
         """Put a statement under a header, such as an `if`: indent all its lines except those within a string."""
@@ -224,7 +224,7 @@ class Rewriter:
         ]
         self.site.edit.insert_before(self.plan.first, lines)
         self.site.report_change(
-            f"torchrun starts one process per card; each takes its own and joins the others over {self.card.backend}",
+            f"torchrun starts one process per card; the processes communicate over {self.card.backend}",
             zh=f"torchrun 为每张卡启动一个进程,各占一卡,通过 {self.card.backend} 通信",
             node=self.plan.first,
         )
@@ -258,5 +258,5 @@ def exit_value(statement: ast.stmt) -> ast.expr | None:
 
 def is_numbered_device(text: ast.JoinedStr) -> bool:
     """Return True for f"cuda:{index}"."""
-    first = text.values[0] if text.values else None
-    return isinstance(first, ast.Constant) and first.value in ("cuda:", "npu:", "mlu:") and len(text.values) == 2
+    prefix = text.values[0] if text.values else None
+    return isinstance(prefix, ast.Constant) and prefix.value in ("cuda:", "npu:", "mlu:") and len(text.values) == 2

@@ -17,7 +17,7 @@ def imported_elsewhere(site: Site, target: Card) -> bool:
 
 def uses_the_card(site: Site, target: Card) -> bool:
     """Return True if a rule requested the plug-in's import, or the file uses the card."""
-    return target.module in site.work.effects or any(True for _ in card_uses(site, target))
+    return target.module in site.work.effect_imports or any(True for _ in card_uses(site, target))
 
 
 def card_uses(site: Site, target: Card) -> Iterator[ast.AST]:

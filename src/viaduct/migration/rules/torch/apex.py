@@ -65,11 +65,8 @@ def check_initialize(site: Site) -> None:
 def advise_optimizer(site: Site) -> None:
     """Advise the fused optimizer in a file that calls amp.initialize."""
     if site.options.to == "npu" and "apex.amp.initialize" in site.work.index.calls:
-        last = site.name.rpartition(".")[2]
-        site.advise(
-            f"{NPU_FUSED}{last} updates all parameters at once",
-            zh=f"{NPU_FUSED}{last} 可一次更新全部参数",
-        )
+        optimizer = f"{NPU_FUSED}{site.name.rpartition('.')[2]}"
+        site.advise(f"{optimizer} updates all parameters at once", zh=f"{optimizer} 可一次更新全部参数")
 
 
 @rule.call("apex.*")

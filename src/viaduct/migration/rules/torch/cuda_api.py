@@ -48,7 +48,7 @@ MODULES = ("memory", "random", "streams")
 def rename_assigned(site: Site) -> None:
     """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`."""
     is_stored = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
-    name = site.qualified(site.node) if is_stored else None
+    name = site.qualified_name(site.node) if is_stored else None
     if name is not None and name.startswith("torch.cuda."):
         rename(Site(site.rule, site.work, site.node, name))
 
@@ -80,14 +80,14 @@ def replace_or_report(site: Site, node: ast.expr) -> None:
     module, _, inner = name.partition(".")
     if module in MODULES and inner in SUBMODULES[module]:
         name = inner
-    first = name.partition(".")[0]
+    root_name = name.partition(".")[0]
     if is_default_type(site, node):
         return
-    if first.endswith(("Tensor", "Storage")) and first in NPU_AND_MLU_NAMES and is_compared(site, node):
+    if root_name.endswith(("Tensor", "Storage")) and root_name in NPU_AND_MLU_NAMES and is_compared(site, node):
         replace_by_helper(site, node, f"types.{name}")
-    elif first in NPU_AND_MLU_NAMES:
-        replace_by_helper(site, node, HELPER_NAMES.get(first, first) + name[len(first) :])
-    elif site.name not in CUDA_AMP_NAMES and name != "amp" and first not in REPORTED_ELSEWHERE:
+    elif root_name in NPU_AND_MLU_NAMES:
+        replace_by_helper(site, node, HELPER_NAMES.get(root_name, root_name) + name[len(root_name) :])
+    elif site.name not in CUDA_AMP_NAMES and name != "amp" and root_name not in REPORTED_ELSEWHERE:
         report_cuda_only(site, name)
 
 

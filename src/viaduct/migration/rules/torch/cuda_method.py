@@ -126,7 +126,7 @@ def is_bound_move(site: Site) -> bool:
         return False
     if isinstance(parent, ast.Call) and parent.func is node:
         return False
-    if site.qualified(node) is not None or receiver_class(site, node.value, "cuda") is not None:
+    if site.qualified_name(node) is not None or receiver_class(site, node.value, "cuda") is not None:
         return False
     is_flag = plain_name(node.value) == "self"  # `self.cuda` is usually a setting
     return not is_flag and is_torch_object(site, node.value)
@@ -147,10 +147,10 @@ def rename(site: Site, function: ast.expr) -> None:
 
 
 def report_undecided(site: Site, own_class: str) -> None:
-    """Report a call that may be a method of the project's own class, given by its qualified name."""
+    """Report a call that may be a method of the project's class `own_class`, a qualified name."""
     device, owner = card(site.options).method, own_class.rpartition(".")[2]
     site.request_review(
-        f"{owner} has a method `cuda` of its own, and this may be a call of it: if it is a tensor's or module's, "
+        f"{owner} has its own method `cuda`, and this may be a call of it: if it is a tensor's or module's, "
         f"write .{device}()",
         zh=f"{owner} 定义了自己的 cuda 方法,此处可能是对它的调用;若是张量或模块的方法,请改为 .{device}()",
     )
@@ -180,9 +180,9 @@ def insert_device(site: Site) -> None:
         opening = site.source.opening(call).end
         site.edit.insert(opening, f"{keyword_for_storage(site)}{name}.device(){', ' if call.keywords else ''}")
     elif call.args:
-        site.edit.node(device, f"{keyword_for_storage(site)}{name}.device({render_number(site, device)})")
+        site.edit.replace_node(device, f"{keyword_for_storage(site)}{name}.device({render_number(site, device)})")
     else:
-        site.edit.node(site.keyword("device") or device, f"device={name}.device({render_number(site, device)})")
+        site.edit.replace_node(site.keyword("device") or device, f"device={name}.device({render_number(site, device)})")
 
 
 def keyword_for_storage(site: Site) -> str:
@@ -190,7 +190,7 @@ def keyword_for_storage(site: Site) -> str:
     function = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.Lambda)), None)
     parent = site.source.parents.get(function) if function is not None else None
     is_location = isinstance(parent, ast.keyword) and parent.arg == "map_location"
-    is_load = isinstance(parent, ast.Call) and site.qualified(parent.func) in ("torch.load", "torch.jit.load")
+    is_load = isinstance(parent, ast.Call) and site.qualified_name(parent.func) in ("torch.load", "torch.jit.load")
     return "device=" if is_location or is_load else ""
 
 

@@ -36,12 +36,12 @@ def request_import(site: Site) -> None:
         return
     parts = (part for value in device_arguments(site, site.node) for part in branches(value))
     if any(is_number(site, part) or is_number_or_other(site, part) for part in parts):
-        site.work.effects.add(target.module)
+        site.target.require_plugin(site)
 
 
 def device_arguments(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Yield the arguments that PyTorch takes for a device."""
-    name = site.qualified(call.func) or ""
+    name = site.qualified_name(call.func) or ""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name == "torch.device":
         yield from call.args[:1] if len(call.args) == 1 else []

@@ -50,7 +50,7 @@ def deciding_tests(site: Site, node: ast.AST) -> Iterator[ast.expr]:
         if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
             for origin in map(site.values.origin, ast.walk(parent.test)):
                 calls = (inner for inner in ast.walk(origin) if isinstance(inner, ast.Call))
-                yield from (call for call in calls if site.qualified(call.func) in CUDA_TESTS)
+                yield from (call for call in calls if site.qualified_name(call.func) in CUDA_TESTS)
         child = parent
 
 

@@ -73,7 +73,7 @@ def is_plugin_imported(site: Site, target: Card, statements: list[Import], ancho
 
 def is_card_used(site: Site, target: Card, anchor: ast.stmt) -> bool:
     """Return True if a rule requested the import, or the card is used in the scope of an import of torch."""
-    is_requested = target.module in site.work.effects
+    is_requested = target.module in site.work.effect_imports
     return is_requested or any(is_covered(site, use, anchor) for use in card_uses(site, target))
 
 
@@ -111,7 +111,7 @@ def needs_no_import(site: Site, target: Card) -> bool:
     rules.
     """
     changes = (finding for finding in site.work.findings if finding.status == "changed")
-    if target.module in site.work.effects or any(finding.rule.startswith("torch.") for finding in changes):
+    if target.module in site.work.effect_imports or any(finding.rule.startswith("torch.") for finding in changes):
         return False
     if site.options.only and not any(is_named(name, rule) for name in site.options.only):
         return True

@@ -54,7 +54,7 @@ def advise_state(site: Site) -> None:
         "CUDA 检查点中的随机数状态不适用于 {title}:请确认此处只恢复在 {title} 上保存的状态",
     )
     for_any = (
-        "a generator's state can only be restored on the kind of card that saved it: make sure that it is so here",
+        "a generator's state can only be restored on the kind of card that saved it: make sure that this does so",
         "随机数状态只适用于保存它的那类加速卡:请确认此处不会恢复其他卡的状态",
     )
     site.advise(*site.target.select(for_card, for_any))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from viaduct.runs.search.results import (
     PAST,
+    TrialResult,
     describe_values,
     fold_numbers,
     format_value,
@@ -63,7 +64,7 @@ class RunningTrial:
 
 
 @dataclass
-class Conductor:
+class SearchLoop:
     """Search loop of one study."""
 
     study: Study
@@ -74,26 +75,26 @@ class Conductor:
     print_line: Callable[[str], None]  # prints a line of progress
     is_interrupted: Callable[[], bool] = lambda: False
     must_kill: Callable[[], bool] = lambda: False  # True: kill running trials without a last checkpoint
-    active: list[RunningTrial] = field(default_factory=list)
+    running: list[RunningTrial] = field(default_factory=list)
     unfinished: list[tuple[int, FrozenTrial]] = field(default_factory=list)  # trials of an earlier search to resume
     failures: list[str] = field(default_factory=list)  # reasons of the failed trials of this search
     started_at: float = field(default_factory=time.monotonic)
 
-    def conduct(self) -> End:
+    def run(self) -> End:
         """Run the search and return the reason of its end. The next search resumes interrupted trials."""
         self.unfinished = self.find_unfinished()
         while True:
-            end = self.should_end()
+            end = self.find_end()
             if end:
                 return self.stop_all(end)
-            while len(self.active) < self.plan.parallel and self.start_next():
+            while len(self.running) < self.plan.parallel and self.start_next():
                 pass
-            if not self.active:
+            if not self.running:
                 return "done"
-            self.watch()
-            time.sleep(self.plan.poll_s if self.active else 0)
+            self.check_trials()
+            time.sleep(self.plan.poll_s if self.running else 0)
 
-    def own_trials(self) -> list[FrozenTrial]:
+    def list_own_trials(self) -> list[FrozenTrial]:
         """Return the trials without the past runs; the index of a trial is its number."""
         return [trial for trial in self.study.get_trials(deepcopy=False) if PAST not in trial.user_attrs]
 
@@ -101,7 +102,7 @@ class Conductor:
         """Return the trials of an earlier search that have not ended."""
         from optuna.trial import TrialState
 
-        trials = enumerate(self.own_trials())
+        trials = enumerate(self.list_own_trials())
         return [(number, trial) for number, trial in trials if trial.state == TrialState.RUNNING]
 
     def restore_trial(self, trial: FrozenTrial, number: int) -> Trial:
@@ -111,7 +112,7 @@ class Conductor:
         self.study.sampler = make_sampler(self.plan.sampler, self.plan.seed, number, self.plan.trials)
         return optuna.trial.Trial(self.study, trial._trial_id)
 
-    def should_end(self) -> End | None:
+    def find_end(self) -> End | None:
         if self.is_interrupted():
             return "interrupted"
         if self.plan.timeout_s is not None and time.monotonic() - self.started_at >= self.plan.timeout_s:
@@ -123,20 +124,20 @@ class Conductor:
         if self.unfinished:
             number, trial = self.unfinished.pop(0)
             self.print_line(f"trial {number + 1}/{self.plan.trials}: resumed; it was cut off.")
-            self.start(number, self.restore_trial(trial, number))
+            self.start_trial(number, self.restore_trial(trial, number))
             return True
-        next_number = self.next_number()
+        next_number = self.choose_next_number()
         if next_number is None:
             return False
         self.study.sampler = make_sampler(self.plan.sampler, self.plan.seed, next_number, self.plan.trials)
-        self.start(next_number, self.study.ask())
+        self.start_trial(next_number, self.study.ask())
         return True
 
-    def next_number(self) -> int | None:
+    def choose_next_number(self) -> int | None:
         """Return the number of the next trial, None after the last; enqueue values of a grid or of `plan.first`."""
         from optuna.trial import TrialState
 
-        trials = self.own_trials()
+        trials = self.list_own_trials()
         for number, trial in enumerate(trials):
             if trial.state == TrialState.WAITING:
                 return number
@@ -152,32 +153,32 @@ class Conductor:
             self.study.enqueue_trial(self.plan.first)
         return len(trials)
 
-    def start(self, number: int, trial: Trial) -> None:
+    def start_trial(self, number: int, trial: Trial) -> None:
         values = {dimension.path: dimension.suggest(trial) for dimension in self.space.dimensions}
-        slot = min(set(range(self.plan.parallel)) - {active.slot for active in self.active})
+        slot = min(set(range(self.plan.parallel)) - {entry.slot for entry in self.running})
         run = self.launcher.start(number, self.space.settings(values), slot)
         reported = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-        self.active.append(RunningTrial(number, slot, trial, run, reported=len(reported)))
+        self.running.append(RunningTrial(number, slot, trial, run, reported=len(reported)))
 
-    def watch(self) -> None:
+    def check_trials(self) -> None:
         """Report new evaluations of running trials, stop weak trials, and record trials that have ended."""
-        for active in list(self.active):
-            code = active.run.poll()
-            self.report(active, ended=code is not None)
+        for entry in list(self.running):
+            code = entry.run.poll()
+            self.report_evaluations(entry, ended=code is not None)
             if code is not None:
-                self.finish(active, code)
-                self.active.remove(active)
+                self.finish_trial(entry, code)
+                self.running.remove(entry)
 
-    def report(self, active: RunningTrial, ended: bool) -> None:
+    def report_evaluations(self, entry: RunningTrial, ended: bool) -> None:
         """Pass new evaluations to the study; the pruner may stop the trial after each but the last."""
-        evaluations = active.run.evaluations()
-        for index, evaluation in enumerate(evaluations[active.reported :], start=active.reported + 1):
-            active.trial.report(evaluation.value, index)
-            active.reported = index
-            if not ended and not active.pruned and index < self.plan.evaluations and self.is_weak(active.trial):
-                active.pruned = True
-                active.pruning_reason = self.describe_pruning(evaluation, index)
-                active.run.stop()
+        evaluations = entry.run.list_evaluations()
+        for index, evaluation in enumerate(evaluations[entry.reported :], start=entry.reported + 1):
+            entry.trial.report(evaluation.value, index)
+            entry.reported = index
+            if not ended and not entry.pruned and index < self.plan.evaluations and self.is_weak(entry.trial):
+                entry.pruned = True
+                entry.pruning_reason = self.describe_pruning(evaluation, index)
+                entry.run.stop()
 
     def describe_pruning(self, evaluation: Evaluation, index: int) -> str:
         """Describe why a trial is stopped: pruner, step and value."""
@@ -193,32 +194,31 @@ class Conductor:
             self.study.pruner = make_pruner(self.plan.pruner, self.plan.evaluations)
             return trial.should_prune()
 
-    def finish(self, active: RunningTrial, code: int) -> None:
+    def finish_trial(self, entry: RunningTrial, code: int) -> None:
         """Record the end of a trial in the study and in its run, and print a line of progress."""
         from optuna.trial import TrialState
 
-        trial, run = active.trial, active.run
-        seconds = time.monotonic() - active.started_at
+        trial, run = entry.trial, entry.run
+        seconds = time.monotonic() - entry.started_at
         trial.set_user_attr("seconds", round(seconds, 2))
-        value = run.final() if code == 0 else None
+        value = run.read_final_value() if code == 0 else None
         if value is not None:
-            trial.set_user_attr("images", run.images())
+            trial.set_user_attr("images", run.count_images())
             self.study.tell(trial, value)
-        elif active.pruned:
-            trial.set_user_attr("reason", active.pruning_reason)
+        elif entry.pruned:
+            trial.set_user_attr("reason", entry.pruning_reason)
             self.study.tell(trial, state=TrialState.PRUNED)
         else:
-            self.failures.append(run.reason())
+            self.failures.append(run.find_failure_reason())
             trial.set_user_attr("reason", self.failures[-1])
             self.study.tell(trial, state=TrialState.FAIL)
-        result = next(result for result in read_results(self.study, self.space) if result.number == active.number)
-        run.mark(result.state, result.value, result.reason)
-        self.print_line(self.describe(active.number))
-
-    def describe(self, number: int) -> str:
-        """Return the line of progress about an ended trial."""
         results = read_results(self.study, self.space)
-        result = next(result for result in results if result.number == number)
+        result = next(result for result in results if result.number == entry.number)
+        run.write_outcome(result.state, result.value, result.reason)
+        self.print_line(self.describe_trial(entry.number, result, results))
+
+    def describe_trial(self, number: int, result: TrialResult, results: list[TrialResult]) -> str:
+        """Return the line of progress about an ended trial."""
         outcome = f"{self.metric} {format_value(result.value, self.metric)}"
         if result.state == "pruned":
             outcome = f"stopped early at {outcome}"
@@ -236,7 +236,7 @@ class Conductor:
         """
         from optuna.trial import TrialState
 
-        states = {trial.state for trial in self.own_trials()}
+        states = {trial.state for trial in self.list_own_trials()}
         if len(self.failures) < MAX_EQUAL_FAILURES or states & {TrialState.COMPLETE, TrialState.PRUNED}:
             return False
         reasons = {fold_numbers(reason) for reason in self.failures}
@@ -244,18 +244,18 @@ class Conductor:
 
     def stop_all(self, end: End) -> End:
         """Ask the running trials to write a checkpoint and wait for them, or kill them; return `end`."""
-        for active in self.active:
-            active.run.stop()
-        while self.active:
-            for active in list(self.active):
+        for entry in self.running:
+            entry.run.stop()
+        while self.running:
+            for entry in list(self.running):
                 if self.must_kill():
-                    active.run.kill()
-                code = active.run.poll()
+                    entry.run.kill()
+                code = entry.run.poll()
                 if code is None:
                     continue
-                self.report(active, ended=True)
-                if code == 0 or active.pruned:  # finished, or stopped by the pruner
-                    self.finish(active, code)
-                self.active.remove(active)
-            time.sleep(self.plan.poll_s if self.active else 0)
+                self.report_evaluations(entry, ended=True)
+                if code == 0 or entry.pruned:  # finished, or stopped by the pruner
+                    self.finish_trial(entry, code)
+                self.running.remove(entry)
+            time.sleep(self.plan.poll_s if self.running else 0)
         return end
