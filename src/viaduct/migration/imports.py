@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.cards.tensorflow_api import NPU_BRIDGE, NPU_INIT, STAR_BINDS, STAR_NAMES, full_name
+from viaduct.cards.tensorflow_api import NPU_BRIDGE, NPU_INIT, STAR_BINDINGS, STAR_NAMES, full_name
 from viaduct.migration import helper_cell, lazy_imports
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import FRAMEWORKS
@@ -76,8 +76,8 @@ def star_would_overwrite(work: Work, location: ast.stmt | None) -> bool:
     body = work.source.tree.body
     bound = work.names.scopes[work.source.tree].bound
     before = body[: body.index(location) + 1] if location is not None else []
-    names = {name for statement in before for name in find_bound_names(statement)} & set(STAR_BINDS)
-    overwritten = sorted(name for name in names if work.names.common_name(bound.get(name, [])) != STAR_BINDS[name])
+    names = {name for statement in before for name in find_bound_names(statement)} & set(STAR_BINDINGS)
+    overwritten = sorted(name for name in names if work.names.common_name(bound.get(name, [])) != STAR_BINDINGS[name])
     if overwritten:
         text = ", ".join(overwritten)
         message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"

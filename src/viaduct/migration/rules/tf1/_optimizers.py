@@ -9,7 +9,7 @@ from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_n
 from viaduct.migration.lookups import FunctionNode, bindings_of, plain_name
 from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
-from viaduct.migration.project_usage import TRAINS_WITH_OPTIMIZER
+from viaduct.migration.project_usage import OPTIMIZER_TRAINING_FUNCTIONS
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
@@ -114,7 +114,12 @@ def trains_with_argument(site: Site, call: ast.Call) -> bool:
     """Return True for a library's call that trains with the optimizer among its arguments, or wraps it in another."""
     name = site.qualified_name(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    if name in TRAINS_WITH_OPTIMIZER or name in CANNED_ESTIMATORS or name == LOSS_SCALE or method in CONSUMING_METHODS:
+    if (
+        name in OPTIMIZER_TRAINING_FUNCTIONS
+        or name in CANNED_ESTIMATORS
+        or name == LOSS_SCALE
+        or method in CONSUMING_METHODS
+    ):
         return True
     return site.values.kind(call) == "loss_scale_optimizer" or is_optimizer(site, call)
 

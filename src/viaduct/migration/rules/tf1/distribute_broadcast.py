@@ -28,7 +28,7 @@ from pathlib import PurePosixPath
 from viaduct.migration.import_graph import programs_of
 from viaduct.migration.names import Comprehension
 from viaduct.migration.predicates import is_none
-from viaduct.migration.project_usage import BROADCASTS, TRAINING_METHODS, TRAINS_WITH_OPTIMIZER
+from viaduct.migration.project_usage import BROADCASTS, OPTIMIZER_TRAINING_FUNCTIONS, TRAINING_METHODS
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -239,7 +239,7 @@ def is_training(site: Site) -> bool:
         return False
     calls = site.work.index.calls
     if any(name in site.work.index.methods for name in TRAINING_METHODS) or any(
-        name in calls for name in TRAINS_WITH_OPTIMIZER
+        name in calls for name in OPTIMIZER_TRAINING_FUNCTIONS
     ):
         return True
     return not is_named_for_evaluation(PurePosixPath(site.work.path).stem) and is_training_program(site)
