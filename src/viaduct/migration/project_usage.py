@@ -26,7 +26,7 @@ SPEC_TO_RUN = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.
 HOROVOD_RANK_CALLS = {"rank", "size", "local_rank", "local_size"}
 TRAINING_METHODS = ("minimize", "apply_gradients")
 # Functions that take an optimizer and train with it.
-TRAINS_WITH_OPTIMIZER = {
+OPTIMIZER_TRAINING_FUNCTIONS = {
     *("tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op"),
     *("tensorflow.contrib.slim.learning.create_train_op", "tf_slim.learning.create_train_op"),
     *("tensorflow.contrib.slim.training.create_train_op", "tf_slim.create_train_op"),
@@ -125,7 +125,7 @@ def record_variables(project: Project, path: str, values: Values) -> None:
 
 def is_training_call(project: Project, name: str, method: str) -> bool:
     """Return True for `opt.minimize(…)` and functions that train with an optimizer, not for scipy's `minimize`."""
-    if name in TRAINS_WITH_OPTIMIZER:
+    if name in OPTIMIZER_TRAINING_FUNCTIONS:
         return True
     root = name.partition(".")[0]
     return method in TRAINING_METHODS and (root in ("", "tensorflow") or root in project.own_names)

@@ -83,7 +83,7 @@ def render_helper_body(site: Site) -> list[str]:
 def starts_communication(site: Site, function: ast.AST) -> bool:
     """Return True if a function calls `npu_ops.initialize_system`."""
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-    return any(site.qualified(call.func) == f"{OPS}.initialize_system" for call in calls)
+    return any(site.qualified_name(call.func) == f"{OPS}.initialize_system" for call in calls)
 
 
 def defined_helper(site: Site) -> str | None:

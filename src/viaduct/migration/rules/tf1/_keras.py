@@ -41,7 +41,7 @@ def is_model(site: Site, node: ast.expr) -> bool:
 
 def has_unknown_origin(site: Site, receiver: ast.expr) -> bool:
     """Return True for an object whose kind (values.py) and qualified name are unknown."""
-    return site.values.kind(receiver) is None and site.qualified(receiver) is None
+    return site.values.kind(receiver) is None and site.qualified_name(receiver) is None
 
 
 def model_classes(site: Site) -> set[str]:
@@ -49,7 +49,7 @@ def model_classes(site: Site) -> set[str]:
     return {
         node.name
         for node in site.source.tree.body
-        if isinstance(node, ast.ClassDef) and any(site.qualified(base) in MODEL_CLASSES for base in node.bases)
+        if isinstance(node, ast.ClassDef) and any(site.qualified_name(base) in MODEL_CLASSES for base in node.bases)
     }
 
 

@@ -70,7 +70,7 @@ def report_mention(site: Site) -> None:
 def report_passed_module(site: Site) -> None:
     """Report a call on a parameter called `hvd` in a project that uses Horovod."""
     receiver = site.node.func.value
-    if plain_name(receiver) != "hvd" or site.qualified(receiver) is not None:
+    if plain_name(receiver) != "hvd" or site.qualified_name(receiver) is not None:
         return
     if any(horovod.is_horovod(name) for name in site.work.project.callers):
         site.report_unresolved(
