@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from viaduct.addresses import read_address
+from viaduct.addresses import resolve_file_url
 
 
 @pytest.mark.parametrize("path", ["records", "/data/records", "synthetic", "profile:/x", "file"])
 def test_a_plain_path_stays(path: str) -> None:
-    assert read_address(Path(path)) == Path(path)
-    assert read_address(None) is None
+    assert resolve_file_url(Path(path)) == Path(path)
+    assert resolve_file_url(None) is None
 
 
 @pytest.mark.parametrize(
     "address", ["file:///cache/my%20records", "file:/cache/my%20records", "file:////cache/my records"]
 )
 def test_a_file_address_is_the_path_in_it(address: str) -> None:
-    assert read_address(Path(address)) == Path("/cache/my records")
+    assert resolve_file_url(Path(address)) == Path("/cache/my records")
 
 
 def test_train_and_evaluate_take_it(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from viaduct.errors import BadRun
-from viaduct.run_files import read_manifest, read_metrics, read_recipe_record, read_summary, step_folders
+from viaduct.run_files import list_step_folders, read_manifest, read_metrics, read_recipe_record, read_summary
 
 RECORD: dict[str, Any] = {"name": "tiny", "file": None, "recipe": {"is": "Recipe"}, "data": None, "device": "cpu"}
 
@@ -82,4 +82,4 @@ def test_only_folders_that_a_run_would_write_are_checkpoints(tmp_path: Path) -> 
         f"step-{10**20}",
     ):
         (tmp_path / name).mkdir()
-    assert list(step_folders(tmp_path)) == [0, 2, 10]
+    assert list(list_step_folders(tmp_path)) == [0, 2, 10]

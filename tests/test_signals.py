@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from viaduct.signals import collect_signals, forward_signals, name_signal, stop_signals
+from viaduct.signals import collect_signals, forward_signals, list_stop_signals, name_signal
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +25,8 @@ def handlers() -> Iterator[None]:
 
 def test_a_signal_that_the_shell_had_ignored_is_not_handled() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
-    assert signal.SIGHUP not in stop_signals()
-    assert signal.SIGTERM in stop_signals()
+    assert signal.SIGHUP not in list_stop_signals()
+    assert signal.SIGTERM in list_stop_signals()
 
 
 def test_signals_are_collected_and_the_handlers_put_back() -> None:

@@ -14,7 +14,7 @@ import pytest
 from viaduct import recipes
 from viaduct.errors import BadValue, ViaductError
 from viaduct.recipes import _parts, load
-from viaduct.typed_fields import field_types, matches
+from viaduct.typed_fields import get_field_types, matches
 
 
 def is_part(kind: object) -> bool:
@@ -37,7 +37,7 @@ def make_part(kind: type, **changes: Any) -> Any:
 @pytest.mark.parametrize("kind", [*PARTS, *SOURCES], ids=lambda kind: kind.__name__)
 def test_a_value_of_the_wrong_type_is_refused_with_its_field(kind: type) -> None:
     refused = 0
-    for name, expected in field_types(kind).items():
+    for name, expected in get_field_types(kind).items():
         for value in WRONG:
             if matches(value, expected):
                 continue
@@ -48,12 +48,12 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_field(kind: type) -> None
             assert repr(value)[:20] in first
             assert "; it must be " in first
             refused += 1
-    assert refused or not field_types(kind)
+    assert refused or not get_field_types(kind)
 
 
 @pytest.mark.parametrize("kind", [*PARTS, *SOURCES], ids=lambda kind: kind.__name__)
 def test_a_value_of_the_right_type_is_taken_or_refused_in_words(kind: type) -> None:
-    for name, expected in field_types(kind).items():
+    for name, expected in get_field_types(kind).items():
         for value in [value for value in WRONG if matches(value, expected)]:
             with contextlib.suppress(ViaductError):  # anything else is a traceback
                 make_part(kind, **{name: value})

@@ -1,7 +1,7 @@
 """viaduct ports the training of image classifiers to the accelerator you were given.
 
 From Python (docs/api.md): `viaduct.train`, `viaduct.records`, `viaduct.fuse`, `viaduct.sink`, `viaduct.compare`,
-`viaduct.migrate`. Importing this package imports no other module of it, and no torch.
+`viaduct.migrate`. Importing this package imports neither its other modules nor torch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the API when it is first used."""
+    """Import the API at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from viaduct import api

@@ -1,4 +1,4 @@
-"""Addresses of data, as reference scripts write them: file:///cache/records means /cache/records."""
+"""Paths of data as file URLs, as in the references' scripts: file:///cache/records means /cache/records."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from urllib.parse import unquote
 FILE = "file:"
 
 
-def read_address(path: Path | None) -> Path | None:
-    """Return the path that a file: address means; any other path as it is."""
+def resolve_file_url(path: Path | None) -> Path | None:
+    """Return the path of a file: URL; other paths unchanged."""
     text = str(path)
     if path is None or not text.startswith(f"{FILE}/"):
         return path

@@ -38,20 +38,20 @@ Network = TypeVar("Network", bound="nn.Module")
 MetricKind = Literal["log", "evaluation"]
 Resume = Literal["auto", "never", "must"]
 LOGGER = logging.getLogger("viaduct")
-LOGGER.addHandler(logging.NullHandler())  # without it, logging prints warnings where the caller has no handler
+LOGGER.addHandler(logging.NullHandler())  # otherwise logging prints warnings if the caller has no handler
 
 
 @dataclass(frozen=True)
 class Run:
-    """The run directory that `train` has written."""
+    """Run directory written by `train`."""
 
     path: Path
-    finished: bool  # False: interrupted; the same call continues it
-    step: int  # the last step that was taken
+    finished: bool  # False: interrupted; the same call resumes it
+    step: int  # last step
 
     @property
     def model(self) -> Path:
-        """Path of the trained weights, which exist once the run has finished."""
+        """Path of the trained weights, written when the run finishes."""
         return self.path / "model.safetensors"
 
     @property
@@ -61,10 +61,10 @@ class Run:
 
     @property
     def checkpoints(self) -> list[Path]:
-        """The folders of the run's checkpoints, oldest first."""
-        from viaduct.run_files import step_folders
+        """Folders of the run's checkpoints, oldest first."""
+        from viaduct.run_files import list_step_folders
 
-        return list(step_folders(self.path / "checkpoints").values())
+        return list(list_step_folders(self.path / "checkpoints").values())
 
     def metrics(self, kind: MetricKind = "evaluation") -> list[dict[str, Any]]:
         """Return the records of log lines (loss, rate, …) or of evaluations (top1, top5, loss, …), by step."""
@@ -85,8 +85,8 @@ def train(
 ) -> Run:
     """Train a recipe in this process, or resume its run; `changes` are fields by path, such as {"data.size": 64}.
 
-    `recipe` is a recipe's name, a recipe file, or a Recipe. The run of a Recipe object can be resumed by another call
-    of this function, but not from the command line, which needs a file. Progress goes to the logger `viaduct`.
+    `recipe` is a recipe's name, a recipe file, or a Recipe. The run of a Recipe object cannot be resumed from the
+    command line, which needs a file. Progress goes to the logger `viaduct`.
     """
     from viaduct.data.synthetic import SYNTHETIC
     from viaduct.training.networks import apply_source_settings
@@ -123,7 +123,7 @@ def load_recipe(recipe: str | Recipe) -> Loaded:
 
 
 def change_recipe(loaded: Loaded, changes: Mapping[str, object]) -> Loaded:
-    """Return the recipe with the fields changed, in the way of `--set`."""
+    """Return the recipe with changed fields, as `--set` does."""
     from viaduct.recipes._fields import override
 
     recipe = loaded.recipe
@@ -139,7 +139,7 @@ def check_type(name: str, value: object, kind: type | tuple[type, ...], expected
 
 
 def check_path(name: str, value: object) -> None:
-    """Raise BadValue if an argument is not a path, or is an empty one."""
+    """Raise BadValue if an argument is not a path or is empty."""
     check_type(name, value, (str, os.PathLike), "a path")
     if value == "":
         raise BadValue(f"{name} is empty; it must be a path.", "The current folder is '.'.")
@@ -170,7 +170,7 @@ def check_model(name: str, model: object) -> None:
 
 
 def shorten(value: object) -> str:
-    """Return the repr of a value for a message, cut to 60 characters."""
+    """Return the repr of a value, shortened to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
@@ -210,7 +210,7 @@ class RecordLoader:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Return an iterator over (images, labels) of the next epoch; images are N,3,H,W, normalised, on the device.
 
-        A batch's memory is reused for the next one: copy what must last longer.
+        A batch is valid until the next one is requested.
         """
         if self.is_closed:
             raise BadValue("these records are closed.", "Open them again with viaduct.records(…).")
@@ -219,9 +219,7 @@ class RecordLoader:
     def read_epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
         epoch, self.next_epoch = self.next_epoch, self.next_epoch + 1
         for batch in self.batches.epoch(epoch):
-            rows = (
-                slice(None) if batch.mask is None else batch.mask
-            )  # without the padding of an evaluation's last batch
+            rows = slice(None) if batch.mask is None else batch.mask  # the mask excludes padding
             yield batch.images[rows], batch.labels[rows]
 
     def close(self) -> None:
@@ -251,9 +249,9 @@ def records(
 ) -> RecordLoader:
     """Open TFRecord files, MindRecord files or class folders as batches for your own training loop.
 
-    With `train` images are cropped and mirrored at random, in an order that is a function of seed and epoch; without,
-    each image comes once. `preprocess` names a reference implementation (`viaduct.data.references.names()`): its mean
-    is subtracted from pixels of 0 to 255, and the difference is multiplied by its scale (1 for `official`).
+    With `train` images are randomly cropped and mirrored, in an order that is a function of seed and epoch; otherwise
+    the validation images are read in order. `preprocess` names a reference (`viaduct.data.references.names()`): its
+    mean is subtracted from pixels of 0 to 255, and the difference is multiplied by its scale (1 for `official`).
     """
     from viaduct import devices
     from viaduct.data.records import Records
@@ -277,10 +275,10 @@ def records(
 def fuse(model: Network, dtype: Literal["bf16", "fp16"] | torch.dtype = "bf16", *, strict: bool = False) -> Network:
     """Make the bottleneck blocks of a model train with viaduct's kernels; change the model in place and return it.
 
-    Blocks of torchvision's, timm's and viaduct's ResNets (also grouped and wide) and RegNets are found by structure and
-    checked. Weights and `state_dict` stay as they are. Evaluation, and a pass in another precision than `dtype`, run
-    the original code. `fused_parts` tells what was fused and why the rest was not. Where nothing can be fused (no
-    NVIDIA card, no Triton) the model is unchanged and the log says why; with `strict` that raises BadValue.
+    Blocks of torchvision's, timm's and viaduct's ResNets (also grouped and wide) and RegNets are found by structure.
+    Weights and `state_dict` do not change. Evaluation, and a pass in another precision than `dtype`, run the original
+    code. `fused_parts` reports the result. If nothing can be fused (no NVIDIA card, no Triton), the model is not
+    changed and the reason is logged; with `strict` this raises BadValue.
     """
     from viaduct.kernels.fused import FuseReport, find_obstacle, set_report
 
@@ -292,7 +290,7 @@ def fuse(model: Network, dtype: Literal["bf16", "fp16"] | torch.dtype = "bf16", 
     if obstacle is not None:
         report = set_report(model, FuseReport(obstacle=obstacle))
     else:
-        from viaduct.kernels.fuse import fuse_parts  # imports Triton, which not every machine has
+        from viaduct.kernels.fuse import fuse_parts  # imports Triton, which may not be installed
 
         report = fuse_parts(model, precision)
     if strict and not report.fused:
@@ -314,7 +312,7 @@ def find_dtype(dtype: str | torch.dtype) -> torch.dtype:
 
 
 def unfuse(model: Network) -> Network:
-    """Undo `fuse`: make all parts of a model run their original code again; return the model."""
+    """Undo `fuse`, and return the model."""
     from viaduct.kernels.fused import unfuse as remove_kernels
 
     check_model("viaduct.unfuse", model)
@@ -322,7 +320,7 @@ def unfuse(model: Network) -> Network:
 
 
 def fused_parts(model: nn.Module) -> FuseReport:
-    """Report what the last `fuse` of this model did: names in `fused`, names with reasons in `unfused`, `obstacle`."""
+    """Return the report of the last `fuse` of this model: `fused` names, `unfused` names with reasons, `obstacle`."""
     from viaduct.kernels.fused import FuseReport, read_report
 
     check_model("viaduct.fused_parts", model)
@@ -330,10 +328,10 @@ def fused_parts(model: nn.Module) -> FuseReport:
 
 
 def sink(step: Callable[..., Any], steps: int = 100) -> StepSink:
-    """Return a context manager that captures your training step once as a device graph and replays it.
+    """Return a context manager that captures a training step as a device graph and replays it.
 
     `step` takes tensors and returns a tensor, a tuple of tensors or None. The host waits for the device after every
-    `steps` calls, and at the end. On a device without graph capture each call runs the step itself.
+    `steps` calls, and at the end. Without graph capture on the device, each call runs the step directly.
     """
     from viaduct.training.step_sink import StepSink
 
@@ -341,7 +339,7 @@ def sink(step: Callable[..., Any], steps: int = 100) -> StepSink:
 
 
 def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:
-    """Compare two dumps; `rows` has every tensor, `exit_code` 0 means that no compared tensor is out of bounds.
+    """Compare two dumps; `rows` has every tensor, `exit_code` 0 means that no tensor is bad or refused.
 
     Options are those of `viaduct.comparison.drift.Options`: only, steps, rules, graph, thresholds, workers.
     """
@@ -355,7 +353,7 @@ def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:
 
 @dataclass(frozen=True)
 class Migration:
-    """The rewritten text of a script, and the findings about it."""
+    """Rewritten text of a script, and the findings about it."""
 
     text: str
     changed: bool
@@ -363,9 +361,9 @@ class Migration:
 
 
 def migrate(source: str, *, to: Target = "npu", name: str = "script.py") -> Migration:
-    """Rewrite the text of one script. Nothing is executed, and the files that the script imports are not read.
+    """Rewrite the text of one script; nothing is executed, and imported files are not read.
 
-    Use `viaduct migrate` for a project: here it is unknown what the functions of other files return.
+    For a project use `viaduct migrate`, which also reads the functions in other files.
     """
     from viaduct.migration.engine import migrate_bytes
     from viaduct.migration.options import Options, Target
@@ -383,8 +381,8 @@ def migrate(source: str, *, to: Target = "npu", name: str = "script.py") -> Migr
         encoded = source.encode()
     except UnicodeEncodeError as error:
         raise BadValue(
-            f"{name} holds {source[error.start]!r} at character {error.start}, half of a surrogate pair, which no "
-            "file in UTF-8 can hold.",
+            f"{name} has {source[error.start]!r} at character {error.start}, half of a surrogate pair, which a "
+            "file in UTF-8 cannot contain.",
             "Read the file as UTF-8, without errors='surrogateescape'.",
         ) from None
     migrated = migrate_bytes(name, encoded, Options(to=to))
@@ -394,7 +392,7 @@ def migrate(source: str, *, to: Target = "npu", name: str = "script.py") -> Migr
 
 
 def is_script_path(source: str) -> bool:
-    """Return True if the text is the path of an existing file, given by mistake in place of its content."""
+    """Return True if the text is the path of an existing file, given by mistake instead of the content."""
     if not source.endswith((".py", ".ipynb")) or "\n" in source:
         return False
     with contextlib.suppress(OSError, ValueError):  # the text is too long for a path, or contains a NUL byte

@@ -1,4 +1,4 @@
-"""Atomic writes: a file is complete or unchanged, however the process ends. All packages write through this module."""
+"""Atomic writes: a file is complete or unchanged, however the process ends."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from viaduct.path_errors import refuse_replacing_special_file
 
 LEFTOVERS = ".*.part"
 """Pattern of the files that a killed process leaves behind."""
-LONGEST_KEPT = 160  # bytes of a name; with the ending it stays below the 255 that file systems have
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of writes alone, which name no file
+LONGEST_KEPT = 160  # bytes of a name, so that with the ending it has less than file systems' limit of 255
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of writes, which name no file
 
 
 @contextmanager
 def replace_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """Open a new file that replaces `path` when the block succeeds, and is removed when it does not.
+    """Open a temporary file that replaces `path` if the block succeeds, and is removed otherwise.
 
-    `durable` waits until the disk has it, so that even a power cut leaves the old file or the whole new one.
+    `durable` flushes the file to disk first, so that even a power cut leaves the old or the complete new file.
     """
     refuse_replacing_special_file(path)
     temporary = name_temporary(path)
@@ -42,25 +42,25 @@ def replace_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
                     os.fsync(file.fileno())
             os.replace(temporary, path)
     except BaseException:
-        with suppress(OSError):  # the first error says more
+        with suppress(OSError):  # the first error is more important
             temporary.unlink(missing_ok=True)
         raise
 
 
 def write_file(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace a file by these bytes, or leave it as it was."""
+    """Replace the content of a file atomically."""
     with replace_file(path, durable=durable) as file:
         file.write(data)
 
 
 def name_temporary(path: Path) -> Path:
-    """Return a path beside `path`, of this thread alone and as short as names must be, for what is not finished."""
+    """Return a path beside `path`, unique to this thread, for unfinished output."""
     ending = f".{mark_machine()}-{os.getpid()}-{threading.get_ident()}.part"
     return path.with_name(f".{cut_name(path.name)}{ending}")
 
 
 def cut_name(name: str) -> str:
-    """Return a name with room for an ending; a long one is cut and carries a checksum of all of it."""
+    """Return a name with room for an ending; a long one is truncated and gets a checksum of the full name."""
     encoded = os.fsencode(name)
     if len(encoded) <= LONGEST_KEPT:
         return name
@@ -69,7 +69,7 @@ def cut_name(name: str) -> str:
 
 @cache
 def mark_machine() -> str:
-    """Return a mark of what process ids belong to: the machine, and on it the container."""
+    """Return a checksum of the machine and the container, within which process ids are unique."""
     try:
         processes = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -79,32 +79,32 @@ def mark_machine() -> str:
 
 @contextmanager
 def report_errors_on(temporary: Path, path: Path) -> Iterator[None]:
-    """Raise errors about a temporary file or folder as errors about `path`, which is the one that the user gave."""
+    """Raise errors about a temporary file or folder as errors about `path`, which the user knows."""
     try:
         yield
     except OSError as error:
         names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-        inside = any(name == str(temporary) or name.startswith(f"{temporary}/") for name in names)
-        if not inside and (names or error.errno not in NO_ROOM):
+        is_inside = any(name == str(temporary) or name.startswith(f"{temporary}/") for name in names)
+        if not is_inside and (names or error.errno not in NO_ROOM):
             raise
-        if error.errno == errno.ENOENT and path.parent.is_dir():  # such as /proc: a folder that takes no new files
+        if error.errno == errno.ENOENT and path.parent.is_dir():  # a folder that allows no new files, such as /proc
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path)) from error
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what processes of this machine that have ended left unfinished of `path`."""
-    own = re.compile(rf"\.{re.escape(cut_name(path.name))}\.{mark_machine()}-([0-9]+)-[0-9]+\.part")
+    """Remove the temporary files of `path` left by processes of this machine that have ended."""
+    pattern = re.compile(rf"\.{re.escape(cut_name(path.name))}\.{mark_machine()}-([0-9]+)-[0-9]+\.part")
     for name in os.listdir(path.parent):
-        found = own.fullmatch(name)
-        if found and not is_running(int(found[1])):
+        match = pattern.fullmatch(name)
+        if match and not is_running(int(match[1])):
             leftover = path.with_name(name)
             with suppress(OSError):
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def is_running(process: int) -> bool:
-    """Return True if there is a process of this number, whoever owns it."""
+    """Return True if there is a process with this id."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -116,7 +116,7 @@ def is_running(process: int) -> bool:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder against other builds and fetches; the lock ends with the process, however it ends."""
+    """Lock a folder against other builds and fetches; the lock ends with the process."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -124,7 +124,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise BadData(f"{folder}: another process is writing to this folder.", "Wait for it to end.") from error
-            # Some network file systems have no locks; two at once then waste each other's time, and are noticed.
+            # Some network file systems have no locks; there the folder is not protected.
         yield
     finally:
         os.close(descriptor)

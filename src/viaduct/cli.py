@@ -1,4 +1,4 @@
-"""The command line: the table of verbs, and the only place where an exception becomes an exit code."""
+"""The command line: the table of verbs, and the conversion of exceptions to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ VERBS = {
 
 
 class LazyVerbs(typer.core.TyperGroup):
-    """Group of commands that lists verbs from the table and imports only the one that is called."""
+    """Command group that imports only the verb that is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, placeholder, arguments = super().resolve_command(ctx, args)
@@ -71,10 +71,7 @@ def load_verb(name: str) -> Any:
 
 
 def check_arguments(command: Any, arguments: list[str]) -> None:
-    """Refuse what no verb could use: paths that no file can have, numbers that are not finite.
-
-    What follows `--` belongs to a script of the user's and is not checked.
-    """
+    """Refuse impossible paths and numbers that are not finite; a script's arguments after `--` are not checked."""
     if subcommands := getattr(command, "commands", {}):
         if prepend_subcommand := getattr(command, "prepend_subcommand", None):  # of verbs/launch.py
             arguments = prepend_subcommand(arguments)
@@ -105,7 +102,7 @@ def check_paths(command: Any, arguments: list[str]) -> None:
 
 
 def check_numbers(command: Any, arguments: list[str]) -> None:
-    """Refuse NaN and infinity, which no flag has a meaning for."""
+    """Refuse NaN and infinity."""
     flags = {flag for parameter in list_parameters(command, "float") for flag in parameter.opts}
     for previous, argument in pairwise(["", *arguments]):
         flag, _, value = argument.partition("=")
@@ -133,7 +130,7 @@ def show_version(wanted: bool) -> None:
 
 
 def build_app() -> typer.Typer:
-    """Return the application with an empty command for each verb; LazyVerbs puts the real one in its place."""
+    """Build the application with an empty command for each verb, which LazyVerbs replaces."""
     app = typer.Typer(
         cls=LazyVerbs,
         help="Port the training of image classifiers to the accelerator you were given.",
@@ -155,7 +152,7 @@ def build_app() -> typer.Typer:
 
 
 def find_verb(arguments: list[str]) -> str:
-    """Return the verb of a command line, with its subcommand: `data build`."""
+    """Return the verb of a command line, with its subcommand, such as `data build`."""
     position = next((position for position, argument in enumerate(arguments) if argument in VERBS), None)
     if position is None:
         return ""
@@ -166,7 +163,7 @@ def find_verb(arguments: list[str]) -> str:
 
 
 def get_command(name: str) -> Any:
-    """Return the command of a verb, as `find_verb` names it."""
+    """Return the command of a verb with its subcommand, such as `data build`."""
     verb, *subcommands = name.split()
     command = load_verb(verb)
     for subcommand in subcommands:
@@ -175,11 +172,11 @@ def get_command(name: str) -> Any:
 
 
 def main() -> None:
-    """Run the command line; print errors that a user can cause as messages, and exit with the command's code."""
-    # A vendor's plug-in that does not load must not stop `import torch`; devices/ loads it and says what is wrong.
+    """Run the command line; print errors of the user as messages, and exit with the command's code."""
+    # A vendor's plug-in that does not load must not stop `import torch`; devices/ loads it and reports its errors.
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
-    # Waiting OpenMP threads should soon sleep. Threads that spin take cores from the threads they wait for as soon as
-    # another program runs: the demo fell from 870 to 20 images/s beside one busy process, with this setting to 218.
+    # Waiting OpenMP threads should soon sleep: spinning threads slow down the working ones if other programs run. The
+    # demo fell from 870 to 20 images/s beside one busy process, and with this setting to 218.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -192,12 +189,12 @@ def main() -> None:
         try:
             sys.stdout.flush()
         except OSError as error:
-            if error.errno != errno.EPIPE:  # `viaduct … | head` is no error
-                refuse_to_print(error)
+            if error.errno != errno.EPIPE:  # `viaduct … | head` is not an error
+                exit_without_stdout(error)
         raise
     except Exception as error:
         if is_output_full(error):
-            refuse_to_print(error)
+            exit_without_stdout(error)
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error, file=sys.stderr)
             sys.exit(2)
@@ -205,12 +202,12 @@ def main() -> None:
         if explained is None:
             raise
         if not explained.is_silent:
-            print(tidy_message(f"{prefix_of(error)}: {explained}"), file=sys.stderr)
+            print(tidy_message(f"{find_command(error)}: {explained}"), file=sys.stderr)
         sys.exit(explained.exit_code)
 
 
 def explain(error: Exception) -> ViaductError | None:
-    """Return the error to print for an exception; None if it is a bug of ours, which keeps its traceback."""
+    """Return the error to print for an exception; None for a bug of viaduct, which keeps its traceback."""
     if isinstance(error, ViaductError):
         return error
     if isinstance(error, ModuleNotFoundError):
@@ -226,14 +223,14 @@ def explain(error: Exception) -> ViaductError | None:
     return explain_os_error(error, arguments, list_flags_with_value(get_command(name)) if name else [])
 
 
-def prefix_of(error: Exception) -> str:
-    """Return the command that the error is about; under `viaduct launch` it may be the `viaduct train` of a rank."""
+def find_command(error: Exception) -> str:
+    """Return the command of an error; under `viaduct launch` it may be the `viaduct train` of a rank."""
     context = getattr(error, "ctx", None)
     return context.command_path if context else f"viaduct {find_verb(sys.argv[1:])}".strip()
 
 
 def is_output_full(error: Exception) -> TypeGuard[OSError]:
-    """Return True if the disk is full and stdout, which goes to a file there, cannot be written."""
+    """Return True if stdout is a file on a full disk."""
     if not isinstance(error, OSError) or error.errno != errno.ENOSPC or error.filename is not None:
         return False
     try:
@@ -243,10 +240,10 @@ def is_output_full(error: Exception) -> TypeGuard[OSError]:
     return False
 
 
-def refuse_to_print(error: OSError) -> NoReturn:
+def exit_without_stdout(error: OSError) -> NoReturn:
     """Exit because stdout cannot be written."""
     from viaduct.training.output_streams import redirect_to_null
 
-    redirect_to_null(sys.stdout)  # else Python reports the error again when it flushes stdout at exit
-    print(f"{prefix_of(error)}: standard output cannot be written: {error.strerror}.", file=sys.stderr)
+    redirect_to_null(sys.stdout)  # otherwise Python reports the error again when it flushes stdout at exit
+    print(f"{find_command(error)}: standard output cannot be written: {error.strerror}.", file=sys.stderr)
     sys.exit(2)

@@ -1,22 +1,22 @@
 """Errors that viaduct reports without a traceback, and the form of their messages.
 
     ViaductError            the command cannot be carried out: message on stderr, exit code 2
-    ├── UnknownName         a recipe, field, device, model … that does not exist; names the closest
+    ├── UnknownName         a recipe, field, device, model … that does not exist; suggests the closest
     ├── BadValue            a value of the wrong type or out of range
     │   └── MetricFails     the recipe's own metric raises, or returns no number
     ├── BadData             a data file that is missing, truncated or mislabelled
-    │   ├── BadRecord       the same of one record: file, number and byte (data/tfrecord.py)
+    │   ├── BadRecord       a bad record, with file, number and byte (data/tfrecord.py)
     │   └── TooLarge        an image whose header declares more pixels than viaduct decodes
     ├── BadRun              a run directory or checkpoint that cannot be used here
     ├── MissingExtra        a package that an extra of viaduct installs (extras.py)
     ├── MissingDevice       an accelerator that this machine does not have
     ├── Diverged            the loss became NaN or infinite
-    ├── LostRank            another rank of the run is gone or hangs; exit code 75: starting again may help
+    ├── LostRank            another rank of the run is gone or hangs; exit code 75: a restart may help
     ├── BadPath             a path that the operating system refuses (path_errors.py)
     ├── OutOfMemory         the host's or the device's memory does not suffice
-    └── DiskFull            a checkpoint did not fit; the older ones are whole
+    └── DiskFull            a file could not be written, usually because the disk is full
 
-The first line says what happened, with the value received; the lines after it say what to try.
+The first line of a message says what happened, with the value received; the next lines are hints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Iterable
 
 
 class ViaductError(Exception):
-    """The command cannot be carried out. `cli.main` prints the message and exits with `exit_code`."""
+    """Base of errors for which `cli.main` prints the message and exits with `exit_code`."""
 
     exit_code = 2
     is_silent = False  # True: another rank prints this error
@@ -38,7 +38,7 @@ class ViaductError(Exception):
 
 
 class UnknownName(ViaductError):
-    """A name that does not exist; the message offers the closest one that does."""
+    """A name that does not exist; the message suggests the closest known name."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *hints: str) -> None:
         known = list(known)
@@ -53,7 +53,7 @@ class BadValue(ViaductError):
 
 
 class MetricFails(BadValue):
-    """A metric function of the recipe that raises or returns no number; the weights are intact."""
+    """A metric function of the recipe that raises an error or returns no number."""
 
 
 class BadData(ViaductError):
@@ -77,7 +77,7 @@ class Diverged(ViaductError):
 
 
 class LostRank(ViaductError):
-    """Another rank of the run is gone or hangs; whoever started the ranks may start them again."""
+    """Another rank of the run is gone or hangs; the launcher may restart the ranks."""
 
     exit_code = 75  # sysexits.h: a temporary failure
 
@@ -87,15 +87,15 @@ class OutOfMemory(ViaductError):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Return True if an error of torch or Python says that memory ran out; each device words it differently."""
+    """Return True if an error of torch or Python means that memory ran out."""
     signs = ("out of memory", "can't allocate memory", "not enough memory")
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)
 
 
 class DiskFull(ViaductError):
-    """A checkpoint did not fit on the disk; the older ones are whole."""
+    """A file could not be written, usually because the disk is full."""
 
 
 def fold_lookalikes(name: str) -> str:
-    """Return the name with lookalikes replaced by one of them: upper and lower case, O and 0, l, I and 1, - and _."""
+    """Return the name with lookalikes made equal: upper and lower case, O and 0, l, I and 1, - and _."""
     return name.lower().translate(str.maketrans("oli-", "011_"))

@@ -1,4 +1,4 @@
-"""Packages that only an extra of viaduct installs, and what to tell a user who lacks one.
+"""Packages that only an extra of viaduct installs, and the error for a missing one.
 
     pip install viaduct             migrate, compare, ranktable, launch scripts, data check
     pip install 'viaduct[train]'    torch and the image codecs
@@ -7,8 +7,8 @@
     pip install 'viaduct[serve]'    the HTTP server that `serve` runs in
     pip install 'viaduct[search]'   Optuna, which draws the parameters of `search`
 
-Code that needs such a package imports it where it needs it and handles nothing: `cli.main` passes a ModuleNotFoundError
-to `explain_import_error`, the only place that turns it into a message.
+Code imports such a package where it is used, without handling errors: `cli.main` passes a ModuleNotFoundError to
+`explain_import_error`.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ EXTRAS = {
     "onnxscript": "onnx",
     "onnxruntime": "onnx",
 }
-NO_TENSORFLOW = (3, 12)  # the first Python for which there is no TensorFlow 2.15
+NO_TENSORFLOW = (3, 12)  # first Python without TensorFlow 2.15
 PACKAGE = Path(__file__).parent
 
 
 class MissingExtra(ViaductError):
-    """A package that is not installed and that one of viaduct's extras brings."""
+    """A package of one of viaduct's extras is not installed."""
 
     def __init__(self, package: str) -> None:
         super().__init__(f"this needs {package}, which is not installed.", install_line(package))
 
 
 def install_line(package: str) -> str:
-    """Return the command that installs a package of an extra, and what must be known about it."""
+    """Return the command that installs a package of an extra, with remarks."""
     line = f"pip install 'viaduct[{EXTRAS[package]}]'"
     if package == "torch":
         return f"{line} (with an Ascend or Cambricon card: after the vendor's torch, which is kept)"
@@ -60,33 +60,26 @@ def install_line(package: str) -> str:
 
 
 def require(*packages: str) -> None:
-    """Raise MissingExtra for the first of these packages that is not installed.
-
-    For code that starts processes: what fails in them is far from the user.
-    """
+    """Raise MissingExtra for the first of these packages that is not installed, before processes that need it start."""
     for package in packages:
         if not is_installed(package):
             raise MissingExtra(package)
 
 
 def explain_import_error(error: BaseException) -> MissingExtra | None:
-    """Return what to tell the user if viaduct's own code imported a package that is not installed, else None.
-
-    A package that is installed and broken, a module that a user's script or recipe imports, and a missing module of
-    viaduct itself keep their own error.
-    """
+    """Return the error to print if viaduct's code imported a package of an extra that is not installed, or None."""
     package = find_missing_package(error)
     return MissingExtra(package) if package and is_raised_by_viaduct(error) else None
 
 
 def find_missing_package(error: BaseException) -> str | None:
-    """Return the package of an extra whose absence made an import fail."""
+    """Return the missing package of an extra that made an import fail, or None."""
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     return name if name in EXTRAS and not is_installed(name) else None
 
 
 def is_raised_by_viaduct(error: BaseException) -> bool:
-    """Return True if the import statement that failed is in a file of this package."""
+    """Return True if the failed import statement is in a file of viaduct."""
     files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
     importers = [file for file in files if not file.startswith("<frozen importlib") and not is_importlib(file)]
     return bool(importers) and PACKAGE in Path(importers[-1]).parents
@@ -97,8 +90,8 @@ def is_importlib(file: str) -> bool:
 
 
 def is_installed(package: str) -> bool:
-    """Return True if a top-level package can be found; nothing is imported."""
+    """Return True if a top-level package can be found, without importing it."""
     try:
         return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # an entry of sys.modules that is None or has no spec
+    except (ImportError, ValueError):  # sys.modules has None, or a module without a spec
         return False

@@ -1,9 +1,8 @@
-"""Explain errors of the operating system on paths that the user gave.
+"""Explain errors of the operating system on the user's paths.
 
-Any function that opens a file may meet a folder without permission, a name that is too long, a full disk. It catches
-the error only if it can say more about it. All other OSErrors reach `explain_os_error`, which names the path, the flag
-it was given with and what to try. An OSError on a path that is not from the command line is a bug of ours: it is not
-explained and keeps its traceback.
+Functions that open files catch an OSError only if they can explain it better. All others reach `explain_os_error`,
+which returns a message with the path, its flag and a hint. An OSError on a path that is not from the command line is a
+bug of viaduct and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import NamedTuple
 from viaduct.errors import ViaductError
 
 NAME_LIMIT, PATH_LIMIT = 255, 4096  # bytes, on Linux
-# These have a cause outside of viaduct, even if the error names no file.
+# Errors with a cause outside of viaduct, even if they name no file.
 EXTERNAL_CAUSES = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -32,9 +31,9 @@ EXTERNAL_CAUSES = (
     errno.ENFILE,
     errno.ESTALE,
 )
-SYMLINK_LOOP = "Symlink loop from "  # how the RuntimeError of Path.resolve begins, before Python 3.13
+SYMLINK_LOOP = "Symlink loop from "  # beginning of the RuntimeError of Path.resolve before Python 3.13
 OTHER_NAME = "Use a shorter name."
-MESSAGES = {  # error number -> what happened, what to try
+MESSAGES = {  # error number -> reason, hint
     errno.ENOENT: ("there is no such file or folder", "Check the spelling."),
     errno.EPERM: ("the operation is not permitted", "Ask the owner of the folder, or choose another path."),
     errno.ELOOP: ("its symbolic links lead in a circle", "Give the path of the file or folder itself."),
@@ -63,19 +62,19 @@ class BadPath(ViaductError):
 
 
 class GivenPath(NamedTuple):
-    """A path on the command line, and the flag before it."""
+    """Path on the command line, and the flag before it."""
 
     path: str
     flag: str
 
 
 def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequence[str] = ()) -> BadPath | None:
-    """Return what to tell the user, or None if the error is not about a path of theirs.
+    """Return the error to print, or None if `error` is not about a path of the user.
 
-    `arguments` is the command line after `viaduct`; `flags` are those of its flags that take a value.
+    `arguments` is the command line after `viaduct`; `flags` are the flags that take a value.
     """
     if isinstance(error, ValueError) and "null byte" in str(error).replace("null character", "null byte"):
-        broken = next((given for given in given_paths(arguments, flags) if "\0" in given.path), None)
+        broken = next((given for given in list_given_paths(arguments, flags) if "\0" in given.path), None)
         return BadPath(f"{broken.flag} {broken.path!r}: a path cannot contain a NUL byte.".strip()) if broken else None
     if isinstance(error, RuntimeError) and str(error).startswith(SYMLINK_LOOP):
         name = ast.literal_eval(str(error).removeprefix(SYMLINK_LOOP))
@@ -86,12 +85,12 @@ def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequ
         return BadPath("the current folder has been removed.", "Change to a folder that exists: cd ~")
     names = [name for name in map(decode_name, (error.filename, error.filename2, find_open_file(error))) if name]
     for name in names:
-        given = find_nearest(name, given_paths(arguments, flags))
+        given = find_nearest(name, list_given_paths(arguments, flags))
         if given is not None or is_in_output_folder(name):
             return BadPath(*describe(error, name, given))
     if error.errno in EXTERNAL_CAUSES and not names:
-        what, hint = MESSAGES[error.errno]
-        return BadPath(f"{what}.", hint)
+        reason, hint = MESSAGES[error.errno]
+        return BadPath(f"{reason}.", hint)
     return None
 
 
@@ -99,14 +98,14 @@ def refuse_impossible(flag: str, path: str) -> None:
     """Raise BadPath if no file can have this path: it is empty, too long or contains a NUL byte."""
     subject = f"{flag} {shorten(path)}".strip()
     if not path:
-        what = f"{flag} is empty." if flag else "a path is empty."
-        raise BadPath(what, "Perhaps a variable is not set? The current folder is `.`.")
+        message = f"{flag} is empty." if flag else "a path is empty."
+        raise BadPath(message, "Perhaps a variable is not set? The current folder is `.`.")
     if "\0" in path:
         raise BadPath(f"{subject}: a path cannot contain a NUL byte.")
     longest, size = max(len(os.fsencode(part)) for part in path.split("/")), len(os.fsencode(path))
     if longest > NAME_LIMIT or size >= PATH_LIMIT:
-        what, hint = describe_length(path)
-        raise BadPath(f"{subject}: {what}.", hint)
+        reason, hint = describe_length(path)
+        raise BadPath(f"{subject}: {reason}.", hint)
 
 
 def decode_name(name: object) -> str | None:
@@ -114,23 +113,20 @@ def decode_name(name: object) -> str | None:
 
 
 def find_open_file(error: OSError) -> str | None:
-    """Return the name of the file object that is a local variable nearest to where the error was raised.
-
-    The operating system does not say which file failed while it was read or written.
-    """
-    trace, found = error.__traceback__, None
+    """Return the name of the innermost open file among local variables; errors of reading and writing name none."""
+    trace, name = error.__traceback__, None
     while trace is not None:
         for value in trace.tb_frame.f_locals.values():
             if isinstance(value, io.IOBase) and isinstance(getattr(value, "name", None), str | bytes):
-                found = os.fsdecode(value.name)  # type: ignore[attr-defined]
+                name = os.fsdecode(value.name)  # type: ignore[attr-defined]
         trace = trace.tb_next
-    return None if found in ("<stdout>", "<stderr>", "<stdin>") else found
+    return None if name in ("<stdout>", "<stderr>", "<stdin>") else name
 
 
-def given_paths(arguments: Sequence[str], flags: Sequence[str] = ()) -> Iterator[GivenPath]:
+def list_given_paths(arguments: Sequence[str], flags: Sequence[str] = ()) -> Iterator[GivenPath]:
     """Yield all parts of the command line that may be a path.
 
-    That is an argument, what follows `=` in it (`--out=PATH`, `--set data=PATH`), or an item of a list with commas.
+    These are arguments, values after `=` (`--out=PATH`, `--set data=PATH`), and items of lists with commas.
     """
     previous = ""
     for argument in arguments:
@@ -148,30 +144,30 @@ def given_paths(arguments: Sequence[str], flags: Sequence[str] = ()) -> Iterator
 
 
 def find_nearest(name: str, candidates: Iterator[GivenPath]) -> GivenPath | None:
-    """Return the candidate that is `name`, or the nearest one that contains it or lies in it; None if there is none.
+    """Return the candidate that is `name`, or the nearest one above or below `name`; None if there is none.
 
-    The folder of a given file counts as given too, since a file may name others beside it.
+    A file is also a candidate for paths in its folder, because it may refer to other files there.
     """
-    targets = absolute_forms(name)
+    targets = list_absolute_forms(name)
     best: tuple[int, GivenPath] | None = None
     for given in candidates:
-        folders = {os.path.dirname(path) for path in absolute_forms(given.path) if os.path.isfile(path)}
-        for path in absolute_forms(given.path) | folders:
+        folders = {os.path.dirname(path) for path in list_absolute_forms(given.path) if os.path.isfile(path)}
+        for path in list_absolute_forms(given.path) | folders:
             distance = min((count_levels(path, target) for target in targets), default=PATH_LIMIT)
             if distance < PATH_LIMIT and (best is None or distance < best[0]):
                 best = distance, given
     return best[1] if best else None
 
 
-def absolute_forms(path: str) -> set[str]:
-    """Return a path made absolute, with symbolic links as they are and resolved; empty if it contains a NUL byte."""
+def list_absolute_forms(path: str) -> set[str]:
+    """Return the absolute path with unresolved and with resolved symbolic links; empty if it contains a NUL byte."""
     if "\0" in path:
         return set()
     return {os.path.abspath(path), os.path.realpath(path)}
 
 
 def count_levels(path: str, other: str) -> int:
-    """Return how many levels of folders lie between two paths; PATH_LIMIT if neither contains the other."""
+    """Return the number of levels between two paths; PATH_LIMIT if neither contains the other."""
     short, long = sorted((path, other), key=len)
     if short != "/" and (long == short or long.startswith(short + "/")):
         return long.count("/") - short.count("/")
@@ -179,10 +175,7 @@ def count_levels(path: str, other: str) -> int:
 
 
 def is_in_output_folder(name: str) -> bool:
-    """Return True for a file in the current or the temporary folder, the default places of output.
-
-    Files of viaduct itself are excluded: an error on one of them is a bug.
-    """
+    """Return True for a file in the current or the temporary folder, except for files of viaduct."""
     absolute, package = os.path.abspath(name), os.path.dirname(__file__)
     folders = [os.getcwd(), os.environ.get("TMPDIR", ""), tempfile.tempdir or "/tmp"]
     inside = any(absolute.startswith(folder + "/") for folder in folders if folder.rstrip("/"))
@@ -198,28 +191,28 @@ def is_current_folder_gone() -> bool:
 
 
 def shorten(name: str) -> str:
-    """Return a name in quotes, cut in the middle if it is long."""
+    """Return a name in quotes, shortened in the middle if it is long."""
     shown = repr(name)
     return shown if len(shown) <= 120 else f"{shown[:70]} … {shown[-30:]}"
 
 
 def describe(error: OSError, name: str, given: GivenPath | None) -> tuple[str, str]:
-    """Return the message and the hint for an error on the file `name`, which the user reached by the path `given`."""
-    what, hint = explain_reason(error, name)
+    """Return message and hint for an error on the file `name`, for which the user gave the path `given`."""
+    reason, hint = explain_reason(error, name)
     subject = shorten(name)
-    if given and not absolute_forms(given.path) & absolute_forms(name):
+    if given and not list_absolute_forms(given.path) & list_absolute_forms(name):
         subject = f"{shorten(given.path)}: {subject}"
-    return f"{given.flag if given else ''} {subject}: {what}.".lstrip(), hint
+    return f"{given.flag if given else ''} {subject}: {reason}.".lstrip(), hint
 
 
 def explain_reason(error: OSError, name: str) -> tuple[str, str]:
-    """Return what happened, and what to try."""
+    """Return reason and hint for an error."""
     if error.errno == errno.ENAMETOOLONG:
         return describe_length(name)
     if error.errno == errno.EACCES:
         return describe_permission(name)
     if error.errno == errno.ENOTDIR:
-        file = next((str(path) for path in parents_from_root(name) if path.exists() and not path.is_dir()), name)
+        file = next((str(path) for path in list_parents_from_root(name) if path.exists() and not path.is_dir()), name)
         return f"{shorten(file)} is a file, not a folder", "Give the path of a folder."
     if error.errno == errno.EISDIR:
         return "it is a folder, not a file", "Give the path of a file."
@@ -238,8 +231,8 @@ def describe_length(name: str) -> tuple[str, str]:
 
 
 def describe_permission(name: str) -> tuple[str, str]:
-    """Find the folder or file whose permissions are missing; return what happened, and what to try."""
-    for folder in parents_from_root(name)[:-1]:
+    """Find the folder or file without permission; return reason and hint."""
+    for folder in list_parents_from_root(name)[:-1]:
         if not os.access(folder, os.X_OK):
             return (
                 f"the folder {shorten(str(folder))} may not be entered (permission denied)",
@@ -259,17 +252,14 @@ def describe_permission(name: str) -> tuple[str, str]:
     )
 
 
-def parents_from_root(name: str) -> list[Path]:
+def list_parents_from_root(name: str) -> list[Path]:
     """Return the folders above a path, outermost first, and the path itself."""
     path = Path(name).absolute()
     return [*reversed(path.parents), path]
 
 
 def refuse_special_file(path: Path | str) -> None:
-    """Raise an OSError for a pipe, a socket or a device: reading it may never end.
-
-    Pipes from the shell, `<(command)` and /dev/stdin, are accepted.
-    """
+    """Raise an OSError for a pipe, a socket or a device, except for pipes from the shell: reading may never end."""
     mode = os.stat(path).st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/")):
         return
@@ -279,12 +269,11 @@ def refuse_special_file(path: Path | str) -> None:
 def refuse_replacing_special_file(path: Path | str) -> None:
     """Raise an OSError if `path` is a device, pipe or socket, which an atomic write would replace by a file.
 
-    The rename at the end of an atomic write replaces the node: as root, writing to /dev/null would destroy it for the
-    whole system.
+    As root, an atomic write to /dev/null would destroy it for the whole system.
     """
     try:
         mode = os.lstat(path).st_mode
-    except OSError:  # nothing there, or the write itself will say what is wrong
+    except OSError:  # no such file, or an error that the write also raises
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
         raise OSError(errno.ENXIO, "it is a pipe, socket or device, not a file", str(path))

@@ -1,4 +1,4 @@
-"""Reading files of a folder that somebody else has arranged: no FIFO is waited for, no link is followed."""
+"""Reading of files in untrusted folders: links are not followed, and pipes and devices are not opened."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 
 def open_plain_file(path: Path | str) -> BinaryIO:
-    """Open a regular file for reading; raise OSError for everything else, links included."""
-    require_plain(os.lstat(path), path)  # opening a device may already do something
+    """Open a regular file for reading; raise OSError for everything else, including links."""
+    require_plain(os.lstat(path), path)  # before opening, because opening a device may have an effect
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         require_plain(os.fstat(number), path)
@@ -21,8 +21,8 @@ def open_plain_file(path: Path | str) -> BinaryIO:
     return os.fdopen(number, "rb")
 
 
-def require_plain(found: os.stat_result, path: Path | str) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def require_plain(status: os.stat_result, path: Path | str) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a plain file", str(path))
 
 
@@ -32,7 +32,7 @@ def read_plain_file(path: Path | str, largest: int | None = None) -> bytes:
         try:
             data = file.read() if largest is None else file.read(largest + 1)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None  # reading names no file
+            raise OSError(error.errno, error.strerror, str(path)) from None  # an error of reading names no file
     if largest is not None and len(data) > largest:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return data

@@ -1,4 +1,4 @@
-"""The host's random states: of Python, NumPy and torch on the CPU, to see whether some work has drawn from them."""
+"""The random states of Python, NumPy and torch on the CPU, to detect draws from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TORCH = "torch's random numbers on the CPU"
 
 
 def read_random_states() -> dict[str, object]:
-    """Return the states by the names that users know; equal states compare equal."""
+    """Return comparable states by name, as in messages."""
     return {
         "Python's random numbers": random.getstate(),
         "NumPy's random numbers": pickle.dumps(np.random.get_state(legacy=False)),
@@ -24,7 +24,7 @@ def read_random_states() -> dict[str, object]:
 
 @contextmanager
 def keep_random_states() -> Iterator[None]:
-    """Restore the states afterwards."""
+    """Restore the states at the end of the block."""
     python, arrays, tensors = random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state()
     try:
         yield

@@ -1,7 +1,6 @@
-"""Read the files of a git repository without running git.
+"""Read the index, HEAD and settings of a git repository without running git.
 
-Git runs commands that the repository's own configuration names: filters, fsmonitor, hooks, the transport of a partial
-clone. A project may be somebody else's, so its index, its HEAD and a few settings are read here instead.
+Git runs commands in a repository's configuration (filters, fsmonitor, hooks), which is unsafe in a foreign project.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SETTING = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*$")
 
 
 class UnreadableRepository(Exception):
-    """A repository whose files viaduct cannot interpret; the message says why."""
+    """A repository that viaduct cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +38,12 @@ class Entry:
     modified: tuple[int, int]
     inode: int
     stage: int = 0
-    skip_worktree: bool = False  # a sparse checkout leaves this file out on purpose
+    skip_worktree: bool = False  # True: not in the working tree of a sparse checkout
 
 
 @dataclass(frozen=True)
 class Index:
-    """The git index: the tracked files, by their path within the repository."""
+    """Git index: the tracked files, by path relative to the repository."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     index_mtime: int = 0  # of the index file itself, in nanoseconds
@@ -52,11 +51,11 @@ class Index:
 
     @cached_property
     def folders(self) -> frozenset[str]:
-        """Folders that hold a tracked file, at any depth."""
-        return frozenset(folder for path in self.entries for folder in parents_of(path))
+        """Folders with a tracked file, at any depth."""
+        return frozenset(folder for path in self.entries for folder in list_parents(path))
 
     def holds(self, path: str, file: Path) -> bool:
-        """Return True if git has this content of the file, so that `git restore` would bring it back."""
+        """Return True if the file's content is the one in the index, so that `git restore` can restore it."""
         entry = self.entries.get(path)
         if entry is None or entry.stage or entry.mode == GITLINK:
             return False
@@ -66,19 +65,19 @@ class Index:
             return False
 
     def is_untouched(self, entry: Entry, status: os.stat_result) -> bool:
-        """Return True if the file's times, size and inode are those that git recorded when it last read or wrote it."""
+        """Return True if the file's times, size and inode are those in the index."""
         seconds, nanoseconds = entry.modified
         return (
             split_time(status.st_mtime_ns) == entry.modified
             and split_time(status.st_ctime_ns) == entry.changed
             and (status.st_size & 0xFFFFFFFF, status.st_ino & 0xFFFFFFFF) == (entry.size, entry.inode)
-            and seconds * 10**9 + nanoseconds < self.index_mtime  # a later change in the same tick would not show
+            and seconds * 10**9 + nanoseconds < self.index_mtime  # otherwise it may have changed after git read it
         )
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A git checkout. `folder` has index and HEAD; `common` has what worktrees share: config, refs, info/exclude."""
+    """Git checkout: `folder` has index and HEAD, `common` the files shared by worktrees, such as config and refs."""
 
     top: Path
     folder: Path
@@ -97,7 +96,7 @@ class Repository:
             data = read_plain_file(path, LARGEST_INDEX)
             return parse_index(data, os.lstat(path).st_mtime_ns, self.settings.get("extensions.objectformat", "sha1"))
         except FileNotFoundError:
-            return Index()  # nothing was ever added
+            return Index()  # no file was added yet
         except OSError as error:
             raise UnreadableRepository(f"{path} cannot be read: {error.strerror}") from None
         except (struct.error, ValueError, IndexError, KeyError):
@@ -138,7 +137,7 @@ class Repository:
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """Return the repository that a folder is in; None if there is none, or only a bare one."""
+    """Return the repository of a folder; None if there is none, or only a bare one."""
     folder = folder.resolve()
     return next(
         (open_repository(parent) for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None
@@ -146,9 +145,9 @@ def find_repository(folder: Path) -> Repository | None:
 
 
 def open_repository(top: Path) -> Repository:
-    """Return the repository whose `.git` is in the folder `top`; raise UnreadableRepository if `.git` is not one.
+    """Return the repository with `.git` in the folder `top`; raise UnreadableRepository if `.git` is not valid.
 
-    In a worktree or a submodule `.git` is a file that names the actual folder; it may also be a symbolic link.
+    In a worktree or a submodule `.git` is a file with the path of the folder; it may also be a symbolic link.
     """
     git_path = top / ".git"
     if git_path.is_dir():
@@ -171,9 +170,9 @@ def open_repository(top: Path) -> Repository:
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """Return the settings of a git config file as {"section.key": value}; the last value of a key counts.
+    """Return the settings of a git config file as {"section.key": value}.
 
-    Includes are not followed, and sections with a subsection (`[remote "origin"]`) are left out.
+    Includes and sections with a subsection (`[remote "origin"]`) are ignored.
     """
     try:
         lines = os.fsdecode(read_plain_file(path, LARGEST_TEXT)).splitlines()
@@ -208,21 +207,21 @@ def parse_index(data: bytes, index_mtime: int, algorithm: str) -> Index:
     signature, version, count = struct.unpack_from(">4sII", data)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError(f"index version {version}")
-    algorithm = checksum_algorithm(data) or algorithm
+    algorithm = find_checksum_algorithm(data) or algorithm
     width = {"sha1": 20, "sha256": 32}[algorithm]
     entries: dict[str, Entry] = {}
     offset, path = 12, b""
     for _ in range(count):
         entry, path, offset = parse_entry(data, offset, version, width, path)
         entries[os.fsdecode(path)] = entry
-    for name in extensions(data, offset, len(data) - width):
+    for name in list_extensions(data, offset, len(data) - width):
         if name[:1].islower():  # git: a reader that does not know such an extension must not use the index
             raise ValueError(f"extension {name!r}")
     return Index(entries, index_mtime, algorithm)
 
 
-def checksum_algorithm(data: bytes) -> str:
-    """Return the algorithm of the checksum that ends the index; empty if git was configured to write none."""
+def find_checksum_algorithm(data: bytes) -> str:
+    """Return the algorithm of the checksum at the end of an index; empty if the checksum is zero."""
     for name, width in (("sha1", 20), ("sha256", 32)):
         if len(data) > width and hashlib.new(name, data[:-width]).digest() == data[-width:]:
             return name
@@ -234,7 +233,7 @@ def checksum_algorithm(data: bytes) -> str:
 def parse_entry(data: bytes, start: int, version: int, width: int, previous: bytes) -> tuple[Entry, bytes, int]:
     """Return the entry at `start`, its path, and the offset of the next entry.
 
-    `width` is the size of a digest; version 4 stores only how a path differs from the `previous` one.
+    `width` is the size of a digest; version 4 stores the difference between a path and the `previous` one.
     """
     ctime, ctime_ns, mtime, mtime_ns, _, inode, mode, _, _, size = struct.unpack_from(">10I", data, start)
     end = start + 40 + width
@@ -259,7 +258,7 @@ def parse_entry(data: bytes, start: int, version: int, width: int, previous: byt
 
 
 def parse_offset(data: bytes, position: int) -> tuple[int, int]:
-    """Return a variable-length integer in the encoding of git's packs, and the position behind it."""
+    """Return a variable-length integer in the encoding of git's packs, and the position after it."""
     byte = data[position]
     value = byte & 0x7F
     while byte & 0x80:
@@ -269,8 +268,8 @@ def parse_offset(data: bytes, position: int) -> tuple[int, int]:
     return value, position + 1
 
 
-def extensions(data: bytes, offset: int, end: int) -> Iterator[str]:
-    """Yield the four-letter signatures of the index's extensions."""
+def list_extensions(data: bytes, offset: int, end: int) -> Iterator[str]:
+    """Yield the four-letter signatures of an index's extensions."""
     while offset + 8 <= end:
         name, size = struct.unpack_from(">4sI", data, offset)
         yield name.decode("latin-1")
@@ -278,7 +277,7 @@ def extensions(data: bytes, offset: int, end: int) -> Iterator[str]:
 
 
 def hash_blob(path: Path, algorithm: str) -> bytes:
-    """Return the digest of the blob that git would store for a file if no filter changed its content."""
+    """Return the digest of the blob that git stores for a file, without filters."""
     if path.is_symlink():
         target = os.fsencode(os.readlink(path))
         return hashlib.new(algorithm, b"blob %d\0" % len(target) + target).digest()
@@ -295,7 +294,7 @@ def split_time(nanoseconds: int) -> tuple[int, int]:
     return seconds & 0xFFFFFFFF, fraction
 
 
-def parents_of(path: str) -> Iterator[str]:
+def list_parents(path: str) -> Iterator[str]:
     """Yield the folders above a path: a/b, a for a/b/c."""
     while "/" in path:
         path = path.rpartition("/")[0]

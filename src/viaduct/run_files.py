@@ -1,15 +1,15 @@
 """Read the files of a run directory and check the fields that viaduct reads from them.
 
-    function                     file                        if the file is missing or damaged
-    read_recipe_record(run)      RUN/recipe.json             BadRun, which names file and field
-    read_summary(run)            RUN/summary.json            None: the run counts as unfinished
-    read_metrics(run)            RUN/metrics.jsonl           no records; damaged lines are left out
-    read_ending(run)             RUN/ending.json             None: finished, still running, or killed
-    read_labels(run)             RUN/labels.json             missing: no labels (older runs have none); damaged: BadRun
-    read_manifest(folder)        …/step-N/manifest.json      BadRun
-    step_folders(checkpoints)    …/step-N                    folders with another name are left out
+    function                          file                        if the file is missing or damaged
+    read_recipe_record(run)           RUN/recipe.json             BadRun
+    read_summary(run)                 RUN/summary.json            None: the run is unfinished
+    read_metrics(run)                 RUN/metrics.jsonl           no records; damaged lines are skipped
+    read_ending(run)                  RUN/ending.json             None: finished, still running, or killed
+    read_labels(run)                  RUN/labels.json             missing: no labels; damaged: BadRun
+    read_manifest(folder)             …/step-N/manifest.json      BadRun
+    list_step_folders(checkpoints)    …/step-N                    folders with other names are skipped
 
-A run may have been cut off by a full disk, copied in part or edited by hand; none of this may end in a traceback.
+A run may be truncated by a full disk, copied in part or edited by hand; none of this may cause a traceback.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from viaduct.errors import BadRun
 from viaduct.path_errors import refuse_special_file
 from viaduct.typed_fields import matches, show_value, spell_type
 
-LARGEST = 64 << 20  # bytes of a JSON file; recipes have some thousand
+LARGEST = 64 << 20  # bytes of a JSON file
 LARGEST_METRICS = 4 << 30
-DEEPEST = 50  # levels of lists and objects; a recipe has three
+DEEPEST = 50  # levels of lists and objects
 LATEST_STEP = 1 << 62
 MANIFEST = "manifest.json"
 LABELS = "labels.json"
 ENDING = "ending.json"
 Json = dict[str, Any]
-Number = float | None  # JSON has no NaN: what is not finite is null
+Number = float | None  # null in JSON means not finite
 
 STEP_FOLDER = re.compile(r"step-(0|[1-9][0-9]{0,18})")
 RECIPE_FIELDS: dict[str, Any] = {"name": str, "file": str | None, "recipe": dict}
@@ -49,7 +49,7 @@ OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {
 IMAGES = {"count": int, "labels": int}
 FILES = {"size": int, "sha256": str}
 SCORE = dict.fromkeys(("loss", "top1", "top5", "precision", "recall", "f1"), Number)
-HEADLINE = ("count", *SCORE, "seconds")  # fields of an evaluation that metrics.jsonl records
+HEADLINE = ("count", *SCORE, "seconds")  # fields of an evaluation in metrics.jsonl
 METRICS: dict[str, dict[str, Any]] = {
     "log": {"epoch": float, "images_per_s": Number, **dict.fromkeys(("loss", "top1", "lr"), Number)},
     "evaluation": {"epoch": float, **SCORE},
@@ -58,7 +58,7 @@ METRICS: dict[str, dict[str, Any]] = {
 
 
 class Damaged(ValueError):
-    """JSON text that cannot be used; the message says why."""
+    """JSON text that cannot be used."""
 
 
 def read_json_object(path: Path, largest: int = LARGEST) -> Json:
@@ -66,7 +66,7 @@ def read_json_object(path: Path, largest: int = LARGEST) -> Json:
     refuse_special_file(path)
     size = path.stat().st_size
     if size > largest:
-        raise BadRun(f"{path} has {size:,} bytes; such a file has at most {largest:,}.")
+        raise BadRun(f"{path} has {size:,} bytes; the limit is {largest:,}.")
     try:
         return parse_object(path.read_bytes())
     except Damaged as error:
@@ -92,7 +92,7 @@ def parse_object(text: str | bytes) -> Json:
 
 
 def is_deeper(value: Any, limit: int) -> bool:
-    """Return True if lists and objects are nested more than `limit` levels deep, too deep for recursive functions."""
+    """Return True if lists and objects are nested more than `limit` levels deep."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
         level = [item for part in level for item in (part.values() if isinstance(part, dict) else part)]
@@ -112,7 +112,7 @@ def describe_kind(value: object) -> str:
 
 
 def require_fields(record: Mapping[str, Any], fields: Mapping[str, Any], prefix: str = "") -> None:
-    """Raise Damaged for the first field that is missing or of another type."""
+    """Raise Damaged for the first field that is missing or has another type."""
     for name, kind in fields.items():
         if name not in record:
             raise Damaged(f"{prefix}{name} is missing")
@@ -126,7 +126,7 @@ def require_type(value: Any, kind: Any, name: str) -> None:
 
 
 def read_recipe_record(run: Path) -> Json:
-    """Return RUN/recipe.json, which is written when a run begins; raise BadRun if it is missing or damaged."""
+    """Return RUN/recipe.json; raise BadRun if it is missing or damaged."""
     file = run / "recipe.json"
     try:
         record = read_json_object(file)
@@ -149,28 +149,28 @@ def read_recipe_record(run: Path) -> Json:
 
 
 def count_steps(record: Mapping[str, Any]) -> int:
-    """Return the number of steps that a recipe.json asks for; 0 if it cannot be determined."""
+    """Return the length of the training in a recipe.json, in steps; 0 if unknown."""
     recipe = record.get("recipe")
     if not isinstance(recipe, dict):
         return 0
-    if steps := count_of(recipe, "steps"):
+    if steps := read_count(recipe, "steps"):
         return steps
-    images = count_of((record.get("pictures") or {}).get("training"), "count")
-    batch, epochs = count_of(recipe.get("data"), "global_batch"), recipe.get("epochs")
+    images = read_count((record.get("pictures") or {}).get("training"), "count")
+    batch, epochs = read_count(recipe.get("data"), "global_batch"), recipe.get("epochs")
     if not images or not batch or not isinstance(epochs, int | float):
         return 0
     product = epochs * float(images // batch)
     return max(1, int(product)) if 0 <= product < LATEST_STEP else 0
 
 
-def count_of(record: Any, name: str) -> int:
+def read_count(record: Any, name: str) -> int:
     """Return `record[name]` if that is a positive int, else 0."""
     value = record.get(name) if isinstance(record, dict) else None
     return value if isinstance(value, int) and value > 0 else 0
 
 
 def read_labels(run: Path) -> tuple[str, ...]:
-    """Return the class names of a run in the order of the network's outputs; empty if the run has no labels.json."""
+    """Return the class names of a run in the order of outputs; empty if it has no labels.json."""
     file = run / LABELS
     if not file.is_file():
         return ()
@@ -181,7 +181,7 @@ def read_labels(run: Path) -> tuple[str, ...]:
 
 
 def read_summary(run: Path) -> Json | None:
-    """Return RUN/summary.json; None if it is missing or damaged, in which case training writes it again."""
+    """Return RUN/summary.json; None if it is missing or damaged."""
     try:
         summary = read_json_object(run / "summary.json")
         require_fields(summary, {"steps": int, "length": dict})
@@ -192,7 +192,7 @@ def read_summary(run: Path) -> Json | None:
 
 
 def read_ending(run: Path) -> Json | None:
-    """Return RUN/ending.json: how the last session ended if it stopped early. None if it is missing or damaged."""
+    """Return RUN/ending.json, written if the last session stopped early; None if it is missing or damaged."""
     try:
         ending = read_json_object(run / ENDING)
         require_fields(ending, {"outcome": str, "step": int, "reason": str})
@@ -219,15 +219,15 @@ def read_manifest(folder: Path) -> Json:
     return manifest
 
 
-def step_folders(checkpoints: Path) -> dict[int, Path]:
-    """Return the folders of checkpoints, intact or damaged, by step, oldest first."""
+def list_step_folders(checkpoints: Path) -> dict[int, Path]:
+    """Return the folders of checkpoints, intact or damaged, by step in ascending order."""
     named = ((STEP_FOLDER.fullmatch(path.name), path) for path in checkpoints.glob("step-*"))
     folders = {int(match[1]): path for match, path in named if match and int(match[1]) < LATEST_STEP}
     return dict(sorted(folders.items()))
 
 
-def metric_lines(run: Path) -> Iterator[tuple[str, Json | None]]:
-    """Yield each line of RUN/metrics.jsonl with its record; None in place of a damaged line's record."""
+def read_metric_lines(run: Path) -> Iterator[tuple[str, Json | None]]:
+    """Yield each line of RUN/metrics.jsonl with its record; None for a damaged line."""
     file = run / "metrics.jsonl"
     if not file.is_file():
         return
@@ -252,7 +252,7 @@ def parse_metric(line: str) -> Json | None:
 
 def read_metrics(run: Path, kind: str) -> list[Json]:
     """Return the records of a kind (log, evaluation, restart …) that have the fields in METRICS."""
-    records = [record for _, record in metric_lines(run) if record is not None and record["kind"] == kind]
+    records = [record for _, record in read_metric_lines(run) if record is not None and record["kind"] == kind]
     return [record for record in records if has_fields(record, METRICS.get(kind, {}))]
 
 
@@ -265,7 +265,7 @@ def has_fields(record: Json, fields: Mapping[str, Any]) -> bool:
 
 
 def finite_or_null(value: Any) -> Any:
-    """Return the value with NaN and infinity replaced by None, since JSON has neither."""
+    """Replace NaN and infinity, which JSON does not have, by None."""
     if isinstance(value, dict):
         return {name: finite_or_null(item) for name, item in value.items()}
     if isinstance(value, list):

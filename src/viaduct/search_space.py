@@ -1,6 +1,6 @@
-"""Spaces of configurations that a tuner may try: ordered parameters, rules that prune, a default.
+"""Spaces of configurations for tuning: ordered parameters, rules that exclude configurations, a default.
 
-`kernels` declares a space beside each kernel, `tuning` searches them; so this module may import neither.
+`kernels` declares a space for each kernel and `tuning` searches it, so this module imports neither.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from viaduct.errors import BadValue
 
 Value = int | str | bool
 Point = Mapping[str, Value]  # one configuration: a value for every parameter
-Rule = Callable[[Point], str | None]  # returns the reason why a point cannot work, or None
+Rule = Callable[[Point], str | None]  # returns the reason why a point is invalid, or None
 Code = tuple[int, ...]  # a point as the position of each parameter's value
 
-MAX_COMBINATIONS = 1_000_000  # a space is enumerated once; a rule costs about a microsecond a point
+MAX_COMBINATIONS = 1_000_000  # all combinations are enumerated
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A name and its values, ordered so that neighbours in the list are similar configurations."""
+    """Parameter and its values, ordered so that neighbours are similar configurations."""
 
     name: str
     values: tuple[Value, ...]
@@ -37,12 +37,12 @@ class Parameter:
             raise BadValue(f"the tuning parameter {self.name!r} has a value twice: {self.values}.")
 
     def find(self, value: Value) -> int | None:
-        """Return the position of a value, or None. True and 1 are different values."""
+        """Return the position of a value, or None; True and 1 are different values."""
         matches = (i for i, known in enumerate(self.values) if type(known) is type(value) and known == value)
         return next(matches, None)
 
     def find_nearest(self, value: Value) -> int | None:
-        """Return the position of the value or, of an integer that is not there, of the closest integer; else None."""
+        """Return the position of the value or, for another integer, of the closest integer; otherwise None."""
         exact = self.find(value)
         if exact is not None or not _is_integer(value):
             return exact
@@ -55,10 +55,9 @@ def _is_integer(value: Value) -> bool:
 
 
 class Space:
-    """Every combination of the parameters' values that no rule forbids.
+    """All combinations of the parameters' values that no rule forbids.
 
-    `default` is what runs without tuning. `hints` are rules of thumb, tried early; a hint that a rule forbids for this
-    shape is left out.
+    `default` is used without tuning. `hints` are points to try early; a hint that a rule forbids is dropped.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Space:
             raise BadValue(f"the default of the tuning space is not valid: {reason}", f"It is {dict(self.default)}.")
 
     def _check_parameters(self) -> None:
-        """Raise BadValue without parameters, for two of one name, or for too many combinations."""
+        """Raise BadValue for no parameters, duplicate names, or too many combinations."""
         names = [parameter.name for parameter in self.parameters]
         twice = sorted({name for name in names if names.count(name) > 1})
         if not names:
@@ -115,18 +114,18 @@ class Space:
         return (self.decode(code) for code in self.codes)
 
     def explain_invalid(self, point: Point) -> str | None:
-        """Return why a point is not in the space or cannot work; None for a valid point."""
+        """Return the reason why a point is invalid; None for a valid point."""
         return self._find_misfit(point) or self._find_broken_rule(point)
 
     @cached_property
     def codes(self) -> tuple[Code, ...]:
-        """The codes of the valid points, in the order of `points`."""
+        """Codes of the valid points, in the order of `points`."""
         ranges = (range(len(parameter.values)) for parameter in self.parameters)
         return tuple(code for code in itertools.product(*ranges) if self._find_broken_rule(self.decode(code)) is None)
 
     @cached_property
     def valid_codes(self) -> frozenset[Code]:
-        """The codes as a set."""
+        """`codes` as a set."""
         return frozenset(self.codes)
 
     def decode(self, code: Code) -> Point:
@@ -141,9 +140,9 @@ class Space:
         return tuple(parameter.find(point[parameter.name]) or 0 for parameter in self.parameters)
 
     def adapt(self, point: Point) -> Point | None:
-        """Return a point of a similar space with the closest values of this one; None if that is not valid.
+        """Return the point of this space closest to a point of a similar space; None if it is invalid.
 
-        Parameters that the other space does not have take the default's value.
+        Parameters that `point` lacks have the default's value.
         """
         adapted = dict(self.default)
         for parameter in self.parameters:
@@ -155,7 +154,7 @@ class Space:
         return adapted if self._find_broken_rule(adapted) is None else None
 
     def _find_misfit(self, point: Point) -> str | None:
-        """Return why a point does not have exactly one known value for each parameter; None if it has."""
+        """Return the reason why a point does not have exactly one known value for each parameter, or None."""
         for parameter in self.parameters:
             if parameter.name not in point:
                 return f"{parameter.name!r} is missing"

@@ -1,4 +1,4 @@
-"""Signals that ask a command to end, and the names of signals."""
+"""Handling of the signals that end a command: Ctrl-C, SIGTERM and SIGHUP."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 INHERITED = (signal.SIGINT, signal.SIGHUP)
-"""The signals that a shell starts a command with as ignored: Ctrl-C in a background job, SIGHUP under nohup."""
+"""Signals that may be ignored when a command starts: Ctrl-C in a background job, SIGHUP under nohup."""
 
 
 def name_signal(number: int) -> str:
-    """Return the name of a signal, as SIGKILL; a text with the number for real-time signals."""
+    """Return the name of a signal, such as SIGKILL, or a text with its number."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that a command handles: Ctrl-C, SIGTERM and SIGHUP, without those it was told to ignore."""
-    ignored = ignored_signals()
+def list_stop_signals() -> tuple[signal.Signals, ...]:
+    """Return Ctrl-C, SIGTERM and SIGHUP, except those that this process ignores."""
+    ignored = list_ignored_signals()
     return tuple(number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if number not in ignored)
 
 
-def ignored_signals() -> tuple[signal.Signals, ...]:
-    """Return those of Ctrl-C and SIGHUP that this process ignores."""
+def list_ignored_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals in INHERITED that this process ignores."""
     return tuple(number for number in INHERITED if signal.getsignal(number) is signal.SIG_IGN)
 
 
 @contextmanager
 def collect_signals(on_signal: Callable[[int], None]) -> Iterator[list[int]]:
-    """Call `on_signal` for each signal that asks this command to end, instead of ending; yield those that came."""
+    """Within the block, call `on_signal` for signals that would end this command; yield the list of received ones."""
     received: list[int] = []
 
     def collect(number: int, frame: object) -> None:
         received.append(number)
         on_signal(number)
 
-    before = {number: signal.signal(number, collect) for number in stop_signals()}
+    before = {number: signal.signal(number, collect) for number in list_stop_signals()}
     try:
         yield received
     finally:
@@ -49,7 +49,7 @@ def collect_signals(on_signal: Callable[[int], None]) -> Iterator[list[int]]:
 
 @contextmanager
 def forward_signals(pid: int) -> Iterator[list[int]]:
-    """Pass Ctrl-C and its like on to a process, which may clean up; yield those that came."""
+    """Within the block, forward signals that would end this command to a process; yield the list of received ones."""
 
     def forward(number: int) -> None:
         with suppress(ProcessLookupError):

@@ -1,14 +1,14 @@
-"""Print tables and notes to a terminal, pipe or file, with control characters in foreign names escaped.
+"""Print tables and notes to a terminal, pipe or file, with control characters escaped.
 
     console = make_console()
     print_table(Table("recipe", *figure_columns("top-1 %", "loss")), console)
 
-A pipe or a file gets no colour codes, and every line is as long as it needs to be. On a narrow terminal text columns
-wrap; number columns do not, and where they do not fit side by side the terminal breaks the line. Nothing is cut off.
+A pipe or a file gets no colour codes and lines of any length. On a narrow terminal text columns wrap, and number
+columns do not. Nothing is cut off.
 
-Names of files, tensors and classes may contain escape sequences. `escape_controls` replaces these by visible text.
-`guard_streams`, called at the start of every command, applies it to everything that is printed, except for what rich
-prints (its colours and bars are escape sequences): tables are escaped cell by cell.
+Names of files, tensors and classes may contain escape sequences. `guard_streams`, called at the start of every command,
+escapes them in everything that is printed except by rich, whose colours are escape sequences; tables are escaped cell
+by cell.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UNBOUNDED = 100_000  # characters: wider than any table
 MIN_TEXT_WIDTH = 12  # characters to which a text column may shrink
-LONGEST_NAME = 400  # characters of a name that a message prints whole
+LONGEST_NAME = 400  # characters of a name in a message; longer names are shortened
 UNSAFE = re.compile(
     "["
     "\x00-\x1f\x7f-\x9f"  # C0 and C1 controls: escape sequences, line ends, backspace
@@ -47,10 +47,10 @@ def print_note(line: str) -> None:
 
 
 class GuardedStream:
-    """Wrapper of stdout or stderr that escapes control characters other than line ends and tabs."""
+    """Wrapper of stdout or stderr that escapes control characters except for line ends and tabs."""
 
     def __init__(self, stream: IO[str]) -> None:
-        self.rich_proxied_file = stream  # the name by which rich finds the stream behind another one
+        self.rich_proxied_file = stream  # rich looks for a wrapped stream under this name
 
     def write(self, text: str) -> int:
         self.rich_proxied_file.write(escape_controls(text, keep="\n\t"))
@@ -73,13 +73,13 @@ def guard_streams() -> None:
 
 
 def release_streams() -> None:
-    """Undo guard_streams for a script or recipe of the user's in this process, which may print colours and bars."""
+    """Undo guard_streams for a user's script or recipe in this process, which may print colours and bars."""
     sys.stdout = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
     sys.stderr = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
 
 def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
-    """Return a console that prints to stdout or stderr, or to `file` in the form for that stream."""
+    """Return a console that prints to stdout or stderr, or to `file` in the same format."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -98,7 +98,7 @@ def figure_columns(*names: str) -> list[Column]:
 
 
 def print_table(table: Table, console: Console | None = None) -> None:
-    """Print a table without cutting anything off. Right-aligned columns are not wrapped."""
+    """Print a table without cutting anything off; right-aligned columns are not wrapped."""
     console = console or make_console()
     escape_cells(table)
     for column in table.columns:
@@ -123,7 +123,7 @@ def escape_cells(table: Table) -> None:
 
 
 def measure_minimum_width(table: Table, console: Console) -> int:
-    """Return the width below which rich would cut the table off."""
+    """Return the smallest width at which rich does not cut the table off."""
     from rich.measure import Measurement
 
     options = console.options.update(width=UNBOUNDED)
@@ -137,17 +137,16 @@ def measure_minimum_width(table: Table, console: Console) -> int:
 def escape_controls(text: str, keep: str = "") -> str:
     r"""Return the text with control characters replaced by visible escapes: `\x1b`, `\n`, `\u202e`.
 
-    Line ends and tabs are replaced too, since a file name may contain them; `keep` lists those that stay: "\t" for a
-    line of source, "\n\t" for a text of several lines. Bytes of a name that are not UTF-8 are shown as `\xff`.
+    Line ends and tabs are replaced, too, unless they are in `keep`. Bytes of a name that are not UTF-8 are shown as
+    `\xff`.
     """
     return UNSAFE.sub(lambda match: match[0] if match[0] in keep else escape_character(match[0]), text)
 
 
 def tidy_message(text: str) -> str:
-    """Return a message with control characters escaped and very long names cut in the middle.
+    """Escape control characters in a message, and shorten very long names in the middle.
 
-    All lines of a message but the first are indented. A line end that no indentation follows is therefore part of a
-    name and is escaped too.
+    All lines of a message except the first are indented, so a line end without indentation is part of a name.
     """
     text = re.sub(r"\n(?!  )", r"\\n", text)
     text = re.sub(rf"\S{{{LONGEST_NAME},}}", lambda name: f"{name[0][:200]} … {name[0][-100:]}", text)
@@ -159,7 +158,7 @@ def escape_character(character: str) -> str:
     code = ord(character)
     if character in SHORT_ESCAPES:
         return SHORT_ESCAPES[character]
-    if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode puts the byte 0x80 there, and so on
+    if 0xDC80 <= code <= 0xDCFF:  # a byte from 0x80 on, decoded by os.fsdecode
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

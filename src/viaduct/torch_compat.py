@@ -1,7 +1,7 @@
-"""Names that torch has added or changed since 2.4, the oldest release that viaduct trains with.
+"""Replacements for names that torch has added or changed since 2.4, the oldest supported release.
 
-Names are looked for, version numbers are not compared. A comment gives the first release that has a name. Changes that
-concern a single place are dealt with there: `cluster/agent.py`, `cluster/rendezvous.py`, `training/distributed.py`.
+Names are looked up, version numbers are not compared. A comment gives the first release with a name. Changes that
+affect a single file are handled there: `cluster/agent.py`, `cluster/rendezvous.py`, `training/distributed.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HAS_STANCE = hasattr(torch.compiler, "set_stance")  # 2.6
 
 
 def find_disable_dynamo() -> Callable[..., Any]:
-    """Return torch's own lazy decorator, or the public one, which imports the compiler: a second at start."""
+    """Return torch's private lazy decorator, or the public one, which imports the compiler (about a second)."""
     from torch import _compile
 
     return getattr(_compile, "_disable_dynamo", None) or torch.compiler.disable
@@ -33,7 +33,7 @@ disable_dynamo = find_disable_dynamo()
 
 @contextmanager
 def run_eagerly(compiled: Iterable[nn.Module]) -> Iterator[None]:
-    """Let modules that `Module.compile` has compiled run as they are written meanwhile."""
+    """Run modules compiled by `Module.compile` uncompiled within the block."""
     if HAS_STANCE:
         with torch.compiler.set_stance("force_eager"):
             yield
@@ -49,8 +49,8 @@ def run_eagerly(compiled: Iterable[nn.Module]) -> Iterator[None]:
 
 
 @contextmanager
-def compile_nothing() -> Iterator[None]:
-    """Let torch.compile return what it is given meanwhile, for releases without stances."""
+def disable_compilation() -> Iterator[None]:
+    """Make torch.compile return its argument within the block, for releases without stances."""
     from torch._dynamo import config
 
     before = config.disable
@@ -62,7 +62,7 @@ def compile_nothing() -> Iterator[None]:
 
 
 def allow_recompiles(count: int) -> None:
-    """Raise the number of times that one piece of code may be compiled."""
+    """Raise the limit of recompilations of one function."""
     from torch._dynamo import config
 
     name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # up to 2.5
@@ -71,14 +71,14 @@ def allow_recompiles(count: int) -> None:
 
 @contextmanager
 def ignore_profiler_cycles() -> Iterator[None]:
-    """Hide the warning that torch.profiler (2.11) keeps the events of one cycle only, which is what is wanted here."""
+    """Hide the warning of torch.profiler (2.11) that it keeps the events of one cycle only."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Warning: Profiler clears events at the end of each cycle")
         yield
 
 
 def default_compile_cache() -> str:
-    """Return the folder that torch keeps compiled code in where nobody has chosen one."""
+    """Return the default folder of torch's compile cache."""
     try:
         from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # not in 2.4
     except ImportError:
@@ -88,10 +88,10 @@ def default_compile_cache() -> str:
 
 
 def record_vector_width() -> None:
-    """Write the vector width that is compiled for into torch's settings, which are part of its compile cache's key.
+    """Set the CPU's vector width in torch's settings, which are part of the key of its compile cache.
 
-    Without it, code generated for AVX-512 is taken from the cache by a process that compiles for AVX2 and computes
-    garbage: a home folder shared by machines with different CPUs is enough (torch 2.4 to 2.15).
+    Otherwise, in torch 2.4 to 2.15, machines that share a cache folder use code for another vector width, which
+    computes wrong results.
     """
     from torch._inductor import config
 
@@ -104,8 +104,8 @@ def record_vector_width() -> None:
         config.cpp.simdlen = chosen.bit_width() if chosen else 1  # 1: no vectors
 
 
-def compile_seconds() -> float:
-    """Return how long compiling has taken in this process so far."""
+def get_compile_seconds() -> float:
+    """Return the seconds that compilation has taken in this process."""
     from torch._dynamo import utils
 
     spent = utils.calculate_time_spent()
@@ -113,23 +113,23 @@ def compile_seconds() -> float:
 
 
 def read_tf32_switches() -> dict[str, bool]:
-    """Return what fp32 numbers may be rounded to TF32 for.
+    """Return, for convolutions and for matrix products, whether TF32 is allowed.
 
-    The new names answer whichever way it was chosen; the old ones raise an error once both were used.
+    The new names always have the current setting; the old ones raise an error after both were used.
     """
     backends: Any = torch.backends
     if not hasattr(backends.cudnn, "conv"):  # 2.9
         return {"convolutions": backends.cudnn.allow_tf32, "products": backends.cuda.matmul.allow_tf32}
-    chosen = {"convolutions": backends.cudnn.conv, "products": backends.cuda.matmul}
-    return {name: switch.fp32_precision == "tf32" for name, switch in chosen.items()}
+    switches = {"convolutions": backends.cudnn.conv, "products": backends.cuda.matmul}
+    return {name: switch.fp32_precision == "tf32" for name, switch in switches.items()}
 
 
-def clip_gradients(parameters: Iterable[nn.Parameter], most: float, norm: torch.Tensor) -> None:
-    """Scale gradients whose common norm is known to be at most so long."""
+def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float, norm: torch.Tensor) -> None:
+    """Scale gradients with the total norm `norm` so that it becomes at most `max_norm`."""
     if hasattr(nn.utils, "clip_grads_with_norm_"):  # 2.6
-        nn.utils.clip_grads_with_norm_(parameters, most, norm)
+        nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
         return
-    factor = torch.clamp(most / (norm + 1e-6), max=1.0)
+    factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
     for parameter in parameters:
         if parameter.grad is not None:
             parameter.grad.mul_(factor.to(parameter.grad.device))

@@ -1,11 +1,10 @@
-"""Check the fields of a frozen dataclass against their annotations, and describe types in words for error messages.
+"""Check the fields of a frozen dataclass against their annotations, and describe types for error messages.
 
     check_fields(Sgd(lr="fast"), "optimizer")     optimizer.lr is 'fast'; it must be a number.
     check_fields(Sgd(lr=-1.0), "optimizer")       optimizer.lr is -1.0; it must be 0 or more.
 
-Bounds are written in the annotation with annotated-types: `lr: Annotated[float, Ge(0)]`. A list where a tuple is
-expected is converted to a tuple. Numbers must be finite: no field has a meaning for infinity or NaN, and JSON has
-neither.
+Bounds are part of the annotation, with annotated-types: `lr: Annotated[float, Ge(0)]`. A list where a tuple is expected
+is converted to a tuple. Numbers must be finite.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ INTEGER_LIMIT = 1 << 63  # arrays and files hold whole numbers from -2**63 to 2*
 LONGEST_VALUE = 100  # characters of a value that an error message quotes
 
 
-def field_types(kind: Any) -> dict[str, Any]:
+def get_field_types(kind: Any) -> dict[str, Any]:
     """Return the types of a dataclass's fields, by name."""
-    return _cached_field_types(kind)
+    return _cached_field_types(kind)  # mypy does not accept a dataclass as an argument of a cached function
 
 
 @functools.cache
@@ -39,7 +38,7 @@ def _cached_field_types(kind: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def field_bounds(kind: Any) -> dict[str, Any]:
+def get_field_bounds(kind: Any) -> dict[str, Any]:
     """Return the annotations of the fields that have bounds, by name."""
     return _cached_field_bounds(kind)
 
@@ -60,23 +59,23 @@ def list_bounds(annotation: Any) -> list[BaseMetadata]:
 
 
 def is_within(value: Any, bounds: list[BaseMetadata]) -> bool:
-    """Return True if a number, or each number of a tuple, is within the bounds; also True for any other value."""
+    """Return True if a number, or each number of a tuple, is within the bounds, or if the value is not a number."""
     if isinstance(value, tuple | list):
         return all(is_within(item, bounds) for item in value)
     if not isinstance(value, float | int):
         return True
     tests = {Ge: operator.ge, Gt: operator.gt, Le: operator.le, Lt: operator.lt}
-    return all(tests[type(bound)](value, limit_of(bound)) for bound in bounds)
+    return all(tests[type(bound)](value, get_limit(bound)) for bound in bounds)
 
 
-def limit_of(bound: Any) -> Any:
-    """Return the number of a bound: 0 for Ge(0). Ge, Gt, Le and Lt are dataclasses with one field each."""
+def get_limit(bound: Any) -> Any:
+    """Return the number of a bound, such as 0 for Ge(0)."""
     return next(getattr(bound, field.name) for field in dataclasses.fields(bound))
 
 
 def spell_bounds(annotation: Any) -> str:
     """Return the bounds of a field in words, for an error message."""
-    limits = {type(bound): limit_of(bound) for bound in list_bounds(annotation)}
+    limits = {type(bound): get_limit(bound) for bound in list_bounds(annotation)}
     low = f"above {limits[Gt]}" if Gt in limits else f"at least {limits[Ge]}"
     interval = low if Gt in limits else f"{limits[Ge]} or more"
     if Le in limits:
@@ -89,13 +88,13 @@ def spell_bounds(annotation: Any) -> str:
 
 
 def check_fields(instance: Any, prefix: str = "") -> None:
-    """Raise BadValue for the first field whose value has another type, or else is out of bounds.
+    """Raise BadValue for the first field whose value has another type or is out of bounds.
 
     `prefix` is the instance's path within a recipe, such as `optimizer`, for the message.
     """
     try:
-        hints = field_types(type(instance))
-    except NameError:  # a user's own class whose annotations are imported under TYPE_CHECKING only
+        hints = get_field_types(type(instance))
+    except NameError:  # a user's class whose annotations are imported under TYPE_CHECKING only
         return
     for name, kind in hints.items():
         value = getattr(instance, name)
@@ -104,7 +103,7 @@ def check_fields(instance: Any, prefix: str = "") -> None:
             raise BadValue(f"{path} is {show_value(value)}; it must be {problem}.")
         if typing.get_origin(kind) is tuple and isinstance(value, list):
             object.__setattr__(instance, name, tuple(value))  # the dataclass is frozen
-    for name, annotation in field_bounds(type(instance)).items():
+    for name, annotation in get_field_bounds(type(instance)).items():
         value = getattr(instance, name)
         if not is_within(value, list_bounds(annotation)):
             path = f"{prefix}.{name}" if prefix else name
@@ -112,7 +111,7 @@ def check_fields(instance: Any, prefix: str = "") -> None:
 
 
 def find_problem(value: Any, kind: Any) -> str:
-    """Return what the value must be instead, in words; empty if the value is of the type `kind`."""
+    """Describe what the value must be; empty if it has the type `kind`."""
     if matches(value, kind):
         return ""
     if isinstance(value, int) and not -INTEGER_LIMIT <= value < INTEGER_LIMIT:
@@ -122,10 +121,10 @@ def find_problem(value: Any, kind: Any) -> str:
 
 
 def matches(value: Any, kind: Any) -> bool:
-    """Return True if a value is of a type, which may be a union, Literal, tuple or Callable.
+    """Return True if a value has a type, which may be a union, Literal, tuple or Callable.
 
-    Unlike isinstance: an int counts as a float, a bool is no number, a list is a tuple, and numbers must be finite and
-    within 64 bits.
+    Unlike isinstance: an int is also a float, a bool is not a number, a list is also a tuple, and numbers must be
+    finite and within 64 bits.
     """
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
@@ -175,7 +174,7 @@ def spell_type(kind: Any) -> str:
 
 
 def spell_tuple(kinds: tuple[Any, ...]) -> str:
-    """Return what a tuple of these types is called on the command line: "2 numbers such as 0.9,1"."""
+    """Describe a tuple of these types as on the command line: "2 numbers such as 0.9,1"."""
     if kinds[-1] is not Ellipsis:
         example = ",".join({float: "0.9", int: "1"}.get(kind, "name") for kind in kinds)
         return f"{len(kinds)} numbers such as {example}" if set(kinds) <= {int, float} else f"{len(kinds)} values"
@@ -183,7 +182,7 @@ def spell_tuple(kinds: tuple[Any, ...]) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Return a value as Python writes it, cut to the length that a message takes."""
+    """Return the repr of a value, shortened for a message."""
     try:
         shown = repr(value)
     except ValueError:  # Python refuses to print integers of more than 4,300 digits

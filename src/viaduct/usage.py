@@ -1,7 +1,6 @@
-"""Say what is wrong with a command line: an unknown verb or flag, a missing argument, a value of the wrong kind.
+"""Conversion of typer's usage errors to viaduct's messages: an unknown verb or flag, a missing argument, a bad value.
 
-typer finds these; its own messages come with a usage line and, in some versions, in a box. Here they get the form of
-every other message. The classes are recognised by name: typer 0.12 takes them from click, later ones contain click.
+The classes of errors are recognised by name: typer 0.12 imports them from click, later versions contain click.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def explain_usage_error(error: Exception, arguments: Sequence[str]) -> ViaductEr
         known = context.command.list_commands(context) if context else []
         return explain_unknown_name("verb", unknown[1], known, f"{help_command} shows all {len(known)}.")
     if extra := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message, re.DOTALL):
-        return BadValue(f"too many arguments: {extra[1]!r} is not expected.", usage_line(context, help_command))
+        return BadValue(f"too many arguments: {extra[1]!r} is not expected.", format_usage(context, help_command))
     return BadValue(message.rstrip(".") + ".", f"{help_command} shows what can be given.")
 
 
@@ -44,7 +43,7 @@ def explain_unknown_name(kind: str, name: str, known: Sequence[str], shows_all: 
 
 
 def find_closest(name: str, known: Sequence[str]) -> str:
-    """Return the name that was probably meant, or an empty string; dashes do not count."""
+    """Return the most similar name, or an empty string; leading dashes are ignored."""
     folded = {fold_lookalikes(candidate.lstrip("-")): candidate for candidate in known}
     close = difflib.get_close_matches(fold_lookalikes(name.lstrip("-")), folded, n=1, cutoff=0.5)
     return folded[close[0]] if close else ""
@@ -63,11 +62,11 @@ def explain_unknown_flag(error: Any, context: Any, help_command: str) -> Viaduct
     if close in arguments:
         return BadValue(
             f"no option called {name!r}.",
-            f"The {close} is given without a flag. {usage_line(context, help_command)}",
+            f"The {close} is given without a flag. {format_usage(context, help_command)}",
         )
-    more = [hint] if (hint := getattr(error, "hint", "")) else []
-    found = explain_unknown_name("option", name, flags, f"{help_command} shows all {len(flags)}.")
-    return BadValue(found.what, *found.hints, *more)
+    hints = [hint] if (hint := getattr(error, "hint", "")) else []
+    unknown = explain_unknown_name("option", name, flags, f"{help_command} shows all {len(flags)}.")
+    return BadValue(unknown.what, *unknown.hints, *hints)
 
 
 def explain_missing(error: Any, context: Any, help_command: str) -> ViaductError:
@@ -76,22 +75,22 @@ def explain_missing(error: Any, context: Any, help_command: str) -> ViaductError
         return BadValue(str(error.message) or "something is missing.", f"{help_command} shows what is needed.")
     meaning = f": {parameter.help}" if getattr(parameter, "help", "") else "."
     if parameter.param_type_name == "argument":
-        return BadValue(f"{parameter.name.upper()} is missing{meaning}", usage_line(context, help_command))
+        return BadValue(f"{parameter.name.upper()} is missing{meaning}", format_usage(context, help_command))
     return BadValue(f"{parameter.opts[0]} is missing{meaning}", f"{help_command} shows all that can be given.")
 
 
-def usage_line(context: Any, help_command: str) -> str:
+def format_usage(context: Any, help_command: str) -> str:
     """Return the command with its arguments, such as `viaduct compare LEFT RIGHT`."""
     if context is None:
         return f"{help_command} shows what can be given."
-    words = [context.command_path]
+    parts = [context.command_path]
     for parameter in context.command.params:
         if parameter.param_type_name == "argument":
             name = parameter.name.upper()
-            words.append(name if parameter.required else f"[{name}]")
+            parts.append(name if parameter.required else f"[{name}]")
         elif parameter.required:
-            words.append(f"{parameter.opts[0]} VALUE")
-    return f"It is `{' '.join(words)}`; {help_command} says more."
+            parts.append(f"{parameter.opts[0]} VALUE")
+    return f"It is `{' '.join(parts)}`; {help_command} says more."
 
 
 def explain_flag_usage(error: Any, message: str) -> ViaductError:
@@ -109,32 +108,32 @@ def explain_value(error: Any, arguments: Sequence[str]) -> ViaductError:
     parameter, message = error.param, str(error.message).removeprefix("Value error, ")
     flags = [flag for flag in parameter.opts if flag.startswith("-")] if parameter is not None else []
     name = flags[0] if flags else (parameter.name.upper() if parameter is not None else "a value")
-    value = last_value(flags, arguments)
+    value = find_last_value(flags, arguments)
     if choices := re.match(r"(?P<value>.*) is not one of (?P<choices>.*?)\.?$", message, re.DOTALL):
         known = re.findall(r"'([^']*)'", choices["choices"])
-        found = UnknownName("value", choices["value"].strip("'"), known)
-        closest = [f"{found.hints[0]}"] if found.hints[0].startswith("Closest") else []
+        hint = UnknownName("value", choices["value"].strip("'"), known).hints[0]
+        closest = [hint] if hint.startswith("Closest") else []
         return BadValue(f"{name} is {choices['value']}; it must be {join_names(known)}.", *closest)
-    expected = expected_of(message)
+    expected = describe_expected(message)
     if expected:
         return BadValue(f"{name} is {value}; it must be {expected}." if value else f"{name} must be {expected}.")
     return BadValue(f"{name}{f' is {value}' if value else ''}: {message.rstrip('.')}.")
 
 
-def last_value(flags: Sequence[str], arguments: Sequence[str]) -> str:
-    """Return, quoted, what was given with a flag; the last time counts."""
-    found = ""
+def find_last_value(flags: Sequence[str], arguments: Sequence[str]) -> str:
+    """Return the last value of a flag on the command line, quoted; empty if there is none."""
+    last = ""
     for position, argument in enumerate(arguments):
         flag, equals, value = argument.partition("=")
         if flag in flags and equals:
-            found = repr(value)
+            last = repr(value)
         elif argument in flags and position + 1 < len(arguments):
-            found = repr(arguments[position + 1])
-    return found
+            last = repr(arguments[position + 1])
+    return last
 
 
-def expected_of(message: str) -> str:
-    """Return what the value should have been, from the message of pydantic (newer typer) or click (older)."""
+def describe_expected(message: str) -> str:
+    """Describe the expected value, from the message of pydantic (newer typer) or click (older)."""
     bounds = {
         r"greater than or equal to (\S+)": "{} or more",
         r"less than or equal to (\S+)": "at most {}",
@@ -144,9 +143,9 @@ def expected_of(message: str) -> str:
         r"not in the range x<=([-\d.]+)": "at most {}",
         r"not in the range ([-\d.]+<=x<=[-\d.]+)": "in {}",
     }
-    for pattern, words in bounds.items():
+    for pattern, template in bounds.items():
         if match := re.search(pattern, message):
-            return words.format(match[1])
+            return template.format(match[1])
     if "integer" in message:
         return "a whole number"
     if "number" in message or "float" in message:

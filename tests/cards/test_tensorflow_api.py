@@ -3,7 +3,7 @@ from __future__ import annotations
 from viaduct.cards.tensorflow_api import (
     COLLECTIVE_PREFIXES,
     DEFINING_MODULE,
-    STAR_BINDS,
+    STAR_BINDINGS,
     STAR_NAMES,
     VENDOR_MODULES,
     full_name,
@@ -24,7 +24,7 @@ def test_a_qualified_name_of_the_adapter_is_made_from_the_name_alone() -> None:
 def test_the_star_import_binds_only_what_it_is_known_to_bind() -> None:
     assert STAR_NAMES["tf"] == "tensorflow"
     assert "NPUShutDownHook" not in STAR_NAMES
-    assert set(STAR_NAMES) < set(STAR_BINDS)
+    assert set(STAR_NAMES) < set(STAR_BINDINGS)
 
 
 def test_collectives_and_migrated_files_are_recognised_by_their_modules() -> None:

@@ -11,7 +11,7 @@ from viaduct.cards.torch_api import (
     CUDA_ONLY_NAMES,
     NAMES_OF_ONE_CARD,
     NPU_AND_MLU_NAMES,
-    RENAMED,
+    RENAMED_NAMES,
     SUBMODULES,
     counterpart,
 )
@@ -40,7 +40,7 @@ def test_counterparts_on_the_mlu(name: str, new: str | None) -> None:
 
 def test_every_name_in_the_tables_is_one_of_torch_cuda() -> None:
     torch = pytest.importorskip("torch")
-    cards = [*NAMES_OF_ONE_CARD.values(), *(set(names) for names in RENAMED.values())]
+    cards = [*NAMES_OF_ONE_CARD.values(), *(set(names) for names in RENAMED_NAMES.values())]
     missing = {
         name
         for names in (NPU_AND_MLU_NAMES, CUDA_ONLY_NAMES, *cards)

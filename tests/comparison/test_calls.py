@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comparison.scenes import Story
-from viaduct.comparison.calls import contains_module, divide_by_size, error_of, group_moments
+from viaduct.comparison.calls import compute_error, contains_module, divide_by_size, group_moments
 from viaduct.comparison.measures import measure_statistics
 from viaduct.comparison.rows import Row
 from viaduct.comparison.tensors import Pair, Stored
@@ -31,16 +31,16 @@ def test_an_error_against_zeros_is_infinite(error: float, size: float, expected:
 
 def test_an_error_is_relative_to_the_golden_side_and_infinite_where_nan_differs() -> None:
     story = Story()
-    assert error_of(story.tell("a", 3 * ONES, 2 * ONES)) == pytest.approx(0.5)
-    assert error_of(story.tell("a", np.array([np.nan, 1, 1, 1], np.float32), ONES)) == math.inf
-    assert error_of(story.tell("a", None, ONES)) == 0.0
+    assert compute_error(story.tell("a", 3 * ONES, 2 * ONES)) == pytest.approx(0.5)
+    assert compute_error(story.tell("a", np.array([np.nan, 1, 1, 1], np.float32), ONES)) == math.inf
+    assert compute_error(story.tell("a", None, ONES)) == 0.0
 
 
 def test_of_statistics_the_largest_error_that_can_be_derived_counts() -> None:
     right = {"min": -1.0, "max": 2.0, "mean": 0.1, "norm": 5.0}
     pair = Pair(0, Stored("a"), Stored("a"), "a", "a", "name")
     measures = measure_statistics({**right, "max": 2.5}, right, "float32", "float32", ((25,), (25,)))
-    assert error_of(Row(pair, measures, "bad")) == pytest.approx(0.5)  # of the root mean square, which is 1
+    assert compute_error(Row(pair, measures, "bad")) == pytest.approx(0.5)  # of the root mean square, which is 1
 
 
 def test_each_step_and_rank_has_its_own_calls_in_execution_order() -> None:

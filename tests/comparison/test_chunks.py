@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from viaduct.comparison.chunks import CHUNK, Flat, buffer, explain_refusal, single_of_bfloat16, single_of_half
+from viaduct.comparison.chunks import CHUNK, Flat, buffer, convert_bfloat16, convert_half, explain_refusal
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_the_parts_of_a_complex_number_have_the_index_of_their_number() -> None:
 def test_every_half_precision_number_is_widened_as_numpy_does_it() -> None:
     every = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
     for half in (every, every[np.isfinite(every)]):  # NaN and Inf take another way
-        found = single_of_half(half, np.empty(half.size, np.float32))
+        found = convert_half(half, np.empty(half.size, np.float32))
         assert np.array_equal(found, half.astype(np.float32), equal_nan=True)
         assert np.array_equal(np.signbit(found), np.signbit(half))
 
 
 def test_bfloat16_is_the_upper_half_of_float32() -> None:
     bits = np.array([0x3F80, 0xBF80, 0x7F80, 0x0001], np.uint16)
-    found = single_of_bfloat16(bits, np.empty(4, np.float32))
+    found = convert_bfloat16(bits, np.empty(4, np.float32))
     assert found.tolist() == [1.0, -1.0, np.inf, 2.0**-133]

@@ -273,8 +273,8 @@ def test_every_half_precision_number_widens_exactly() -> None:
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     finite = halves[np.isfinite(halves)]
     out = np.empty(finite.size, np.float32)
-    np.testing.assert_array_equal(chunks.single_of_half(finite, out), finite.astype(np.float32))
-    everything = chunks.single_of_half(halves, np.empty(65536, np.float32))
+    np.testing.assert_array_equal(chunks.convert_half(finite, out), finite.astype(np.float32))
+    everything = chunks.convert_half(halves, np.empty(65536, np.float32))
     np.testing.assert_array_equal(everything, halves.astype(np.float32))
 
 

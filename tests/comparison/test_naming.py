@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.comparison.naming import FileNames, is_plain_file_name, operator_name, parse_only, parse_steps, plain_path
+from viaduct.comparison.naming import (
+    FileNames,
+    is_plain_file_name,
+    normalise_operator,
+    parse_only,
+    parse_steps,
+    remove_wrappers,
+)
 from viaduct.errors import BadValue
 
 
@@ -55,11 +62,11 @@ def test_patterns_match_whole_names() -> None:
     ],
 )
 def test_an_operator_has_one_name_on_all_devices(one: str, other: str) -> None:
-    assert operator_name(one) == operator_name(other)
+    assert normalise_operator(one) == normalise_operator(other)
 
 
 def test_wrappers_leave_no_trace_in_names() -> None:
-    assert plain_path("layer1._orig_mod.0._checkpoint_wrapped_module.conv") == "layer1.0.conv"
+    assert remove_wrappers("layer1._orig_mod.0._checkpoint_wrapped_module.conv") == "layer1.0.conv"
 
 
 def test_hostile_names_become_safe_and_distinct_file_names() -> None:

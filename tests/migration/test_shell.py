@@ -12,7 +12,7 @@ from viaduct.migration.inplace import write_in_place
 from viaduct.migration.options import Options
 from viaduct.migration.project import Project, survey
 from viaduct.migration.run import Outcome
-from viaduct.migration.shell import migrate, note_options
+from viaduct.migration.shell import migrate, record_options
 from viaduct.migration.writing import write_out
 
 PROJECT = Project(device_options={"device"}, backend_options={"dist_backend"})
@@ -132,7 +132,7 @@ def test_the_projects_own_options_are_known() -> None:
         "p.add_argument('--dist-backend')\np.add_argument('--how', choices=['nccl', 'gloo'])\np.add_argument('--lr')\n"
     )
     project = survey([("a.py", source.encode())])
-    note_options(project)
+    record_options(project)
     assert (project.device_options, project.backend_options) == ({"device", "where"}, {"dist_backend", "how"})
 
 

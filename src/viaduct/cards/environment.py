@@ -10,7 +10,7 @@ from viaduct.cards import CUDA, Card
 CUDA_VISIBLE_DEVICES = CUDA.visible
 NCCL_VARIABLE = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+")
 DEVICE_NUMBERS = re.compile(r"\d+(?:\s*,\s*\d+)*")
-NONE_VISIBLE = ("", "-1")
+HIDING_VALUES = ("", "-1")
 """Values of CUDA_VISIBLE_DEVICES that hide all devices."""
 # Variables of each card's collective library, in English and Chinese, from the vendors' documents and from scripts.
 COLLECTIVE_VARIABLES = {
@@ -42,7 +42,7 @@ def can_be_kept(value: str, target: Card) -> bool:
     An empty list, -1 and numbers are valid, for the NPU only in ascending order; UUIDs of GPUs are not.
     """
     text = value.strip()
-    if text in NONE_VISIBLE:
+    if text in HIDING_VALUES:
         return True
     if DEVICE_NUMBERS.fullmatch(text) is None:
         return False

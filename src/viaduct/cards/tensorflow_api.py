@@ -67,7 +67,7 @@ NOT_STARRED |= {"npu_convert_dropout", "npu_dynamic_rnn"}
 STAR_NAMES = {name: f"{module}.{name}" for name, module in DEFINING_MODULE.items() if name not in NOT_STARRED}
 STAR_NAMES |= {"tf": "tensorflow", "os": "os"}
 # All names that the star import binds, overwriting a file's own objects -> qualified names.
-STAR_BINDS = STAR_NAMES | {
+STAR_BINDINGS = STAR_NAMES | {
     "session": "tensorflow.python.client.session",
     "session_run_hook": "tensorflow.python.training.session_run_hook",
     "config_pb2": "tensorflow.core.protobuf.config_pb2",

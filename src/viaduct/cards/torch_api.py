@@ -36,7 +36,7 @@ NAMES_OF_ONE_CARD: dict[str, set[str]] = {
     },
 }
 # Names that a card has under another name.
-RENAMED: dict[str, dict[str, str]] = {
+RENAMED_NAMES: dict[str, dict[str, str]] = {
     "npu": {"CUDAPluggableAllocator": "NPUPluggableAllocator"},
     "mlu": {
         "CUDAPluggableAllocator": "MLUPluggableAllocator",
@@ -62,7 +62,7 @@ SUBMODULES: dict[str, set[str]] = {
 }
 # Functions of torch.cuda.nvtx.
 NVTX_FUNCTIONS = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
-# Submodules that only one card has, with their names in torch.cuda; RENAMED has the card's name of the submodule.
+# Submodules that only one card has, with their names in torch.cuda; RENAMED_NAMES has the card's name of the submodule.
 SUBMODULES_OF_ONE_CARD: dict[str, dict[str, set[str]]] = {
     "npu": {},
     "mlu": {"nvtx": NVTX_FUNCTIONS, "nccl": {"version"}},
@@ -87,7 +87,7 @@ CUDA_ONLY_NAMES = {
     *("set_sync_debug_mode", "sparse", "temperature", "tunable", "cutlass"),
 }
 # Names of CUDA that rules other than `cuda_unknown` report.
-REPORTED_BY_OTHER_RULES = {
+NAMES_REPORTED_BY_OTHER_RULES = {
     *("DoubleTensor", "DoubleStorage", "get_device_capability", "nvtx"),
     *("CUDAGraph", "graph", "graphs", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"),
 }
@@ -103,10 +103,10 @@ def counterpart(name: str, card: Card) -> str | None:
         module = max(modules, key=len, default=None)
         if module is not None:
             member = name[len(module) + 1 :].partition(".")[0]
-            renamed = RENAMED[card.name].get(module, module)
+            renamed = RENAMED_NAMES[card.name].get(module, module)
             return renamed + name[len(module) :] if not member or member in members_by_module[module] else None
     first, dot, members = name.partition(".")
     if first in NPU_AND_MLU_NAMES or first in NAMES_OF_ONE_CARD[card.name]:
         return name
-    renamed = RENAMED[card.name].get(first, "")
+    renamed = RENAMED_NAMES[card.name].get(first, "")
     return f"{renamed}{dot}{members}" if renamed else None

@@ -97,12 +97,12 @@ class Agreement:
     @property
     def first(self) -> Pair | None:
         """Return the first bad pair in training order: loss of step 0, first gradients, later losses, final weights."""
-        return min(self.bad, key=training_order, default=None)
+        return min(self.bad, key=make_training_key, default=None)
 
     @property
     def earliest(self) -> Pair | None:
         """Return the earliest pair that is not equal in every bit."""
-        return min((pair for pair in self.pairs if not pair.same), key=training_order, default=None)
+        return min((pair for pair in self.pairs if not pair.same), key=make_training_key, default=None)
 
     def pairs_of(self, kind: Kind) -> list[Pair]:
         return [pair for pair in self.pairs if pair.kind == kind]
@@ -112,7 +112,7 @@ class Agreement:
         return [pair for pair in self.pairs_of(kind) if pair.is_informative or pair.why]
 
 
-def training_order(pair: Pair) -> tuple[float, int, int]:
+def make_training_key(pair: Pair) -> tuple[float, int, int]:
     """Return a sort key for the order of training."""
     if pair.kind == "weight":
         return math.inf, 2, pair.rank

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from viaduct.carrying.agreement import Agreement, Pair
-from viaduct.carrying.drift import find_first_call, kind_key
+from viaduct.carrying.drift import find_first_call, make_agreement_key
 from viaduct.carrying.observed import Observed, Rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.rows import Row
@@ -51,9 +51,7 @@ class Explanation:
     remarks: list[str] = field(default_factory=list)
     changed_settings: list[ChangedSetting] = field(default_factory=list)
     module: str = ""  # the first module whose output differs or could not be compared
-    suspected_lines: list[Location] = field(
-        default_factory=list
-    )  # lines of the migrated script that created what differs
+    suspected_lines: list[Location] = field(default_factory=list)  # migrated lines that created differing objects
     keywords: tuple[str, ...] = ()  # a changed line with one of them is more suspect (suspects.py)
 
 
@@ -191,7 +189,7 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
         explanation.suspected_lines += [fact.line for fact in modules if fact.line]
         return
     # Rows without a key are inputs and outputs of modules; the others are losses, gradients and weights.
-    has_calls = any(kind_key(row.stored) is None for row in drift.rows)
+    has_calls = any(make_agreement_key(row.stored) is None for row in drift.rows)
     if has_calls and first.kind == "loss" and first.step == 0:
         agreeing = "The outputs of all modules that were recorded agree in the first step"
         explanation.remarks.append(f"{agreeing}; the loss is computed differently.")

@@ -17,14 +17,13 @@ def list_commands(request: Request, sides: Sides, stage: StageName) -> list[tupl
     return [
         ("Bring it over", f"scp -r {shlex.quote(str(sides.folder))} USER@MACHINE:"),
         ("Look at the machine", "viaduct devices --test"),
-        ("One card", single_card_command(sides.folder, sides.entry, arguments, request.module)),
-        *multi_card_commands(request, sides, stage, arguments),
-        *dump_commands(request, sides, stage, arguments),
+        ("One card", make_single_card_command(sides.folder, sides.entry, arguments, request.module)),
+        *list_multi_card_commands(request, sides, stage, arguments),
+        *list_dump_commands(request, sides, stage, arguments),
     ]
 
 
-def single_card_command(folder: Path, entry: str, arguments: str, module: str = "") -> str:
-    """Return the command for one card."""
+def make_single_card_command(folder: Path, entry: str, arguments: str, module: str = "") -> str:
     if is_notebook(entry) and not module:
         return f"cd {folder.name} && jupyter nbconvert --to notebook --execute {shlex.quote(entry)}"
     start = find_start_script(folder, "run_1p.sh")
@@ -32,8 +31,8 @@ def single_card_command(folder: Path, entry: str, arguments: str, module: str = 
     return f"cd {folder.name} && {command} {arguments}".strip()
 
 
-def multi_card_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
-    """Return the command for a machine with eight cards; nothing if the carry had one rank."""
+def list_multi_card_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
+    """Return the command for a machine with eight cards, if the carry had several ranks."""
     if request.ranks < 2:
         return []
     script = shlex.quote(sides.entry)
@@ -46,8 +45,8 @@ def multi_card_commands(request: Request, sides: Sides, stage: StageName, argume
     return [("All cards of a machine", f"cd {sides.folder.name} && {command} {arguments}".strip())]
 
 
-def dump_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
-    """Return the commands that dump both sides and compare them; nothing for a notebook."""
+def list_dump_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
+    """Return the commands that dump both sides and compare the dumps; none for a notebook."""
     suffix = f" -- {arguments}" if arguments else ""
     if is_notebook(sides.entry):
         return []

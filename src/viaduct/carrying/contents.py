@@ -102,7 +102,6 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
 
 
 def make_refusal(why: str) -> Callable[[Path], Content]:
-    """Return a reader that raises Unreadable."""
 
     def read(path: Path) -> Content:
         raise Unreadable(why)
@@ -163,7 +162,6 @@ NUMPY_TYPES = {
 
 
 def widen_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return bfloat16 bits as float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
@@ -193,7 +191,7 @@ def read_torch(path: Path) -> Content:
     import torch
 
     try:
-        with torch.serialization.safe_globals(harmless_classes()):
+        with torch.serialization.safe_globals(list_harmless_classes()):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         message = " ".join(str(error).split())
@@ -216,7 +214,7 @@ def read_storages(path: Path, why: str) -> Content:
     return Content(storages, unread=why)
 
 
-def harmless_classes() -> list[Any]:
+def list_harmless_classes() -> list[Any]:
     """Return further classes of checkpoints that execute no code of the file when they are created."""
     import importlib
     import pathlib

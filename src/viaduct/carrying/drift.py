@@ -50,7 +50,8 @@ def compare_tensors(
     drift = compare_records(migrated, original, make_limits(agreement, noise), MEASURED)
     judged = {pair.key: pair for pair in agreement.pairs}
     rows = (
-        row if (key := kind_key(row.stored)) is None else apply_agreement(row, judged.get(key)) for row in drift.rows
+        row if (key := make_agreement_key(row.stored)) is None else apply_agreement(row, judged.get(key))
+        for row in drift.rows
     )
     return replace(drift, rows=tuple(rows))
 
@@ -61,7 +62,7 @@ def pair_by_name(left: tuple[Stored, ...], right: tuple[Stored, ...]) -> list[Pa
     ours = {make_key(tensor) for tensor in left}
     pairs = [make_pair(tensor, theirs.get(make_key(tensor))) for tensor in left]
     pairs += [make_pair(None, tensor) for tensor in right if make_key(tensor) not in ours]
-    pairs.sort(key=execution_order)
+    pairs.sort(key=make_execution_key)
     return [replace(pair, group=number) for number, pair in enumerate(pairs)]
 
 
@@ -77,7 +78,7 @@ def make_key(tensor: Stored) -> Key:
     return tensor.rank, tensor.step, tensor.role, tensor.op, tensor.index, tensor.call
 
 
-def execution_order(pair: Pair) -> tuple[int, int, int]:
+def make_execution_key(pair: Pair) -> tuple[int, int, int]:
     tensor = pair.left or pair.right
     assert tensor is not None
     return tensor.step, tensor.order, tensor.rank
@@ -95,7 +96,7 @@ def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
         assert tensor is not None
         if tensor.dtype not in DEFAULTS:
             return WHOLE_NUMBERS
-        if (key := kind_key(tensor)) is not None:
+        if (key := make_agreement_key(tensor)) is not None:
             return Thresholds(euclid=allowed.get(key, 0.0))
         if not noise:
             return Thresholds(euclid=NOTABLE)
@@ -104,7 +105,7 @@ def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
     return limits
 
 
-def kind_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
+def make_agreement_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
     """Return the key of a tensor in an agreement; None for the inputs and outputs of modules."""
     if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.AFTER_CALLS:
         return "loss", "loss" if tensor.index == 0 else f"loss {tensor.index + 1}", tensor.rank, tensor.step
@@ -139,7 +140,7 @@ def apply_agreement(row: Row, judged: Judged | None) -> Row:
 
 def find_first_call(drift: Drift) -> Row | None:
     """Return the first input or output of a module that is not good, of the lowest rank."""
-    calls = [row for row in drift.rows if kind_key(row.stored) is None and row.result != "good"]
+    calls = [row for row in drift.rows if make_agreement_key(row.stored) is None and row.result != "good"]
     return min(calls, key=lambda row: (row.stored.rank, row.stored.step, row.stored.order), default=None)
 
 

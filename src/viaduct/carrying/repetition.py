@@ -139,12 +139,10 @@ def main(record: str) -> int:
 
 
 def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
-    """Compare the values of two runs of one side."""
     return Repetition(side, again, judging.measure(first.observed, again.observed) if again.is_finished else [])
 
 
 def find_second_run(repeated: list[Repetition], side: Side) -> Run | None:
-    """Return the second run of a side, or None if there is none."""
     return next((repetition.second_run for repetition in repeated if repetition.side == side), None)
 
 

@@ -1,4 +1,4 @@
-"""The HTML page of a carry: the verdict, its evidence, and what needs manual review."""
+"""The HTML page of a carry: the verdict, its evidence, and the lines for manual review."""
 
 from __future__ import annotations
 
@@ -219,7 +219,6 @@ def describe_losses(carried: Carried) -> str:
 
 
 def has_equal_losses(carried: Carried) -> bool:
-    """Return True if losses were compared and all are equal."""
     pairs = carried.agreement.pairs_of("loss") if carried.agreement is not None else []
     return bool(pairs) and all(pair.same for pair in pairs)
 
@@ -423,8 +422,8 @@ def describe_unchecked_limits(carried: Carried) -> str:
     return "" if carried.migrated is not None and carried.migrated.is_finished else "before the run ended"
 
 
-def format_location(carried: Carried, at: dict[str, object] | None) -> str:
-    return f"{display_path(carried, str(at['file']))}:{at['line']}" if at else ""
+def format_location(carried: Carried, location: dict[str, object] | None) -> str:
+    return f"{display_path(carried, str(location['file']))}:{location['line']}" if location else ""
 
 
 def make_manual_section(carried: Carried) -> Section:

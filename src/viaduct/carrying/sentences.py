@@ -32,12 +32,12 @@ def make_headline(carried: Carried) -> str:
     """Return the verdict in one sentence."""
     to, chinese = carried.request.to.upper(), carried.request.lang == "zh"
     if carried.verdict == "agrees":
-        return agreement_headline(carried, to)
+        return make_agreement_headline(carried, to)
     if carried.verdict == "differs":
         assert carried.explanation is not None
         return f"不一致:{carried.explanation.headline}" if chinese else carried.explanation.headline
     if carried.verdict == "not proved":
-        return doubt_headline(carried)
+        return make_doubt_headline(carried)
     if carried.failed_run is None:
         count = len(carried.limits)
         if chinese:
@@ -48,7 +48,7 @@ def make_headline(carried: Carried) -> str:
     return f"无法运行:{fault.chinese}。" if chinese else f"Could not run: {fault.text}."
 
 
-def agreement_headline(carried: Carried, to: str) -> str:
+def make_agreement_headline(carried: Carried, to: str) -> str:
     """Return the headline of `agrees`, with the numbers of compared losses, gradients and tensors."""
     assert carried.agreement is not None
     counts = [count_values(carried, kind) for kind in KINDS]
@@ -84,38 +84,37 @@ def count_values(carried: Carried, kind: Kind) -> str:
 
 
 def join_parts(parts: list[str], language: str) -> str:
-    """Join parts with commas and `and`."""
     if language == "zh":
         return "、".join(parts)
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def doubt_headline(carried: Carried) -> str:
+def make_doubt_headline(carried: Carried) -> str:
     """Return the headline of `not proved`, with the results that agree unless a doubt may hide a difference."""
     assert carried.agreement is not None
-    first, *more = sorted(carried.doubts, key=lambda doubt: not doubt.hides_differences)
+    first, *further = sorted(carried.doubts, key=lambda doubt: not doubt.hides_differences)
     chinese = carried.request.lang == "zh"
     agrees = carried.agreement.verdict in ("same", "rounding") and not first.hides_differences
     # If printed numbers or written files differ, only the numbers of the training agree.
     has_other_results = any(doubt.kind in ("printed", "written") for doubt in carried.doubts)
     if chinese:
         agreeing = "训练数值一致" if has_other_results else "执行到的部分一致"
-        begin = f"未证明:{agreeing},但" if agrees else "未证明:"
-        return f"{begin}{first.chinese}{f'(另有 {len(more)} 个原因)' if more else ''}。"
+        beginning = f"未证明:{agreeing},但" if agrees else "未证明:"
+        return f"{beginning}{first.chinese}{f'(另有 {len(further)} 个原因)' if further else ''}。"
     agreeing = "the training numbers agree" if has_other_results else "what ran agrees"
-    begin = f"Not proved: {agreeing}, but " if agrees else "Not proved: "
-    others = f" ({len(more)} further reason{'s' if len(more) > 1 else ''} below)" if more else ""
-    return f"{begin}{first.text.removesuffix('.')}{others}."
+    beginning = f"Not proved: {agreeing}, but " if agrees else "Not proved: "
+    others = f" ({len(further)} further reason{'s' if len(further) > 1 else ''} below)" if further else ""
+    return f"{beginning}{first.text.removesuffix('.')}{others}."
 
 
 def list_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return pairs of name and sentence, in reading order."""
     remarks = [
-        *failure_remarks(carried),
-        *doubt_remarks(carried),
-        *location_remarks(carried),
-        *compared_remarks(carried),
-        *uncompared_remarks(carried),
+        *list_failure_remarks(carried),
+        *list_doubt_remarks(carried),
+        *list_location_remarks(carried),
+        *list_compared_remarks(carried),
+        *list_uncompared_remarks(carried),
     ]
     remarks += [speed] if (speed := describe_speed(carried)) is not None else []
     remarks += [
@@ -123,7 +122,7 @@ def list_remarks(carried: Carried) -> list[tuple[str, str]]:
         for change in carried.intended_changes
     ]
     if carried.agreement is not None:
-        remarks += [("Note", remark) for remark in (*carried.agreement.remarks, *idle_remarks(carried))]
+        remarks += [("Note", remark) for remark in (*carried.agreement.remarks, *list_idle_remarks(carried))]
     for path in carried.shared:
         advice = "with a relative path, each side has its own"
         remarks.append(("Shared", f"The original wrote to {path}, which both sides use; {advice}."))
@@ -132,13 +131,13 @@ def list_remarks(carried: Carried) -> list[tuple[str, str]]:
         more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""
         tests = "The script tests the device, and may take another branch on the card"
         remarks.append(("Branches", f"{tests}: {locations}{more}."))
-    remarks += earlier_remarks(carried)
+    remarks += list_earlier_remarks(carried)
     if carried.old_output is not None:
-        remarks.append(("Kept", f"What was in {carried.request.out} before is now in {carried.old_output}."))
+        remarks.append(("Kept", f"The earlier content of {carried.request.out} is now in {carried.old_output}."))
     return remarks
 
 
-def earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return a remark for each earlier carry whose executed edits count."""
     remarks = []
     for earlier in carried.earlier:
@@ -156,7 +155,7 @@ def earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
     return remarks
 
 
-def doubt_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_doubt_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return a remark for each doubt, and advice if edits were never executed."""
     name = name_remark(carried, "Also" if carried.verdict == "differs" else "Not proved")
     remarks = [(name, describe_doubt(carried, doubt)) for doubt in carried.doubts]
@@ -197,7 +196,7 @@ def describe_doubt(carried: Carried, doubt: Doubt) -> str:
     return f"{text}: {join_shown(doubt.items)}." if doubt.items else f"{text}."
 
 
-def idle_remarks(carried: Carried) -> list[str]:
+def list_idle_remarks(carried: Carried) -> list[str]:
     """Return a sentence for each optimizer that took no step."""
     return [
         f"{fact.name[0].upper()}{fact.name[1:]} ({fact.settings['class']}) took no step in {format_steps(carried)}"
@@ -215,7 +214,7 @@ def format_location(carried: Carried, location: tuple[str, int] | None) -> str:
     return f" ({display_path(carried, location[0])}:{location[1]})" if location else ""
 
 
-def failure_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_failure_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return the reasons of the verdict `could not run`: the fault with its line, limits, and advice.
 
     If both runs finished, they met limits of the card.
@@ -242,7 +241,7 @@ def describe_limit(carried: Carried, hit: dict[str, object]) -> str:
     return f"{line}{hit['name']}: {hit['what']} {hit['change']}"
 
 
-def location_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_location_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return remarks on the first divergence and the suspected lines."""
     explanation = carried.explanation
     if explanation is None:
@@ -256,7 +255,7 @@ def location_remarks(carried: Carried) -> list[tuple[str, str]]:
     return remarks
 
 
-def compared_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_compared_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return one remark that counts what was compared: values, evaluations, printed numbers and written files."""
     if carried.agreement is None:
         return []
@@ -276,7 +275,7 @@ def format_count(count: int, singular: str, plural: str) -> str:
     return f"{count} {singular if count == 1 else plural}" if count else ""
 
 
-def uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
+def list_uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return remarks on results that the verdict does not cover."""
     if carried.agreement is None:
         return []

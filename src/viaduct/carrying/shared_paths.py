@@ -28,7 +28,6 @@ def find_last_change(path: Path) -> float:
 
 
 def iterate_below(path: Path) -> Iterator[Path]:
-    """Yield a path and all entries below it."""
     if path.exists():
         yield path
     for root, folders, files in os.walk(path):

@@ -200,14 +200,14 @@ def find_leftovers(request: Request, copy: Path, entry: str) -> Outcome:
 
 def diff_scripts(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str, list[AlignedLine]]]:
     """Return the diffs of the scripts that both trees have with different text."""
-    found = []
+    diffs = []
     for path in scripts:
         if not path.endswith(RUNNABLE) or not (folder / path).is_file():
             continue
         old, new = (read_text(tree / path) for tree in (root, folder))
         if old != new:
-            found.append((path, compare_texts(old, new, match_lines(old, new))))
-    return found
+            diffs.append((path, compare_texts(old, new, match_lines(old, new))))
+    return diffs
 
 
 def read_text(path: Path) -> str:

@@ -11,10 +11,8 @@ import io
 import keyword
 import re
 import tokenize
-from collections.abc import Iterator
 
 from viaduct.carrying.sides import Sides
-from viaduct.migration.diffing import AlignedLine
 
 DEVICE = re.compile(r"^(?:cuda|npu|mlu)(?::0)?(?=$|:)")  # "cuda", "npu" and "npu:0" are the same device
 PUNCTUATION = set("()[]{},:;.=")
@@ -26,14 +24,10 @@ def find_changed_values(sides: Sides) -> list[str]:
     return [
         f"{path}:{row.new}: {row.new_text.strip()} (original: {row.old_text.strip()})"
         for path, rows in sides.files.items()
-        for row in iterate_value_rows(rows, sides.deviating_lines.get(path, set()))
+        for row in rows
+        if row.kind == "changed" and row.new in sides.deviating_lines.get(path, set())
+        if differs_in_values(row.old_text, row.new_text)
     ]
-
-
-def iterate_value_rows(rows: list[AlignedLine], deviating: set[int]) -> Iterator[AlignedLine]:
-    for row in rows:
-        if row.kind == "changed" and row.new in deviating and differs_in_values(row.old_text, row.new_text):
-            yield row
 
 
 def differs_in_values(old: str, new: str) -> bool:

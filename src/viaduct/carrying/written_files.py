@@ -24,10 +24,10 @@ from viaduct.carrying.outcomes import (
     NUMBER,
     TIME,
     describe_line,
+    find_stable_numbers,
     is_alike,
+    mask_paths_and_times,
     pair_lines,
-    remove_own_names,
-    stable_numbers,
 )
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.files import find_file
@@ -249,7 +249,7 @@ def compare_lines(
     left_again = read_lines(ours_again, runs.original_again) if ours_again and runs.original_again else left
     right_again = read_lines(theirs_again, runs.migrated_again) if theirs_again and runs.migrated_again else right
     pairs = pair_lines(left, right)
-    numbers = stable_numbers(left, left_again), stable_numbers(right, right_again)
+    numbers = find_stable_numbers(left, left_again), find_stable_numbers(right, right_again)
     bad, count, inexact = [], 0, False
     for a, b in pairs:
         both = [(x, y) for x, y in zip(numbers[0][a], numbers[1][b], strict=True) if x is not None and y is not None]
@@ -275,7 +275,7 @@ def compare_lines(
 
 
 def read_lines(content: Content, run: Run) -> list[str]:
-    return remove_own_names(content.lines or [], run.plan)
+    return mask_paths_and_times(content.lines or [], run.plan)
 
 
 def describe_some(bad: list[str]) -> str:

@@ -1,11 +1,11 @@
 """torch's elastic agent, adapted: it starts the ranks of this machine, watches and restarts them.
 
-This file and `rendezvous.py` import torch; `launch.py` imports them when ranks are really started. It differs from
-torch's agent in these points:
+This file and `rendezvous.py` import torch; `launch.py` imports them when ranks are started. The agent differs from
+torch's in these points:
 
 - each rank gets further variables (HCCL's, from a rank table) besides those of torchrun;
-- exit code 2 is a user's mistake, which no restart mends: it ends the job;
-- exit code 128 + SIGINT, SIGTERM or SIGHUP is a rank that was asked to stop and did: it ends the job too;
+- exit code 2, a user's mistake, ends the job without a restart;
+- exit code 128 + SIGINT, SIGTERM or SIGHUP, a rank that was asked to stop and did, ends the job too;
 - Ctrl-C or SIGTERM that arrives while ranks are being ended kills them; SIGHUP does not, since a terminal that is
   closed sends it twice;
 - a signal that was ignored at the start (SIGHUP under `nohup`, Ctrl-C in a background job) stays ignored, here and in
@@ -29,7 +29,7 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from viaduct.cluster.environment import LAUNCHER
 from viaduct.cluster.rendezvous import JobEnded, ServerRendezvous
-from viaduct.signals import ignored_signals, name_signal
+from viaduct.signals import list_ignored_signals, name_signal
 
 MISTAKE = 2  # exit code of a user's mistake: viaduct's, argparse's, most programs'
 LOST_PEER = 75  # exit code of a rank of `viaduct train` that lost contact to another rank
@@ -105,7 +105,7 @@ class Agent(LocalElasticAgent):
         return result
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        ignored = ignored_signals()
+        ignored = list_ignored_signals()
         if ignored:
             handled = (number.name for number in HANDLED_SIGNALS if number not in ignored)
             os.environ.setdefault(SIGNALS_VARIABLE, ",".join(handled))
@@ -173,7 +173,7 @@ class Agent(LocalElasticAgent):
                 with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)  # torch starts each rank as leader of its process group
 
-        ignored = ignored_signals()
+        ignored = list_ignored_signals()
         before = {number: signal.signal(number, kill) for number in KILLING_SIGNALS if number not in ignored}
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:

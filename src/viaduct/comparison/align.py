@@ -49,7 +49,7 @@ class OrderedPair(NamedTuple):
     """A pair with the keys that give its position in the table."""
 
     pair: Pair
-    group: Key  # pairs of one group share the Index column and stand together
+    group: Key  # pairs of one group have the same Index and are adjacent
     sort_key: tuple[float, ...]  # orders the pairs of a group; groups are ordered by their smallest sort key
 
 
@@ -246,7 +246,7 @@ def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None
 
 def _find_nodes(pairing: StepPairing, graph: Graph) -> list[tuple[Stored, Node]]:
     """Return the dumped tensors whose operator is in the graph, each with its node."""
-    by_name = fusion.nodes_by_file_name(graph)
+    by_name = fusion.group_by_file_name(graph)
     known, ambiguous = [], []
     for tensor in pairing.left:
         node = fusion.find_node(tensor, by_name)
@@ -348,13 +348,13 @@ def _group_unmatched_calls(tensors: list[Stored], anchors: list[tuple[Stored, in
 
 def _pair_slots(ours: Op, theirs: Op) -> Iterator[tuple[Stored, Stored]]:
     """Yield tensors in the same slot, or at the same position of their role, if their sizes agree."""
-    waiting, free = list(ours.tensors), list(theirs.tensors)
+    left, right = list(ours.tensors), list(theirs.tensors)
     for exact in (True, False):
-        for tensor in list(waiting):
-            partner = next((other for other in free if _is_same_slot(tensor, other, exact)), None)
+        for tensor in list(left):
+            partner = next((other for other in right if _is_same_slot(tensor, other, exact)), None)
             if partner is not None:
-                free.remove(partner)
-                waiting.remove(tensor)
+                left.remove(tensor)
+                right.remove(partner)
                 yield tensor, partner
 
 

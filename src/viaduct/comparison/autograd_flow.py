@@ -19,7 +19,7 @@ Edge: TypeAlias = tuple[Node, int]
 MOST_NODES = 20_000  # visited in one walk
 
 
-def edge_of(tensor: Tensor) -> Edge | None:
+def find_edge(tensor: Tensor) -> Edge | None:
     """Return the autograd edge of a tensor; None if it needs no gradient or gradients are disabled."""
     if not tensor.requires_grad or not torch.is_grad_enabled():
         return None

@@ -51,7 +51,7 @@ class Moment:
         return [index for role in roles for index in call.row_indices.get(role, ()) if self.rows[index].result == "bad"]
 
     def largest_error(self, row_indices: Iterable[int]) -> float:
-        return max((error_of(self.rows[index]) for index in row_indices), default=0.0)
+        return max((compute_error(self.rows[index]) for index in row_indices), default=0.0)
 
     def calls_within(self, call: Call) -> Sequence[Call]:
         return self.parts.get(call.op, ())
@@ -67,7 +67,7 @@ def contains_module(outer: str, inner: str) -> bool:
     return outer in iterate_enclosing(inner)
 
 
-def error_of(row: Row) -> float:
+def compute_error(row: Row) -> float:
     """Return the RMS difference divided by the golden tensor's size (SideStatistics.size).
 
     It is 0 for a row without measures, and infinite if NaN or Inf differ.
@@ -78,18 +78,18 @@ def error_of(row: Row) -> float:
     if measures.mismatched:
         return math.inf
     if measures.statistics_only:
-        return statistics_error(measures)
+        return estimate_error(measures)
     return divide_by_size(measures.root_mean_square, measures.right.size)
 
 
-def statistics_error(measures: Measures) -> float:
+def estimate_error(measures: Measures) -> float:
     """Return the largest error that can be derived from dumped statistics alone."""
     errors = [divide_by_size(measures.max_absolute, measures.right.size), measures.relative_euclidean]
     return max((error for error in errors if not math.isnan(error)), default=0.0)
 
 
 def divide_by_size(error: float, size: float) -> float:
-    """Return an error relative to a size; infinite where only the size is zero."""
+    """Return an error relative to a size; infinite if only the size is zero."""
     if error == 0.0:
         return 0.0
     return error / size if size > 0.0 else math.inf

@@ -146,7 +146,7 @@ def explain_unreadable(tensor: Tensor) -> str:
 
 def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
     """Copy a tensor, from a GPU asynchronously, and return a function that returns the copy as a C-ordered array."""
-    source = bits_of(tensor.detach().resolve_conj().resolve_neg())
+    source = view_bits(tensor.detach().resolve_conj().resolve_neg())
     is_bfloat16 = tensor.dtype == torch.bfloat16
     if source.device.type == "cpu":
         copied = source.contiguous() if owned else torch.empty(source.shape, dtype=source.dtype).copy_(source)
@@ -159,7 +159,7 @@ def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
     return partial(as_array, source.cpu().contiguous(), is_bfloat16)
 
 
-def bits_of(tensor: Tensor) -> Tensor:
+def view_bits(tensor: Tensor) -> Tensor:
     """Return bfloat16 and eight-bit floats, which NumPy lacks, as integers of the same bits; others unchanged."""
     if tensor.dtype == torch.bfloat16 or str(tensor.dtype).startswith("torch.float8"):
         return tensor.view(BITS_DTYPES[tensor.element_size()])

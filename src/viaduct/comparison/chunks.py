@@ -55,7 +55,6 @@ class Piece:
     wide: Floats  # float64, for sums
 
     def first(self, size: int) -> Piece:
-        """Return the first `size` elements."""
         return self if size == self.raw.size else Piece(self.raw[:size], self.narrow[:size], self.wide[:size])
 
 
@@ -95,9 +94,9 @@ class Flat:
 
     def _narrow(self, raw: Array) -> Array:
         if self.dtype == "bfloat16":
-            return single_of_bfloat16(raw, self._single[: raw.size])
+            return convert_bfloat16(raw, self._single[: raw.size])
         if self.dtype == "float16":
-            return single_of_half(raw, self._single[: raw.size])
+            return convert_half(raw, self._single[: raw.size])
         return raw
 
     def index_of(self, flat: int) -> tuple[int, ...]:
@@ -105,7 +104,7 @@ class Flat:
         return tuple(int(i) for i in np.unravel_index(flat // self.parts, self.shape))
 
 
-def single_of_bfloat16(bits: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
+def convert_bfloat16(bits: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
     """Write bfloat16, the upper half of a float32, into `out` as float32, and return it."""
     bits32 = out.view(np.uint32)
     np.copyto(bits32, bits.view(np.uint16))
@@ -113,7 +112,7 @@ def single_of_bfloat16(bits: Array, out: NDArray[np.float32]) -> NDArray[np.floa
     return out
 
 
-def single_of_half(half: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
+def convert_half(half: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
     """Write float16 into `out` as float32, and return it; three times as fast as the cast of NumPy before 2.0."""
     bits32, bits = out.view(np.uint32), half.view(np.uint16)
     np.copyto(bits32, bits)

@@ -200,12 +200,12 @@ def find_parting(steps: Array, left: Array, right: Array) -> Parting | None:
     """Return the first step from which the curves stay apart, or at which only one of them is finite."""
     raw, is_one_sided = (left, right), np.isfinite(left) != np.isfinite(right)
     left, right = finite_or_nan(left), finite_or_nan(right)
-    noise = np.hypot(running_noise(left), running_noise(right))
-    difference = smooth_median(left - right)
+    noise = np.hypot(estimate_noise(left), estimate_noise(right))
+    difference = smooth_by_median(left - right)
     apart = np.where(np.abs(difference) > PARTING_NOISES * noise, np.sign(difference), 0)
     for index in range(len(steps)):
         if is_one_sided[index] or stays_apart(apart[index : index + PARTING_STEPS]):
-            sides = raw if is_one_sided[index] else (smooth_median(left), smooth_median(right))
+            sides = raw if is_one_sided[index] else (smooth_by_median(left), smooth_by_median(right))
             values = [float(side[index]) for side in sides]
             return Parting(int(steps[index]), values[0], values[1], float(noise[index]))
     return None
@@ -220,21 +220,21 @@ def finite_or_nan(values: Array) -> Array:
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def running_noise(values: Array) -> Array:
+def estimate_noise(values: Array) -> Array:
     """Estimate the noise of each step's loss from the differences of neighbouring steps."""
     if len(values) < 3:
         return np.zeros(len(values))
     jumps = np.abs(np.diff(values)) / math.sqrt(2)
     jumps = np.append(jumps, jumps[-1])
-    return 1.4826 * running_medians(jumps, NOISE_WINDOW)  # the factor turns a median into a standard deviation
+    return 1.4826 * compute_running_medians(jumps, NOISE_WINDOW)  # the factor turns a median into a standard deviation
 
 
-def smooth_median(values: Array) -> Array:
+def smooth_by_median(values: Array) -> Array:
     """Return running medians, or the values if they are too few."""
-    return running_medians(values, SMOOTHING_STEPS) if len(values) >= 2 * SMOOTHING_STEPS else values
+    return compute_running_medians(values, SMOOTHING_STEPS) if len(values) >= 2 * SMOOTHING_STEPS else values
 
 
-def running_medians(values: Array, width: int) -> Array:
+def compute_running_medians(values: Array, width: int) -> Array:
     """Return running medians without NaN, of fewer values at the ends."""
     half = min(width, len(values)) // 2
     padded = np.concatenate([np.full(half, np.nan), values, np.full(half, np.nan)])

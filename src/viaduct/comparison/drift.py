@@ -70,7 +70,7 @@ def compare(left: Path, right: Path, options: Options, progress: Progress = lamb
         require_same_level(*sides)
     alignment = align(*sides, graph=options.graph, rules=options.rules, graph_right=options.graph_right)
     swapped = readers.describe_swap(*sides)
-    notes = [*([swapped] if swapped else []), *prefix_notes("left", sides[0]), *prefix_notes("right", sides[1])]
+    notes = [*([swapped] if swapped else []), *iterate_notes("left", sides[0]), *iterate_notes("right", sides[1])]
     pairs = select_pairs(alignment.pairs, options)
     drift = compare_pairs(*sides, pairs, options, edges=alignment.edges, progress=progress)
     return replace(drift, notes=(*notes, *alignment.notes, *drift.notes))
@@ -109,7 +109,7 @@ def require_same_level(left: Side, right: Side) -> None:
         )
 
 
-def prefix_notes(name: str, side: Side) -> Iterator[str]:
+def iterate_notes(name: str, side: Side) -> Iterator[str]:
     return (f"{name}: {note}" for note in side.notes)
 
 

@@ -120,7 +120,7 @@ class StepDump:
 
     def finish(self, settings: Mapping[str, str]) -> None:
         """Remove the hooks, wait for the writer and write the index."""
-        self.modules.paused = True  # where a call ends the step, torch still runs the hooks of that call
+        self.modules.paused = True  # if a call ends the step, torch still runs the hooks of this call
         self.modules.close()
         self.writer.wait()
         edges = {op: tuple(feeders) for op, feeders in self.modules.edges.items()}
@@ -325,7 +325,6 @@ def describe_settings(plan: Plan, model: nn.Module | None, compiled: bool = Fals
 
 
 def describe_tf32(device: torch.device) -> str:
-    """Return the operations in which TF32 is enabled, or "no"."""
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "no"
     return " and ".join(name for name, allowed in read_tf32_switches().items() if allowed) or "no"

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from viaduct.comparison.calls import error_of
+from viaduct.comparison.calls import compute_error
 from viaduct.comparison.causes import amplifying_structure, find_causes
 from viaduct.comparison.judge import Judgement, WeightDrift
 from viaduct.comparison.rows import SEVERITY, Cause, Explanation, Neighbour, Origin, Row
@@ -81,7 +81,7 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
     first = min(row.stored.step for row in rows if row.result == "bad")
     outputs = [row for row in rows if row.stored.role == "output" and row.stored.step == first]
     outputs.sort(key=lambda row: (row.stored.rank, row.stored.order))
-    errors = [error for row in outputs if 0 < (error := error_of(row)) < math.inf]
+    errors = [error for row in outputs if 0 < (error := compute_error(row)) < math.inf]
     if len(errors) < FEWEST_LAYERS:
         return None
     early, late = statistics.median(errors[: FEWEST_LAYERS // 2]), max(errors)
@@ -113,9 +113,9 @@ def describe_formats(rows: Sequence[Row]) -> str:
 
 
 def make_headline(origin: Origin, causes: Sequence[Cause]) -> str:
-    what = {"operator": "the sides part at", "parameter": "a weight differs:", "input": "what goes in differs at"}
+    beginnings = {"operator": "the sides part at", "parameter": "a weight differs:", "input": "the input differs at"}
     cause = f"; it looks like {causes[0].name}" if causes else "; no known cause fits"
-    return f"{what[origin.kind]} {origin.op} (step {origin.step}){cause}."
+    return f"{beginnings[origin.kind]} {origin.op} (step {origin.step}){cause}."
 
 
 def find_neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -130,7 +130,7 @@ def find_neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str
     around = {origin.op: 0}
     spread_neighbours(around, [origin.op], feeders, -1)
     spread_neighbours(around, [origin.op], readers, 1)
-    return around if len(around) > 1 else neighbours_by_order(rows, origin)
+    return around if len(around) > 1 else find_neighbours_by_order(rows, origin)
 
 
 def spread_neighbours(
@@ -143,7 +143,7 @@ def spread_neighbours(
             around.setdefault(op, direction * hop)
 
 
-def neighbours_by_order(rows: Sequence[Row], origin: Origin) -> dict[str, int]:
+def find_neighbours_by_order(rows: Sequence[Row], origin: Origin) -> dict[str, int]:
     """Return the calls just before and after the origin."""
     here = [row for row in rows if (row.stored.step, row.stored.rank) == (origin.step, origin.rank)]
     ran = [row for row in here if row.stored.role in ("input", "output")]
@@ -162,11 +162,9 @@ def describe_neighbourhood(
         if row.op in around and (row.stored.step, row.stored.rank) == (origin.step, origin.rank):
             rows_by_op[row.op].append(index)
     nearest = sorted(around.items(), key=lambda item: item[1])
-    found = tuple(make_neighbour(rows, op, hops, rows_by_op[op]) for op, hops in nearest)
+    neighbours = tuple(make_neighbour(rows, op, hops, rows_by_op[op]) for op, hops in nearest)
     links = tuple((other, op) for op in around for other in feeders.get(op, ()) if other in around)
-    if not links:
-        links = tuple(itertools.pairwise(neighbour.op for neighbour in found))
-    return found, links
+    return neighbours, links or tuple(itertools.pairwise(neighbour.op for neighbour in neighbours))
 
 
 def make_neighbour(rows: Sequence[Row], op: str, hops: int, row_indices: Sequence[int]) -> Neighbour:
@@ -174,6 +172,6 @@ def make_neighbour(rows: Sequence[Row], op: str, hops: int, row_indices: Sequenc
     outputs = [index for index in row_indices if rows[index].stored.role == "output"] or list(row_indices)
     if not outputs:
         return Neighbour(op, "", hops, "refused", None, None)
-    worst = max(outputs, key=lambda index: (-SEVERITY.index(rows[index].result), error_of(rows[index])))
-    measured = [error_of(rows[index]) for index in outputs if rows[index].measures is not None]
+    worst = max(outputs, key=lambda index: (-SEVERITY.index(rows[index].result), compute_error(rows[index])))
+    measured = [compute_error(rows[index]) for index in outputs if rows[index].measures is not None]
     return Neighbour(op, rows[worst].stored.op_type, hops, rows[worst].result, max(measured, default=None), worst)

@@ -202,7 +202,7 @@ class Originals:
         """Return the pair of one dumped tensor. `obstacle`: why it is not compared; empty if it is."""
         group = self.groups[node.name]
         several = len(group.nodes) > 1
-        left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=left_layout(tensor, node))
+        left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=find_left_layout(tensor, node))
         left_op = group.left_op if several else node.name
         right_op = group.right_op if several or node.l1 else ",".join(node.stands_for) or INSERTED
         if obstacle:
@@ -238,7 +238,7 @@ def _find_ends(group: Group, first_order: Mapping[str, int]) -> set[str]:
     return {node.name for node in (members[-1:] if same else members[:1] + members[-1:])}
 
 
-def left_layout(tensor: Stored, node: Node) -> str:
+def find_left_layout(tensor: Stored, node: Node) -> str:
     """Return the layout of a left tensor, from the dump or from the graph."""
     if tensor.layout:
         return tensor.layout
@@ -282,7 +282,7 @@ def _as_stored(left: Stored, right: Stored, theirs: str) -> str:
     return ours
 
 
-def nodes_by_file_name(graph: Graph) -> dict[str, list[Node]]:
+def group_by_file_name(graph: Graph) -> dict[str, list[Node]]:
     """Return the graph's nodes by their names in dump files."""
     nodes: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes.values():
@@ -293,7 +293,7 @@ def nodes_by_file_name(graph: Graph) -> dict[str, list[Node]]:
 def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str | None:
     """Return the node of a dumped tensor, a message if its name is ambiguous, or None.
 
-    `by_name`: nodes_by_file_name of the graph.
+    `by_name`: group_by_file_name of the graph.
     """
     candidates = by_name.get(flatten_name(tensor.op), [])
     if len(candidates) > 1:

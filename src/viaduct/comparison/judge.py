@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from viaduct.comparison.calls import BACKWARD, FORWARD, Call, Moment, contains_module, error_of, group_moments
+from viaduct.comparison.calls import BACKWARD, FORWARD, Call, Moment, compute_error, contains_module, group_moments
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32
 from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.rows import Origin, OriginKind, Row
@@ -53,7 +53,7 @@ class WeightDrift:
 
 
 def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgement:
-    """Find the origins, and mark what follows from them; `feeders`: operator -> the operators it reads from."""
+    """Find the origins, and mark the rows that follow from them; `feeders`: operator -> the operators it reads from."""
     if not any(row.result == "bad" for row in rows):
         return Judgement(tuple(rows))
     is_gradual = False
@@ -62,7 +62,7 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
     first_bad = min(row.stored.step for row in rows if row.result == "bad")
     for moment in group_moments(rows, feeders):
         if moment.step > first_bad:
-            break  # the first bad step had no single origin; what is bad later follows from it
+            break  # the first bad step had no single origin; later bad rows follow from it
         if moment.rank in equal_step and (drift := find_weight_drift(moment, equal_step[moment.rank])):
             is_gradual, weight_drift = True, weight_drift or drift
             continue
@@ -77,7 +77,9 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
             return Judgement(mark_followers(rows, origins), tuple(origins))
     if is_gradual:
         before = [row for row in rows if row.stored.step <= first_bad]
-        errors = [error_of(row) for row in before if row.stored.role == "output"] or [error_of(row) for row in before]
+        errors = [compute_error(row) for row in before if row.stored.role == "output"] or [
+            compute_error(row) for row in before
+        ]
         finite = [error for error in errors if 0 < error < math.inf] or [0.0]
         return Judgement(tuple(rows), growth=(min(finite), max(finite)), weight_drift=weight_drift)
     origin = find_first_bad(rows)
@@ -129,11 +131,11 @@ def find_candidates(moment: Moment) -> list[Candidate]:
 def find_hidden_origin(moment: Moment, before: float) -> list[Candidate]:
     """Return the first call with equal inputs and an output within the thresholds but off by far more than rounding."""
     for call in moment.calls:
-        outputs, inputs = call.row_indices.get("output", []), input_rows(moment, call)
+        outputs, inputs = call.row_indices.get("output", []), list_input_rows(moment, call)
         if call.order >= before or not outputs or not inputs:
             continue
-        input_error = moment.largest_error([*inputs, *output_rows(moment.calls_within(call))])
-        own_error, unit = moment.largest_error(outputs), rounding_unit(moment.rows[outputs[0]])
+        input_error = moment.largest_error([*inputs, *list_output_rows(moment.calls_within(call))])
+        own_error, unit = moment.largest_error(outputs), find_rounding_unit(moment.rows[outputs[0]])
         if input_error <= ROUNDINGS * unit and own_error >= QUIET * unit and not moment.bad_rows(call, "output"):
             why = (
                 f"its output differs by {own_error:.2g} of the golden size: within the thresholds, but far beyond "
@@ -195,7 +197,7 @@ def make_candidate(
     row = moment.rows[row_indices[0]]
     origin = Origin(op or row.op, kind, moment.step, moment.rank, row_indices[0], why)
     position = row.stored.order if order is None else order
-    return Candidate(origin, input_error, moment.largest_error(row_indices), rounding_unit(row), position)
+    return Candidate(origin, input_error, moment.largest_error(row_indices), find_rounding_unit(row), position)
 
 
 def find_wrong_outputs(moment: Moment) -> list[Candidate]:
@@ -223,28 +225,30 @@ def check_output(moment: Moment, call: Call) -> Candidate | None:
     earlier = (other for other in moment.calls if other.order < call.order)
     if not inputs and not feeding and any(moment.bad_rows(other, "input", "output") for other in earlier):
         return None
-    known = input_rows(moment, call)
-    input_error = moment.largest_error([*known, *output_rows(parts)])
+    known = list_input_rows(moment, call)
+    input_error = moment.largest_error([*known, *list_output_rows(parts)])
     order = max([call.order, *(part.order for part in parts)]) + (0.5 if parts else 0.0)
     why = describe_output(moment, bad[0], known, bool(parts))
     return make_candidate(moment, bad, "operator", why, input_error=input_error, order=order)
 
 
-def input_rows(moment: Moment, call: Call) -> list[int]:
+def list_input_rows(moment: Moment, call: Call) -> list[int]:
     """Return the rows of a call's dumped inputs, else those of the outputs that feed it."""
-    return call.row_indices.get("input") or output_rows(moment.feeding_calls(call))
+    return call.row_indices.get("input") or list_output_rows(moment.feeding_calls(call))
 
 
 def describe_output(moment: Moment, index: int, known: Sequence[int], has_parts: bool) -> str:
     """Describe the error of an output and of its inputs. `has_parts`: there are modules within the call."""
-    differs = f"its {moment.rows[index].stored.role} differs by {error_of(moment.rows[index]):.2g} of the golden size"
+    differs = (
+        f"its {moment.rows[index].stored.role} differs by {compute_error(moment.rows[index]):.2g} of the golden size"
+    )
     if not known:
         return f"{differs}; it is the first in execution order"
     inside = " and all modules within it" if has_parts else ""
     return f"{differs}, while its inputs{inside} agree (largest difference {moment.largest_error(known):.2g})"
 
 
-def rounding_unit(row: Row) -> float:
+def find_rounding_unit(row: Row) -> float:
     """Return the relative error of one rounding in the coarser of a row's two formats."""
     dtypes = [stored.dtype for stored in (row.pair.left, row.pair.right) if stored is not None]
     return max(EPSILONS.get(dtype, FLOAT32.epsilon) for dtype in dtypes)
@@ -264,7 +268,9 @@ def find_wrong_input(moment: Moment, before: float) -> Candidate | None:
 def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
     """Return the candidate for a bad input: the call that feeds it, the module around it, or the network's input."""
     feeding = sorted(moment.feeding_calls(call), key=lambda other: other.order)
-    measured = [any(moment.rows[index].measures is not None for index in output_rows([other])) for other in feeding]
+    measured = [
+        any(moment.rows[index].measures is not None for index in list_output_rows([other])) for other in feeding
+    ]
     unseen = [other for other, is_measured in zip(feeding, measured, strict=True) if not is_measured]
     around = [other for other in moment.calls if contains_module(other.op, call.op)]
     healthy = [other for other in around if other.row_indices.get("input") and not moment.bad_rows(other, "input")]
@@ -283,10 +289,10 @@ def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
         op, why = call.op, f"{differs}, though all that feeds it agrees: something between them is different"
     else:
         return explain_network_input(moment, call, around, bad)
-    outputs = output_rows(feeding)
+    outputs = list_output_rows(feeding)
     if not outputs:  # take the last earlier call that has some
-        before = [other for other in moment.calls if other.order < call.order and output_rows([other])]
-        outputs = output_rows(before[-1:])
+        before = [other for other in moment.calls if other.order < call.order and list_output_rows([other])]
+        outputs = list_output_rows(before[-1:])
     error = moment.largest_error(outputs)
     return make_candidate(moment, bad, "operator", why, op=op, input_error=error, order=call.order - 0.5)
 
@@ -317,7 +323,7 @@ def explain_loss_input(moment: Moment, call: Call, bad: Sequence[int], differs: 
     return make_candidate(moment, bad, "input", why, order=call.order - 0.5)
 
 
-def output_rows(calls: Sequence[Call]) -> list[int]:
+def list_output_rows(calls: Sequence[Call]) -> list[int]:
     return [index for call in calls for index in call.row_indices.get("output", ())]
 
 
@@ -368,13 +374,13 @@ def estimate_relu_error(moment: Moment, calls: Sequence[Call]) -> float:
 
 def sort_backward(moment: Moment, calls: Sequence[Call]) -> list[Call]:
     """Sort calls by the order of their gradients, or in reverse forward order if gradients are not numbered."""
-    forward, backward = first_orders(moment, FORWARD), first_orders(moment, BACKWARD)
+    forward, backward = find_first_orders(moment, FORWARD), find_first_orders(moment, BACKWARD)
     if set(forward.values()) & set(backward.values()):
         return sorted(calls, key=lambda call: -call.order)
     return sorted(calls, key=lambda call: backward[id(call)])
 
 
-def first_orders(moment: Moment, roles: Sequence[Role]) -> dict[int, int]:
+def find_first_orders(moment: Moment, roles: Sequence[Role]) -> dict[int, int]:
     """Return the lowest order of each call's tensors with these roles, by id of the call."""
     return {
         id(call): min(moment.rows[index].stored.order for index in row_indices)

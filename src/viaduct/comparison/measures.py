@@ -25,7 +25,7 @@ from viaduct.comparison.passes import (
     SecondPass,
     SideTotals,
     ToleranceCount,
-    exact_sum,
+    sum_exactly,
 )
 from viaduct.comparison.tensors import Array
 from viaduct.comparison.ulps import Ulps, coarser_dtype
@@ -226,11 +226,11 @@ class FinalMeasures:
         self.n = first.count
         left, right = first.left, first.right
         # Norms of the scaled sides; a scale is a power of two, so dividing by it is exact.
-        self.norms = math.sqrt(exact_sum(left.squares)), math.sqrt(exact_sum(right.squares))
+        self.norms = math.sqrt(sum_exactly(left.squares)), math.sqrt(sum_exactly(right.squares))
         self.means = self._mean(left), self._mean(right)
 
     def _mean(self, side: SideTotals) -> float:
-        return exact_sum(side.sums) / self.n if self.n else math.nan
+        return sum_exactly(side.sums) / self.n if self.n else math.nan
 
     def compute(self) -> Measures:
         """Run the second pass and return the measures."""
@@ -323,8 +323,8 @@ class FinalMeasures:
         if not n:
             return Errors.all(math.nan, cosine)
         scale = self.scales.difference * self.scales.before_subtraction
-        distance = math.sqrt(exact_sum(first.squares))
-        accumulated = exact_sum(first.relatives)
+        distance = math.sqrt(sum_exactly(first.squares))
+        accumulated = sum_exactly(first.relatives)
         return Errors(
             cosine,
             self._max_absolute(),
@@ -332,7 +332,7 @@ class FinalMeasures:
             # Multiplied in an order that does not overflow.
             0.0 if right <= EPSILON else distance / self.norms[1] * (self.scales.right / scale),
             divergence,
-            exact_sum(first.absolutes) / n / scale,
+            sum_exactly(first.absolutes) / n / scale,
             distance / math.sqrt(n) / scale,
             first.max_relative,
             accumulated / n,
@@ -345,7 +345,7 @@ class FinalMeasures:
             return 1.0
         if left <= EPSILON or right <= EPSILON or not self.n:
             return math.nan
-        return max(-1.0, min(1.0, exact_sum(self.first.products) / self.norms[0] / self.norms[1]))
+        return max(-1.0, min(1.0, sum_exactly(self.first.products) / self.norms[0] / self.norms[1]))
 
     def _is_single_element(self) -> bool:
         return self.first.flats[0].count == self.first.flats[0].parts

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.comparison.autograd_flow import Edge, Flow, edge_of, find_exits, find_used_within
+from viaduct.comparison.autograd_flow import Edge, Flow, find_edge, find_exits, find_used_within
 from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
-from viaduct.comparison.naming import ROOT_MODULE, plain_path
+from viaduct.comparison.naming import ROOT_MODULE, remove_wrappers
 from viaduct.comparison.tensors import Role
 
 WRAPPER_CLASSES = (
@@ -64,7 +64,6 @@ class HookWatch:
             self._handles.append(module.register_forward_hook(after, with_kwargs=True))
 
     def close(self) -> None:
-        """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -106,9 +105,9 @@ class ModuleWatch(HookWatch):
         self.stack.append(call)
         self.calls.append(call)
         for index, tensor in enumerate(find_tensors([args, kwargs])):
-            edge = edge_of(tensor)
+            edge = find_edge(tensor)
             call.edges.append(edge)
-            call.versions.append(version_of(tensor))
+            call.versions.append(read_version(tensor))
             self.add_feeders(name, tensor, edge)
             self.write(call, "input", index, tensor)
 
@@ -131,9 +130,9 @@ class ModuleWatch(HookWatch):
         for index, tensor in enumerate(inputs[len(call.edges) :], len(call.edges)):
             self.write(call, "input", index, tensor)  # keyword arguments that `on_enter` did not get
         versions = zip(inputs, call.versions, strict=False)
-        changed = (index for index, (tensor, version) in enumerate(versions) if version_of(tensor) != version)
+        changed = (index for index, (tensor, version) in enumerate(versions) if read_version(tensor) != version)
         self.overwritten.update((name, index) for index in changed)
-        outputs = [(tensor, edge_of(tensor)) for tensor in find_tensors(output)]
+        outputs = [(tensor, find_edge(tensor)) for tensor in find_tensors(output)]
         for index, (tensor, edge) in enumerate(outputs):
             self.add_feeders(name, tensor, edge)
             self.flow.add_maker(tensor, edge, name)
@@ -149,8 +148,7 @@ class ModuleWatch(HookWatch):
         feeders.update(dict.fromkeys(maker for maker in self.flow.find_makers(tensor, edge) if maker != op))
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
-        """Add the edges of a tensor that the caller recorded."""
-        edge = edge_of(tensor)
+        edge = find_edge(tensor)
         self.add_feeders(op, tensor, edge)
         self.flow.add_maker(tensor, edge, op)
 
@@ -224,7 +222,7 @@ class ModuleWatch(HookWatch):
             call.backward[role, index] = self.capture.add(entry, gradient)
 
 
-def version_of(tensor: Tensor) -> int:
+def read_version(tensor: Tensor) -> int:
     """Return the number of writes to a tensor; 0 in inference mode, which does not count them."""
     return 0 if tensor.is_inference() else tensor._version
 
@@ -251,7 +249,7 @@ def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
     for path, module in root.named_modules():
         if type(module).__name__ in WRAPPER_CLASSES:
             continue
-        inner = plain_path(path)
+        inner = remove_wrappers(path)
         names[module] = f"{prefix}.{inner}" if prefix and inner else prefix or inner or ROOT_MODULE
     return names
 

@@ -99,17 +99,17 @@ def parse_only(text: str | None) -> Only:
 def explain_no_match(patterns: Iterable[str], names: Iterable[str]) -> str:
     """Return a message that no name matches the patterns, with close names or else a few others."""
     known = sorted(names)
-    bare = [re.sub(r"[*?\[\]]", "", pattern) for pattern in patterns]
-    close = [name for text in bare for name in difflib.get_close_matches(text, known, 3, 0.4)]
-    some = ", ".join(dict.fromkeys(close)) or ", ".join(known[:5]) + (", …" if len(known) > 5 else "")
-    return f"no operator is called like {','.join(patterns)!r}; {'close are' if close else 'there are'}: {some}."
+    bare_patterns = [re.sub(r"[*?\[\]]", "", pattern) for pattern in patterns]
+    close = [name for pattern in bare_patterns for name in difflib.get_close_matches(pattern, known, 3, 0.4)]
+    examples = ", ".join(dict.fromkeys(close)) or ", ".join(known[:5]) + (", …" if len(known) > 5 else "")
+    return f"no operator is called like {','.join(patterns)!r}; {'close are' if close else 'there are'}: {examples}."
 
 
 def step_folder(step: int) -> str:
     return f"step_{step:06d}"
 
 
-def plain_path(name: str) -> str:
+def remove_wrappers(name: str) -> str:
     """Return a module's path without the parts of wrappers."""
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
@@ -167,7 +167,7 @@ SHARED_INPUTS = {
 }
 
 
-def operator_name(name: str) -> str:
+def normalise_operator(name: str) -> str:
     """Return the shared name: batch_norm for `aten::cudnn_batch_norm`, add for `aten::add_.Tensor`."""
     bare = name.rsplit("::", 1)[-1].split(".")[0]
     if bare.endswith("_") and not bare.endswith("__"):  # the in-place variant

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
 from viaduct.comparison.modules import HookWatch
-from viaduct.comparison.naming import SHARED_INPUTS, SHARED_OUTPUTS, operator_name
+from viaduct.comparison.naming import SHARED_INPUTS, SHARED_OUTPUTS, normalise_operator
 from viaduct.comparison.tensors import Role
 
 # Operators that are not recorded: memory, bookkeeping, copies without change, optimizer kernels.
@@ -38,7 +38,6 @@ class OperatorWatch(HookWatch):
         mode.__enter__()
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
-        """Add the edge of a tensor that the caller recorded."""
         maker = self._makers.get(storage_key(tensor))
         self.edges[op] = {maker: None} if maker is not None else {}
 
@@ -51,14 +50,14 @@ class OperatorWatch(HookWatch):
 
     def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
         """Push a module. If the step ends just before it, torch calls this again without keyword arguments."""
-        self._stack.append((name, next_sequence()))
+        self._stack.append((name, read_sequence_number()))
 
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Pop a module and record its span of autograd's sequence numbers."""
         while self._stack:
             popped, start = self._stack.pop()
             if popped == name:
-                self._spans.append((start, next_sequence(), name))
+                self._spans.append((start, read_sequence_number(), name))
                 return
 
     def enclosing_module(self) -> str:
@@ -72,7 +71,7 @@ class OperatorWatch(HookWatch):
 
     def observe(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator and record its inputs and outputs."""
-        kind = operator_name(function.name())
+        kind = normalise_operator(function.name())
         is_training = torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1  # the latter: backward pass
         if self.paused or self.capture.is_busy or not (self.evaluations or is_training):
             return function(*args, **kwargs)
@@ -147,5 +146,5 @@ def storage_key(tensor: Tensor) -> int:
         return -id(tensor)
 
 
-def next_sequence() -> int:
+def read_sequence_number() -> int:
     return int(torch._C._autograd._get_sequence_nr())

@@ -36,7 +36,6 @@ def check_output_folder(out: Path, force: bool) -> None:
 
 
 def is_comparison_output(folder: Path) -> bool:
-    """Return True if the folder holds an earlier comparison."""
     try:
         record = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError, RecursionError):
@@ -64,7 +63,7 @@ def write_output(out: Path, summary: Mapping[str, Any], writers: Mapping[str, Wr
         (draft / SUMMARY).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         move_files(draft, out)
     except OSError as error:
-        raise output_error(out, error) from None
+        raise make_output_error(out, error) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -81,7 +80,7 @@ def move_files(draft: Path, out: Path) -> None:
         os.replace(path, out / path.name)
 
 
-def output_error(out: Path, error: OSError) -> ViaductError:
+def make_output_error(out: Path, error: OSError) -> ViaductError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"the disk is full: {str(out)!r} was not written.", "Free some space, or give another --out.")
     return BadValue(f"--out {str(out)!r} cannot be written: {error.strerror or error}.", "Give another folder.")

@@ -39,7 +39,7 @@ class ParameterWatch:
         """Record the selected weights and buffers, and copy the trainable ones."""
         for module, op in names.items():
             order = self.capture.next_order()
-            for tensor, parameter_key in own_tensors(module, op, parameters, buffers):
+            for tensor, parameter_key in iterate_own_tensors(module, op, parameters, buffers):
                 if id(tensor) in self._keys:
                     continue  # shared between modules
                 self._keys[id(tensor)] = (tensor, parameter_key)
@@ -79,7 +79,7 @@ def iterate_parameters(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
         yield from group["params"]
 
 
-def own_tensors(
+def iterate_own_tensors(
     module: nn.Module, op: str, parameters: bool = True, buffers: bool = True
 ) -> Iterator[tuple[Tensor, ParameterKey]]:
     """Yield a module's own parameters, then its buffers, numbered together."""

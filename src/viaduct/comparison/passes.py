@@ -115,13 +115,13 @@ class FirstPass:
         return self
 
     def _process(self, left: Piece, right: Piece, start: int) -> None:
-        extremes = (*low_and_high(left), *low_and_high(right))
+        extremes = (*find_extremes(left), *find_extremes(right))
         positions = None
         if not all(map(math.isfinite, extremes)):
             left, right, positions = self._select_finite(left, right, start)
             if not positions.size:
                 return
-            extremes = (*low_and_high(left), *low_and_high(right))
+            extremes = (*find_extremes(left), *find_extremes(right))
         self._count_saturated(left, right, extremes)
         self.count += left.wide.size
         self._add_piece(left, right, extremes, start, positions)
@@ -151,7 +151,7 @@ class FirstPass:
     def _add_piece(self, left: Piece, right: Piece, extremes: Extremes, start: int, positions: Array | None) -> None:
         ours, theirs = self._scale(left.wide, self.scales.left), self._scale(right.wide, self.scales.right)
         self.left.add(ours, *extremes[:2])
-        if self.scales.left == self.scales.right and same_bits(left.raw, right.raw):  # then all errors are 0
+        if self.scales.left == self.scales.right and are_bits_equal(left.raw, right.raw):  # then all errors are 0
             self.right.add(ours, *extremes[:2])
             self.products.append(self.left.squares[-1])
             self.ulps.add_equal(ours.size)
@@ -208,7 +208,7 @@ class FirstPass:
         left, right = self.left.largest_magnitude, self.right.largest_magnitude
         reduction = 0.25 if max(left, right) > 1e307 else 1.0
         error = self.max_absolute if math.isfinite(self.max_absolute) else math.ldexp(1.0, 1023)
-        return Scales(scale_for(left), scale_for(right), scale_for(error * reduction), reduction)
+        return Scales(choose_scale(left), choose_scale(right), choose_scale(error * reduction), reduction)
 
 
 class LargestErrors:
@@ -247,7 +247,7 @@ class LargestErrors:
         return max(bound, float(np.partition(largest, -self.keep)[-self.keep]))
 
 
-def low_and_high(piece: Piece) -> tuple[float, float]:
+def find_extremes(piece: Piece) -> tuple[float, float]:
     return float(np.minimum.reduce(piece.narrow)), float(np.maximum.reduce(piece.narrow))
 
 
@@ -260,7 +260,7 @@ def select_valid(piece: Piece, valid: NDArray[np.bool_]) -> Piece:
     return Piece(piece.raw[valid], piece.narrow[valid], piece.wide[valid])
 
 
-def same_bits(left: Array, right: Array) -> bool:
+def are_bits_equal(left: Array, right: Array) -> bool:
     """Return True if two pieces are bitwise equal; most differ in the first few elements, which are compared first."""
     if left.dtype != right.dtype:
         return False
@@ -268,16 +268,16 @@ def same_bits(left: Array, right: Array) -> bool:
     return np.array_equal(ours[:16], theirs[:16]) and np.array_equal(ours, theirs)
 
 
-def exact_sum(sums: list[float]) -> float:
-    """Return the exact sum, or Inf where float64 cannot hold it."""
+def sum_exactly(sums: list[float]) -> float:
+    """Return the exact sum, or Inf if float64 cannot hold it."""
     try:
         return math.fsum(sums)
     except OverflowError:  # only sums of positive numbers grow like this
         return math.inf
 
 
-def scale_for(size: float) -> float:
-    """Return a power of two that brings `size` near 1; 1 where its square is safe."""
+def choose_scale(size: float) -> float:
+    """Return a power of two that brings `size` near 1, or 1 if its square is within float64."""
     if size == 0.0 or _SAFE[0] < size < _SAFE[1]:
         return 1.0
     return math.ldexp(1.0, -max(min(math.frexp(size)[1], 1022), -1022))
@@ -286,7 +286,7 @@ def scale_for(size: float) -> float:
 class SecondPass:
     """KL divergence, variances, the share within tolerance, and a histogram.
 
-    `means`: of the sides whose variance needs deviations from the mean. What is None is not computed.
+    `means`: of the sides whose variance needs deviations from the mean. Results with None as argument are not computed.
     """
 
     def __init__(
@@ -331,11 +331,11 @@ class SecondPass:
         """Return low, high, and the counts of a sample of each side in the bins between."""
         sides = self.first.left, self.first.right
         low, high = min(side.low for side in sides), max(side.high for side in sides)
-        left, right = (histogram_counts(np.concatenate(sample), low, high) for sample in self.samples)
+        left, right = (count_bins(np.concatenate(sample), low, high) for sample in self.samples)
         return low, high, left, right
 
 
-def histogram_counts(sample: Floats, low: float, high: float) -> tuple[int, ...]:
+def count_bins(sample: Floats, low: float, high: float) -> tuple[int, ...]:
     """Count a sample in equally wide bins."""
     width = high / BINS - low / BINS  # high - low may overflow
     if not width > 0.0:
@@ -387,7 +387,7 @@ class Deviations:
         if self.mean is None:
             return None
         # The second term corrects the rounding of the mean.
-        return exact_sum(self.squares) / count - (exact_sum(self.sums) / count) ** 2
+        return sum_exactly(self.squares) / count - (sum_exactly(self.sums) / count) ** 2
 
 
 class Divergence:
@@ -432,7 +432,7 @@ class Divergence:
             return math.nan
         if self.infinite:
             return math.inf
-        product, a, b = (exact_sum(sums) for sums in self._sums)
+        product, a, b = (sum_exactly(sums) for sums in self._sums)
         value = product / a + math.log(b / a)
         return 0.0 if value < EPSILON else value
 

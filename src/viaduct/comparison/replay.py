@@ -95,7 +95,6 @@ def reshape_to_convolution(x: Array, weight: Array, outputs: Both) -> tuple[Arra
 
 
 def find_bias(scene: Scene, channels: int) -> Array:
-    """Return the bias of the layer, or zeros."""
     for row in scene.find_rows("parameter"):
         both = scene.load_row(row)
         if both is not None and both.right.shape == (channels,):

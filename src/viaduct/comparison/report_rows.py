@@ -26,7 +26,6 @@ TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refu
 
 
 def link_to_row(row: int) -> str:
-    """Return the link that opens a row of the table."""
     return f"#{ROW_TABLE}-{row}"
 
 

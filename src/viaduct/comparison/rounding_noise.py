@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from viaduct.comparison.judge import ROUNDINGS, rounding_unit
+from viaduct.comparison.judge import ROUNDINGS, find_rounding_unit
 from viaduct.comparison.rows import Row
 
 MOST_SHARE = 0.01  # of the terms' norm; in half precision the bound alone would let true gradients pass
@@ -26,16 +26,16 @@ def flag_rounding_noise(rows: Sequence[Row]) -> list[Row]:
     arriving: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         if row.stored.role == "grad_output" and row.stored.index == 0:
-            arriving[operator_key(row)].append(row)
+            arriving[make_operator_key(row)].append(row)
     noise = {
-        (*operator_key(row), row.stored.index): reason
+        (*make_operator_key(row), row.stored.index): reason
         for row in rows
-        if row.stored.role == "gradient" and (reason := explain_rounding(row, arriving[operator_key(row)]))
+        if row.stored.role == "gradient" and (reason := explain_rounding(row, arriving[make_operator_key(row)]))
     }
-    return [flag_row(row, noise.get((*operator_key(row), row.stored.index), "")) for row in rows]
+    return [flag_row(row, noise.get((*make_operator_key(row), row.stored.index), "")) for row in rows]
 
 
-def operator_key(row: Row) -> Key:
+def make_operator_key(row: Row) -> Key:
     return row.op, row.stored.step, row.stored.rank
 
 
@@ -51,7 +51,7 @@ def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
     if len(gradients) != len(arriving) or any(channels not in other.stored.shape for other in arriving):
         return ""
     terms = sum(math.prod(other.stored.shape) for other in arriving) / channels
-    epsilon = max(rounding_unit(other) for other in (row, *arriving))
+    epsilon = max(find_rounding_unit(other) for other in (row, *arriving))
     share = min(ROUNDINGS * epsilon * math.sqrt(terms), MOST_SHARE)
     for side in ("left", "right"):
         size = math.sqrt(sum(getattr(gradient, side).norm ** 2 for gradient in gradients))

@@ -57,7 +57,6 @@ class Row:
 
     @property
     def tensor_index(self) -> str:
-        """Return the tensor's name as the table shows it: conv1:output:0."""
         return self.stored.tensor_index
 
 
@@ -94,7 +93,7 @@ class Neighbour:
     op_type: str
     hops: int  # links from the origin: 0: the origin; -1: feeds it; 1: is fed by it
     result: Result
-    error: float | None  # the largest error of its outputs (calls.error_of); None if nothing was measured
+    error: float | None  # the largest error of its outputs (calls.compute_error); None if nothing was measured
     row: int | None  # number of its worst row
 
 
@@ -112,11 +111,9 @@ class Explanation:
 
     @property
     def cause(self) -> str | None:
-        """Return the name of the likeliest cause."""
         return self.causes[0].name if self.causes else None
 
 
 def count_results(rows: Sequence[Row]) -> dict[Result, int]:
-    """Count the rows by result; results that do not occur are 0."""
     count = Counter(row.result for row in rows)
     return {result: count[result] for result in RESULTS}

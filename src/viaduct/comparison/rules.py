@@ -71,7 +71,6 @@ class Rules:
 
 
 def read_rules(path: Path) -> Rules:
-    """Read a rules file."""
     if not path.is_file():
         raise BadData(f"the rules {str(path)!r} cannot be read: there is no such file.")
     if path.suffix in (".yaml", ".yml"):

@@ -84,7 +84,7 @@ class Scene:
             return None
         if stored is None or array is None or not array.size:
             return None
-        return widen(array[leading_slices(array.shape)], stored.dtype)
+        return widen(array[select_leading_slices(array.shape)], stored.dtype)
 
     def load_origin(self) -> Both | None:
         """Return both sides of the origin's tensor; None as in `load_row`."""
@@ -144,11 +144,11 @@ def load_pair(pair: Pair, open_: Opener) -> Both | None:
         return None
     if left.shape != right.shape or not left.size or not {left.dtype.kind, right.dtype.kind} <= set("fiub"):
         return None
-    keep = leading_slices(left.shape)
+    keep = select_leading_slices(left.shape)
     return Both(widen(left[keep], pair.left.dtype), widen(right[keep], pair.right.dtype))
 
 
-def leading_slices(shape: tuple[int, ...]) -> Any:
+def select_leading_slices(shape: tuple[int, ...]) -> Any:
     """Return the index that selects at most MAX_ELEMENTS elements, as whole slices (at least one) along axis 0."""
     size = math.prod(shape)
     if size <= MAX_ELEMENTS:

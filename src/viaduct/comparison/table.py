@@ -33,7 +33,6 @@ def make_csv(rows: Sequence[Row]) -> bytes:
 
 
 def make_cells(row: Row) -> dict[str, str]:
-    """Return the cells of a row by column."""
     pair, measures = row.pair, row.measures
     follows = f"follows from {row.follows_from}" if row.follows_from else ""
     return {

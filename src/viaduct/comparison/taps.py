@@ -203,7 +203,6 @@ class TapWatch:
         self._recorded[op] = {ROOT_MODULE: None} if tensor.requires_grad else {}
 
     def receive(self, tag: int, tensor: Tensor) -> None:
-        """Record a tensor from a tap."""
         op, kind, role, index = self.taps.tapped[tag]
         # Compiled code reuses memory without raising the tensor's version: always store the tensor anew.
         # `close` sets its order. Its call is the number of tensors that had this tag before.

@@ -57,7 +57,6 @@ def widen(part: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
 
 
 def widen_eight_bit(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
-    """Return eight-bit floats as float64, through torch."""
     import torch
 
     return torch.from_numpy(bits.copy()).view(getattr(torch, dtype)).double().numpy()
@@ -96,7 +95,6 @@ def summarise_tensor(tensor: Tensor) -> dict[str, float]:
 
 
 def summarise_finite(flat: Tensor) -> dict[str, float]:
-    """Return the statistics of the finite elements."""
     import torch
 
     good, nan = torch.isfinite(flat), int(torch.isnan(flat).sum())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from viaduct.comparison.calls import error_of
+from viaduct.comparison.calls import compute_error
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.measures import format_measure
 from viaduct.comparison.rows import RESULT_MEANINGS, Cause, Neighbour, Row, count_results
@@ -30,7 +30,7 @@ def make_worst_table(drift: Drift, most: int) -> Table | None:
     """Return a table of the origin, the largest errors and the refused rows, at most `most`; None if empty."""
     origin = drift.explanation.origin
     first = [drift.rows[origin.row]] if origin else []
-    bad = sorted((row for row in drift.rows if row.result == "bad"), key=lambda row: -error_of(row))
+    bad = sorted((row for row in drift.rows if row.result == "bad"), key=lambda row: -compute_error(row))
     refused = [row for row in drift.rows if row.result == "refused"]
     rows = list({id(row): row for row in (*first, *bad, *refused)}.values())[:most]
     if not rows:
@@ -79,7 +79,6 @@ def describe_explanation(drift: Drift, full: bool) -> str:
 
 
 def describe_neighbour(neighbour: Neighbour) -> str:
-    """Describe a neighbour in one line."""
     relation = {-1: "reads from", 0: "the origin", 1: "is read by"}[neighbour.hops]
     error = "" if neighbour.error is None else f", error {neighbour.error:.2g}"
     kind = f" ({neighbour.op_type})" if neighbour.op_type else ""

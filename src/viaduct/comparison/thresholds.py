@@ -29,7 +29,6 @@ class Thresholds:
     differing: float | None = None  # share of integers or truth values that may differ
 
     def limits_by_name(self) -> dict[str, float]:
-        """Return the limits that are not None, by name."""
         limits = {name: getattr(self, name) for name in self.__slots__}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -83,12 +82,12 @@ def judge_nonfinite(measures: Measures) -> Verdict | None:
     if not measures.mismatched:
         return None
     left, right = measures.left, measures.right
-    where = f", first at {list(measures.first_mismatch.index)}" if measures.first_mismatch else ""
+    first = f", first at {list(measures.first_mismatch.index)}" if measures.first_mismatch else ""
     if left.dtype == "float16" and left.inf > right.inf:
-        return "bad", f"overflow: the left side has {left.inf} Inf in float16, the right one {right.inf}{where}"
+        return "bad", f"overflow: the left side has {left.inf} Inf in float16, the right one {right.inf}{first}"
     positions = "place" if measures.mismatched == 1 else "places"
     sides = f"left {count_nonfinite(left)}, right {count_nonfinite(right)}"
-    return "bad", f"NaN or Inf differ in {measures.mismatched} {positions}: {sides}{where}"
+    return "bad", f"NaN or Inf differ in {measures.mismatched} {positions}: {sides}{first}"
 
 
 def count_nonfinite(side: SideStatistics) -> str:

@@ -135,16 +135,17 @@ class Writer:
         try:
             yield
         except OSError as error:
-            kind = DiskFull if error.errno in NO_ROOM else ViaductError
-            hints = ["Free some space, or dump less: fewer steps, a pattern, or statistics only."]
-            what = f"the dump cannot be written: {path}: {error.strerror}."
-            raise kind(what, *(hints if kind is DiskFull else [])) from error
+            message = f"the dump cannot be written: {path}: {error.strerror}."
+            if error.errno in NO_ROOM:
+                hint = "Free some space, or dump less: fewer steps, a pattern, or statistics only."
+                raise DiskFull(message, hint) from error
+            raise ViaductError(message) from error
 
 
 def write_tensor(folder: Path, job: Job) -> None:
     """Write the array as .npy, with its checksum and statistics."""
     array = job.fetch()
-    head = npy_header(array)
+    head = make_npy_header(array)
     body = array.reshape(-1).view(np.uint8).data
     job.entry.bytes = len(head) + len(body)
     job.entry.crc32 = zlib.crc32(head)
@@ -177,7 +178,7 @@ def reserve_space(file: int, size: int) -> None:
             raise
 
 
-def npy_header(array: npt.NDArray[Any]) -> bytes:
+def make_npy_header(array: npt.NDArray[Any]) -> bytes:
     text, form = io.BytesIO(), cast(Any, np.lib.format)
     form.write_array_header_1_0(text, form.header_data_from_array_1_0(array))
     return text.getvalue()

@@ -219,7 +219,7 @@ def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
     """Return True if `batch` is another library's method, or defined by a project without TensorFlow datasets."""
     if work.values.is_from_other_library(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
-    names = work.project.mentions
+    names = work.project.callers
     uses_datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
     return method in work.project.own_methods and not uses_datasets
 

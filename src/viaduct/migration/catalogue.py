@@ -13,7 +13,7 @@ from viaduct.errors import BadValue, UnknownName, fold_lookalikes
 from viaduct.migration.rule import Rule, all_rules, is_named
 from viaduct.migration.specification import ELSEWHERE, ROWS, RULES_BY_ROW, SECTIONS
 
-WHEN_RUN = {True: "always", False: "when asked for, by an option or by `--only`"}
+RUN_CONDITIONS = {True: "always", False: "when asked for, by an option or by `--only`"}
 
 
 def find_rules(name: str) -> list[Rule]:
@@ -97,14 +97,9 @@ def all_rows() -> list[str]:
     return [f"{letter}{number}" for letter, (_, count) in ROWS.items() for number in range(1, count + 1)]
 
 
-def missing_rows() -> list[str]:
-    """Return the rows of the specification that no rule implements and `ELSEWHERE` does not explain."""
-    return [row for row in all_rows() if row not in RULES_BY_ROW and row not in ELSEWHERE]
-
-
 def rule_part(rule: Rule) -> str:
     targets = ", ".join(rule.targets)
-    facts = f"*{rule.category}; for {targets}; {WHEN_RUN[rule.when is None]}; rows {' '.join(rule.rows)}*"
+    facts = f"*{rule.category}; for {targets}; {RUN_CONDITIONS[rule.when is None]}; rows {' '.join(rule.rows)}*"
     return f"### {rule.name}\n\n{facts}\n\n{page_text(rule.doc)}\n"
 
 

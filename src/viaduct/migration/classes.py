@@ -28,7 +28,7 @@ class OwnClass:
     methods: dict[str, tuple[str, ...]] = field(default_factory=dict)  # name -> parameters without self
 
 
-def note_classes(project: Project, path: str, names: Names) -> None:
+def record_classes(project: Project, path: str, names: Names) -> None:
     """Record the classes that a file defines at its top level."""
     for node in names.source.of_kind(ast.ClassDef):
         if names.scopes[node].outer is names.scopes[names.source.tree]:
@@ -123,7 +123,7 @@ def meet(project: Project, path: str, other_path: str) -> bool:
     return project.known_meetings[path, other_path]
 
 
-def note_methods(project: Project, names: Names) -> None:
+def record_methods(project: Project, names: Names) -> None:
     """Record the kinds of methods' results and of attributes in `project.returns` and `project.attributes`."""
     from viaduct.migration.project import returns_of
     from viaduct.migration.values import TORCH_KINDS, Values

@@ -56,7 +56,7 @@ class Edits:
         if start < end:
             self.replace(start, end, "")
 
-    def node(self, node: ast.AST, text: str) -> None:
+    def replace_node(self, node: ast.AST, text: str) -> None:
         """Replace a node; comments in it that the new text lacks move to lines before its statement."""
         start, end = self.source.span(node)
         self.replace(start, end, text)

@@ -45,7 +45,7 @@ class Work:
     lines: list[int]  # for each present line, the original line that it stems from
     findings: list[Finding] = field(default_factory=list)  # with lines of the original
     needed: dict[str, str] = field(default_factory=dict)  # names to import: local name -> qualified
-    effects: set[str] = field(default_factory=set)  # modules to import for what importing them does
+    effect_imports: set[str] = field(default_factory=set)  # modules to import though no name of them is used
     handled: dict[tuple[object, ...], None] = field(default_factory=dict)  # an ordered set: see lookups.mark_once
     edits: Edits = field(init=False)  # of the rule that runs
     former_index: Index | None = None  # of the text before the last edits; None once `index` was computed
@@ -118,7 +118,9 @@ class Work:
         """Apply the edits; return the work on the new text, with the findings and requests so far."""
         text, lines = self.edits.apply(self.lines)
         source = parse_edited(self.source, self.edits.made, text)
-        work = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
+        work = Work(
+            self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effect_imports
+        )
         work.target_code_lines, work.explained_lines = self.target_code_lines, self.explained_lines
         work.former_index, work.former_names = self.__dict__.get("index"), self.__dict__.get("names")  # if computed
         self.answers.clear()  # they refer to this Work: a reference cycle would keep its tree in memory

@@ -36,7 +36,7 @@ MAX_DEPTH = 40
 """Steps through which a value is followed; after these its use is UNKNOWN."""
 
 # Methods and attributes that return the value itself or a part of it.
-RETURNS_VALUE = {
+VALUE_MEMBERS = {
     *("get", "pop", "items", "values", "copy", "setdefault", "state_dict", "popitem", "module", "__getitem__"),
     *("float", "half", "double", "bfloat16", "type", "detach", "clone", "contiguous", "data", "requires_grad_"),
     *("view", "reshape", "unsqueeze", "squeeze", "t", "transpose", "permute", "flatten", "expand", "repeat"),
@@ -55,28 +55,41 @@ NEUTRAL_METHODS = {
     "load_state_dict",
 }
 # Methods that store an argument in their object.
-STORES_ARGUMENT = {"update", "append", "extend", "insert", "add", "__setitem__"}
+STORING_METHODS = {"update", "append", "extend", "insert", "add", "__setitem__"}
 # Builtins and functions that return their argument, or a container or iterator with it.
-PASSES_ON = {"dict", "list", "tuple", "set", "iter", "next", "sorted", "enumerate", "zip", "reversed", "map", "filter"}
-COPIES = (
+PASSING_BUILTINS = {
+    "dict",
+    "list",
+    "tuple",
+    "set",
+    "iter",
+    "next",
+    "sorted",
+    "enumerate",
+    "zip",
+    "reversed",
+    "map",
+    "filter",
+}
+COPYING_CALLS = (
     *("collections.OrderedDict", "copy.deepcopy", "copy.copy", "types.SimpleNamespace", "tqdm.tqdm"),
     "itertools.islice",
 )
 # Builtins that only inspect or print their argument.
-INSPECTS = {
+INSPECTING_BUILTINS = {
     *("print", "len", "type", "isinstance", "hasattr", "str", "repr", "bool", "any", "all", "id", "callable", "vars"),
     *("dir", "format", "int", "float", "max", "min", "sum", "range", "issubclass", "delattr"),
 }
 HOST_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy", "sklearn", "matplotlib", "json", "h5py"}
-LOGGING = {"logging", "logger", "pprint", "warnings", "json", "yaml"}
+LOGGER_NAMES = {"logging", "logger", "pprint", "warnings", "json", "yaml"}
 LOG_METHODS = ("info", "warning", "debug", "error", "exception", "log")
-PARTS_OF_MODULES = ("register_buffer", "register_parameter", "from_pretrained")
+MODULE_PART_FUNCTIONS = ("register_buffer", "register_parameter", "from_pretrained")
 # Names of functions and keyword arguments that load weights into a network or an optimizer.
-TAKES_STATE = re.compile(
+STATE_NAME = re.compile(
     r"load\w*(?:state|weight|param|checkpoint|ckpt|pretrain|model|dict)|set_\w*state|state_dict|copy_$"
 )
 DATASET_CLASS = re.compile(r"(?:^|\.)(?:\w*Dataset|\w*DataLoader|random_split|Subset)$")
-WORKS_ON_CARD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
+DEVICE_WORD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
 Loop = ast.For | ast.AsyncFor | ast.While
 EVERYWHERE = (0, sys.maxsize)
 """First and last line for `follow_name`: all reads are followed."""
@@ -125,9 +138,9 @@ class Flow:
         for node in self.source.nodes:
             match node:
                 case ast.Attribute(attr=text) | ast.Name(id=text) | ast.arg(arg=text) | ast.keyword(arg=str(text)):
-                    if WORKS_ON_CARD.search(text):
+                    if DEVICE_WORD.search(text):
                         return True
-                case ast.Constant(value=str(text)) if len(text) < 12 and WORKS_ON_CARD.match(text):
+                case ast.Constant(value=str(text)) if len(text) < 12 and DEVICE_WORD.match(text):
                     return True
         return False
 
@@ -189,16 +202,16 @@ class Flow:
             trail.uses.add(HOST)
         elif node.attr in MODULE_METHODS:
             trail.uses.add(MODULE)
-        elif node.attr in RETURNS_VALUE:
+        elif node.attr in VALUE_MEMBERS:
             self.follow(call, trail.deeper())
-        elif node.attr not in NEUTRAL_METHODS and node.attr not in STORES_ARGUMENT:
+        elif node.attr not in NEUTRAL_METHODS and node.attr not in STORING_METHODS:
             trail.uses.add(UNKNOWN)
 
     def follow_keyword(self, argument: ast.keyword, trail: Trail) -> None:
         call = self.source.parents[argument]
         if not isinstance(call, ast.Call):
             return
-        if argument.arg is not None and TAKES_STATE.search(argument.arg):
+        if argument.arg is not None and STATE_NAME.search(argument.arg):
             trail.uses.add(STATE)
         else:
             self.follow_argument(call, -1, argument.arg or "", trail)
@@ -212,17 +225,19 @@ class Flow:
             self.follow_into(function, call, position, keyword, trail)
         elif name in self.project.functions:
             self.add_answer(f"parameter {self.parameter_name(name, position, keyword)} of {name}", trail)
-        elif TAKES_STATE.search(last):
+        elif STATE_NAME.search(last):
             trail.uses.add(STATE)
-        elif last in STORES_ARGUMENT and isinstance(call.func, ast.Attribute):
+        elif last in STORING_METHODS and isinstance(call.func, ast.Attribute):
             self.follow_receiver(call.func.value, trail)
-        elif name in COPIES or (is_plain and (last in PASSES_ON or (last == "getattr" and position == 0))):
+        elif name in COPYING_CALLS or (
+            is_plain and (last in PASSING_BUILTINS or (last == "getattr" and position == 0))
+        ):
             self.follow(call, trail.deeper())
-        elif (is_plain and last in INSPECTS) or name == "torch.save" or is_logging(call.func):
+        elif (is_plain and last in INSPECTING_BUILTINS) or name == "torch.save" or is_logging(call.func):
             pass
         elif DATASET_CLASS.search(name or last) or name.partition(".")[0] in HOST_LIBRARIES:
             trail.uses.add(HOST)
-        elif last in PARTS_OF_MODULES or name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+        elif last in MODULE_PART_FUNCTIONS or name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
             trail.uses.add(MOVED)
         else:
             trail.uses.add(TENSOR if name.startswith("torch.") else UNKNOWN)
@@ -437,13 +452,13 @@ def is_logging(callee: ast.expr) -> bool:
     root = callee
     while isinstance(root, ast.Attribute):
         root = root.value
-    return isinstance(root, ast.Name) and (root.id in LOGGING or getattr(callee, "attr", "") in LOG_METHODS)
+    return isinstance(root, ast.Name) and (root.id in LOGGER_NAMES or getattr(callee, "attr", "") in LOG_METHODS)
 
 
 # ---- the survey
 
 
-def note_uses(project: Project, files: dict[str, Names]) -> None:
+def record_uses(project: Project, files: dict[str, Names]) -> None:
     """Fill `project.uses`: answers to the questions that loads of checkpoints raise about other files."""
     flows = [Flow(names, project) for path, names in files.items() if path in project.torch_files]
     needs: dict[str, set[str]] = {}  # question -> questions that its answers depend on

@@ -47,7 +47,7 @@ LIBRARY_IMPORT = re.compile(
     rb"^[ \t]*(?:import|from)[ \t]+(?:%s)\b" % "|".join(sorted(PYTORCH_COMPANIONS | TENSORFLOW_ROOTS)).encode(),
     re.MULTILINE,
 )
-TRAINS_TENSORFLOW = re.compile(
+TENSORFLOW_TRAINING_CALL = re.compile(
     r"\b(?:minimize|apply_gradients|train_and_evaluate|Estimator\w*|MonitoredTrainingSession|global_variables_initializer"
     r"|DistributedOptimizer|fit|fit_generator|Supervisor)\s*\("
 )
@@ -91,7 +91,7 @@ def read_imports(names: Names) -> Imports:
             frameworks[is_unconditional(names, node)] |= {kind for name in absolute for kind in kind_of(name)}
     sure, maybe = frozenset(frameworks[True]), frozenset(frameworks[False])
     imports_both = TENSORFLOW in sure and bool({TORCH, COMPANION} & {*sure, *maybe})
-    trains = imports_both and TRAINS_TENSORFLOW.search(names.source.text) is not None
+    trains = imports_both and TENSORFLOW_TRAINING_CALL.search(names.source.text) is not None
     return Imports(sure, maybe, frozenset(modules), trains, TORCH in sure or TORCH in maybe)
 
 

@@ -17,7 +17,7 @@ from viaduct.migration.project import HELPER_MODULE
 
 COMPLETE_HELPER = Path(__file__).with_name(f"{HELPER_MODULE}.py")
 CLASS, CPU_RESULTS = "AnyAccelerator", "ON_THE_CPU"
-ALWAYS = (".name", ".is_available", ".__getattr__")  # parts that every helper has
+COMMON_PARTS = (".name", ".is_available", ".__getattr__")  # parts that every helper has
 MAX_LINE_CHARACTERS = 100
 """The table of results for the CPU is written on one line up to this length."""
 
@@ -39,7 +39,7 @@ def render(uses: Iterable[str]) -> str:
     """Return the helper with these members and the parts that they need."""
     parts_by_name, lines = known_parts(), read_helper().splitlines(keepends=True)
     needs = {name: part.needs for name, part in parts_by_name.items()}
-    used = set[str]().union(*(find_reachable(name, needs) for name in (*ALWAYS, *(f".{use}" for use in uses))))
+    used = set[str]().union(*(find_reachable(name, needs) for name in (*COMMON_PARTS, *(f".{use}" for use in uses))))
     omitted_parts = [part for name, part in parts_by_name.items() if name not in used]
     omitted = {line for part in omitted_parts for line in range(part.first, part.last + 1)}
     return on_one_line("".join(line for number, line in enumerate(lines, 1) if number not in omitted))

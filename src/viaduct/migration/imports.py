@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.cards.tensorflow_api import NPU_BRIDGE, NPU_INIT, STAR_BINDS, STAR_NAMES, full_name
+from viaduct.cards.tensorflow_api import NPU_BRIDGE, NPU_INIT, STAR_BINDINGS, STAR_NAMES, full_name
 from viaduct.migration import helper_cell, lazy_imports
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import FRAMEWORKS
@@ -27,12 +27,12 @@ REGISTERING_MODULE = full_name("npu_ops")
 
 
 def insert_imports(work: Work) -> Work:
-    """Insert the imports that rules have requested: `work.needed` and `work.effects`."""
+    """Insert the imports that rules have requested: `work.needed` and `work.effect_imports`."""
     is_notebook = work.path.endswith(".ipynb")
     if work.options.to == "any" and is_notebook:
         work = helper_cell.extend_cell(work)
     needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
-    needed |= {work.reserve_name(module.rpartition(".")[2]): module for module in missing_effects(work, needed)}
+    needed |= {work.reserve_name(module.rpartition(".")[2]): module for module in missing_effect_imports(work, needed)}
     if not needed:
         return work
     location = lazy_imports.last_of_import_block(work.source.tree.body, FRAMEWORKS)
@@ -54,12 +54,14 @@ def insert_imports(work: Work) -> Work:
     return work.apply_edits()
 
 
-def missing_effects(work: Work, needed: dict[str, str]) -> Iterator[str]:
+def missing_effect_imports(work: Work, needed: dict[str, str]) -> Iterator[str]:
     """Yield the modules to import for their effect, without those that the file imports already."""
     statements = [*work.source.of_kind(ast.Import), *work.source.of_kind(ast.ImportFrom)]
     present = {name.partition(".")[0] for statement in statements for name in imported_modules(statement)}
     registered = NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values())
-    yield from (module for module in sorted(work.effects - present) if module != REGISTERING_MODULE or not registered)
+    yield from (
+        module for module in sorted(work.effect_imports - present) if module != REGISTERING_MODULE or not registered
+    )
 
 
 def is_last_on_line(work: Work, statement: ast.stmt) -> bool:
@@ -74,8 +76,8 @@ def star_would_overwrite(work: Work, location: ast.stmt | None) -> bool:
     body = work.source.tree.body
     bound = work.names.scopes[work.source.tree].bound
     before = body[: body.index(location) + 1] if location is not None else []
-    names = {name for statement in before for name in find_bound_names(statement)} & set(STAR_BINDS)
-    overwritten = sorted(name for name in names if work.names.common_name(bound.get(name, [])) != STAR_BINDS[name])
+    names = {name for statement in before for name in find_bound_names(statement)} & set(STAR_BINDINGS)
+    overwritten = sorted(name for name in names if work.names.common_name(bound.get(name, [])) != STAR_BINDINGS[name])
     if overwritten:
         text = ", ".join(overwritten)
         message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"

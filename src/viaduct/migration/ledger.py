@@ -226,7 +226,7 @@ def make_place_of_finding(finding: Finding) -> Place:
     return Place(*location, finding.status, excerpt, finding.message, finding.message_zh)  # type: ignore[arg-type]
 
 
-NEEDED_BY_RANKS = (
+RANK_REQUIREMENTS = (
     (
         *("broadcast", "broadcasts"),
         "this program trains on several ranks, and nothing seen here makes them start from the same values",
@@ -283,7 +283,7 @@ def find_missing_communication(
     if "trains" not in program_marks or "delegates" in program_marks:
         return
     first = next(path for path in files if "trains" in marks[path])
-    for requirement, mark, message, zh in NEEDED_BY_RANKS:
+    for requirement, mark, message, zh in RANK_REQUIREMENTS:
         if mark not in program_marks and not any((requirement, path) in reported for path in files):
             yield Place(requirement, first, 1, "unresolved", first, message, zh, is_new=True)
 

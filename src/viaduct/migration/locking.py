@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from viaduct.signals import stop_signals
+from viaduct.signals import list_stop_signals
 
 LOCK = "lock"
 
@@ -127,7 +127,7 @@ def defer_signals() -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    numbers = [number for number in stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
+    numbers = [number for number in list_stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop.handle) for number in numbers}
     try:
         yield stop

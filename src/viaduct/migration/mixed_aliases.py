@@ -134,7 +134,7 @@ def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
         names = flow.calls.functions[function][0]
         passed: dict[str, ast.expr | None] = {**flow.calls.defaults(function)}
         yield from find_other_arguments(flow, names, function, passed)
-    call_names = {word_for_call(function) for function in functions}
+    call_names = {find_call_name(function) for function in functions}
     pattern = re.compile("|".join(rf"\b{re.escape(call_name)}\b" for call_name in sorted(call_names)))
     for names in flow.files.values():
         if not pattern.search(names.source.text):
@@ -182,7 +182,7 @@ def is_passed_as_value(source: Source, node: ast.AST) -> bool:
     return isinstance(parent, CONTAINERS)
 
 
-def word_for_call(function: str) -> str:
+def find_call_name(function: str) -> str:
     """Return the name by which a function is called; for `__init__` the name of the class."""
     parts = function.split(".")
     return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]

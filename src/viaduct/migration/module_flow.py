@@ -48,22 +48,22 @@ MEMBERS = {
 """Members of Horovod that a program may use."""
 
 
-def note_module_flow(project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
-    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`. `plain`: files without a framework."""
+def record_module_flow(project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
+    """Fill the project's facts about Horovod's module. `plain`: (path, content) of files without a framework."""
     if not any("horovod" in names.source.text for names in files.values()):
         return
     flow = ModuleFlow(project, files, plain)
     flow.follow_files()
-    followed = flow.concerned_files()
+    followed = flow.relevant_files()
     dropped = drop_mixed(flow)
     for path, names in followed.items():
         lines = flow.find_escapes(names, dropped)
         project.escapes |= {path: lines} if lines else {}
-    concerned = flow.concerned_files()
-    project.alias_files |= {*concerned}
-    for path, names in concerned.items():
+    relevant = flow.relevant_files()
+    project.alias_files |= {*relevant}
+    for path, names in relevant.items():
         if any(is_unconverted(names, node) for node in names.source.nodes):
-            project.horovod_kept.add(path)
+            project.unconverted_horovod_files.add(path)
 
 
 def is_unconverted(names: Names, node: ast.AST) -> bool:
@@ -83,7 +83,7 @@ class ModuleFlow:
         self.project, self.files, self.plain = project, files, plain
         self.calls = ProjectCalls(project, files)
 
-    def concerned_files(self) -> dict[str, Names]:
+    def relevant_files(self) -> dict[str, Names]:
         """Return the files whose text contains `horovod` or the last name in an alias's key."""
         names_of_aliases = {re.findall(r"\w+", key)[-1] for key in self.project.aliases}
         pattern = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(name)}\b" for name in names_of_aliases)})))
@@ -101,11 +101,11 @@ class ModuleFlow:
     # ---- following the module
 
     def follow_files(self) -> None:
-        """Find the aliases: repeat passes over the concerned files until a pass finds no new alias."""
+        """Find the aliases: repeat passes over the relevant files until a pass finds no new alias."""
         before = -1
         while before < len(self.project.aliases):
             before = len(self.project.aliases)
-            for names in self.concerned_files().values():
+            for names in self.relevant_files().values():
                 names.aliases = self.project.aliases
                 names.resolved.clear()  # an unknown name may have become an alias
                 self.follow_file(names)
@@ -118,14 +118,14 @@ class ModuleFlow:
                 for name, bound in scope.bound.items():
                     root = names.resolve(bound, name)
                     if root in HOROVOD_MODULES:
-                        self.note_alias(f"{prefix}.{name}", str(root))
+                        self.record_alias(f"{prefix}.{name}", str(root))
         for node in names.source.nodes:
-            root = self.root_of(names, node)
-            key = self.destination(names, node) if root is not None else None
+            root = self.find_module_value(names, node)
+            key = self.find_alias_key(names, node) if root is not None else None
             if root is not None and key:
-                self.note_alias(key, root)
+                self.record_alias(key, root)
 
-    def note_alias(self, key: str, root: str) -> None:
+    def record_alias(self, key: str, root: str) -> None:
         """Record an alias; an attribute or result of a class also for its related classes."""
         owner, _, name = key.rpartition(".")
         is_parameter = name.endswith(")") and not name.endswith("()")
@@ -141,7 +141,7 @@ class ModuleFlow:
 
     # ---- where the module goes
 
-    def root_of(self, names: Names, node: ast.AST) -> str | None:
+    def find_module_value(self, names: Names, node: ast.AST) -> str | None:
         """Return the name of Horovod's module if a node has it as a value; None for a part of a longer name."""
         if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.IfExp):
             return None
@@ -153,14 +153,14 @@ class ModuleFlow:
         root = names.qualified(node)
         return root if root in HOROVOD_MODULES else None
 
-    def destination(self, names: Names, node: ast.AST) -> str | None:
+    def find_alias_key(self, names: Names, node: ast.AST) -> str | None:
         """Return the key of the alias that gets a node's value; "" if none is needed; None if it cannot be followed."""
         parent = names.source.parents[node]
         keyword = parent if isinstance(parent, ast.keyword) else None
         parent = names.source.parents[parent] if keyword is not None else parent
         if isinstance(parent, ast.Expr) or is_only_tested(names.source, node):
             return ""  # unused, or only tested
-        if isinstance(parent, ast.IfExp) and self.root_of(names, parent) is not None:
+        if isinstance(parent, ast.IfExp) and self.find_module_value(names, parent) is not None:
             return ""  # the conditional expression is followed instead
         if isinstance(parent, ast.Assign | ast.AnnAssign):
             return key_of_target(names, parent)
@@ -206,8 +206,8 @@ class ModuleFlow:
             return is_mixed_import(names, node)
         if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.IfExp):
             return False
-        if self.root_of(names, node) is not None:
-            key = self.destination(names, node)
+        if self.find_module_value(names, node) is not None:
+            key = self.find_alias_key(names, node)
             return key is None or (key != "" and key not in self.project.aliases)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             return not is_declaration(names.source, node) and self.is_overwriting(names, node)

@@ -43,7 +43,7 @@ BINDING_NODES = (
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
 )
 # Nodes that bind names or open scopes: `walk_nodes` hands them to `visit`.
-SPECIAL = {
+SCOPE_AND_BINDING_NODES = {
     *(*BINDING_NODES, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
 }
@@ -212,13 +212,13 @@ class Names:
                 scope_by_name[node] = scope
                 if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
                     self.record_bindings(node, scope)
-            elif kind in SPECIAL:
+            elif kind in SCOPE_AND_BINDING_NODES:
                 self.visit(node, scope, pending)
             else:
                 pending += children[node]
 
     def visit(self, node: ast.AST, scope: Scope, pending: list[ast.AST]) -> None:
-        """Record what a node of SPECIAL binds, walk the scope it opens, and add its nodes in `scope` to `pending`."""
+        """Record what a node binds, walk the scope it opens, and add its nodes in the outer scope to `pending`."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             scope.bind(node.name, f"{self.module}.{node.name}" if scope.outer is None and self.module else None)
             pending += node.decorator_list

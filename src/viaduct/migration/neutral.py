@@ -20,7 +20,7 @@ HELPER_OBJECT = "accelerator"
 """Name of the object that scripts import from the helper."""
 HELPER_MARK = b"Written by `viaduct migrate --to any`"
 """Text by which a helper is recognised, also after the user has changed it."""
-MAY_NEED_HELPER = re.compile(rb"torch|cuda|nccl|" + HELPER_MODULE.encode())
+HELPER_TERMS = re.compile(rb"torch|cuda|nccl|" + HELPER_MODULE.encode())
 """A script without any of these words needs no helper."""
 PACKAGE_FILES = ("setup.py", "setup.cfg", "pyproject.toml")
 """Files of a project that is installed as a package; there the helper is written into the package."""
@@ -37,7 +37,7 @@ def plan_helpers(files: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, t
     packaged = any(path in PACKAGE_FILES for path in (*files.scripts, *files.others))
     tree = ScriptTree(set(files.scripts), {path: set(absolute_imports(data)) for path, data in contents.items()})
     planned = {}
-    for path in (path for path, data in contents.items() if MAY_NEED_HELPER.search(data)):
+    for path in (path for path, data in contents.items() if HELPER_TERMS.search(data)):
         root, package = tree.home_of(path)
         is_in_package = packaged and package
         file = root / (package if is_in_package else "") / f"{name}.py"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from viaduct.migration.classes import OwnClass, note_classes, note_methods
+from viaduct.migration.classes import OwnClass, record_classes, record_methods
 from viaduct.migration.frameworks import Imports, decide_frameworks, names_framework, read_imports
 from viaduct.migration.graphs import find_reachable
 from viaduct.migration.names import Names
@@ -36,7 +36,7 @@ class Project:
     imports: dict[str, set[str]] = field(default_factory=dict)  # file -> files that it imports
     importers: dict[str, set[str]] = field(default_factory=dict)  # the reverse of `imports`
     plain_imports: dict[str, set[str]] = field(default_factory=dict)  # file without a framework -> names it imports
-    named: set[str] = field(default_factory=set)  # all names in `plain_imports`
+    plainly_imported: set[str] = field(default_factory=set)  # all names in `plain_imports`
     own_names: set[str] = field(default_factory=set)  # names of the project's folders and modules
     exports: Exports = field(default_factory=Exports)  # names that modules re-export: reexports.py
     entry: str = ""  # the script of --entry
@@ -52,14 +52,14 @@ class Project:
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a qualified name -> classes
     attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
     own_methods: set[str] = field(default_factory=set)  # names of the methods of all classes
-    mentions: dict[str, set[str]] = field(default_factory=dict)  # function of a library -> files that call it
+    callers: dict[str, set[str]] = field(default_factory=dict)  # function that is not in `functions` -> files
     uses: dict[str, set[str]] = field(default_factory=dict)  # question about a loaded value -> uses: flows.py
 
     # Horovod's module as a value: module_flow.py
     aliases: dict[str, str] = field(default_factory=dict)  # key (see module_flow.py) -> module
     alias_files: set[str] = field(default_factory=set)  # files in which names resolve through `aliases`
     escapes: dict[str, set[int]] = field(default_factory=dict)  # file -> lines that pass the module to unknown code
-    horovod_kept: set[str] = field(default_factory=set)  # files using members of Horovod that no rule converts
+    unconverted_horovod_files: set[str] = field(default_factory=set)  # files that use members which no rule converts
 
     # what files do: project_usage.py
     config_helpers: set[str] = field(default_factory=set)  # functions whose ConfigProto reaches a session
@@ -69,12 +69,12 @@ class Project:
     cycle_files: set[str] = field(default_factory=set)  # files that run an Estimator more than once in a function
     training_files: set[str] = field(default_factory=set)  # files that minimise a loss or apply gradients
     broadcast_files: set[str] = field(default_factory=set)  # files that broadcast variables
-    fed: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> subset of {train, evaluate, predict}
+    input_functions: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> of train, evaluate, predict
     npu_helpers: set[str] = field(default_factory=set)  # functions that add NpuOptimizer; methods also as `.method`
-    initialisers: set[str] = field(default_factory=set)  # keys: see project_usage.note_variables
+    initialisers: set[str] = field(default_factory=set)  # keys: see project_usage.record_variables
     other_attributes: set[str] = field(default_factory=set)  # `.attribute` that is assigned other values
     optimizers: set[str] = field(default_factory=set)  # classes that derive from a TensorFlow optimizer
-    device_options: set[str] = field(default_factory=set)  # command-line options for a device: shell.note_options
+    device_options: set[str] = field(default_factory=set)  # command-line options for a device: shell.record_options
     backend_options: set[str] = field(default_factory=set)  # command-line options for a backend
 
     # caches of methods below and of classes.py
@@ -131,10 +131,10 @@ class Project:
 
 def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Survey the files of a project, given as path and content."""
-    from viaduct.migration.flows import note_uses
+    from viaduct.migration.flows import record_uses
     from viaduct.migration.import_graph import scan_imports
-    from viaduct.migration.module_flow import note_module_flow
-    from viaduct.migration.project_usage import note_usage
+    from viaduct.migration.module_flow import record_module_flow
+    from viaduct.migration.project_usage import record_usage
 
     project = Project()
     parsed: dict[str, Names] = {}
@@ -145,33 +145,33 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         if not names_framework(data):
             plain.append((path, data))
             project.plain_imports[path] = {*scan_imports(data, path)}
-            project.named |= project.plain_imports[path]
+            project.plainly_imported |= project.plain_imports[path]
             imports[path] = Imports(modules=frozenset(project.plain_imports[path]))
             continue
         names = parse_names(path, data)
         if names is None:
             continue
         parsed[path] = names
-        project.exports.note(names)
+        project.exports.record(names)
         imports[path] = read_imports(names)
-        note_classes(project, path, names)
+        record_classes(project, path, names)
     decide_frameworks(project, imports)
     parsed |= parse_receivers(project, plain)
     for names in parsed.values():
         names.exports = project.exports
     project.parsed, project.surveyed = parsed, {*parsed}
-    note_module_flow(project, parsed, plain)
+    record_module_flow(project, parsed, plain)
     for _ in range(2):
         for path, names in parsed.items():
-            note_functions(project, path, names)
-            note_methods(project, names)
+            record_functions(project, path, names)
+            record_methods(project, names)
     for path, names in parsed.items():
-        note_calls(project, path, names)
-    note_parameters(project, parsed)
+        record_calls(project, path, names)
+    record_parameters(project, parsed)
     for path, names in parsed.items():
-        note_functions(project, path, names)
-    note_usage(project, parsed)
-    note_uses(project, parsed)
+        record_functions(project, path, names)
+    record_usage(project, parsed)
+    record_uses(project, parsed)
     return project
 
 
@@ -199,7 +199,7 @@ def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[st
             names = parse_names(path, data)
             if names is not None:
                 received[path] = names
-                project.exports.note(names)
+                project.exports.record(names)
         pending = waiting if len(received) > count else []
     return received
 
@@ -219,7 +219,7 @@ def merge_outlines(outlines: Iterable[Project]) -> Project:
     return merged
 
 
-def note_functions(project: Project, path: str, names: Names) -> None:
+def record_functions(project: Project, path: str, names: Names) -> None:
     """Record the top-level functions of a file and the kinds of their results."""
     from viaduct.migration.values import Values
 
@@ -250,7 +250,7 @@ def group_returns(source: Source) -> dict[ast.AST, list[ast.Return]]:
     return groups
 
 
-def note_calls(project: Project, path: str, names: Names) -> None:
+def record_calls(project: Project, path: str, names: Names) -> None:
     """Record the calls of the project's own functions."""
     for call in names.source.of_kind(ast.Call):
         name = names.qualified(call.func)
@@ -258,7 +258,7 @@ def note_calls(project: Project, path: str, names: Names) -> None:
             project.calls.setdefault(name, []).append((path, call))
 
 
-def note_parameters(project: Project, files: dict[str, Names]) -> None:
+def record_parameters(project: Project, files: dict[str, Names]) -> None:
     """Record the kind of each parameter for which every call in the project passes the same kind."""
     from viaduct.migration.values import Values
 

@@ -27,15 +27,15 @@ class ProjectCalls:
         self.methods: dict[str, list[str]] = {}  # bare name -> qualified names
         self.classes: dict[str, list[tuple[Names, Scope]]] = {}  # several if branches define the same name
         for names in files.values():
-            self.note_functions(names, names.source.tree, names.module)
+            self.record_functions(names, names.source.tree, names.module)
             for node in names.source.of_kind(ast.ClassDef):
                 self.classes.setdefault(f"{names.module}.{node.name}", []).append((names, names.scopes[node]))
                 if isinstance(names.source.parents[node], ast.Module):
-                    self.note_functions(names, node, f"{names.module}.{node.name}")
+                    self.record_functions(names, node, f"{names.module}.{node.name}")
         self.relations = link_both_ways({name: {*self.find_bases(name)} for name in self.classes})
         self.families: dict[str, set[str]] = {}  # cache of `family`
 
-    def note_functions(self, names: Names, owner: ast.Module | ast.ClassDef, prefix: str) -> None:
+    def record_functions(self, names: Names, owner: ast.Module | ast.ClassDef, prefix: str) -> None:
         """Record the functions of a module or a class that are defined once and outside of branches."""
         for node in owner.body:
             if isinstance(node, FunctionNode) and len(names.scopes[owner].bound.get(node.name, ())) == 1:

@@ -26,7 +26,7 @@ SPEC_TO_RUN = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.
 HOROVOD_RANK_CALLS = {"rank", "size", "local_rank", "local_size"}
 TRAINING_METHODS = ("minimize", "apply_gradients")
 # Functions that take an optimizer and train with it.
-TRAINS_WITH_OPTIMIZER = {
+OPTIMIZER_TRAINING_FUNCTIONS = {
     *("tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op"),
     *("tensorflow.contrib.slim.learning.create_train_op", "tf_slim.learning.create_train_op"),
     *("tensorflow.contrib.slim.training.create_train_op", "tf_slim.create_train_op"),
@@ -39,7 +39,7 @@ INITIALIZERS = {
 VARIABLE_WORDS = re.compile(
     "|".join([*TRAINING_METHODS, "initial", "broadcast", "Broadcast", "train_op", "optimize_loss", "clip_"])
 )
-"""`note_variables` skips a text without any of these."""
+"""`record_variables` skips a text without any of these."""
 GROUPING_CALLS = {"tensorflow.group", "tensorflow.tuple"}
 BROADCASTS = {
     *(f"{HCCL_OPERATORS}.broadcast", full_name("npu_hooks_append")),
@@ -51,7 +51,7 @@ BROADCASTS = {
 INPUT_CONTEXT_NAMES = ("num_input_pipelines", "input_pipeline_id")
 
 
-def note_usage(project: Project, files: dict[str, Names]) -> None:
+def record_usage(project: Project, files: dict[str, Names]) -> None:
     """Record the imports of the project's files, and their use of training, variables and ranks."""
     modules = Modules([*files, *project.plain_imports])
     for path, imported in project.plain_imports.items():
@@ -59,45 +59,45 @@ def note_usage(project: Project, files: dict[str, Names]) -> None:
     for path, names in files.items():
         values = Values(names, project)
         for call in names.source.of_kind(ast.Call):
-            note_call(project, path, call, values)
+            record_call(project, path, call, values)
         if any(text in names.source.text for text in INPUT_CONTEXT_NAMES):
             project.rank_files.add(path)
         functions = names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)
         if "stimator" in names.source.text and any(find_estimator_cycle(function, values) for function in functions):
             project.cycle_files.add(path)
         project.imports[path] = modules.find_all(imported_names(names), path)
-        note_optimizers(project, names)
+        record_optimizers(project, names)
         project.own_methods |= {
             function.name  # type: ignore[attr-defined]
             for function in functions
             if isinstance(names.source.parents[function], ast.ClassDef)
         }
-        note_variables(project, path, values)
-        note_npu_helpers(project, names)
+        record_variables(project, path, values)
+        record_npu_helpers(project, names)
     project.importers = reverse_edges(project.imports)
     for path in project.horovod_ranks:
         if not escapes_of(project, path):
             project.rank_files.add(path)
 
 
-def note_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
+def record_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
     """Record a call that queries ranks, runs a Keras model, passes an input_fn or opens a session."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
-        project.mentions.setdefault(name, set()).add(path)
+        project.callers.setdefault(name, set()).add(path)
     if name is not None and asks_for_rank(name):
         (project.horovod_ranks if name.startswith("horovod.") else project.rank_files).add(path)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method in KERAS_RUN_METHODS and values.kind(call.func.value) == "keras_model":  # type: ignore[attr-defined]
         project.keras_files.add(path)
     if method in ESTIMATOR_RUN_METHODS or name in SPEC_TO_RUN:
-        note_fed(project, values, call, SPEC_TO_RUN.get(name or "", method))
+        record_input_functions(project, values, call, SPEC_TO_RUN.get(name or "", method))
     slot = CONFIG_SLOTS.get(name or "") or CONFIG_SLOTS_OF_ANY_RECEIVER.get(method)
     if slot is not None:
-        note_config_helper(project, values, find_argument(call, *slot))
+        record_config_helper(project, values, find_argument(call, *slot))
 
 
-def note_variables(project: Project, path: str, values: Values) -> None:
+def record_variables(project: Project, path: str, values: Values) -> None:
     """Record files that train or broadcast variables, and values that are global_variables_initializer's operator.
 
     Keys of `project.initialisers`: `module.name`, `.attribute`, `module.function(parameter)`, and for results
@@ -114,24 +114,24 @@ def note_variables(project: Project, path: str, values: Values) -> None:
         if name in BROADCASTS:
             project.broadcast_files.add(path)
         if name in project.functions:
-            note_passed_initialiser(project, values, name, call)
+            record_passed_initialiser(project, values, name, call)
     for node in names.source.of_kind(ast.Assign):
         if len(node.targets) == 1:
-            note_assigned_initialiser(project, values, node.targets[0], node.value)
+            record_assigned_initialiser(project, values, node.targets[0], node.value)
     for function in names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef):
         assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        note_returned_initialiser(project, values, function)
+        record_returned_initialiser(project, values, function)
 
 
 def is_training_call(project: Project, name: str, method: str) -> bool:
     """Return True for `opt.minimize(…)` and functions that train with an optimizer, not for scipy's `minimize`."""
-    if name in TRAINS_WITH_OPTIMIZER:
+    if name in OPTIMIZER_TRAINING_FUNCTIONS:
         return True
     root = name.partition(".")[0]
     return method in TRAINING_METHODS and (root in ("", "tensorflow") or root in project.own_names)
 
 
-def note_npu_helpers(project: Project, names: Names) -> None:
+def record_npu_helpers(project: Project, names: Names) -> None:
     """Record the functions with the string "NpuOptimizer": in migrated code they add it to a session's config."""
     if "NpuOptimizer" not in names.source.text:
         return
@@ -145,7 +145,7 @@ def note_npu_helpers(project: Project, names: Names) -> None:
                 project.npu_helpers.add(f"{names.module}.{function.name}")
 
 
-def note_assigned_initialiser(project: Project, values: Values, target: ast.expr, value: ast.expr) -> None:
+def record_assigned_initialiser(project: Project, values: Values, target: ast.expr, value: ast.expr) -> None:
     """Record an attribute or module-level name that gets an initialiser, and attributes that get other values."""
     if isinstance(target, ast.Attribute):
         is_initialiser = makes_initialiser(values, value)
@@ -156,7 +156,7 @@ def note_assigned_initialiser(project: Project, values: Values, target: ast.expr
         project.initialisers.add(f"{values.names.module}.{target.id}")
 
 
-def note_returned_initialiser(
+def record_returned_initialiser(
     project: Project, values: Values, function: ast.FunctionDef | ast.AsyncFunctionDef
 ) -> None:
     """Record a function that returns an initialiser, alone or in a tuple."""
@@ -173,7 +173,7 @@ def note_returned_initialiser(
             project.initialisers.add(f"{prefix}.{function.name}")
 
 
-def note_passed_initialiser(project: Project, values: Values, name: str, call: ast.Call) -> None:
+def record_passed_initialiser(project: Project, values: Values, name: str, call: ast.Call) -> None:
     """Record the parameters to which a call passes an initialiser."""
     for _, parameter, value in passed_in(project, name, [("", call)]):
         if makes_initialiser(values, value):
@@ -193,7 +193,7 @@ def makes_initialiser(values: Values, node: ast.expr) -> bool:
     )
 
 
-def note_fed(project: Project, values: Values, call: ast.Call, run: str) -> None:
+def record_input_functions(project: Project, values: Values, call: ast.Call, run: str) -> None:
     """Record the functions that a call passes as input_fn. `run`: train, evaluate or predict."""
     inputs = [keyword.value for keyword in call.keywords if keyword.arg == "input_fn"]
     for keyword in call.keywords:
@@ -204,7 +204,7 @@ def note_fed(project: Project, values: Values, call: ast.Call, run: str) -> None
         inputs = call.args[:1]
     for value in inputs:
         for name in functions_of(values, value):
-            project.fed.setdefault(name, set()).add(run)
+            project.input_functions.setdefault(name, set()).add(run)
 
 
 def unpack_dictionary(values: Values, value: ast.expr, keyword_name: str) -> Iterator[ast.expr]:
@@ -246,7 +246,7 @@ def asks_for_rank(name: str) -> bool:
     return name.startswith(COLLECTIVE_PREFIXES)
 
 
-def note_optimizers(project: Project, names: Names) -> None:
+def record_optimizers(project: Project, names: Names) -> None:
     """Record the classes that derive from a TensorFlow optimizer, directly or through a recorded class."""
     for node in names.source.tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
@@ -255,7 +255,7 @@ def note_optimizers(project: Project, names: Names) -> None:
                 project.optimizers.add(f"{names.module}.{node.name}")
 
 
-def note_config_helper(project: Project, values: Values, value: ast.expr | None) -> None:
+def record_config_helper(project: Project, values: Values, value: ast.expr | None) -> None:
     """Record a function of the project that makes the config of a session; rules edit it instead of each session."""
     origin = values.origin(value) if value is not None else None
     helper = values.names.qualified(origin.func) if isinstance(origin, ast.Call) else None

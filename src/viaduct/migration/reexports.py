@@ -27,7 +27,7 @@ class Exports:
     stars: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module -> modules it imports with a star
     tails: dict[str, list[str]] = field(default_factory=dict)  # last part -> modules
 
-    def note(self, names: Names) -> None:
+    def record(self, names: Names) -> None:
         """Record the names that a file offers: its functions, classes and imports."""
         top = names.scopes[names.source.tree]
         offered = {}

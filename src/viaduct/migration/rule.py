@@ -180,7 +180,7 @@ class Site:
     def values(self) -> Values:
         return self.work.values
 
-    def qualified(self, node: ast.AST) -> str | None:
+    def qualified_name(self, node: ast.AST) -> str | None:
         """Return the qualified name of an expression; None if it is not known."""
         return self.work.names.qualified(node)
 
@@ -209,7 +209,7 @@ class Site:
 
     def rename(self, text: str) -> None:
         """Replace the function of a call, or the complete reference."""
-        self.edit.node(self.node.func if isinstance(self.node, ast.Call) else self.node, text)
+        self.edit.replace_node(self.node.func if isinstance(self.node, ast.Call) else self.node, text)
 
     def set_argument(self, name: str, text: str, position: int = -1) -> None:
         """Replace the value of an argument, given by keyword or position; add a keyword argument if there is none."""
@@ -217,7 +217,7 @@ class Site:
         if value is None:
             self.edit.add_argument(self.node, f"{name}={text}")
         else:
-            self.edit.node(value, text)
+            self.edit.replace_node(value, text)
 
     def remove_argument(self, value: ast.expr | ast.keyword) -> None:
         slots, _ = self.source.slots(self.source.opening(self.node))

@@ -29,7 +29,7 @@ from viaduct.migration.targets import cards
 from viaduct.migration.walk import Walk
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin")
-MAY_CONCERN = (b"cuda", b"nccl", b"accelerator")
+RELEVANT_TERMS = (b"cuda", b"nccl", b"accelerator")
 # `key: value` or `key = value`; the value is a quoted string, a [list], a ${reference} or one bare word.
 KEY_AND_VALUE = re.compile(
     r"(?:(?<=[\s{,\[-])|^)(?P<key>\"[\w.\- ]+\"|'[\w.\- ]+'|[A-Za-z_][\w.-]*)\s*[:=]\s*"
@@ -50,7 +50,7 @@ def migrate_all(files: Walk, options: Options) -> Iterator[Migrated]:
         if not path.endswith(SUFFIXES) or rule_for(path):
             continue
         data = files.read(path, MAX_BYTES) or b""
-        if any(term in data for term in MAY_CONCERN):
+        if any(term in data for term in RELEVANT_TERMS):
             migrated = migrate(path, data, options)
             if migrated.changed or migrated.findings:
                 yield migrated

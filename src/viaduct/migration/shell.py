@@ -49,7 +49,7 @@ CUDA_IN_PYTHON = re.compile(r"torch\.cuda|\.cuda\(|[\"']cuda")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
-def note_options(project: Project) -> None:
+def record_options(project: Project) -> None:
     """Record in the project its command-line options for devices and backends."""
     devices, backends = project.device_options, project.backend_options
     for path in project.torch_files & project.parsed.keys():
@@ -74,7 +74,7 @@ def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[Mig
     scripts = [path for path in files.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
-    note_options(project)  # no effect on a project that was migrated in parts: each part has called it
+    record_options(project)  # no effect on a project that was migrated in parts: each part has called it
     for path in scripts:
         data = files.read(path)
         if data is None:
@@ -85,7 +85,7 @@ def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[Mig
 
 
 def migrate(path: str, data: bytes, options: Options, project: Project) -> Migrated:
-    """Migrate one shell script; `note_options(project)` was called before."""
+    """Migrate one shell script; `record_options(project)` was called before."""
     from viaduct.migration.shell_any import NeutralMigration
 
     try:

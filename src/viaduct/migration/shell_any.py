@@ -26,7 +26,7 @@ from viaduct.migration.shell import ASSIGNMENT, Migration
 from viaduct.migration.shell_words import Word
 
 OTHER_VISIBLE = tuple(card.visible for card in CARDS.values())
-TAKES_NAMES = ("export", "unset")
+NAME_COMMANDS = ("export", "unset")
 """Commands that take several names."""
 KEYWORDS = ("do", "then", "else", "if", "while", "until", "time", "{", "!")
 """Words after which a command begins."""
@@ -91,7 +91,7 @@ def find_settings(command: list[Word]) -> Iterator[tuple[Word, str]]:
         match = ASSIGNMENT.fullmatch(word.text)
         if match is not None and match[1] == CUDA_VISIBLE_DEVICES:
             yield word, match[2] + match[3]
-        elif word.text == CUDA_VISIBLE_DEVICES and command[0].plain in TAKES_NAMES:
+        elif word.text == CUDA_VISIBLE_DEVICES and command[0].plain in NAME_COMMANDS:
             yield word, ""
 
 
@@ -102,4 +102,4 @@ def can_be_followed(command: list[Word], word: Word) -> bool:
     ]
     while words_before and words_before[0].plain in KEYWORDS:
         words_before = words_before[1:]
-    return not words_before or (words_before[0].plain in (*TAKES_NAMES, "env") and len(words_before) == 1)
+    return not words_before or (words_before[0].plain in (*NAME_COMMANDS, "env") and len(words_before) == 1)

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 # Fields of nodes that contain no nodes, and fields of operators and contexts: `ast` shares those nodes between parents.
-WITHOUT_CHILDREN = {
+LEAF_FIELDS = {
     *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion"),
     *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
 }
@@ -147,13 +147,13 @@ BLOCK_FIELDS = {"body", "orelse", "finalbody", "handlers"}
 BLOCK_HOLDERS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)  # what may hold blocks of statements
 CHILD_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Global: (), ast.Nonlocal: ()}
 """Cache of `child_fields`. These three types have no fields with nodes."""
-MAY_CONTAIN_NONE = {ast.Dict, ast.arguments}  # `{**x}` has the key None, `def f(*, x)` the default None
+NODES_WITH_NONE = {ast.Dict, ast.arguments}  # `{**x}` has the key None, `def f(*, x)` the default None
 
 
 def child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
     """Return the fields of a type of node that may hold nodes."""
     if kind not in CHILD_FIELDS:
-        CHILD_FIELDS[kind] = tuple(name for name in kind._fields if name not in WITHOUT_CHILDREN)
+        CHILD_FIELDS[kind] = tuple(name for name in kind._fields if name not in LEAF_FIELDS)
     return CHILD_FIELDS[kind]
 
 
@@ -166,7 +166,7 @@ def list_children(node: ast.AST) -> list[ast.AST]:
         if value.__class__ is not list:
             if isinstance(value, ast.AST):
                 nodes.append(value)
-        elif kind in MAY_CONTAIN_NONE:
+        elif kind in NODES_WITH_NONE:
             nodes += [item for item in value if isinstance(item, ast.AST)]
         else:
             nodes += value

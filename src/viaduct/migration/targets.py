@@ -59,7 +59,7 @@ class CardTarget:
 
     def require_plugin(self, site: Site) -> None:
         """Request the import of the card's plug-in."""
-        site.work.effects.add(self.card.module)
+        site.work.effect_imports.add(self.card.module)
 
 
 @dataclass(frozen=True)

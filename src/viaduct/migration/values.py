@@ -47,7 +47,7 @@ OTHER_LIBRARIES = (
 )
 CONVERSIONS = {"to", "cuda", "npu", "mlu", "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "type"}
 # Kind of the receiver -> methods that return an object of the same kind.
-RETURNS_SAME_KIND = {
+SAME_KIND_METHODS = {
     "dataset": DATASET_METHODS - {"reduce"},
     "module": CONVERSIONS | {"train", "eval", "apply"},
     "class_loss": CONVERSIONS,
@@ -306,7 +306,7 @@ class Values:
         if isinstance(link, ast.Attribute):
             return attribute_of(self.project, receiver.removeprefix(OBJECT), link.attr) if is_object(receiver) else None
         method = link.func.attr  # type: ignore[attr-defined]
-        if method in RETURNS_SAME_KIND.get(receiver, ()):
+        if method in SAME_KIND_METHODS.get(receiver, ()):
             return receiver
         return self.kind_from_method(receiver, method) if is_object(receiver) else None
 
@@ -316,7 +316,7 @@ class Values:
         owner = owner_of(self.project, name, method)
         if owner is not None:
             return self.project.returns.get(f"{owner}.{method}")
-        return receiver if method in RETURNS_SAME_KIND["module"] and is_module(self.project, name) else None
+        return receiver if method in SAME_KIND_METHODS["module"] and is_module(self.project, name) else None
 
     def kind_of_self(self, owner: ast.ClassDef) -> str | None:
         """Return the kind of `self` in a class; None if the survey does not have the class."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Union
 
 from viaduct.run_files import Damaged, require_type
-from viaduct.typed_fields import field_types
+from viaduct.typed_fields import get_field_types
 
 Decoder = Callable[[Any, str], Any]
 
@@ -83,7 +83,9 @@ def decode_fields(kind: Any, value: Any, path: str) -> Any:
     decoded = {}
     for field in dataclasses.fields(kind):
         if field.name in value:
-            decoded[field.name] = find_decoder(field_types(kind)[field.name])(value[field.name], prefix + field.name)
+            decoded[field.name] = find_decoder(get_field_types(kind)[field.name])(
+                value[field.name], prefix + field.name
+            )
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise Damaged(f"{prefix}{field.name} is missing")
     return kind(**decoded)

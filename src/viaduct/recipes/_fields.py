@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, Union
 
 from viaduct.errors import BadValue, UnknownName
-from viaduct.typed_fields import field_types, show_value, spell_type
+from viaduct.typed_fields import get_field_types, show_value, spell_type
 
 Part = TypeVar("Part")
 BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -30,7 +30,7 @@ def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part
     """
     name, _, inner_path = path.partition(".")
     full_path = full_path or path
-    types_by_name = field_types(type(recipe))
+    types_by_name = get_field_types(type(recipe))
     if name not in types_by_name:
         prefix = full_path.removesuffix(path)
         known = [*(prefix + field for field in types_by_name), *list_field_paths(recipe, prefix)]
@@ -147,7 +147,7 @@ def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
             is_required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
             if is_required and entry.name not in record:
                 raise BadValue(f"the stored recipe has a {part.__name__} without {entry.name}.")
-        stored = {name: hint for name, hint in field_types(part).items() if name in record}
+        stored = {name: hint for name, hint in get_field_types(part).items() if name in record}
         values = {name: from_record(record[name], getattr(base, name, None), hint) for name, hint in stored.items()}
         return part(**values)
     if isinstance(record, list):

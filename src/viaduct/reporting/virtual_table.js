@@ -2,7 +2,7 @@
 // that pass the filters, in the chosen order.
 (() => {
   const { make, breakable, draw, alphabet, NEXT } = page;
-  const BEYOND = 8; // rows in the page above and below the visible ones
+  const EXTRA_ROWS = 8; // rows in the page above and below the visible ones
   const MISSING = "\u2013";
   const NOT_FINITE = { NaN, Inf: Infinity, "-Inf": -Infinity };
 
@@ -131,7 +131,7 @@
     const headings = [...table.tHead.rows[0].cells];
     const frames = [...table.querySelectorAll("col")];
     const fullWidth = table.style.width;
-    const everything = data.order ?? Array.from({ length: data.rows }, (_, row) => row);
+    const allRows = data.order ?? Array.from({ length: data.rows }, (_, row) => row);
     const chosen = new Map(); // column -> accepted texts; a column that is absent accepts all
     const panel = make("section", "panel");
     const head = make("div", "head"); // read by screen readers when it changes, without the drawings below
@@ -142,39 +142,39 @@
     let rowHeight = body.rows[0].getBoundingClientRect().height;
     let shown = columns.map(() => true);
     let everyColumn = !columns.some((column) => column.keep);
-    let view = everything;
+    let view = allRows;
     let sort = { column: null, direction: "none" };
     let active = -1; // place in the view
     let opened = -1; // row
     let first = -1;
     let details = null;
-    let haystack = null;
-    let lefts = []; // left edges of the pinned columns
+    let searchTexts = null;
+    let pinnedLefts = []; // left edges of the pinned columns
 
     // Filters and order
 
-    function words(row) {
-      haystack ??= Array.from({ length: data.rows }, (_, each) => columns.filter((column) => !column.numeric).map((column) => column.text(each)).join("\n").toLowerCase());
-      return haystack[row];
+    function getSearchText(row) {
+      searchTexts ??= Array.from({ length: data.rows }, (_, each) => columns.filter((column) => !column.numeric).map((column) => column.text(each)).join("\n").toLowerCase());
+      return searchTexts[row];
     }
 
-    function passes(wanted) {
+    function makeFilter(words) {
       const sets = [...chosen].map(([column, set]) => [column, set]);
-      return (row) => sets.every(([column, set]) => set.has(column.text(row))) && wanted.every((word) => words(row).includes(word));
+      return (row) => sets.every(([column, set]) => set.has(column.text(row))) && words.every((word) => getSearchText(row).includes(word));
     }
 
-    function look(keep = active >= 0 ? view[active] : -1) {
-      const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-      view = sortRows(wanted.length || chosen.size ? everything.filter(passes(wanted)) : [...everything], sort.column, sort.direction);
+    function updateView(keep = active >= 0 ? view[active] : -1) {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      view = sortRows(words.length || chosen.size ? allRows.filter(makeFilter(words)) : [...allRows], sort.column, sort.direction);
       active = keep >= 0 ? view.indexOf(keep) : -1;
       count.textContent = view.length === data.rows ? `${data.rows.toLocaleString("en-US")} rows` : `${view.length.toLocaleString("en-US")} of ${data.rows.toLocaleString("en-US")} rows`;
       table.setAttribute("aria-rowcount", view.length + 1);
-      show(true);
+      showRows(true);
     }
 
     // Rows in the page
 
-    function cell(column, row, place) {
+    function makeCell(column, row, place) {
       const text = column.text(row);
       const tone = column.tones[text];
       const element = make("td", tone ? `tone-${tone[0]}` : column.numeric ? "number" : "", column.wraps ? "" : text);
@@ -189,12 +189,12 @@
         element.prepend(sign);
       }
       if (text.length > 12) element.title = text;
-      pin(element, place);
+      pinCell(element, place);
       return element;
     }
 
     // Columns are added by importance (`keep`) as long as they fit.
-    function fit() {
+    function fitColumns() {
       const letter = 0.45 * parseFloat(getComputedStyle(document.documentElement).fontSize);
       const needed = columns.map((column, place) => {
         const style = getComputedStyle(headings[place]);
@@ -222,47 +222,47 @@
       width.textContent = everyColumn ? "Fewer columns" : `All ${columns.length} columns`;
     }
 
-    function measure() {
-      fit();
+    function measureColumns() {
+      fitColumns();
       const widths = headings.slice(0, pinned).map((heading) => heading.getBoundingClientRect().width);
-      lefts = widths.map((_, place) => widths.slice(0, place).reduce((sum, width) => sum + width, 0));
-      headings.forEach(pin);
+      pinnedLefts = widths.map((_, place) => widths.slice(0, place).reduce((sum, width) => sum + width, 0));
+      headings.forEach(pinCell);
     }
 
-    function pin(element, place) {
+    function pinCell(element, place) {
       if (place >= pinned) return;
       element.classList.add("pinned");
-      element.style.left = `${lefts[place]}px`;
+      element.style.left = `${pinnedLefts[place]}px`;
     }
 
-    function line(place) {
+    function makeRow(place) {
       const row = view[place];
       const element = make("tr", place === active ? "active" : "");
       element.id = `${data.name}-${row}`;
       element.setAttribute("aria-rowindex", place + 2);
       element.setAttribute("aria-selected", row === opened);
-      columns.forEach((column, at) => shown[at] && element.append(cell(column, row, at)));
+      columns.forEach((column, at) => shown[at] && element.append(makeCell(column, row, at)));
       return element;
     }
 
-    function filler(rows) {
+    function makeFiller(rows) {
       const element = make("tr", "filler");
       element.setAttribute("aria-hidden", "true");
       element.style.height = `${rows * rowHeight}px`;
       return element;
     }
 
-    function show(anew = false) {
+    function showRows(anew = false) {
       const visible = Math.ceil(scroller.clientHeight / rowHeight);
       const top = Math.max(0, Math.min(Math.floor(scroller.scrollTop / rowHeight), view.length - visible));
-      const start = Math.max(0, top - BEYOND);
-      if (!anew && Math.abs(start - first) < BEYOND / 2 && first >= 0 && top >= first && top + visible <= first + visible + 2 * BEYOND) return;
+      const start = Math.max(0, top - EXTRA_ROWS);
+      if (!anew && Math.abs(start - first) < EXTRA_ROWS / 2 && first >= 0 && top >= first && top + visible <= first + visible + 2 * EXTRA_ROWS) return;
       first = start;
-      const end = Math.min(view.length, start + visible + 2 * BEYOND);
+      const end = Math.min(view.length, start + visible + 2 * EXTRA_ROWS);
       const lines = [];
-      for (let place = start; place < end; place++) lines.push(line(place));
-      if (!view.length) lines.push(nothing());
-      body.replaceChildren(filler(start), ...lines, filler(view.length - end));
+      for (let place = start; place < end; place++) lines.push(makeRow(place));
+      if (!view.length) lines.push(makeEmptyRow());
+      body.replaceChildren(makeFiller(start), ...lines, makeFiller(view.length - end));
       if (active >= 0) table.setAttribute("aria-activedescendant", `${data.name}-${view[active]}`);
       else table.removeAttribute("aria-activedescendant");
       keepHeight();
@@ -273,40 +273,40 @@
       const height = body.querySelector("tr[id]")?.getBoundingClientRect().height;
       if (!height || Math.abs(height - rowHeight) < 0.5) return;
       rowHeight = height;
-      show(true);
+      showRows(true);
     }
 
-    function nothing() {
+    function makeEmptyRow() {
       const [element, text] = [make("tr", ""), make("td", "empty", "no row passes the filters")];
       text.colSpan = shown.filter(Boolean).length;
       element.append(text);
       return element;
     }
 
-    function reveal(place) {
+    function revealRow(place) {
       const heading = table.tHead.getBoundingClientRect().height;
       const [above, below] = [place * rowHeight, (place + 1) * rowHeight + heading];
       if (above < scroller.scrollTop) scroller.scrollTop = above;
       else if (below > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = below - scroller.clientHeight;
     }
 
-    function choose(place) {
+    function selectRow(place) {
       active = Math.max(0, Math.min(view.length - 1, place));
       if (!view.length) return;
-      reveal(active);
-      if (opened >= 0) open(view[active]);
-      show(true);
+      revealRow(active);
+      if (opened >= 0) openDetails(view[active]);
+      showRows(true);
     }
 
     // Details of a row
 
-    function open(row) {
+    function openDetails(row) {
       details ??= JSON.parse(figure.querySelector("script.details").textContent);
       opened = row;
       const close = make("button", "", "Close");
       close.type = "button";
-      close.addEventListener("click", shut);
-      const titles = columns.slice(0, pinned).map((column) => cell(column, row, Infinity));
+      close.addEventListener("click", closeDetails);
+      const titles = columns.slice(0, pinned).map((column) => makeCell(column, row, Infinity));
       head.replaceChildren(...titles.map(asSpan), close);
       const blocks = [...(details[row] ?? [])];
       const grid = make("div", "blocks");
@@ -336,80 +336,80 @@
       } catch {}
     }
 
-    function shut() {
+    function closeDetails() {
       opened = -1;
       panel.hidden = true;
       setAddress(location.pathname + location.search);
-      show(true);
+      showRows(true);
       table.focus({ preventScroll: true });
     }
 
-    function goTo(row) {
+    function goToRow(row) {
       if (!(row >= 0 && row < data.rows)) return;
-      if (!view.includes(row)) clear();
+      if (!view.includes(row)) clearFilters();
       active = view.indexOf(row);
       scroller.scrollTop = Math.max(0, active * rowHeight - scroller.clientHeight / 3);
-      open(row);
-      show(true);
+      openDetails(row);
+      showRows(true);
       table.focus({ preventScroll: true });
       figure.scrollIntoView({ block: "start" });
     }
 
     // Controls
 
-    function clear() {
+    function clearFilters() {
       search.value = "";
       chosen.clear();
       bar.querySelectorAll("select").forEach((each) => (each.value = ""));
       bar.querySelectorAll("button[aria-pressed]").forEach((each) => each.setAttribute("aria-pressed", "false"));
-      look();
+      updateView();
     }
 
-    function allow(column, set) {
+    function setFilter(column, set) {
       if (set.size) chosen.set(column, set);
       else chosen.delete(column);
       scroller.scrollTop = 0;
-      look();
+      updateView();
     }
 
-    function tally(column) {
-      const found = new Map();
-      everything.forEach((row) => found.set(column.text(row), (found.get(column.text(row)) ?? 0) + 1));
-      return found;
+    function countTexts(column) {
+      const counts = new Map();
+      allRows.forEach((row) => counts.set(column.text(row), (counts.get(column.text(row)) ?? 0) + 1));
+      return counts;
     }
 
-    function chips(column) {
+    function makeChips(column) {
       const group = make("div", "chips");
       group.setAttribute("role", "group");
       group.setAttribute("aria-label", column.name);
-      const found = tally(column);
-      Object.entries(column.tones).filter(([text]) => found.has(text)).forEach(([text, [tone, sign]]) => {
+      const counts = countTexts(column);
+      Object.entries(column.tones).filter(([text]) => counts.has(text)).forEach(([text, [tone, sign]]) => {
         const chip = make("button", `tone-${tone}`);
         chip.type = "button";
         chip.setAttribute("aria-pressed", "false");
-        chip.append(make("span", "sign", sign), `${text} `, make("span", "aside", found.get(text).toLocaleString("en-US")));
+        chip.append(make("span", "sign", sign), `${text} `, make("span", "aside", counts.get(text).toLocaleString("en-US")));
         chip.addEventListener("click", () => {
           const pressed = chip.getAttribute("aria-pressed") !== "true";
           chip.setAttribute("aria-pressed", pressed);
           const set = new Set(chosen.get(column) ?? []);
           if (pressed) set.add(text);
           else set.delete(text);
-          allow(column, set);
+          setFilter(column, set);
         });
         group.append(chip);
       });
       return group;
     }
 
-    function picker(column) {
+    function makePicker(column) {
       const [label, select] = [make("label", "", `${column.name} `), make("select", "")];
-      const values = [...tally(column).keys()].sort(alphabet.compare);
+      const values = [...countTexts(column).keys()].sort(alphabet.compare);
       [["", "all"], ...values.map((value) => [value, value])].forEach(([value, text]) => {
         const option = make("option", "", text);
         option.value = value;
         select.append(option);
       });
-      select.addEventListener("change", () => allow(column, new Set(select.value === "" ? [] : [select.value])));
+      select.addEventListener("change", () => setFilter(column, new Set(select.value === "" ? [] : [select.value])));
       label.append(select);
       return label;
     }
@@ -420,19 +420,19 @@
       search.setAttribute("aria-label", "Filter rows by words");
       search.addEventListener("input", () => {
         scroller.scrollTop = 0;
-        look();
+        updateView();
       });
       width.type = "button";
       width.addEventListener("click", () => {
         everyColumn = !everyColumn;
-        measure();
-        show(true);
+        measureColumns();
+        showRows(true);
       });
       const button = make("button", "clear", "Clear");
       button.type = "button";
-      button.addEventListener("click", clear);
+      button.addEventListener("click", clearFilters);
       count.setAttribute("role", "status");
-      bar.append(search, ...columns.filter((column) => column.choose).map((column) => (Object.keys(column.tones).length ? chips(column) : picker(column))), button, width, count);
+      bar.append(search, ...columns.filter((column) => column.choose).map((column) => (Object.keys(column.tones).length ? makeChips(column) : makePicker(column))), button, width, count);
       scroller.before(bar);
     }
 
@@ -448,7 +448,7 @@
           headings.forEach((each) => each.setAttribute("aria-sort", each === heading ? direction : "none"));
           sort = { column: columns[place], direction };
           scroller.scrollTop = 0;
-          look();
+          updateView();
         });
       });
     }
@@ -459,11 +459,11 @@
         if (event.target !== table) return;
         const page = Math.max(1, Math.floor(scroller.clientHeight / rowHeight) - 2);
         const goal = { ArrowDown: active + 1, ArrowUp: active - 1, PageDown: active + page, PageUp: active - page, Home: 0, End: view.length - 1 }[event.key];
-        if (event.key === "Escape" && opened >= 0) shut();
+        if (event.key === "Escape" && opened >= 0) closeDetails();
         else if ((event.key === "Enter" || event.key === " ") && active >= 0) {
-          open(view[active]);
-          show(true);
-        } else if (goal !== undefined) choose(goal);
+          openDetails(view[active]);
+          showRows(true);
+        } else if (goal !== undefined) selectRow(goal);
         else return;
         event.preventDefault();
       });
@@ -474,25 +474,25 @@
         const row = Number(event.target.closest("tr[id]")?.id.slice(data.name.length + 1) ?? NaN);
         if (Number.isNaN(row) || String(getSelection())) return;
         active = view.indexOf(row);
-        open(row);
-        show(true);
+        openDetails(row);
+        showRows(true);
         panel.scrollIntoView({ block: "nearest" });
       });
-      // Links to a row, wherever they stand; the row itself may not be in the page.
+      // Links to a row from anywhere on the page; the row itself may not be in the page.
       document.addEventListener("click", (event) => {
         const link = event.target.closest?.(`a[href^="#${data.name}-"]`);
         if (!link) return;
         event.preventDefault();
-        goTo(Number(link.getAttribute("href").slice(data.name.length + 2)));
+        goToRow(Number(link.getAttribute("href").slice(data.name.length + 2)));
       });
     }
 
-    function fromAddress() {
+    function followAddress() {
       const [name, row] = location.hash.slice(1).split("-");
-      if (name === data.name && row) goTo(Number(row));
+      if (name === data.name && row) goToRow(Number(row));
     }
 
-    measure();
+    measureColumns();
     panel.hidden = true;
     panel.setAttribute("aria-label", "Details of the row");
     head.setAttribute("aria-live", "polite");
@@ -501,14 +501,14 @@
     offerHeadings();
     offerKeys();
     offerClicks();
-    scroller.addEventListener("scroll", () => requestAnimationFrame(() => show()), { passive: true });
+    scroller.addEventListener("scroll", () => requestAnimationFrame(() => showRows()), { passive: true });
     new ResizeObserver(() => {
-      measure();
-      show(true);
+      measureColumns();
+      showRows(true);
     }).observe(scroller);
-    addEventListener("hashchange", fromAddress);
-    look();
-    fromAddress();
+    addEventListener("hashchange", followAddress);
+    updateView();
+    followAddress();
   }
 
   document.querySelectorAll("figure.virtual").forEach(offerRows);

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct.errors import BadRun, BadValue
-from viaduct.run_files import read_manifest, step_folders
+from viaduct.run_files import list_step_folders, read_manifest
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
-from viaduct.runs.table import write_percent
+from viaduct.runs.table import format_percent
 from viaduct.terminal import escape_controls
 
 WEIGHTS = ("model.safetensors", "ema.safetensors")
@@ -177,7 +177,7 @@ def has_checksum(file: Path, checksum: str, size: Any) -> bool:
 
 def list_checkpoints(run: RunFacts) -> Iterator[tuple[Path, dict[str, str]]]:
     """Yield the folder of each readable checkpoint and the checksums of its weight files."""
-    for folder in step_folders(Path(run.path) / "checkpoints").values():
+    for folder in list_step_folders(Path(run.path) / "checkpoints").values():
         with contextlib.suppress(BadRun):
             files = read_manifest(folder)["files"]
             yield folder, {name: files[name]["sha256"] for name in WEIGHTS if name in files}
@@ -217,7 +217,7 @@ def trace_run(run: RunFacts, ancestors: Ancestors, descendants: tuple[str, ...])
 def describe_result(run: RunFacts) -> str:
     parts = [run.recipe, run.state, f"{run.steps:,} steps"]
     if run.top1 is not None:
-        parts.append(f"top-1 {write_percent(run.top1)} %")
+        parts.append(f"top-1 {format_percent(run.top1)} %")
     if run.fields.get("ema"):
         parts.append(f"averages its weights (ema, decay {run.fields.get('ema.decay', '?')})")
     return ", ".join(parts)

@@ -26,7 +26,7 @@ from typing import Any
 
 from viaduct.atomic_files import name_temporary
 from viaduct.errors import BadValue
-from viaduct.run_files import HEADLINE, Json, metric_lines
+from viaduct.run_files import HEADLINE, Json, read_metric_lines
 from viaduct.runs.facts import RunFacts
 
 STATUS = {"running": 1, "finished": 3, "crashed": 4, "interrupted": 5}
@@ -193,7 +193,7 @@ def clean_name(name: str) -> str:
 def write_metrics(folder: Path, run: Path) -> None:
     """Write one file for each curve: training.loss, validation.top1 …"""
     lines: dict[str, list[str]] = {}
-    for _, record in metric_lines(run):
+    for _, record in read_metric_lines(run):
         if record is None:
             continue
         moment = record.get("time")

@@ -10,10 +10,10 @@ from typing import Any
 from viaduct.run_files import (
     ENDING,
     count_steps,
+    list_step_folders,
     read_ending,
     read_recipe_record,
     read_summary,
-    step_folders,
 )
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.metrics import MetricsDigest, number_or_none, update_digest
@@ -50,7 +50,7 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
         set_summary(run, read_summary(path), record)
     run.ending = read_ending(path) if files[ENDING] is not None else None
     if files["checkpoints"] is not None and not run.is_complete:
-        run.newest_checkpoint = max(step_folders(path / "checkpoints"), default=None)
+        run.newest_checkpoint = max(list_step_folders(path / "checkpoints"), default=None)
     metrics = files["metrics.jsonl"]
     run.damage = list(describe_damage(run, digest, folder, None if metrics is None else metrics[1]))
     changed = metrics or files["recipe.json"]

@@ -30,10 +30,10 @@ from viaduct.run_files import (
     MANIFEST,
     Damaged,
     finite_or_null,
+    list_step_folders,
     read_manifest,
     require_fields,
     require_type,
-    step_folders,
 )
 from viaduct.training.messages import sendable
 from viaduct.weights.stored import compute_checksum
@@ -200,7 +200,7 @@ def flush_folder(folder: Path) -> None:
 
 def list_checkpoints(folder: Path) -> list[SavedCheckpoint]:
     """Return all checkpoints of a run, oldest first, intact or damaged."""
-    return [SavedCheckpoint(path) for path in step_folders(folder).values()]
+    return [SavedCheckpoint(path) for path in list_step_folders(folder).values()]
 
 
 def find_newest_intact(folder: Path) -> tuple[SavedCheckpoint | None, list[str]]:

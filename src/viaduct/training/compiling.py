@@ -27,8 +27,8 @@ from viaduct.kernels.fused import is_fused
 from viaduct.recipes import Recipe
 from viaduct.torch_compat import (
     allow_recompiles,
-    compile_seconds,
     default_compile_cache,
+    get_compile_seconds,
     record_vector_width,
     run_eagerly,
 )
@@ -104,7 +104,7 @@ class Compilation:
         self.is_underway = False
         from torch._dynamo import utils
 
-        seconds, graphs = compile_seconds(), utils.counters["stats"]["unique_graphs"]
+        seconds, graphs = get_compile_seconds(), utils.counters["stats"]["unique_graphs"]
         if not seconds:
             return None
         count = len(self.parts)

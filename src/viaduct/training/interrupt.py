@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from viaduct.signals import stop_signals
+from viaduct.signals import list_stop_signals
 from viaduct.training.output_streams import print_line
 
 
@@ -23,7 +23,7 @@ class Interrupt:
         self._earlier_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
-        for number in stop_signals():
+        for number in list_stop_signals():
             self._earlier_handlers[number] = signal.signal(number, self._handle)
         return self
 

@@ -23,11 +23,11 @@ from viaduct.reporting import Histogram
 from viaduct.run_files import (
     METRICS,
     Damaged,
-    count_of,
     count_steps,
     has_fields,
     parse_metric,
     parse_object,
+    read_count,
     read_recipe_record,
 )
 
@@ -68,7 +68,7 @@ class RunContents:
 
     @property
     def global_batch(self) -> int:
-        return count_of(self.record.get("recipe", {}).get("data"), "global_batch")
+        return read_count(self.record.get("recipe", {}).get("data"), "global_batch")
 
     @property
     def steps(self) -> int:

@@ -39,7 +39,7 @@ from viaduct.recipes._fields import compare_records, from_record, to_record
 from viaduct.run_files import (
     LATEST_STEP,
     finite_or_null,
-    metric_lines,
+    read_metric_lines,
     read_metrics,
     read_recipe_record,
     read_summary,
@@ -193,7 +193,7 @@ class RunDir:
 
     def drop_metrics_after(self, step: int) -> None:
         """Drop the metrics of later steps, which will be trained again."""
-        readable = [(line, record) for line, record in metric_lines(self.path) if record is not None]
+        readable = [(line, record) for line, record in read_metric_lines(self.path) if record is not None]
         remaining = [line for line, record in readable if record["step"] <= step or record["kind"] == "restart"]
         if self.metrics.is_file():
             replace_contents(self.metrics, "".join(line + "\n" for line in remaining).encode())

@@ -153,13 +153,13 @@ def describe_field(path: str) -> list[str]:
     """Return the accepted values of a field, from the types of the recipe and its parts."""
     from viaduct.data.records import Records
     from viaduct.recipes import Recipe
-    from viaduct.typed_fields import field_types
+    from viaduct.typed_fields import get_field_types
 
     owners: list[Any] = [Recipe]
     *parts, name = path.split(".")
     for part in parts:
-        owners = [Records] if part == "data" else list_classes(field_types(owners[0])[part])
-    return list_accepted(next(field_types(owner)[name] for owner in owners if name in field_types(owner)))
+        owners = [Records] if part == "data" else list_classes(get_field_types(owners[0])[part])
+    return list_accepted(next(get_field_types(owner)[name] for owner in owners if name in get_field_types(owner)))
 
 
 def list_classes(kind: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from viaduct.rehearsal import limits
-from viaduct.signals import stop_signals
+from viaduct.signals import list_stop_signals
 from viaduct.verbs.rehearse import (
     Arguments,
     FakeData,
@@ -163,7 +163,7 @@ def raise_interrupts() -> Iterator[None]:
 
         raise Interrupted(number)
 
-    before = {number: signal.signal(number, interrupt) for number in stop_signals()}
+    before = {number: signal.signal(number, interrupt) for number in list_stop_signals()}
     try:
         yield
     finally:

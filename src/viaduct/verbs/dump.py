@@ -187,6 +187,6 @@ def list_advice(dump: ScriptDump) -> list[str]:
     """Return advice for a script of which nothing was dumped."""
     if dump.seen.steps:
         return [f"Its steps are 0 to {dump.seen.steps - 1}: choose among them with --steps."]
-    if dump.seen.networks and dump.by == "optimizer":
+    if dump.seen.networks and dump.step_by == "optimizer":
         return ["Its optimizer never stepped; with --step-by forward each forward pass is a step."]
     return ["Work in other processes (spawned ranks) is not dumped; run a single process."]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from viaduct.addresses import read_address
+from viaduct.addresses import resolve_file_url
 from viaduct.verbs._latency import BATCHES, REPEATS, WARM_UP, refuse_latency_flags, refuse_scoring_flags, show_latency
 from viaduct.verbs._weights import (
     ClassesOption,
@@ -32,7 +32,8 @@ def main(
     every: Annotated[bool, typer.Option("--all", help="Measure all checkpoints of the run or folder.")] = False,
     step: StepOption = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the data; for a run only if they have moved.", callback=read_address)
+        Path | None,
+        typer.Option(help="Folder of the data; for a run only if they have moved.", callback=resolve_file_url),
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from viaduct.addresses import read_address
+from viaduct.addresses import resolve_file_url
 from viaduct.errors import BadValue
 from viaduct.extras import require
 from viaduct.terminal import print_note
@@ -23,7 +23,7 @@ def main(
         list[str],
         typer.Argument(help="A recipe's name or file. Further arguments are added to --space.", metavar="RECIPE"),
     ],
-    data: Annotated[Path | None, typer.Option(help="Folder of the recipe's data.", callback=read_address)] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the recipe's data.", callback=resolve_file_url)] = None,
     space: Annotated[
         list[str] | None,
         typer.Option(

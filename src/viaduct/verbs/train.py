@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from viaduct.addresses import read_address
+from viaduct.addresses import resolve_file_url
 from viaduct.errors import BadValue
 from viaduct.terminal import print_note
 from viaduct.verbs._grouped_help import GroupedCommand
@@ -41,7 +41,7 @@ def main(
     ] = "",
     listing: Annotated[bool, RunOption("--list", help="Show the recipes and stop.")] = False,
     as_json: Annotated[bool, RunOption("--json", help="With --list: as JSON.")] = False,
-    data: Annotated[Path | None, RunOption(help="Folder of the recipe's data.", callback=read_address)] = None,
+    data: Annotated[Path | None, RunOption(help="Folder of the recipe's data.", callback=resolve_file_url)] = None,
     device: Annotated[str, RunOption(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
     run: Annotated[Path | None, RunOption(help="Directory of the run.", show_default="runs/RECIPE")] = None,
     resume: Annotated[
@@ -114,12 +114,12 @@ def find_learning_rate(options: dict[str, Any]) -> None:
     if options["lr_per_rank"] is not None:
         raise BadValue("--lr find and --lr-per-rank contradict each other.", "Give one of them.")
     arguments = read_arguments({**options, "lr": None}, 1)
-    from viaduct.runs.rate_range import PAGE, suggest_rate, write_range_page, write_text
+    from viaduct.runs.rate_range import PAGE, render_text, suggest_rate, write_range_page
     from viaduct.training.rate_finder import STEPS, measure_rates
 
     measured = measure_rates(arguments.request(), int(options["steps"] or STEPS))
     suggestion = suggest_rate(measured.rates, measured.losses)
-    print(write_text(measured.rates, suggestion))
+    print(render_text(measured.rates, suggestion))
     if measured.interrupted:
         raise typer.Exit(130)
     page = arguments.run / PAGE

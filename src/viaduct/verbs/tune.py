@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from viaduct.addresses import read_address
+from viaduct.addresses import resolve_file_url
 from viaduct.errors import BadValue
 from viaduct.extras import require
 from viaduct.terminal import print_note
@@ -40,7 +40,7 @@ def run(
     ] = None,
     data: Annotated[
         Path,
-        typer.Option(help="Folder of data; synthetic: noise, no files.", callback=read_address),
+        typer.Option(help="Folder of data; synthetic: noise, no files.", callback=resolve_file_url),
     ] = Path("synthetic"),
     batch: Annotated[int | None, typer.Option(help="Batch size.", min=1, show_default="the recipe's")] = None,
     precision: Annotated[

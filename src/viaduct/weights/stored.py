@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from safetensors import SafetensorError, safe_open
 
 from viaduct.errors import BadData, BadRun
-from viaduct.run_files import MANIFEST, read_json_object, read_manifest, step_folders
+from viaduct.run_files import MANIFEST, list_step_folders, read_json_object, read_manifest
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.fingerprints import has_known_names, recognise_exactly
 from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, list_prefixes, suggest_instead
@@ -311,7 +311,7 @@ def find_newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     Without checkpoints, but with a final model, the folder is the run itself.
     """
     skipped: list[str] = []
-    folders = list(step_folders(run / "checkpoints").values())
+    folders = list(list_step_folders(run / "checkpoints").values())
     for folder in reversed(folders):
         damage = find_damage(folder)
         if damage is None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from viaduct.comparison.judge import rounding_unit
+from viaduct.comparison.judge import find_rounding_unit
 from viaduct.comparison.replay import replay_origin, reshape_to_convolution
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import (
@@ -40,13 +40,12 @@ EXACT = 1e-3  # relative error up to which the sum of two inputs counts as the r
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report an operator that amplifies a difference of its inputs."""
     output = scene.load_origin()
     inputs = [both for row in scene.find_rows("input") if (both := scene.load_row(row)) is not None]
     if scene.role != "output" or output is None or not inputs or not all(map(has_finite_floats, [output, *inputs])):
         return None
     input_error, output_error = max(map(relative_error, inputs)), relative_error(output)
-    if (evidence := describe_own_rounding(scene, inputs[0], output)) and input_error <= rounding_unit(scene.row):
+    if (evidence := describe_own_rounding(scene, inputs[0], output)) and input_error <= find_rounding_unit(scene.row):
         return Cause(NAME, 0.95, evidence, ADVICE)
     if not 0 < FACTOR * input_error <= output_error < math.inf:
         return None
@@ -70,7 +69,7 @@ def describe_own_rounding(scene: Scene, x: Both, y: Both) -> str:
     slope = fit_slope(x_right, y_right)
     if slope is None or not deviation.all():
         return ""
-    unit = rounding_unit(scene.row) * rms(slope[:, 0] * mean)  # change of the output by one rounding of the means
+    unit = find_rounding_unit(scene.row) * rms(slope[:, 0] * mean)  # change of the output by one rounding of the means
     size, count = rms(y_left - y_right), x_right.shape[1]
     steep = float(np.median(np.abs(mean) / deviation))
     # The rounding of a mean grows at most with the root of the number of values; 16 allows for further operations.

@@ -41,7 +41,6 @@ class Affine:
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report a batch norm with another epsilon or mode."""
     outputs, inputs = scene.load_origin(), scene.load_row(scene.find_row("input", 0))
     if scene.role != "output" or outputs is None or inputs is None:
         return None
@@ -108,7 +107,7 @@ def explain_epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outp
 
 def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None:
     """Report that one side normalises with batch statistics and the other with running statistics."""
-    by_batch = [bool(np.median(deviation_from_batch(side, gamma, beta)) < BY_BATCH) for side in (left, right)]
+    by_batch = [bool(np.median(measure_deviation_from_batch(side, gamma, beta)) < BY_BATCH) for side in (left, right)]
     if by_batch[0] == by_batch[1]:
         return None
     batch, running = ("left", "right") if by_batch[0] else ("right", "left")
@@ -116,7 +115,7 @@ def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Caus
     return Cause(MODE_NAME, 0.85, evidence, MODE_ADVICE)
 
 
-def deviation_from_batch(side: Affine, gamma: Array, beta: Array) -> Array:
+def measure_deviation_from_batch(side: Affine, gamma: Array, beta: Array) -> Array:
     """Return the distance of each channel's slope and centre from those by the batch's own statistics."""
     scale = np.where(gamma != 0, np.abs(gamma), 1.0)
     slope = np.abs(np.abs(side.slope) * np.sqrt(side.variance) / scale - 1)

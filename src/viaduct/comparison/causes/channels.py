@@ -1,4 +1,4 @@
-"""Channels in another order: RGB for BGR in the input, or a layer whose outputs were put together differently."""
+"""Channels in another order: RGB for BGR in the input, or reordered outputs of a layer."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from viaduct.comparison.scene import Scene
 
 NAME = "swapped channels"
 ADVICE = (
-    "Look at what fixes the order of channels here: the decoder (OpenCV reads BGR, PIL and TensorFlow RGB), the order "
-    "of operands of a concatenation, a channel shuffle, or the map of weight names."
+    "Check the code that sets the order of channels here: the decoder (OpenCV reads BGR, PIL and TensorFlow RGB), the "
+    "order of operands of a concatenation, a channel shuffle, or the map of weight names."
 )
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report channels in another order."""
     both = scene.load_origin()
     if both is None or both.left.dtype.kind not in "fiu":
         return None
-    for axis in channel_axes(both.left.shape, scene.is_weight):
+    for axis in find_channel_axes(both.left.shape, scene.is_weight):
         order = find_order(both, axis)
         if order is not None:
             slices = f"slices along axis {axis} reordered: {describe_order(order)}"
@@ -29,7 +28,7 @@ def find_cause(scene: Scene) -> Cause | None:
     return None if replay is None else explain_reversed_input(replay)
 
 
-def channel_axes(shape: tuple[int, ...], is_weight: bool) -> list[int]:
+def find_channel_axes(shape: tuple[int, ...], is_weight: bool) -> list[int]:
     """Return the axes that may hold channels: 0 and 1 of a weight; else 1, and the last if it is short."""
     if is_weight:
         return list(range(min(2, len(shape))))

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from viaduct.comparison.judge import rounding_unit
+from viaduct.comparison.judge import find_rounding_unit
 from viaduct.comparison.replay import (
     apply_kernels,
     gather_windows,
@@ -35,7 +35,6 @@ NEAR = 12  # a constant ran at most this many operators before the origin
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report a constant that the left side folded at compile time."""
     both, x = scene.load_float_origin(), scene.load_row(scene.find_row("input", 0))
     if scene.role != "output" or both is None or x is None:
         return None
@@ -50,7 +49,7 @@ def find_cause(scene: Scene) -> Cause | None:
             continue
         used, share, kind = solution
         error = rms(used - constant) / (rms(constant) or 1.0)
-        unit = max(rounding_unit(row), rounding_unit(scene.row))
+        unit = max(find_rounding_unit(row), find_rounding_unit(scene.row))
         if share > ENOUGH and 0 < error <= ROUNDINGS * unit:
             evidence = (
                 f"{row.op} of the right side depends on weights alone and has no partner on the left; with a {kind} "

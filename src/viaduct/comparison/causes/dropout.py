@@ -16,7 +16,6 @@ ADVICE = (
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report dropout that is active on one or both sides."""
     both = scene.load_origin()
     if both is None or both.left.dtype.kind != "f" or scene.is_weight:
         return None

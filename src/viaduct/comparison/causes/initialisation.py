@@ -15,7 +15,6 @@ ADVICE = (
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report a weight that was initialised differently."""
     both = scene.load_origin()
     if scene.role != "parameter" or both is None or both.left.size < 16 or both.left.dtype.kind != "f":
         return None
@@ -35,5 +34,5 @@ def find_cause(scene: Scene) -> Cause | None:
 def is_random_weight(row: Row, scene: Scene) -> bool:
     """Return True for a weight that is initialised at random, unlike norms and biases."""
     stored = row.stored
-    here = (stored.step, stored.rank, stored.role) == (scene.origin.step, scene.origin.rank, "parameter")
-    return here and len(stored.shape) > 1
+    is_parameter = (stored.step, stored.rank, stored.role) == (scene.origin.step, scene.origin.rank, "parameter")
+    return is_parameter and len(stored.shape) > 1

@@ -28,7 +28,6 @@ FEWEST_VALUES = 32  # of a tensor or channel; in fewer no grid is searched
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report 8-bit quantisation of the result, the input or the weight."""
     both = scene.load_float_origin()
     if both is None or not np.isfinite(both.left).all():
         return None

@@ -25,7 +25,6 @@ OTHER_ADVICE = "Make both sides read the same examples in the same order: shuffl
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report labels that differ, or are off by a constant."""
     both = scene.load_origin()
     if both is None:
         return None

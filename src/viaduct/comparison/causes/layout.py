@@ -28,14 +28,12 @@ AXES = {4: {"activation": "NCHW", "parameter": "OIHW"}, 2: {"parameter": "OI", "
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report the same numbers with their axes in another order."""
     both = scene.load_origin()
     if both is None:
         return None
     kind = "parameter" if scene.is_weight else "activation"
-    found = find_arrangement(both, kind)
-    if found is not None:
-        return Cause(NAME, 0.97, f"the left side is the right side {found}", ADVICE)
+    if arrangement := find_arrangement(both, kind):
+        return Cause(NAME, 0.97, f"the left side is the right side {arrangement}", ADVICE)
     replay = replay_origin(scene)
     return None if replay is None else explain_weight_layout(replay)
 
@@ -44,7 +42,7 @@ def find_arrangement(both: Both, kind: str) -> str | None:
     """Return the change of layout that turns the right side into the left, or None."""
     indices = np.random.default_rng(2).integers(0, both.left.size, min(SAMPLE, both.left.size))
     sample = Both(both.left.reshape(-1)[indices], both.right.reshape(-1)[indices])
-    for view, description in iterate_arrangements(both.right, axis_names(both.right.ndim, kind)):
+    for view, description in iterate_arrangements(both.right, name_axes(both.right.ndim, kind)):
         prediction = view[np.unravel_index(indices, view.shape)]
         is_likely = explained_share(prediction, sample) > ENOUGH
         if is_likely and explained_share(view.reshape(both.left.shape), both) > ENOUGH:
@@ -80,6 +78,5 @@ def iterate_arrangements(values: Array, names: str) -> Iterator[tuple[Array, str
             yield np.flip(values, axes), f"mirrored along {', '.join(names[axis] for axis in axes)}"
 
 
-def axis_names(ndim: int, kind: str) -> str:
-    """Return one letter per axis."""
+def name_axes(ndim: int, kind: str) -> str:
     return AXES.get(ndim, {}).get(kind) or "ABCDEFGH"[:ndim] + "?" * max(0, ndim - 8)

@@ -23,7 +23,6 @@ ENOUGH = 0.9  # share of the difference that the operand must explain
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report a sum that lacks an operand, or has it twice."""
     both = scene.load_float_origin()
     if both is None or scene.is_weight:
         return None

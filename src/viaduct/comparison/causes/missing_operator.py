@@ -16,7 +16,6 @@ ENOUGH = 0.99  # share of the difference that the missing operator must explain
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report an operator that is missing or has no effect."""
     both = scene.load_origin()
     if both is None:
         return explain_by_unmatched(scene)
@@ -39,7 +38,6 @@ def describe_unchanged_input(scene: Scene, both: Both) -> str:
 
 
 def describe_missing_activation(both: Both) -> str:
-    """Describe a missing ReLU; empty if none is missing."""
     for side, raw, clipped in (("left", both.left, both.right), ("right", both.right, both.left)):
         if raw.min() < 0 <= clipped.min() and np.allclose(np.maximum(raw, 0), clipped, rtol=1e-4, atol=1e-6):
             return f"the {side} side lacks a ReLU: with its negative numbers set to 0 both sides agree"
@@ -47,7 +45,6 @@ def describe_missing_activation(both: Both) -> str:
 
 
 def describe_missing_bias(scene: Scene, both: Both) -> str:
-    """Describe a missing bias; empty if none is missing."""
     channel = -1 if both.left.ndim == 2 else 1
     for row in scene.find_rows("parameter"):
         vector = scene.load_row(row)

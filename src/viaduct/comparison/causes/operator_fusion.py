@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from viaduct.comparison.judge import rounding_unit
+from viaduct.comparison.judge import find_rounding_unit
 from viaduct.comparison.replay import Replay, sample_outputs, solve_geometry
 from viaduct.comparison.rows import Cause, Row
 from viaduct.comparison.scene import Both, Scene, explained_share, flatten_channels, rms
@@ -37,7 +37,6 @@ UNKNOWN_TERMS = 256  # assumed for a sum if the weight was not dumped
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report operators that the left side computes as one."""
     both = scene.load_origin()
     if scene.role == "parameter" and both is not None:
         return explain_folded_norm(scene, both)
@@ -117,7 +116,7 @@ def explain_missing_rounding(scene: Scene, both: Both) -> Cause | None:
         affine = fit_channels(hidden, both.right)
         if affine is None:
             continue
-        epsilon, size = max(rounding_unit(row), rounding_unit(scene.row)), rms(affine.slope * hidden)
+        epsilon, size = max(find_rounding_unit(row), find_rounding_unit(scene.row)), rms(affine.slope * hidden)
         terms, replay = replay_layer(scene, row)
         # In float32 the order of the sum counts as well as the rounding of its result.
         allowed = ROUNDINGS * math.sqrt(max(1, terms) if epsilon < 1e-5 else 1)

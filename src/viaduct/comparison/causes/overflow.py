@@ -16,7 +16,6 @@ ADVICE = (
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report infinities, NaN computed from them, or values saturated at 65504."""
     both = scene.load_origin()
     if both is None:
         return explain_by_statistics(scene)

@@ -24,13 +24,11 @@ MAX_SHIFT = 3  # cells by which an image may be shifted
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report padding of another size, side or mode."""
     both = scene.load_origin()
     if both is None or both.left.ndim != 4 or scene.role not in ("output", "input"):
         return None
     replay = replay_origin(scene)
-    found = None if replay is None else explain_by_replay(replay)
-    return found or explain_shift(both) or explain_border(both)
+    return (explain_by_replay(replay) if replay else None) or explain_shift(both) or explain_border(both)
 
 
 def explain_by_replay(replay: Replay) -> Cause | None:

@@ -20,7 +20,6 @@ ADVICE = (
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report a result or computation in half precision or TF32."""
     both = scene.load_origin()
     if both is None or both.left.dtype.kind != "f":
         return None

@@ -26,7 +26,6 @@ ORDER_ADVICE = "No change is needed. Compare with a wider threshold, or run with
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report a sum in half precision or in another order."""
     both = scene.load_origin()
     if both is None or not has_finite_floats(both):
         return None
@@ -36,10 +35,8 @@ def find_cause(scene: Scene) -> Cause | None:
     for grid in HALVES:
         if grid.contains_all(both.left) and not grid.contains_all(both.right):
             return explain_on_grid(both, grid, terms, error)
-    found = explain_other_order(terms, error)
-    if found is None and has_half_precision(scene):
-        return explain_off_grid(both, terms, error)
-    return found
+    cause = explain_other_order(terms, error)
+    return explain_off_grid(both, terms, error) if cause is None and has_half_precision(scene) else cause
 
 
 def has_half_precision(scene: Scene) -> bool:

@@ -20,7 +20,6 @@ ENOUGH = 0.98  # share of the difference that the factors must explain
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report a constant factor, or a factor and offset per channel."""
     both = scene.load_float_origin()
     if both is None or not (np.isfinite(both.left).all() and np.isfinite(both.right).all()):
         return None

@@ -16,7 +16,6 @@ ADVICE = (
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report the same examples in another order."""
     both = scene.load_origin()
     if both is None or scene.is_weight:
         return None

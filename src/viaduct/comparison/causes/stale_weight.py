@@ -16,7 +16,6 @@ ADVICE = (
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report a weight that was not updated, or that is from an earlier step."""
     both = scene.load_origin()
     if both is None or both.left.dtype.kind != "f":
         return None
@@ -64,8 +63,10 @@ def explain_earlier_value(scene: Scene, both: Both) -> Cause | None:
             ("right", both.right, past.right),
         ):
             if np.array_equal(now, then):
-                held = f"still holds the weight of step {row.stored.step}"
-                return Cause(NAME, 0.97, f"at step {scene.origin.step} the {side} side {held}", ADVICE)
+                evidence = (
+                    f"at step {scene.origin.step} the {side} side still holds the weight of step {row.stored.step}"
+                )
+                return Cause(NAME, 0.97, evidence, ADVICE)
     similarity = correlation(both.left, both.right)
     if similarity < 0.9:
         return None

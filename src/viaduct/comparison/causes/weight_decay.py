@@ -22,7 +22,6 @@ SAME = 1e-3  # relative difference up to which weight and gradient count as equa
 
 
 def find_cause(scene: Scene) -> Cause | None:
-    """Report updates that differ by a multiple of the weight."""
     both = scene.load_origin()
     if scene.role != "update" or both is None or both.left.dtype.kind != "f" or both.left.size < 2:
         return None

@@ -42,7 +42,6 @@ def read_headers(path: Path) -> Members:
 
 
 def open_array(path: Path, member: str = "") -> Array:
-    """Map or unpack one member."""
     info = read_archive(path).get(member + SUFFIX)
     if info is None:
         raise BadData(f"{path.name} has no member {member!r}.")

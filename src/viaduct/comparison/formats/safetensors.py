@@ -27,7 +27,6 @@ def read_headers(path: Path) -> Members:
 
 
 def open_array(path: Path, member: str = "") -> Array:
-    """Map one tensor."""
     header = read_headers(path).get(member)
     if header is None:
         raise BadData(f"{path.name} has no tensor {member!r}.")

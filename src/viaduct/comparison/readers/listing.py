@@ -105,7 +105,7 @@ def find_unread(listing: Listing, suffixes: tuple[str, ...]) -> dict[str, str]:
     return {**dict.fromkeys(links, "it is a link that leaves the folder; it was not followed"), **listing.special}
 
 
-def refused_tensors(listing: Listing, suffixes: tuple[str, ...], order: int) -> list[Stored]:
+def list_refused_tensors(listing: Listing, suffixes: tuple[str, ...], order: int) -> list[Stored]:
     """Return unread files as tensors with a fault, by their full names."""
     unread = find_unread(listing, suffixes)
     return [Stored(name, order=order, fault=f"{name}: {why}") for name, why in unread.items()]

@@ -24,9 +24,9 @@ from viaduct.comparison.readers.listing import (
     Listing,
     join_some,
     list_files,
+    list_refused_tensors,
     natural_key,
     read_header_of,
-    refused_tensors,
     resolve_inside,
 )
 from viaduct.comparison.tensors import Side, Stored
@@ -119,7 +119,7 @@ def read(path: Path) -> Side:
     files = _select_newest(files, notes)
     tensors = _make_tensors(_drop_converted_raw_files(files), notes)
     refused = [_make_unnamed(file, len(tensors)) for file in unnamed if file.suffix == ".npy"]
-    refused += refused_tensors(listing, (".npy",), len(tensors) + 1)
+    refused += list_refused_tensors(listing, (".npy",), len(tensors) + 1)
     if unnamed:
         names = [str(file.relative_to(listing.root)) for file in unnamed]
         notes.append(f"not named as NPU dumps are: {join_some(names)}")

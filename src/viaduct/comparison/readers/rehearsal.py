@@ -31,7 +31,6 @@ Identity = tuple[str, Role, int, int, int]  # operator, role, index, order and s
 
 
 def can_read(path: Path) -> bool:
-    """Return True if the path is the record of a rehearsal."""
     return bool(find_ranks(path))
 
 

@@ -15,9 +15,9 @@ from viaduct.comparison.readers.listing import (
     Listing,
     join_some,
     list_files,
+    list_refused_tensors,
     natural_key,
     read_header_of,
-    refused_tensors,
 )
 from viaduct.comparison.tensors import Side, Stored
 
@@ -56,7 +56,7 @@ def read(path: Path) -> Side:
     ]
     for unnamed_path in (listing.root / name for name in unnamed):
         tensors.append(read_header_of(Stored(unnamed_path.stem, order=len(order), path=unnamed_path)))
-    tensors += refused_tensors(listing, (SUFFIX,), len(order) + 1)
+    tensors += list_refused_tensors(listing, (SUFFIX,), len(order) + 1)
     return Side(path, KIND, tuple(tensors), notes=tuple(_make_notes(listing, unnamed, older)))
 
 

@@ -80,7 +80,7 @@ def read(path: Path) -> Side:
             damaged.append(Stored(INDEX_FILE, step=step, rank=rank, fault=error.what))  # represents the whole step
     if not indexes:
         raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or explain_missing(path)))
-    tensors = [tensor for folder, index in indexes for tensor in stored_tensors(folder, index)]
+    tensors = [tensor for folder, index in indexes for tensor in iterate_tensors(folder, index)]
     tensors += damaged
     notes += describe_different_settings([index for _, index in indexes])
     settings = describe_settings(indexes[0][1], tensors)
@@ -108,7 +108,7 @@ def explain_missing(path: Path) -> list[str]:
     return [f"Looked for {INDEX_FILE}, step_000000/{INDEX_FILE} and dump/step_000000/{INDEX_FILE}."]
 
 
-def stored_tensors(folder: Path, index: Index) -> Iterator[Stored]:
+def iterate_tensors(folder: Path, index: Index) -> Iterator[Stored]:
     """Yield the tensors of one index; links in its folder are ignored."""
     with os.scandir(folder) as files:
         sizes = {file.name: file.stat().st_size for file in files if file.is_file(follow_symlinks=False)}

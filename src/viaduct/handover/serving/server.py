@@ -28,7 +28,7 @@ from viaduct.handover.serving.batching import Batcher, Run
 from viaduct.handover.serving.connections import ConnectionGuard
 from viaduct.handover.serving.limits import Limits
 from viaduct.handover.serving.metrics import Metrics
-from viaduct.signals import stop_signals
+from viaduct.signals import list_stop_signals
 
 BACKLOG = 1024
 SPARE_FILES = 64  # file descriptors reserved for other uses than connections
@@ -128,7 +128,7 @@ class Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self.handle_exit) for number in stop_signals()}
+        before = {number: signal.signal(number, self.handle_exit) for number in list_stop_signals()}
         try:
             yield
         finally:

@@ -32,7 +32,7 @@ def main_function(site: Site) -> FunctionNode | None:
     """
     defined = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode)}
     for call in module_calls(site):
-        is_runner = site.qualified(call.func) in APP_RUN or getattr(call.func, "attr", "") == "run"
+        is_runner = site.qualified_name(call.func) in APP_RUN or getattr(call.func, "attr", "") == "run"
         name = run_function(call) if is_runner else plain_name(call.func)
         if name in defined and (is_runner or "main" in name.lower()):
             return defined[name]
@@ -48,7 +48,10 @@ def run_function(call: ast.Call) -> str:
 def is_imported(site: Site) -> bool:
     """Return True if another file of the project imports this one."""
     project, path = site.work.project, site.work.path
-    return any(path in paths for paths in project.imports.values()) or project.module_of(path)[0] in project.named
+    return (
+        any(path in paths for paths in project.imports.values())
+        or project.module_of(path)[0] in project.plainly_imported
+    )
 
 
 def module_calls(site: Site) -> Iterator[ast.Call]:
@@ -58,7 +61,7 @@ def module_calls(site: Site) -> Iterator[ast.Call]:
             yield from (node for node in walk_executed(statement) if isinstance(node, ast.Call))
 
 
-def first_reaching(site: Site, block: list[ast.stmt], matches: Callable[[ast.AST], bool]) -> ast.stmt | None:
+def first_statement_reaching(site: Site, block: list[ast.stmt], matches: Callable[[ast.AST], bool]) -> ast.stmt | None:
     """Return the first statement of a block that runs a matching node, directly or through functions of this file."""
     leading = names_leading_to(site, matches)
     for statement in block:

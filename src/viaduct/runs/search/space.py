@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import list_field_paths, override, read_field, to_record
-from viaduct.typed_fields import field_types, spell_type
+from viaduct.typed_fields import get_field_types, spell_type
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -210,7 +210,7 @@ def find_type(recipe: Recipe, path: str) -> Any:
     for head in outer:
         part = getattr(part, head, None)
     try:
-        hints = field_types(type(part))
+        hints = get_field_types(type(part))
     except TypeError:  # not a part of a recipe, but a plain value
         hints = {}
     if name not in hints:

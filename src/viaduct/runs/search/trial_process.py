@@ -23,7 +23,7 @@ from typing import TypeGuard
 
 from viaduct.atomic_files import replace_file
 from viaduct.cluster.environment import VISIBLE
-from viaduct.run_files import metric_lines, read_summary
+from viaduct.run_files import read_metric_lines, read_summary
 from viaduct.runs.search.study_folder import StudyFolder
 from viaduct.runs.state import TRIAL, is_locked
 
@@ -66,7 +66,7 @@ class TrainProcess:
 
     def read_evaluations(self) -> list[Evaluation]:
         by_step = {}
-        for _, record in metric_lines(self.run):
+        for _, record in read_metric_lines(self.run):
             if record is not None and record["kind"] == "evaluation" and is_number(record.get(self.metric)):
                 by_step[record["step"]] = Evaluation(record["step"], float(record[self.metric]))
         return list(by_step.values())

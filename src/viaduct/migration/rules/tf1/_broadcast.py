@@ -23,10 +23,10 @@ SESSION_OPENERS = (
 
 def is_trained_by_estimator(site: Site) -> bool:
     """Return True if this file opens no session, and it or another file of the project creates an Estimator."""
-    calls, mentions = site.work.index.calls, site.work.project.mentions
+    calls, callers = site.work.index.calls, site.work.project.callers
     if any(name in calls for name in SESSION_OPENERS):
         return False
-    return any(name in calls or name in mentions for name in ESTIMATORS)
+    return any(name in calls or name in callers for name in ESTIMATORS)
 
 
 def render_trainable_variables(site: Site) -> str:

@@ -35,12 +35,12 @@ def asking_files(site: Site) -> set[str]:
     project = site.work.project
     if not project.reaches(site.work.path) & project.training_files:
         return project.rank_files
-    return project.rank_files.union(*(project.mentions.get(name, set()) for name in INITIALIZERS))
+    return project.rank_files.union(*(project.callers.get(name, set()) for name in INITIALIZERS))
 
 
 def is_started(site: Site) -> bool:
     """Return True if a file of the project starts communication."""
-    mentions = site.work.project.mentions
+    mentions = site.work.project.callers
     return any(name in site.work.index.calls or name in mentions for name in START_CALLS)
 
 
@@ -83,7 +83,7 @@ def render_helper_body(site: Site) -> list[str]:
 def starts_communication(site: Site, function: ast.AST) -> bool:
     """Return True if a function calls `npu_ops.initialize_system`."""
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-    return any(site.qualified(call.func) == f"{OPS}.initialize_system" for call in calls)
+    return any(site.qualified_name(call.func) == f"{OPS}.initialize_system" for call in calls)
 
 
 def defined_helper(site: Site) -> str | None:

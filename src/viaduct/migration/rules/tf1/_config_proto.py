@@ -96,7 +96,7 @@ def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
 
     Request the import that registers NpuOptimizer.
     """
-    site.work.effects.add(REGISTERING_MODULE)
+    site.work.effect_imports.add(REGISTERING_MODULE)
     custom = local_name(site, at, "custom_op")
     rewrite = f"{config}.graph_options.rewrite_options"
     return [
@@ -120,7 +120,7 @@ def ends_line(site: Site, statement: ast.stmt) -> bool:
     return following is None or following.text != ";" or following.start > site.source.line_stop(end)
 
 
-def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
+def find_insertion_statement(site: Site, node: ast.AST) -> ast.stmt | None:
     """Return the statement before which code for an expression may be inserted.
 
     None in a lambda, a comprehension, a definition's header, a class body, an `elif`, and after a semicolon.
@@ -184,7 +184,7 @@ def attribute_assignments(site: Site, node: ast.Attribute) -> Iterator[ast.Assig
 
 
 def is_config_proto(site: Site, node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and site.qualified(node.func) in CONFIG_PROTO
+    return isinstance(node, ast.Call) and site.qualified_name(node.func) in CONFIG_PROTO
 
 
 def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:

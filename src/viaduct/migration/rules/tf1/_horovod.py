@@ -54,24 +54,24 @@ def keeps_horovod(site: Site) -> bool:
 
 def files_that_keep_horovod(site: Site) -> list[str]:
     """Return the files of the program that use parts of Horovod without a counterpart on the accelerator."""
-    keeping_files = site.work.project.horovod_kept
+    keeping_files = site.work.project.unconverted_horovod_files
     if not keeping_files:
         return []
     programs = programs_of(site.work.project, site.work.path)
     return sorted(keeping_files & {path for program in programs for path in program})
 
 
-def calls_any(site: Site, node: ast.AST, *functions: str) -> bool:
+def has_call_of(site: Site, node: ast.AST, *functions: str) -> bool:
     """Return True if an expression calls one of these functions of Horovod."""
     qualified = qualified_names(*functions)
-    return any(isinstance(inner, ast.Call) and site.qualified(inner.func) in qualified for inner in ast.walk(node))
+    return any(isinstance(inner, ast.Call) and site.qualified_name(inner.func) in qualified for inner in ast.walk(node))
 
 
 def replace_call(site: Site, text: str) -> bool:
     """Replace the call by a text; return False if the call cannot be edited or holds a comment."""
     if not site.is_editable or site.edit.has_comment(*site.source.span(site.node)):
         return False
-    site.edit.node(site.node, text)
+    site.edit.replace_node(site.node, text)
     return True
 
 

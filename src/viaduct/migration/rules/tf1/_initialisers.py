@@ -69,12 +69,12 @@ def has_initialiser_name(name: str) -> bool:
 
 def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
     """Return True for a call that creates an initialiser or a group of them, directly or in a function."""
-    name = site.qualified(call.func)
+    name = site.qualified_name(call.func)
     if name in GROUPING_CALLS:
         return combine([is_initialiser(site, argument, depth + 1) for argument in call.args])
     if name in INITIALISERS_OF_A_LIST:
         variables = call.args[0] if call.args else None
-        return isinstance(variables, ast.Call) and site.qualified(variables.func) in ALL_VARIABLES
+        return isinstance(variables, ast.Call) and site.qualified_name(variables.func) in ALL_VARIABLES
     if is_project_initialiser(site, name) or is_project_initialiser(site, method_name(site, call.func)):
         return True
     if isinstance(call.func, ast.Attribute) and name is None:
@@ -102,13 +102,13 @@ def method_name(site: Site, function: ast.expr) -> str | None:
     if is_self(owner):
         own_class = site.source.class_around(function)
         return f"{site.work.names.module}.{own_class.name}.{function.attr}" if own_class else None
-    name = site.qualified(owner.func) if isinstance(owner, ast.Call) else None
+    name = site.qualified_name(owner.func) if isinstance(owner, ast.Call) else None
     return f"{name}.{function.attr}" if name else None
 
 
 def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
     """Return True for a variable or parameter that holds an initialiser; None if only its name suggests one."""
-    if is_project_initialiser(site, site.qualified(name)):
+    if is_project_initialiser(site, site.qualified_name(name)):
         return True
     bindings = bindings_of(site, name)
     for value in bindings:
@@ -118,11 +118,11 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
     if f"{site.work.names.module}.{function}({name.id})" in site.work.project.initialisers:
         return True
     called, index = find_unpacking(site, name) or (None, 0)
-    functions = (site.qualified(called), method_name(site, called)) if called is not None else ()
+    functions = (site.qualified_name(called), method_name(site, called)) if called is not None else ()
     if any(is_project_initialiser(site, f"{qualified}[{index}]") for qualified in functions if qualified):
         return True
     # a variable that holds results of known functions is no initialiser, whatever its name
-    is_refuted = bindings and all(isinstance(value, ast.Call) and site.qualified(value.func) for value in bindings)
+    is_refuted = bindings and all(isinstance(value, ast.Call) and site.qualified_name(value.func) for value in bindings)
     return None if has_initialiser_name(name.id) and not is_refuted else False
 
 
@@ -145,7 +145,7 @@ def is_initialising_attribute(site: Site, node: ast.Attribute) -> Verdict:
     None if attributes of this name also hold other values, or if only the name suggests one.
     """
     project = site.work.project
-    if is_project_initialiser(site, site.qualified(node)):
+    if is_project_initialiser(site, site.qualified_name(node)):
         return True
     values = [assignment.value for assignment in attribute_assignments(site, node)] if is_self(node.value) else []
     if values:
@@ -189,7 +189,7 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> bool:
     """Return True if a call runs its argument, an initialiser, or passes it to something that does."""
-    name = site.qualified(call.func) or ""
+    name = site.qualified_name(call.func) or ""
     function_name = call.func.attr if isinstance(call.func, ast.Attribute) else name.rpartition(".")[2]
     if function_name == "run" or function_name in RUNNING_CALLS:
         return True
@@ -206,7 +206,7 @@ def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> boo
 def is_partial_initialiser(site: Site, node: ast.expr) -> bool:
     """Return True for an initialiser of some variables only: `tf.variables_initializer(new_variables)`."""
     origin = site.values.origin(node)
-    if not isinstance(origin, ast.Call) or site.qualified(origin.func) not in INITIALISERS_OF_A_LIST:
+    if not isinstance(origin, ast.Call) or site.qualified_name(origin.func) not in INITIALISERS_OF_A_LIST:
         return False
     return not is_initialising_call(site, origin, 0)
 

@@ -41,7 +41,7 @@ def is_model(site: Site, node: ast.expr) -> bool:
 
 def has_unknown_origin(site: Site, receiver: ast.expr) -> bool:
     """Return True for an object whose kind (values.py) and qualified name are unknown."""
-    return site.values.kind(receiver) is None and site.qualified(receiver) is None
+    return site.values.kind(receiver) is None and site.qualified_name(receiver) is None
 
 
 def model_classes(site: Site) -> set[str]:
@@ -49,7 +49,7 @@ def model_classes(site: Site) -> set[str]:
     return {
         node.name
         for node in site.source.tree.body
-        if isinstance(node, ast.ClassDef) and any(site.qualified(base) in MODEL_CLASSES for base in node.bases)
+        if isinstance(node, ast.ClassDef) and any(site.qualified_name(base) in MODEL_CLASSES for base in node.bases)
     }
 
 
@@ -78,6 +78,6 @@ def is_standalone(site: Site) -> bool:
     """
     file_names = (*site.work.index.calls, *site.work.index.references)
     uses_keras = any(name.startswith(PREFIXES) for name in file_names)
-    names = file_names if uses_keras else tuple(site.work.project.mentions)
+    names = file_names if uses_keras else tuple(site.work.project.callers)
     has_standalone = any(name.startswith("keras.") for name in names)
     return has_standalone and (uses_keras or not any(name.startswith("tensorflow.keras.") for name in names))

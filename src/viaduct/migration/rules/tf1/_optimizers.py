@@ -9,7 +9,7 @@ from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_n
 from viaduct.migration.lookups import FunctionNode, bindings_of, plain_name
 from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
-from viaduct.migration.project_usage import TRAINS_WITH_OPTIMIZER
+from viaduct.migration.project_usage import OPTIMIZER_TRAINING_FUNCTIONS
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
@@ -41,7 +41,7 @@ def is_optimizer(site: Site, call: ast.AST) -> bool:
 
     False for wrappers for several ranks.
     """
-    name = site.qualified(call.func) if isinstance(call, ast.Call) else None
+    name = site.qualified_name(call.func) if isinstance(call, ast.Call) else None
     if name is None or name in ("tensorflow.train.Optimizer", *WRAPPERS):
         return False
     is_internal = name.startswith("tensorflow.python.training.") and name.endswith("Optimizer")
@@ -66,7 +66,7 @@ def possible_values(site: Site, node: ast.expr) -> Bound:
 
 def is_optimizer_or_wrapper(site: Site, call: ast.Call) -> bool:
     """Return True for a call that creates an optimizer, or wraps one for several ranks."""
-    return is_optimizer(site, call) or site.qualified(call.func) in WRAPPERS
+    return is_optimizer(site, call) or site.qualified_name(call.func) in WRAPPERS
 
 
 def is_summed(site: Site, call: ast.AST) -> bool:
@@ -75,7 +75,7 @@ def is_summed(site: Site, call: ast.AST) -> bool:
     comprehension = site.source.parents.get(loop) if isinstance(loop, ast.comprehension) else None
     nodes = ast.walk(comprehension.elt) if isinstance(comprehension, ast.ListComp) else ()
     return any(
-        isinstance(node, ast.Call) and site.qualified(node.func) == f"{HCCL_OPERATORS}.allreduce" for node in nodes
+        isinstance(node, ast.Call) and site.qualified_name(node.func) == f"{HCCL_OPERATORS}.allreduce" for node in nodes
     )
 
 
@@ -84,7 +84,7 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
     if site.values.kind(node) in OPTIMIZER_KINDS:
         return True
     if isinstance(node, ast.Call):
-        name = site.qualified(node.func) or ""
+        name = site.qualified_name(node.func) or ""
         is_library = name == LOSS_SCALE or name.startswith(("tensorflow.", "keras."))
         return is_library or is_optimizer_or_wrapper(site, node) or holds_optimizer(site, node)
     if isinstance(node, ast.IfExp):
@@ -112,9 +112,14 @@ def is_in_optimizer_class(site: Site) -> bool:
 
 def trains_with_argument(site: Site, call: ast.Call) -> bool:
     """Return True for a library's call that trains with the optimizer among its arguments, or wraps it in another."""
-    name = site.qualified(call.func)
+    name = site.qualified_name(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    if name in TRAINS_WITH_OPTIMIZER or name in CANNED_ESTIMATORS or name == LOSS_SCALE or method in CONSUMING_METHODS:
+    if (
+        name in OPTIMIZER_TRAINING_FUNCTIONS
+        or name in CANNED_ESTIMATORS
+        or name == LOSS_SCALE
+        or method in CONSUMING_METHODS
+    ):
         return True
     return site.values.kind(call) == "loss_scale_optimizer" or is_optimizer(site, call)
 
@@ -127,7 +132,7 @@ def trains_in_project(site: Site, call: ast.Call, value: ast.expr) -> bool:
 
 def find_receiver(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNode, str] | None:
     """Return the project's function that a call runs, and the parameter that gets the value; None if unknown."""
-    definition = site.work.project.functions.get(site.qualified(call.func) or "")
+    definition = site.work.project.functions.get(site.qualified_name(call.func) or "")
     if definition is None:
         return None
     parameters = [argument.arg for argument in definition[1].args.args]
@@ -149,7 +154,7 @@ def unwrap(site: Site, optimizer: ast.expr) -> None:
     if is_assigned and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
         site.edit.remove_statement(statement)
     else:
-        site.edit.node(site.node, site.text(optimizer))
+        site.edit.replace_node(site.node, site.text(optimizer))
 
 
 def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:

@@ -69,7 +69,7 @@ def is_npu_helper_call(site: Site, value: ast.AST) -> bool:
     helpers = site.work.project.npu_helpers  # qualified names, and ".name" for methods
     if not helpers or not isinstance(value, ast.Call):
         return False
-    name = site.qualified(value.func)
+    name = site.qualified_name(value.func)
     method = f".{value.func.attr}" if name is None and isinstance(value.func, ast.Attribute) else ""
     return name in helpers or method in helpers
 
@@ -86,7 +86,7 @@ def is_passed_to_npu_helper(site: Site, config: proto.ConfigVariable, value: ast
 
 def is_from_config_helper(site: Site, value: ast.expr) -> bool:
     """Return True for a call of a project's function that session_config_helper edits: it returns a ConfigProto."""
-    name = site.qualified(value.func) if isinstance(value, ast.Call) else None
+    name = site.qualified_name(value.func) if isinstance(value, ast.Call) else None
     project = site.work.project
     return bool(name) and name in project.config_helpers and project.returns.get(name or "") == "config_proto"
 
@@ -105,7 +105,7 @@ def fill_value(site: Site, value: ast.expr) -> None:
         site.edit.insert_before(location, lines)
         site.edit.replace(*site.source.span(value), name)  # the comments in the value have moved with it
     else:
-        site.edit.node(value, wrap_config(site, site.text(value)))
+        site.edit.replace_node(value, wrap_config(site, site.text(value)))
     report_configured(site)
 
 
@@ -119,7 +119,7 @@ def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
 
 def can_compute_before(site: Site, value: ast.expr) -> bool:
     """Return True if the value may be computed before the statement that holds it."""
-    location = proto.hoisting_place(site, value)
+    location = proto.find_insertion_statement(site, value)
     return location is not None and not proto.reads_bound_name(location, value)
 
 
@@ -133,7 +133,7 @@ def fill_after(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -
 
 def new_config(site: Site) -> str:
     """Return the code of a new config: a variable filled before the statement, or a call of npu_config_proto."""
-    location = proto.hoisting_place(site, site.node) if site.options.style == "explicit" else None
+    location = proto.find_insertion_statement(site, site.node) if site.options.style == "explicit" else None
     if location is None:
         return wrap_config(site, "")
     name = inserted_config(site, location)

@@ -33,7 +33,7 @@ def refuse_smaller_batch(site: Site) -> None:
     """Switch allow_smaller_final_batch off."""
     keyword = site.keyword("allow_smaller_final_batch")
     if keyword is not None and not has_equal_batches(site, site.name):
-        site.edit.node(keyword.value, "False")
+        site.edit.replace_node(keyword.value, "False")
         report_dropped_batch(site)
 
 

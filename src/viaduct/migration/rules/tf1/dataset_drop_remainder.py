@@ -122,7 +122,7 @@ def consumers_of_function(project: Project, module: str, function: FunctionNode,
     if name in visited:
         return set()
     visited.add(name)
-    methods = project.fed.get(name, set()) | project.fed.get(f"*.{function.name}", set())
+    methods = project.input_functions.get(name, set()) | project.input_functions.get(f"*.{function.name}", set())
     for path, call in project.calls.get(name, ()):
         if (caller := project.parsed.get(path)) is not None:
             functions = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))

@@ -50,7 +50,7 @@ def shard_by_rank(site: Site) -> None:
         return
     if ranks.is_rank_call(site, number) or ranks.is_rank_call(site, index):
         return
-    if horovod.keeps_horovod(site) and horovod.calls_any(site, site.values.origin(number), "size", "local_size"):
+    if horovod.keeps_horovod(site) and horovod.has_call_of(site, site.values.origin(number), "size", "local_size"):
         return  # this program keeps Horovod
     if not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         report_unknown_numbers(site)
@@ -80,7 +80,7 @@ def is_from_strategy(site: Site, node: ast.expr) -> bool:
     for inner in ast.walk(site.values.origin(node)):
         if isinstance(inner, ast.Attribute) and inner.attr in STRATEGY_ATTRIBUTES:
             return True
-        if isinstance(inner, ast.Call) and horovod.is_horovod(site.qualified(inner.func)):
+        if isinstance(inner, ast.Call) and horovod.is_horovod(site.qualified_name(inner.func)):
             return not horovod.keeps_horovod(site)
         is_name = isinstance(inner, ast.Name) and inner is not node
         if is_name and any(is_literal_in(part, "TF_CONFIG") for part in ast.walk(site.values.origin(inner))):
@@ -94,8 +94,8 @@ def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
         report_unknown_numbers(site)
         return
     size, rank = (ranks.render_rank(site, site.node, quantity) or "" for quantity in ("size", "rank"))
-    site.edit.node(number, size)
-    site.edit.node(index, rank)
+    site.edit.replace_node(number, size)
+    site.edit.replace_node(index, rank)
     site.report_change("every rank reads its share", zh="按 rank 切分数据集")
     for test, block in conditions(site):
         if mark_once(site, "condition", test):
@@ -150,10 +150,10 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
             node=test,
         )
         return
-    site.edit.node(test, f"{size} > 1" if tests_presence else f"{size} <= 1")
+    site.edit.replace_node(test, f"{size} > 1" if tests_presence else f"{size} <= 1")
     for parent in parents:
         if isinstance(parent, ast.Attribute) and not site.source.is_within(parent, [site.node]):
-            site.edit.node(parent, replacements[parent.attr])
+            site.edit.replace_node(parent, replacements[parent.attr])
     site.report_change(
         f"nothing passes {name} without a strategy: the condition now tests the number of ranks",
         zh=f"没有分布式策略时不会传入 {name}:条件改为按 rank 数量判断",

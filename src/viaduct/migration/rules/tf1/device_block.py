@@ -44,7 +44,7 @@ def edit_block(site: Site) -> None:
 
 
 def is_device(site: Site, node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and site.qualified(node.func) == "tensorflow.device"
+    return isinstance(node, ast.Call) and site.qualified_name(node.func) == "tensorflow.device"
 
 
 def classify_device(site: Site, device: ast.expr | None) -> str:
@@ -54,7 +54,7 @@ def classify_device(site: Site, device: ast.expr | None) -> str:
     origin = site.values.origin(device)
     if is_none(origin):
         return "none"
-    if isinstance(origin, ast.Call) and site.qualified(origin.func) in DEVICE_SETTERS:
+    if isinstance(origin, ast.Call) and site.qualified_name(origin.func) in DEVICE_SETTERS:
         return "setter"
     if is_device_of_tensor(site, device):
         return "gpu"
@@ -66,7 +66,7 @@ def is_device_of_tensor(site: Site, device: ast.expr) -> bool:
     if not (isinstance(device, ast.Attribute) and device.attr == "device" and isinstance(device.value, ast.Name)):
         return False
     origin = site.values.origin(device.value)
-    is_tensor = isinstance(origin, ast.Call) and (site.qualified(origin.func) or "").startswith("tensorflow.")
+    is_tensor = isinstance(origin, ast.Call) and (site.qualified_name(origin.func) or "").startswith("tensorflow.")
     return is_tensor or "var" in device.value.id.lower() or device.value.id in ("v", "w", "g", "grad", "tensor")
 
 
@@ -95,7 +95,7 @@ def device_in_call(site: Site, call: ast.Call, depth: int) -> str:
     """Return the device of `"/gpu:{}".format(i)` and of tf.DeviceSpec(device_type=…); "" for any other call."""
     if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
         return device_in_text(site, call.func.value, depth)
-    if site.qualified(call.func) == "tensorflow.DeviceSpec":
+    if site.qualified_name(call.func) == "tensorflow.DeviceSpec":
         device_type = keyword_value(call, "device_type")
         return device_in_text(site, device_type, depth) if device_type is not None else ""
     return ""
@@ -120,7 +120,7 @@ def only_value(values: set[str]) -> str:
 def remove_device(site: Site, index: int, device: ast.expr | None) -> None:
     """Remove the item, or the `with` itself if it is the only one; with `--device cpu` name the CPU instead."""
     if site.options.device == "cpu" and device is not None:
-        site.edit.node(device, "'/cpu:0'")
+        site.edit.replace_node(device, "'/cpu:0'")
         site.report_change("the block names the CPU instead of a GPU", zh="设备由 GPU 改为 CPU")
         return
     if len(site.node.items) > 1:

@@ -28,7 +28,7 @@ from pathlib import PurePosixPath
 from viaduct.migration.import_graph import programs_of
 from viaduct.migration.names import Comprehension
 from viaduct.migration.predicates import is_none
-from viaduct.migration.project_usage import BROADCASTS, TRAINING_METHODS, TRAINS_WITH_OPTIMIZER
+from viaduct.migration.project_usage import BROADCASTS, OPTIMIZER_TRAINING_FUNCTIONS, TRAINING_METHODS
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -87,7 +87,7 @@ def broadcast_after_initialiser(site: Site) -> None:
 
 def may_be_session_or_operation(site: Site, receiver: ast.expr) -> bool:
     """Return True unless the receiver is a module or function of another library, as in `subprocess.run(…)`."""
-    name = site.qualified(receiver)
+    name = site.qualified_name(receiver)
     return name is None or name.partition(".")[0] in site.work.project.own_names
 
 
@@ -159,7 +159,7 @@ def is_on_one_rank(site: Site) -> bool:
 def is_in_default_graph(site: Site, session: ast.expr) -> bool:
     """Return True if an operation that is created at the site is in the session's graph."""
     if not isinstance(session, ast.Name):
-        name = site.qualified(session.func) if isinstance(session, ast.Call) else None
+        name = site.qualified_name(session.func) if isinstance(session, ast.Call) else None
         return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *SESSION_CLASSES)
     scope = site.work.names.scope_of(session)
     for block in site.source.ancestors(site.node):
@@ -184,7 +184,7 @@ def shares_default_graph(site: Site, value: str | ast.expr | None) -> bool:
     The session has no `graph=`, and all blocks `with graph.as_default()` around it enclose the site too. If the session
     is opened in another function than the site, it must be at module level and the site in no such block.
     """
-    if not isinstance(value, ast.Call) or site.qualified(value.func) not in SESSION_CLASSES:
+    if not isinstance(value, ast.Call) or site.qualified_name(value.func) not in SESSION_CLASSES:
         return False
     if len(value.args) > 1 or any(keyword.arg in ("graph", None) for keyword in value.keywords):
         return False
@@ -239,7 +239,7 @@ def is_training(site: Site) -> bool:
         return False
     calls = site.work.index.calls
     if any(name in site.work.index.methods for name in TRAINING_METHODS) or any(
-        name in calls for name in TRAINS_WITH_OPTIMIZER
+        name in calls for name in OPTIMIZER_TRAINING_FUNCTIONS
     ):
         return True
     return not is_named_for_evaluation(PurePosixPath(site.work.path).stem) and is_training_program(site)
@@ -266,7 +266,7 @@ def is_training_name(node: ast.AST) -> bool:
 def is_training_program(site: Site) -> bool:
     """Return True if a program with this file trains without an Estimator and does not broadcast yet."""
     project = site.work.project
-    estimators = {path for name in broadcast.ESTIMATORS for path in project.mentions.get(name, ())}
+    estimators = {path for name in broadcast.ESTIMATORS for path in project.callers.get(name, ())}
     for files in programs_of(project, site.work.path):
         if files & project.training_files and not files & project.broadcast_files and not files & estimators:
             return True
@@ -298,7 +298,7 @@ def add_monitored_hook(site: Site) -> None:
 def add_canned_hook(site: Site) -> None:
     """Add the hook to the training of a canned Estimator, which does not broadcast by itself."""
     estimator = site.values.origin(site.node.func.value)
-    is_canned = isinstance(estimator, ast.Call) and site.qualified(estimator.func) in optimizers.CANNED_ESTIMATORS
+    is_canned = isinstance(estimator, ast.Call) and site.qualified_name(estimator.func) in optimizers.CANNED_ESTIMATORS
     if is_canned and not has_broadcast(site):
         add_hook(site, position=1)
 
@@ -314,7 +314,7 @@ def add_hook(site: Site, position: int) -> None:
     elif isinstance(hooks, ast.List):
         site.edit.insert(site.source.span(hooks)[0] + 1, f"{hook}, " if hooks.elts else hook)
     else:
-        site.edit.node(hooks, f"[{hook}] + list({site.text(hooks)} or [])")
+        site.edit.replace_node(hooks, f"[{hook}] + list({site.text(hooks)} or [])")
     report_broadcast(site)
 
 

@@ -25,7 +25,7 @@ READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 
 
 @rule.node(ast.Call, only_files_with=tuple(DEFAULTS))
-def read_as_number(site: Site) -> None:
+def edit_int_call(site: Site) -> None:
     """Add a default to an environment variable that `int(…)` converts, directly or through a name."""
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
     is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.work.needed.values())
@@ -64,20 +64,20 @@ def add_default(site: Site, value: ast.AST) -> str:
     """Add the default; return the environment variable that got one, or ""."""
     if (
         isinstance(value, ast.Subscript)
-        and site.qualified(value.value) == "os.environ"
+        and site.qualified_name(value.value) == "os.environ"
         and rank_variable_in(value.slice)
     ):
         name = rank_variable_in(value.slice)
-        site.edit.node(value, f'{site.text(value.value)}.get({site.text(value.slice)}, "{DEFAULTS[name]}")')
+        site.edit.replace_node(value, f'{site.text(value.value)}.get({site.text(value.slice)}, "{DEFAULTS[name]}")')
         return name
-    if not isinstance(value, ast.Call) or site.qualified(value.func) not in READING_FUNCTIONS or value.keywords:
+    if not isinstance(value, ast.Call) or site.qualified_name(value.func) not in READING_FUNCTIONS or value.keywords:
         return ""
     name = rank_variable_in(value.args[0]) if value.args else ""
     default = value.args[1] if len(value.args) == 2 else None
     if name and default is None:
         site.edit.add_argument(value, f'"{DEFAULTS[name]}"')
     elif name and isinstance(default, ast.Constant) and not default.value:
-        site.edit.node(default, f'"{DEFAULTS[name]}"')
+        site.edit.replace_node(default, f'"{DEFAULTS[name]}"')
     else:
         return ""
     return name

@@ -41,7 +41,7 @@ GRADIENT_CALLS = ("tensorflow.gradients", f"{HCCL_OPERATORS}.allreduce", *EXCHAN
 @rule.call("tensorflow.gradients")
 def average_gradients(site: Site) -> None:
     calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
-    if any(site.qualified(call.func) in EXCHANGING_CALLS for call in calls) or not site.is_editable:
+    if any(site.qualified_name(call.func) in EXCHANGING_CALLS for call in calls) or not site.is_editable:
         return
     apply_call = find_apply_call(site)
     if apply_call is None:
@@ -119,7 +119,7 @@ def reads_any(site: Site, node: ast.AST, names: set[str]) -> bool:
 
 def computes_gradients(site: Site, call: ast.Call) -> bool:
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return method in ("compute_gradients", "minimize") or site.qualified(call.func) in GRADIENT_CALLS
+    return method in ("compute_gradients", "minimize") or site.qualified_name(call.func) in GRADIENT_CALLS
 
 
 def are_exchanged(site: Site, function: ast.AST, names: set[str]) -> bool:
@@ -133,7 +133,7 @@ def are_exchanged(site: Site, function: ast.AST, names: set[str]) -> bool:
 
 
 def is_exchange(site: Site, node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and site.qualified(node.func) in GRADIENT_CALLS[1:]
+    return isinstance(node, ast.Call) and site.qualified_name(node.func) in GRADIENT_CALLS[1:]
 
 
 def is_for_updated_variables(site: Site, apply_call: ast.Call, variables: ast.expr) -> bool:
@@ -145,7 +145,9 @@ def is_for_updated_variables(site: Site, apply_call: ast.Call, variables: ast.ex
     if any(ast.unparse(node) == text for node in ast.walk(apply_call) if isinstance(node, ast.expr)):
         return True
     calls = [node for node in ast.walk(site.values.origin(variables)) if isinstance(node, ast.Call)]
-    return any((site.qualified(call.func) or "").endswith(("trainable_variables", "get_collection")) for call in calls)
+    return any(
+        (site.qualified_name(call.func) or "").endswith(("trainable_variables", "get_collection")) for call in calls
+    )
 
 
 def use_compute_gradients(site: Site, apply_call: ast.Call) -> bool:
@@ -167,7 +169,7 @@ def use_compute_gradients(site: Site, apply_call: ast.Call) -> bool:
     keywords = [keyword for keyword in site.node.keywords if keyword.arg in NEW_KEYWORDS]
     added = "".join(f", {NEW_KEYWORDS[keyword.arg]}={site.text(keyword.value)}" for keyword in keywords)
     call = f"{site.text(optimizer)}.compute_gradients({site.text(loss)}, {site.text(variables)}{added})"  # type: ignore[arg-type]
-    site.edit.node(site.node, f"[grad for grad, _ in {call}]")
+    site.edit.replace_node(site.node, f"[grad for grad, _ in {call}]")
     return True
 
 
@@ -175,7 +177,9 @@ def is_wrapped_before(site: Site, optimizer: ast.Name) -> bool:
     """Return True if this function wraps the optimizer before the site and assigns nothing to it after the site."""
     bindings = bindings_of(site, optimizer)
     calls = [value for value in bindings if isinstance(value, ast.Call)]
-    wrapping = [call for call in calls if site.qualified(call.func) in (*optimizers.WRAPPERS, optimizers.LOSS_SCALE)]
+    wrapping = [
+        call for call in calls if site.qualified_name(call.func) in (*optimizers.WRAPPERS, optimizers.LOSS_SCALE)
+    ]
     function = site.source.function_around(site.node)
     before = [
         call for call in wrapping if site.source.function_around(call) is function and call.lineno < site.node.lineno

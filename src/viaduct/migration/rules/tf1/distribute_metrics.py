@@ -47,10 +47,10 @@ def average_metrics(site: Site) -> None:
     if isinstance(origin, ast.Dict) and all(isinstance(value, ast.Name) for value in origin.values):
         for value in origin.values:
             name = site.text(value)
-            site.edit.node(value, f"({render_mean(site, f'{name}[0]')}, {name}[1])")
+            site.edit.replace_node(value, f"({render_mean(site, f'{name}[0]')}, {name}[1])")
     elif isinstance(origin, ast.Dict | ast.Call) and not site.edit.has_comment(*site.source.span(origin)):
         items = f"for key, (value, update) in {site.text(origin)}.items()"
-        site.edit.node(origin, f"{{key: ({render_mean(site, 'value')}, update) {items}}}")
+        site.edit.replace_node(origin, f"{{key: ({render_mean(site, 'value')}, update) {items}}}")
     else:
         site.request_review(
             f"average {site.text(metrics)} over the ranks: hccl_ops.allreduce(value, 'sum') / rank_size for each value",

@@ -38,7 +38,7 @@ def wrap_optimizer(site: Site) -> None:
     """Wrap an optimizer that trains; report one whose use is not known."""
     if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):
         return
-    if site.qualified(site.node.func) == optimizers.SYNCHRONOUS:
+    if site.qualified_name(site.node.func) == optimizers.SYNCHRONOUS:
         return  # reported by distribute_servers
     outer = full_expression(site)
     parent = site.source.parents[outer]
@@ -95,7 +95,7 @@ def classify_method(site: Site, method: ast.Attribute) -> str:
 
 def classify_argument(site: Site, call: ast.Call, node: ast.expr) -> str:
     """Classify the use of an optimizer that is an argument of a call, see `classify_use`."""
-    name = site.qualified(call.func)
+    name = site.qualified_name(call.func)
     if name in optimizers.WRAPPERS:
         return "wrapped"
     if getattr(call.func, "attr", "") == "DistributedOptimizer":
@@ -109,7 +109,7 @@ def classify_argument(site: Site, call: ast.Call, node: ast.expr) -> str:
 
 def project_wraps_optimizers(site: Site) -> bool:
     """Return True if a file of the project wraps optimizers, perhaps those that this function returns."""
-    mentions, calls = site.work.project.mentions, site.work.index.calls
+    mentions, calls = site.work.project.callers, site.work.index.calls
     return any(name in calls or name in mentions for name in optimizers.WRAPPERS)
 
 
@@ -210,7 +210,7 @@ def report_unwrapped(site: Site) -> None:
     """Report an optimizer that is not wrapped because the code does not show its class."""
     receiver = site.node.func.value
     if (
-        site.qualified(receiver)
+        site.qualified_name(receiver)
         or optimizers.is_in_optimizer_class(site)
         or optimizers.is_known_optimizer(site, receiver)
     ):
@@ -237,7 +237,7 @@ def averages_by_hand(site: Site) -> bool:
     """Return True if the function calls tf.gradients or an allreduce, so that distribute_gradients edits it."""
     function = site.source.function_around(site.node) or site.source.tree
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
-    return any(site.qualified(call.func) in optimizers.AVERAGING_CALLS for call in calls)
+    return any(site.qualified_name(call.func) in optimizers.AVERAGING_CALLS for call in calls)
 
 
 @rule.call("tensorflow.contrib.layers.optimize_loss")
@@ -247,7 +247,7 @@ def report_optimize_loss(site: Site) -> None:
     if optimizer is None:
         return
     origin = site.values.origin(optimizer)
-    if is_string(origin) or kind_of_call(site.qualified(optimizer) or "") == "optimizer":
+    if is_string(origin) or kind_of_call(site.qualified_name(optimizer) or "") == "optimizer":
         site.request_review(
             f"optimize_loss creates the optimizer {site.text(optimizer)}: pass one that is wrapped in "
             "NPUDistributedOptimizer",

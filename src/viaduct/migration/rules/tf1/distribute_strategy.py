@@ -38,10 +38,10 @@ def convert(site: Site) -> None:
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         uses = list(find_reads(site, parent.targets[0]))
     if uses and site.options.distributed:
-        site.edit.node(site.node, f"{site.import_name('npu_strategy')}.NPUStrategy()")
+        site.edit.replace_node(site.node, f"{site.import_name('npu_strategy')}.NPUStrategy()")
         site.report_change("the ranks are the replicas: NPUStrategy", zh="改用 NPUStrategy:每个 rank 为一个副本")
     elif all(is_only_passed_on(site, use) for use in uses):
-        site.edit.node(site.node, "None")
+        site.edit.replace_node(site.node, "None")
         site.report_change("no strategy: every device has its own process", zh="不使用分布式策略:每个设备对应一个进程")
     else:
         report_strategy(site, "it is returned, or its scope or attributes are used", "被返回,或使用了其 scope 或属性")

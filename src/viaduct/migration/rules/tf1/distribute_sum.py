@@ -62,12 +62,12 @@ def split_minimize(site: Site) -> None:
         f", {name}={site.text(arguments[name])}" for name in APPLY_PARAMETERS if name in arguments
     )
     site.edit.insert_before(statement, lines)
-    site.edit.node(site.node, f"{optimizer}.apply_gradients({grads}{apply_arguments})")
+    site.edit.replace_node(site.node, f"{optimizer}.apply_gradients({grads}{apply_arguments})")
     optimizers.report_sum(site)
 
 
 @rule.method("compute_gradients")
-def sum_computed(site: Site) -> None:
+def sum_gradients(site: Site) -> None:
     if not can_be_summed(site) or optimizers.is_summed(site, site.node):
         return
     before, after = render_sum(site, "\0").split("\0")

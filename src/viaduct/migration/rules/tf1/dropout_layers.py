@@ -28,7 +28,7 @@ MODULE = full_name("npu_convert_dropout")
 def import_patch(site: Site) -> None:
     calls = calls_to(site, LAYERS)
     if calls and site.work.names.local_name(MODULE) is None:
-        site.work.effects.add(MODULE)
+        site.work.effect_imports.add(MODULE)
         site.report_change(
             "Dropout layers use the device's operator: npu_convert_dropout is imported",
             zh="Dropout 层使用昇腾算子:导入 npu_convert_dropout",

@@ -34,7 +34,7 @@ def configure(site: Site) -> None:
         )
         return
     origin = site.values.origin(config) if config is not None else None
-    function = site.qualified(origin.func) if isinstance(origin, ast.Call) else None
+    function = site.qualified_name(origin.func) if isinstance(origin, ast.Call) else None
     if function == CONVERTER:
         return
     if function == NPU_RUN_CONFIG:
@@ -51,9 +51,9 @@ def configure(site: Site) -> None:
     if config is None:
         site.edit.add_argument(site.node, f"config={init}()")
     elif is_none(config):
-        site.edit.node(config, f"{init}()")
+        site.edit.replace_node(config, f"{init}()")
     else:
-        site.edit.node(config, f"{init}(run_config={site.text(config)})")
+        site.edit.replace_node(config, f"{init}(run_config={site.text(config)})")
     site.report_change(
         "the canned estimator gets the device's configuration", zh="为预制 Estimator 传入昇腾设备的运行配置"
     )

@@ -112,7 +112,7 @@ class Arithmetic:
             return -self.value(node.operand)
         if isinstance(node, ast.Call):
             return self.evaluate_call(node)
-        if (name := self.site.qualified(node)) in ("numpy.pi", "math.pi"):
+        if (name := self.site.qualified_name(node)) in ("numpy.pi", "math.pi"):
             return math.pi
         raise ValueError(name)
 
@@ -125,7 +125,7 @@ class Arithmetic:
         return float(table[type(node.op)](right))
 
     def evaluate_call(self, node: ast.Call) -> float:
-        name = self.site.qualified(node.func) or ""
+        name = self.site.qualified_name(node.func) or ""
         if name.partition(".")[0] not in MODULES:
             raise ValueError(name)
         return float(FUNCTIONS[name.rpartition(".")[2]](*(self.value(argument) for argument in node.args)))
@@ -135,7 +135,7 @@ def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:
     """Replace the formula by the device's operator, and remove the assignments that only the formula used."""
     arithmetic = Arithmetic(site, function, {parameter: 1.0})
     arithmetic.value(site.node.value)
-    site.edit.node(site.node.value, f"{site.import_name('npu_unary_ops')}.gelu({parameter})")
+    site.edit.replace_node(site.node.value, f"{site.import_name('npu_unary_ops')}.gelu({parameter})")
     for name in arithmetic.used:
         mentions = [node for node in ast.walk(function) if plain_name(node) == name]
         if len(mentions) == 2:  # assigned once, read once

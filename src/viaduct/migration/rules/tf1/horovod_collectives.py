@@ -58,7 +58,7 @@ def find_reduction(site: Site) -> str | None:
     """Return the reduction; None if it is decided at run time or is not in REDUCTIONS."""
     op, average = keyword_value(site.node, "op"), site.argument("average", 1)
     if op is not None and not is_none(op):
-        return REDUCTIONS.get((site.qualified(op) or "").rpartition(".")[2])
+        return REDUCTIONS.get((site.qualified_name(op) or "").rpartition(".")[2])
     if average is None or is_literal_in(average, True, None):
         return "mean"
     return "sum" if is_constant(average, False) else None

@@ -40,7 +40,7 @@ def remove_unread(site: Site) -> None:
 
 def mentions_compression(site: Site) -> bool:
     """Return True if the assigned value mentions a compression of Horovod."""
-    names = (site.qualified(node) for node in ast.walk(site.node.value) if isinstance(node, ast.Attribute))
+    names = (site.qualified_name(node) for node in ast.walk(site.node.value) if isinstance(node, ast.Attribute))
     return any(horovod.is_horovod(name) and "Compression" in str(name) for name in names)
 
 

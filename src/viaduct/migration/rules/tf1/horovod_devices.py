@@ -40,12 +40,12 @@ def is_device_choice(site: Site, target: ast.expr) -> bool:
         return target.attr == CONFIG_FIELD
     if not isinstance(target, ast.Subscript) or not is_literal_in(target.slice, ENVIRONMENT_VARIABLE):
         return False
-    return site.qualified(target.value) == "os.environ"
+    return site.qualified_name(target.value) == "os.environ"
 
 
 def is_by_rank(site: Site, value: ast.AST) -> bool:
     """Return True if a value calls Horovod for a rank, and Horovod is replaced in this program."""
-    return horovod.calls_any(site, value, "local_rank", "rank") and not horovod.keeps_horovod(site)
+    return horovod.has_call_of(site, value, "local_rank", "rank") and not horovod.keeps_horovod(site)
 
 
 def report_removed(site: Site) -> None:

@@ -65,7 +65,7 @@ def wrapper_name(site: Site, optimizer: ast.expr) -> str:
 def report_result_arguments(site: Site) -> None:
     """Report the dropped arguments that change the result of the training, unless they have Horovod's default."""
     for keyword in site.node.keywords:
-        is_average = (site.qualified(keyword.value) or "").endswith(".Average")
+        is_average = (site.qualified_name(keyword.value) or "").endswith(".Average")
         is_default = is_literal_in(keyword.value, 1, 1.0, False)
         if keyword.arg in RESULT_ARGUMENTS and not is_average and not is_default:
             reason, zh = RESULT_ARGUMENTS[keyword.arg]

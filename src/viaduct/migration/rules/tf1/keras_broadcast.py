@@ -65,7 +65,7 @@ def prepend_callback(site: Site, value: ast.expr, callback: str) -> None:
     elif isinstance(site.values.origin(value), ast.List):
         site.edit.insert(start, f"[{callback}] + ")
     else:
-        site.edit.node(value, f"[{callback}] + list({site.text(value)} or [])")
+        site.edit.replace_node(value, f"[{callback}] + list({site.text(value)} or [])")
 
 
 def has_broadcast(site: Site, value: ast.expr) -> bool:
@@ -75,7 +75,7 @@ def has_broadcast(site: Site, value: ast.expr) -> bool:
         function = site.source.function_around(site.node) or site.source.tree
         nodes += [node for node in ast.walk(function) if changes_variable(node, value.id)]
     calls = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Call))
-    return any((site.qualified(call.func) or "").rpartition(".")[2] in BROADCASTING_CALLBACKS for call in calls)
+    return any((site.qualified_name(call.func) or "").rpartition(".")[2] in BROADCASTING_CALLBACKS for call in calls)
 
 
 def changes_variable(node: ast.AST, name: str) -> bool:

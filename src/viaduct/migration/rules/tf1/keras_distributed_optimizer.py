@@ -53,7 +53,7 @@ def is_wrapped(site: Site, optimizer: ast.expr) -> bool:
     """Return True if the optimizer, or a value of its variable, is the result of one of the wrappers."""
     bindings = bindings_of(site, optimizer) if isinstance(optimizer, ast.Name) else []
     values = [value for value in (optimizer, *bindings) if isinstance(value, ast.Call)]
-    names = [site.qualified(value.func) or "" for value in values]
+    names = [site.qualified_name(value.func) or "" for value in values]
     return any(name.rpartition(".")[2] in WRAPPERS for name in names)
 
 

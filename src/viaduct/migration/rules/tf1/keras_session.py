@@ -97,7 +97,7 @@ def receiver_text(call: ast.Call) -> str:
 
 def has_session(site: Site) -> bool:
     """Return True if the project sets Keras's session itself, or runs eagerly and needs none."""
-    mentions = site.work.project.mentions
+    mentions = site.work.project.callers
     names = (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)
     is_set = any(name in site.work.index.calls or name in mentions for name in names)
     return is_set or _keras.runs_eagerly(site)
@@ -118,7 +118,7 @@ def find_location(site: Site) -> ast.stmt | None:
         if any(builds_or_runs(site, call) or plain_name(call.func) in classes for call in calls):
             return statement
     block = main.body if main is not None else module_level
-    reaching = _entry.first_reaching(site, block, lambda node: builds_or_runs(site, node))
+    reaching = _entry.first_statement_reaching(site, block, lambda node: builds_or_runs(site, node))
     if reaching is not None:
         return reaching
     if main is not None:
@@ -130,7 +130,7 @@ def builds_or_runs(site: Site, node: ast.AST) -> bool:
     """Return True for a call that creates a layer, model or optimizer, runs a model, or gets the session."""
     if not isinstance(node, ast.Call):
         return False
-    name = site.qualified(node.func)
+    name = site.qualified_name(node.func)
     is_building = _keras.is_building(name) or site.work.project.returns.get(name or "") == "keras_model"
     return is_building or name in _keras.GET_SESSION or _keras.is_run(site, node)
 
@@ -184,7 +184,7 @@ def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
     If that is the end of the module and is not reached, close it at the end of main, or by `atexit`.
     """
     main = _entry.main_function(site)
-    if site.source.function_around(statement) is None and _exits.leaves_early(site, site.source.tree.body):
+    if site.source.function_around(statement) is None and _exits.ends_program(site, site.source.tree.body):
         if main is None:
             register = f"{proto.module_name(site, 'atexit')}.register(lambda: {closing})"
             site.edit.insert_before(statement, [register])

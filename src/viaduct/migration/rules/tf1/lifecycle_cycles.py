@@ -57,7 +57,9 @@ def restart_in_cycles(site: Site) -> None:
 def handles_communication(site: Site) -> bool:
     """Return True if the function starts or stops communication."""
     calls = (node for node in ast.walk(site.node) if isinstance(node, ast.Call))
-    return any(site.qualified(call.func) in (*communication.START_CALLS, *communication.STOP_CALLS) for call in calls)
+    return any(
+        site.qualified_name(call.func) in (*communication.START_CALLS, *communication.STOP_CALLS) for call in calls
+    )
 
 
 def restart(site: Site, call: ast.Call) -> None:

@@ -14,8 +14,8 @@ rule = Rule(__name__, category="advice", after=("lifecycle_cycles",), runs_last=
 
 @rule.call(*START_CALLS)
 def advise_shutdown(site: Site) -> None:
-    mentions = site.work.project.mentions
-    if not any(name in site.work.index.calls or name in mentions for name in STOP_CALLS):
+    callers = site.work.project.callers
+    if not any(name in site.work.index.calls or name in callers for name in STOP_CALLS):
         site.advise(
             "communication is started here and never shut down by the script; the end of the interpreter does so",
             zh="此处初始化集合通信但未见 shutdown;资源将在解释器退出时清理",

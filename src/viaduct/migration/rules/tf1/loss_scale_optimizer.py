@@ -50,4 +50,4 @@ def convert(site: Site) -> None:
 def is_npu_manager(site: Site, node: ast.expr) -> bool:
     """Return True for a loss scale manager of the device that is created in this file."""
     origin = site.values.origin(node)
-    return "npu_loss_scale_manager" in (site.qualified(getattr(origin, "func", origin)) or "")
+    return "npu_loss_scale_manager" in (site.qualified_name(getattr(origin, "func", origin)) or "")

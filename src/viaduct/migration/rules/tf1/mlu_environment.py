@@ -37,7 +37,7 @@ def rename(site: Site) -> None:
     text = site.text(site.node)
     if old not in text:
         return  # a literal of several parts, or with escapes
-    site.edit.node(site.node, text.replace(old, new))
+    site.edit.replace_node(site.node, text.replace(old, new))
     site.report_change(f"{old} becomes {new}", zh=f"{old} 改为 {new}")
 
 
@@ -45,7 +45,7 @@ def is_variable(site: Site) -> bool:
     """Return True for a string that is a key of os.environ, or the name of a variable for a function of os."""
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.Subscript):
-        return site.qualified(parent.value) == "os.environ"
+        return site.qualified_name(parent.value) == "os.environ"
     if not isinstance(parent, ast.Call) or not parent.args or parent.args[0] is not site.node:
         return False
-    return site.qualified(parent.func) in ENVIRONMENT_FUNCTIONS
+    return site.qualified_name(parent.func) in ENVIRONMENT_FUNCTIONS

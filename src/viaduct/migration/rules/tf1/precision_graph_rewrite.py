@@ -60,7 +60,7 @@ def remove_variable(site: Site) -> None:
         return
     statement = site.source.statement_around(site.node)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ":
+    if isinstance(target, ast.Subscript) and site.qualified_name(target.value) == "os.environ":
         site.edit.remove_statement(statement)
         site.report_change(
             f"{site.node.value} has no effect on the device: removed; use --precision",

@@ -30,7 +30,7 @@ def replace_list(site: Site) -> None:
     is_for_gpus = is_literal_in(kind, "GPU") and len(argument_values(site.node)) == 1
     if tf is None or not is_for_gpus or not site.is_editable or not is_used_as_condition(site):
         return
-    site.edit.node(site.node, f"{tf}.test.is_built_with_cuda()")
+    site.edit.replace_node(site.node, f"{tf}.test.is_built_with_cuda()")
     site.report_change(
         "the script tests how TensorFlow was built, which initialises no device",
         zh="改用 tf.test.is_built_with_cuda(),无需枚举设备",

@@ -30,7 +30,7 @@ FUNCTIONS_WITH_LEVEL = ("set_verbosity", "log", "log_every_n", "log_first_n", "l
 
 
 @rule.call(*(f"{ABSL}.{name}" for name in (*FUNCTIONS_WITHOUT_LEVEL, *FUNCTIONS_WITH_LEVEL)))
-def log_by_tensorflow(site: Site) -> None:
+def replace_logging_call(site: Site) -> None:
     tensorflow, name = site.work.names.local_name("tensorflow"), site.name.rpartition(".")[2]
     module = f"{tensorflow}.compat.v1.logging"
     level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in FUNCTIONS_WITH_LEVEL else None
@@ -44,14 +44,14 @@ def log_by_tensorflow(site: Site) -> None:
                 site, "absl and TensorFlow count levels differently", "absl 与 TensorFlow 的日志级别数值不同"
             )
             return
-        site.edit.node(level, f"{module}.{tensorflow_level}")  # type: ignore[arg-type]
+        site.edit.replace_node(level, f"{module}.{tensorflow_level}")  # type: ignore[arg-type]
     site.rename(f"{module}.{name}")
     site.report_change(f"{name} is now called on TensorFlow's logger", zh=f"改用 TensorFlow 日志接口 {name}")
 
 
 def level_of(site: Site, level: ast.expr | None) -> str:
     """Return "INFO" for absl's logging.INFO; "" for a number, a string or a flag."""
-    module, _, name = (site.qualified(level) or "" if level is not None else "").rpartition(".")
+    module, _, name = (site.qualified_name(level) or "" if level is not None else "").rpartition(".")
     return name if module == ABSL else ""
 
 

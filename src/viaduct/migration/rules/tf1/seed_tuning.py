@@ -46,9 +46,9 @@ def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) 
     tf = site.work.names.local_name("tensorflow")
     if value is None or tf is None or not site.is_editable:
         return
-    if isinstance(value, ast.Call) and site.qualified(value.func) in ("tensorflow.cast", "tensorflow.to_float"):
+    if isinstance(value, ast.Call) and site.qualified_name(value.func) in ("tensorflow.cast", "tensorflow.to_float"):
         return
-    site.edit.node(value, f"{tf}.cast({site.text(value)}, {tf}.{dtype})")
+    site.edit.replace_node(value, f"{tf}.cast({site.text(value)}, {tf}.{dtype})")
     site.report_change(message, zh=zh)
 
 

@@ -36,7 +36,7 @@ from viaduct.migration.rules.tf1._session_configs import (
     report_configured,
     report_host_session,
 )
-from viaduct.migration.rules.tf1._session_uses import stays_on_host
+from viaduct.migration.rules.tf1._session_uses import advise_if_on_host
 from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_METHODS, SESSION_CLASSES
 
 rule = Rule(__name__, after=("horovod_devices",))
@@ -83,7 +83,7 @@ def report_star_import(site: Site) -> None:
     names = site.work.names
     if class_name not in ("Session", "InteractiveSession") or names.lookup(class_name, names.scope_of(site.node.func)):
         return
-    if "tensorflow" in names.stars and site.qualified(site.node.func) not in CONFIG_SLOTS:
+    if "tensorflow" in names.stars and site.qualified_name(site.node.func) not in CONFIG_SLOTS:
         site.request_review(
             f"{class_name} may be TensorFlow's or another star import's: if it is TensorFlow's, its config needs "
             "NpuOptimizer and remapping OFF",
@@ -96,7 +96,7 @@ def report_session_class(site: Site) -> None:
     """Report a session class as a base class, in functools.partial, or as a default."""
     parent = site.source.parents[site.node]
     is_base = isinstance(parent, ast.ClassDef) and site.node in parent.bases
-    is_partial = isinstance(parent, ast.Call) and site.qualified(parent.func) == "functools.partial"
+    is_partial = isinstance(parent, ast.Call) and site.qualified_name(parent.func) == "functools.partial"
     if is_base or is_partial or isinstance(parent, ast.arguments):
         site.request_review(
             "other code creates sessions of this class: each needs a config with NpuOptimizer and remapping OFF",
@@ -117,13 +117,13 @@ def configure(site: Site, keyword: str, position: int) -> None:
             risk="high",
         )
     elif is_none_or_absent(value):
-        if stays_on_host(site):
+        if advise_if_on_host(site):
             return
         site.set_argument(keyword, new_config(site), position)
         report_configured(site)
     elif value is not None and is_ready(site, value):
         switch_remapping_off(site, value)
-    elif value is not None and not stays_on_host(site):
+    elif value is not None and not advise_if_on_host(site):
         if allows_no_gpu(site, value):
             report_host_session(site)
         else:
@@ -133,13 +133,13 @@ def configure(site: Site, keyword: str, position: int) -> None:
 def switch_remapping_off(site: Site, value: ast.expr) -> None:
     """Switch remapping off for a config with a custom optimizer, unless the file has the word remapping or npu_init."""
     config = proto.find_variable(site, value)
-    adding = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
-    if config is None or adding is None or "remapping" in site.source.text or "npu_init" in site.source.text:
+    adding_statement = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
+    if config is None or adding_statement is None or "remapping" in site.source.text or "npu_init" in site.source.text:
         return  # importing npu_init switches it off for every session
     if not mark_once(site, "remapping", config.assignments[0]):
         return
-    last = proto.last_setting(site, config, adding)
-    last = last if proto.ends_line(site, last) else adding
+    last = proto.last_setting(site, config, adding_statement)
+    last = last if proto.ends_line(site, last) else adding_statement
     switch = f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config(site)}.OFF"
     site.edit.insert_after(last, [switch])
     site.report_change(

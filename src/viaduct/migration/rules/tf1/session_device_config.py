@@ -46,7 +46,9 @@ def remove(site: Site) -> None:
 @rule.call(*LIMITS)
 def remove_limit(site: Site) -> None:
     """Replace a memory limit by None, unless the statement around it is removed."""
-    outer_calls = [site.qualified(node.func) for node in site.source.ancestors(site.node) if isinstance(node, ast.Call)]
+    outer_calls = [
+        site.qualified_name(node.func) for node in site.source.ancestors(site.node) if isinstance(node, ast.Call)
+    ]
     limit = site.argument("memory_limit", 0)
     if any(name in REMOVED for name in outer_calls) or limit is None:
         return
@@ -67,7 +69,7 @@ def keep_soft_placement(site: Site) -> None:
 def replace_experimental_options(site: Site) -> None:
     """Replace Grappler's options by the vendor's, and report the dropped ones."""
     value = site.argument("options", 0)
-    if value is None or site.qualified(value) == full_name("experimental_options"):
+    if value is None or site.qualified_name(value) == full_name("experimental_options"):
         return
     dropped = site.text(value)
     site.set_argument("options", site.import_name("experimental_options"), 0)

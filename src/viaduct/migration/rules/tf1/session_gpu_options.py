@@ -29,7 +29,7 @@ def report_assignment(site: Site) -> None:
     for target in site.node.targets:
         if isinstance(target, ast.Attribute) and "gpu_options" in proto.field_path(site, target)[:-1]:
             advise_field(site, target.attr)
-        elif isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ":
+        elif isinstance(target, ast.Subscript) and site.qualified_name(target.value) == "os.environ":
             advise_variable(site, target.slice)
 
 

@@ -29,7 +29,7 @@ def wrap(site: Site) -> None:
     """Wrap the call in the vendor's helper, unless it is wrapped already."""
     helper, keyword = HELPERS[site.name]
     receiver = receiving_call(site, site.node)
-    if receiver is not None and site.qualified(receiver.func) == full_name(helper):
+    if receiver is not None and site.qualified_name(receiver.func) == full_name(helper):
         return
     if site.options.style != "wrapper" or not site.is_editable:  # --only runs the rule with any style
         return

@@ -101,7 +101,7 @@ def advise_config_proto(site: Site) -> None:
 def edit_set_jit(site: Site) -> None:
     value = site.argument("enabled", 0) or site.argument("jit_config", 0)
     if value is not None and not is_constant(value, False):
-        site.edit.node(value, "False")
+        site.edit.replace_node(value, "False")
         report_xla_off(site)
 
 
@@ -115,20 +115,20 @@ def edit_jit_scope(site: Site) -> None:
 def is_jit_level(site: Site, target: ast.Attribute) -> bool:
     """Return True for `options.global_jit_level` of an OptimizerOptions built before."""
     origin = site.values.origin(target.value)
-    is_options = isinstance(origin, ast.Call) and site.qualified(origin.func) == "tensorflow.OptimizerOptions"
+    is_options = isinstance(origin, ast.Call) and site.qualified_name(origin.func) == "tensorflow.OptimizerOptions"
     return target.attr == "global_jit_level" and is_options
 
 
 def switch_xla_off(site: Site, value: ast.expr) -> None:
     """Replace a JIT level by OFF."""
-    name = site.qualified(value) or ""
+    name = site.qualified_name(value) or ""
     is_minus_one = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) and is_literal_in(value.operand, 1)
     if name.endswith("OptimizerOptions.OFF") or is_minus_one:  # OFF is -1
         return
     if "OptimizerOptions." in name and isinstance(value, ast.Attribute):
-        site.edit.node(value, f"{site.text(value.value)}.OFF")
+        site.edit.replace_node(value, f"{site.text(value.value)}.OFF")
     else:
-        site.edit.node(value, f"{proto.tensorflow_name(site, 'OptimizerOptions')}.OFF")
+        site.edit.replace_node(value, f"{proto.tensorflow_name(site, 'OptimizerOptions')}.OFF")
     report_xla_off(site)
 
 
@@ -139,7 +139,7 @@ def is_remapping(site: Site, target: ast.expr) -> bool:
     if proto.field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
         return True
     origin = site.values.origin(target.value)
-    if isinstance(origin, ast.Call) and site.qualified(origin.func) == REWRITER:
+    if isinstance(origin, ast.Call) and site.qualified_name(origin.func) == REWRITER:
         return True
     statement = site.source.statement_around(target)
     return isinstance(statement, ast.Assign) and any(is_toggle(site, node) for node in ast.walk(statement.value))
@@ -153,7 +153,7 @@ def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = Tru
         report_remapping(site)
         return
     enumeration = site.text(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
-    site.edit.node(value, f"{enumeration or proto.rewriter_config(site)}.OFF")
+    site.edit.replace_node(value, f"{enumeration or proto.rewriter_config(site)}.OFF")
     site.report_change(
         "remapping is switched off here too: it fuses operators into ones that the accelerator does not have",
         zh="此处也关闭 remapping:它会融合出昇腾不支持的算子",
@@ -162,7 +162,7 @@ def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = Tru
 
 def is_toggle(site: Site, value: ast.AST) -> bool:
     """Return True for RewriterConfig.ON, OFF and their like."""
-    return (site.qualified(value) or "").startswith(f"{REWRITER}.")
+    return (site.qualified_name(value) or "").startswith(f"{REWRITER}.")
 
 
 def is_off(site: Site, value: ast.expr) -> bool:
@@ -170,7 +170,7 @@ def is_off(site: Site, value: ast.expr) -> bool:
     if isinstance(value, ast.Constant):
         return bool(value.value == OFF)
     is_written = isinstance(value, ast.Attribute) and site.text(value).endswith("RewriterConfig.OFF")
-    return is_written or site.qualified(value) == f"{REWRITER}.OFF"
+    return is_written or site.qualified_name(value) == f"{REWRITER}.OFF"
 
 
 def report_remapping(site: Site) -> None:
@@ -195,7 +195,7 @@ def advise_rewriting(site: Site, field: str, value: ast.expr) -> None:
             zh="rewrite_options.disable_model_pruning 默认关闭,请勿开启",
             risk="high",
         )
-    elif field in NEEDED_PASSES and (site.qualified(value) or "").endswith(".OFF"):
+    elif field in NEEDED_PASSES and (site.qualified_name(value) or "").endswith(".OFF"):
         site.advise(
             f"leave {field} at its default (on): the accelerator relies on it",
             zh=f"rewrite_options.{field} 默认开启,请勿关闭",

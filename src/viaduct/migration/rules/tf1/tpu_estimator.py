@@ -78,14 +78,14 @@ def move_batch_size(site: Site) -> str:
     if params is None:
         return f"params={{{entry}}}"
     if is_none(params):
-        site.edit.node(params, f"{{{entry}}}")
+        site.edit.replace_node(params, f"{{{entry}}}")
     elif isinstance(params, ast.Dict):
         if not any(is_literal_in(key, "batch_size") for key in params.keys):
             end = site.source.span(params)[1] - 1
             comma = "" if not params.keys or site.source.token_before(end).text == "," else ", "  # type: ignore[union-attr]
             site.edit.insert(end, comma + entry)
     else:
-        site.edit.node(params, f"dict({site.text(params)}, batch_size={site.text(size)})")
+        site.edit.replace_node(params, f"dict({site.text(params)}, batch_size={site.text(size)})")
     return ""
 
 
@@ -93,7 +93,7 @@ def is_converted(site: Site) -> bool:
     """Return True for a config of npu_run_config_init, as the vendor's converter writes it."""
     config = site.argument("config", 2)
     origin = site.values.origin(config) if config is not None else None
-    return isinstance(origin, ast.Call) and site.qualified(origin.func) == run_configs.CONVERTER
+    return isinstance(origin, ast.Call) and site.qualified_name(origin.func) == run_configs.CONVERTER
 
 
 def check_arguments(site: Site) -> None:
@@ -117,7 +117,7 @@ def check_arguments(site: Site) -> None:
 def switch_tpu_off(site: Site) -> None:
     for keyword in site.node.keywords:
         if keyword.arg in SWITCHES and not is_constant(keyword.value, False):
-            site.edit.node(keyword.value, "False")
+            site.edit.replace_node(keyword.value, "False")
             site.report_change(f"{keyword.arg} is switched off", zh=f"{keyword.arg} 已关闭", node=keyword)
 
 

@@ -37,10 +37,10 @@ def convert(site: Site) -> None:
     site.rename(site.import_name("NPUEstimatorSpec"))
     metrics = site.keyword("eval_metrics")
     if metrics is not None:
-        site.edit.node(metrics, f"eval_metric_ops={render_call(site, metrics.value)}")
+        site.edit.replace_node(metrics, f"eval_metric_ops={render_call(site, metrics.value)}")
     scaffold = site.keyword("scaffold_fn")
     if scaffold is not None:
-        site.edit.node(scaffold, f"scaffold={scaffold_text(site, scaffold.value)}")
+        site.edit.replace_node(scaffold, f"scaffold={scaffold_text(site, scaffold.value)}")
     site.report_change("TPUEstimatorSpec becomes NPUEstimatorSpec", zh="TPUEstimatorSpec 替换为 NPUEstimatorSpec")
 
 

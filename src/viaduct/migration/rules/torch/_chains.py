@@ -50,7 +50,7 @@ def replace_name(site: Site, node: ast.expr, old: str, new: str) -> bool:
         return replace_in_f_string(site, node, old, new)
     old_parts, new_parts = old.split("."), new.split(".")
     if len(old_parts) != len(new_parts) or old_parts[0] != new_parts[0]:
-        site.edit.node(node, new)
+        site.edit.replace_node(node, new)
         return True
     for old_part, new_part in zip(reversed(old_parts[1:]), reversed(new_parts[1:]), strict=True):
         if old_part != new_part:

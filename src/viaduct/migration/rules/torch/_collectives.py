@@ -95,7 +95,7 @@ def sources_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
 
 def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
     """Return the values that a call may return: a default, the string of `.lower()`, an entry of a dict; else None."""
-    name = site.qualified(call.func) or plain_name(call.func)
+    name = site.qualified_name(call.func) or plain_name(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name in BACKEND_GETTERS:
         return []
@@ -117,11 +117,11 @@ def sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
     values = [value for value in bindings if isinstance(value, ast.expr)]
     if bindings and len(values) == len(bindings):
         return values
-    passed = values_passed(site, name.id, site.work.names.scope_of(name).node) if bindings else None
+    passed = passed_values(site, name.id, site.work.names.scope_of(name).node) if bindings else None
     return None if passed is None else values + passed
 
 
-def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
+def passed_values(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
     """Return the default of a parameter and what calls in this file pass for it; None if there are neither."""
     if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_parameters(function.args)}:
         return None
@@ -138,7 +138,7 @@ def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | No
 
     [] for a command line option that has that name and no assignment: another handler changes its default.
     """
-    if site.qualified(node) == "torch.distributed.Backend.NCCL":
+    if site.qualified_name(node) == "torch.distributed.Backend.NCCL":
         return []  # the rule `backend` has a handler for it
     values = [*assigned_values(site, node.attr)]
     is_option = any(node.attr in option_names(site, call) for call in site.work.index.methods.get("add_argument", []))
@@ -189,7 +189,7 @@ def follows_device(site: Site, value: ast.AST) -> bool:
     """Return True for a backend that depends on the device: torch's default for it, or a dict with the card's one."""
     value = site.values.origin(value)
     if isinstance(value, ast.Call):
-        if (site.qualified(value.func) or "").rpartition(".")[2] == "get_default_backend_for_device":
+        if (site.qualified_name(value.func) or "").rpartition(".")[2] == "get_default_backend_for_device":
             return True
         return isinstance(value.func, ast.Attribute) and value.func.attr == "get" and has_entry(site, value.func.value)
     return isinstance(value, ast.Subscript) and has_entry(site, value.value)
@@ -252,7 +252,7 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
             node=text,
         )
         return False
-    site.edit.node(text, site.target.render_backend(site, text))
+    site.edit.replace_node(text, site.target.render_backend(site, text))
     return True
 
 

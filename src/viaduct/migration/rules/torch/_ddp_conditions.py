@@ -215,7 +215,7 @@ def refuse_iterable_dataset(site: Site, dataset: ast.expr) -> None:
     origin = site.values.origin(dataset)
     name = plain_name(origin.func) if isinstance(origin, ast.Call) else ""
     classes = [node for node in site.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-    bases = [site.qualified(base) or "" for own_class in classes for base in own_class.bases]
+    bases = [site.qualified_name(base) or "" for own_class in classes for base in own_class.bases]
     if any(base.endswith("IterableDataset") for base in bases):
         raise Refused(
             f"{name} is an IterableDataset: it has no sampler", f"{name} 是 IterableDataset,没有 sampler", dataset
@@ -259,7 +259,9 @@ def may_use_card(site: Site, statement: ast.stmt) -> bool:
     """
     defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
-        if (site.qualified(call.func) or "").startswith("torch.") or getattr(call.func, "attr", "") in MOVING_METHODS:
+        if (site.qualified_name(call.func) or "").startswith("torch.") or getattr(
+            call.func, "attr", ""
+        ) in MOVING_METHODS:
             return True
         if plain_name(call.func) in defined and "arg" not in plain_name(call.func):
             return True
@@ -270,7 +272,7 @@ def moves_to_device(site: Site, statement: ast.stmt) -> bool:
     """Return True if a statement calls `.cuda()`, `.to(…)` or the like."""
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
     moving = (call.func for call in calls if getattr(call.func, "attr", "") in MOVING_METHODS)
-    return any(not (site.qualified(function) or "").startswith("torch.") for function in moving)
+    return any(not (site.qualified_name(function) or "").startswith("torch.") for function in moving)
 
 
 def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:

@@ -41,7 +41,7 @@ class Rewriter:
 
     def check_call(self, call: ast.Call) -> None:
         """Mark a `set_device` for removal and the number in `.cuda(0)`; refuse a block for one card."""
-        name = self.site.qualified(call.func) or ""
+        name = self.site.qualified_name(call.func) or ""
         if name in (f"torch.{root}.set_device" for root in CARDS):
             statement = self.site.source.statement_around(call)
             if not isinstance(statement, ast.Expr):
@@ -90,9 +90,9 @@ class Rewriter:
             edit.remove_slot(source.slots(source.opening(call))[0], 0)
         for node in self.device_texts:
             if isinstance(node, ast.Constant):
-                edit.node(node, self.site.text(node).replace(str(node.value), device))
+                edit.replace_node(node, self.site.text(node).replace(str(node.value), device))
             else:
-                edit.node(node, f'"{device}"')
+                edit.replace_node(node, f'"{device}"')
         for statement in self.removed:
             edit.remove_statement(statement)
 
@@ -104,14 +104,14 @@ class Rewriter:
         is_moved = isinstance(model, ast.Call) and getattr(model.func, "attr", "") in MOVING_METHODS
         if not is_moved:
             text = f"{text if isinstance(model, NO_PARENTHESES) else f'({text})'}.{self.card.method}()"
-        self.site.edit.node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")
+        self.site.edit.replace_node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")
 
     def rename_references(self) -> None:
         """Replace DataParallel outside calls: `isinstance(model, nn.DataParallel)`."""
         for name in wrapped.DATA_PARALLEL:
             for node in self.site.work.index.references.get(name, []):
                 if not self.site.source.is_in_f_string(node):
-                    self.site.edit.node(node, self.parallel)
+                    self.site.edit.replace_node(node, self.parallel)
 
     def order_downloads(self) -> None:
         """Let rank 0 run calls with download=True first; the other ranks wait and then find the files."""

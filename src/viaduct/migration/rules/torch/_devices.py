@@ -50,7 +50,7 @@ AVAILABILITY_TESTS = {f"torch.{card}.is_available" for card in ("cuda", "npu", "
 TEXT_METHODS = ("split", "partition", "lower", "strip")  # string methods that keep a device's name in their result
 OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
 STORING_NODES = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
-STARTING_NODES = (  # nodes that `trace_from` handles
+STARTING_NODES = (  # nodes that `trace_node` handles
     *(ast.Call, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.For),
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda),
 )
@@ -93,7 +93,7 @@ class Devices:
         for node in self.site.source.of_kinds(*STORING_NODES):
             self.record_values(node)
         for node in self.site.source.of_kinds(*STARTING_NODES):
-            self.trace_from(node)
+            self.trace_node(node)
 
     def record_values(self, node: ast.AST) -> None:
         """Record the values that a node assigns to attributes, keys and loop variables."""
@@ -112,7 +112,7 @@ class Devices:
                 if keyword.arg:
                     self.dict_values.setdefault(keyword.arg, []).append(keyword.value)
 
-    def trace_from(self, node: ast.AST) -> None:
+    def trace_node(self, node: ast.AST) -> None:
         """Trace the device arguments of a call, and values that are stored under a name with "device"."""
         if isinstance(node, ast.Call):
             for value in self.device_arguments(node):
@@ -142,7 +142,7 @@ class Devices:
     def trace_annotation(self, annotation: ast.expr | None) -> None:
         """Trace the values of a Literal: `device: Literal["cuda", "cpu"]`."""
         for node in ast.walk(annotation) if annotation is not None else ():
-            if isinstance(node, ast.Subscript) and (self.site.qualified(node.value) or "").endswith(".Literal"):
+            if isinstance(node, ast.Subscript) and (self.site.qualified_name(node.value) or "").endswith(".Literal"):
                 self.trace(node.slice)
 
     @staticmethod
@@ -163,7 +163,7 @@ class Devices:
         """Return True for a condition with `torch.cuda.is_available()` or a variable that holds its result."""
         origins = (self.site.values.origin(part) for part in ast.walk(test))
         calls = (node for origin in origins for node in ast.walk(origin) if isinstance(node, ast.Call))
-        return any(self.site.qualified(call.func) in AVAILABILITY_TESTS for call in calls)
+        return any(self.site.qualified_name(call.func) in AVAILABILITY_TESTS for call in calls)
 
     def is_under_availability(self, node: ast.AST) -> bool:
         """Return True for the assignment in `if torch.cuda.is_available(): where = "cuda"`."""
@@ -174,11 +174,11 @@ class Devices:
 
     def device_arguments(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the arguments of a call that are taken for a device."""
-        name = self.site.qualified(call.func)
+        name = self.site.qualified_name(call.func)
         if is_of_other_library(name) or (name or "").startswith(KERNEL_APIS):
             return
         yield from (keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg))
-        if name == "functools.partial" and call.args and self.site.qualified(call.args[0]) == "torch.device":
+        if name == "functools.partial" and call.args and self.site.qualified_name(call.args[0]) == "torch.device":
             yield from (*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "type"))
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if name is not None and name.startswith("torch."):
@@ -275,7 +275,7 @@ class Devices:
     def looks_like_device(self, value: ast.expr) -> bool:
         """Return True for torch.device(…), a text of a CUDA device, or another device, in all branches."""
         return all(
-            (isinstance(part, ast.Call) and self.site.qualified(part.func) == "torch.device")
+            (isinstance(part, ast.Call) and self.site.qualified_name(part.func) == "torch.device")
             or device_literal(part) is not None
             or literal_text(part).partition(":")[0] in OTHER_DEVICES
             for part in branches(value)
@@ -300,7 +300,7 @@ class Devices:
 
     def trace_call(self, node: ast.Call) -> None:
         """Trace a call that returns a device: torch.device, str, a default, a function of this file."""
-        name = self.site.qualified(node.func)
+        name = self.site.qualified_name(node.func)
         function = plain_name(node.func)
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if name in ("torch.device", "os.getenv", "os.environ.get") or function == "str":
@@ -349,7 +349,7 @@ class Devices:
             return self.is_device(node.args[0])
         if function == "getattr" and len(node.args) > 1:
             return isinstance(node.args[1], ast.Constant) and is_device_name(str(node.args[1].value))
-        if self.site.qualified(node.func) == "torch.device":
+        if self.site.qualified_name(node.func) == "torch.device":
             return True
         keeps_name = isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
         return keeps_name and self.is_device(node.func.value)  # type: ignore[attr-defined]
@@ -380,7 +380,7 @@ def qualified_root(site: Site, node: ast.AST) -> str | None:
     """Return the qualified name at the beginning of a chain of calls and attributes."""
     while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
-    return site.qualified(node)
+    return site.qualified_name(node)
 
 
 def report_possible_device(site: Site, node: ast.Constant, device: str, devices: Devices) -> None:

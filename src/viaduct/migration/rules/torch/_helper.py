@@ -27,7 +27,7 @@ def report_if_scripted(site: Site, node: ast.AST) -> bool:
     decorators = [decorator for function in functions for decorator in function.decorator_list]
     compiled = [call.args[0] for call in site.work.index.calls.get(SCRIPT, []) if call.args]
     names = {(site.values.kind(item) or "").rpartition(".")[2] for item in compiled} | {*map(plain_name, compiled)}
-    is_decorated = any((site.qualified(decorator) or "").startswith(SCRIPT) for decorator in decorators)
+    is_decorated = any((site.qualified_name(decorator) or "").startswith(SCRIPT) for decorator in decorators)
     if not is_decorated and not names & outer_names:
         return False
     site.request_review(
@@ -109,7 +109,7 @@ def is_card_test(site: Site, test: ast.expr) -> bool:
     """Return True for a call of `torch.cuda.is_available` or the helper's, also as a part of an `and`."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     calls = [site.values.origin(part) for part in parts]
-    names = {site.qualified(call.func) for call in calls if isinstance(call, ast.Call)}
+    names = {site.qualified_name(call.func) for call in calls if isinstance(call, ast.Call)}
     helper_test = f"{site.work.project.helper_of(site.work.path)}.{HELPER_OBJECT}.is_available"
     return bool(names & {"torch.cuda.is_available", helper_test})
 

@@ -62,7 +62,7 @@ def change_module(site: Site, statement: ast.ImportFrom, moved: list[tuple[ast.a
     site.edit.replace(start, end, f" {moved[0][1].rpartition('.')[0]} ")
     for alias, new in moved:
         if new.rpartition(".")[2] != alias.name:
-            site.edit.node(alias, render_alias(alias, new))
+            site.edit.replace_node(alias, render_alias(alias, new))
 
 
 def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None:
@@ -70,7 +70,7 @@ def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None
     start = site.source.span(statement)[0]
     indent = site.source.text[site.source.line_start(start) : start]
     separator = f"{site.source.newline}{indent}" if not indent.strip() else "; "
-    site.edit.node(statement, separator.join(lines))
+    site.edit.replace_node(statement, separator.join(lines))
 
 
 def drop_alias(site: Site, statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> None:

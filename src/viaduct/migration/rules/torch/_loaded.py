@@ -63,5 +63,5 @@ def is_device(site: Site, value: ast.expr) -> bool:
     if isinstance(value, ast.BoolOp):
         return all(is_device(site, part) for part in value.values)
     if isinstance(value, ast.Call):
-        return site.qualified(value.func) in DEVICE_CALLS
+        return site.qualified_name(value.func) in DEVICE_CALLS
     return is_string(value)

@@ -27,7 +27,7 @@ def is_method_lookup(site: Site) -> bool:
 
 def is_torch(site: Site) -> bool:
     """Return True if the first argument of the site's call is torch, as in `hasattr(torch, "cuda")`."""
-    return bool(site.node.args) and site.qualified(site.node.args[0]) == "torch"
+    return bool(site.node.args) and site.qualified_name(site.node.args[0]) == "torch"
 
 
 def is_torch_object(site: Site, receiver: ast.expr) -> bool:
@@ -45,4 +45,4 @@ def is_storage(site: Site, receiver: ast.expr) -> bool:
     function = site.work.names.scope_of(receiver).node if isinstance(receiver, ast.Name) else None
     argument = site.source.parents.get(function) if isinstance(function, ast.Lambda) else None
     call = site.source.parents.get(argument) if isinstance(argument, ast.keyword) else argument
-    return isinstance(call, ast.Call) and site.qualified(call.func) in ("torch.load", "torch.jit.load")
+    return isinstance(call, ast.Call) and site.qualified_name(call.func) in ("torch.load", "torch.jit.load")

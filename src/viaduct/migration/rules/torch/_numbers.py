@@ -49,7 +49,7 @@ def is_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
         return isinstance(node.op, ARITHMETIC) and is_number(site, node.left, depth + 1)
     if isinstance(node, ast.Call):
         is_get_device = isinstance(node.func, ast.Attribute) and node.func.attr == "get_device" and not node.args
-        return plain_name(node.func) == "int" or is_get_device or site.qualified(node.func) in NUMBER_FUNCTIONS
+        return plain_name(node.func) == "int" or is_get_device or site.qualified_name(node.func) in NUMBER_FUNCTIONS
     if isinstance(node, ast.Subscript):  # device_ids[0], args.gpus[0]
         has_index = isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
         return has_index and last_name(node.value).lower() in NUMBER_LIST_NAMES
@@ -190,6 +190,6 @@ def may_be_torch_object(site: Site, receiver: ast.expr) -> bool:
     """Return True unless the receiver is an object of another library, or of a class that is not known."""
     origin = site.values.origin(receiver)
     if isinstance(origin, ast.Call) and site.values.kind(origin) is None and isinstance(origin.func, ast.Name):
-        name = site.qualified(origin.func) or origin.func.id
+        name = site.qualified_name(origin.func) or origin.func.id
         return name.partition(".")[0] in TORCH_LIBRARIES or not origin.func.id[:1].isupper()
-    return not is_of_other_library(site.qualified(receiver)) and plain_name(receiver) not in OTHER_LIBRARIES
+    return not is_of_other_library(site.qualified_name(receiver)) and plain_name(receiver) not in OTHER_LIBRARIES

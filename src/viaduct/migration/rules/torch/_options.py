@@ -16,7 +16,7 @@ VALUE_KEYWORDS = ("default", "const", "choices", "type", "nargs", "flag_value", 
 
 def option_names(site: Site, call: ast.Call) -> list[str]:
     """Return the names of the option that a call declares, as the parser stores it: `train_device`."""
-    qualified = site.qualified(call.func) or ""
+    qualified = site.qualified_name(call.func) or ""
     is_add_argument = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
     if not (is_add_argument or qualified in CLICK_DECLARATIONS or qualified in ABSL_FLAGS):
         return []
@@ -29,7 +29,7 @@ def option_names(site: Site, call: ast.Call) -> list[str]:
 def option_values(site: Site, call: ast.Call) -> list[ast.expr]:
     """Return the arguments of a declaration that may hold a value of the option, without its help text."""
     values = [keyword.value for keyword in call.keywords if keyword.arg in VALUE_KEYWORDS]
-    return values + call.args[1 : ABSL_FLAGS.get(site.qualified(call.func) or "", 0)]
+    return values + call.args[1 : ABSL_FLAGS.get(site.qualified_name(call.func) or "", 0)]
 
 
 def is_in_add_argument(site: Site, literal: ast.expr) -> bool:

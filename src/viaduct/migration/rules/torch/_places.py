@@ -41,7 +41,7 @@ def place_of(site: Site, node: ast.AST, depth: int = 0) -> Place:
 
 def place_of_call(site: Site, call: ast.Call, depth: int) -> Place:
     """Return the place of a call's result."""
-    name = site.qualified(call.func) or ""
+    name = site.qualified_name(call.func) or ""
     if name.partition(".")[0] in CPU_LIBRARIES:
         return "cpu"
     if name.startswith("torch."):

@@ -123,7 +123,7 @@ class LoaderTrace:
     def called_function(self, call: ast.Call) -> FunctionNode | None:
         """Return the function of this file that a call runs, if it is the only function or method of that name."""
         name, is_method = last_name(call.func), isinstance(call.func, ast.Attribute)
-        if is_method and self.site.qualified(call.func) and not is_self_attribute(call.func):
+        if is_method and self.site.qualified_name(call.func) and not is_self_attribute(call.func):
             return None
         classes = [node for node in self.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
         if classes and not is_method:

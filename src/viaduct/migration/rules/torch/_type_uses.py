@@ -47,7 +47,7 @@ def is_variable_only_compared(site: Site, node: ast.AST) -> bool:
 def is_default_type(site: Site, node: ast.AST) -> bool:
     """Return True for a type in set_default_tensor_type(…)."""
     calls = (parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Call))
-    return any(site.qualified(call.func) == SET_DEFAULT for call in calls)
+    return any(site.qualified_name(call.func) == SET_DEFAULT for call in calls)
 
 
 def is_type_call(node: ast.expr) -> bool:

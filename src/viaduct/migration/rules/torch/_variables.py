@@ -26,19 +26,20 @@ def is_variable(site: Site, node: ast.Constant) -> bool:
         return is_environment_dict(site, parent)
     if not isinstance(parent, ast.Call) or parent.args[:1] != [node]:
         return False
-    function = parent.func
-    is_method = isinstance(function, ast.Attribute) and function.attr in ENVIRONMENT_METHODS
-    return site.qualified(function) in ENVIRONMENT_FUNCTIONS or (is_method and is_environment(site, function.value))  # type: ignore[attr-defined]
+    if site.qualified_name(parent.func) in ENVIRONMENT_FUNCTIONS:
+        return True
+    method = parent.func if isinstance(parent.func, ast.Attribute) else None
+    return method is not None and method.attr in ENVIRONMENT_METHODS and is_environment(site, method.value)
 
 
 def is_environment(site: Site, node: ast.AST) -> bool:
     """Return True for os.environ, a copy of it, or a usual name of an environment: `env`, `monkeypatch`."""
-    if site.qualified(node) == "os.environ":
+    if site.qualified_name(node) == "os.environ":
         return True
     origin = site.values.origin(node)
     if isinstance(origin, ast.Call):
-        is_copy = site.qualified(origin.func) == "os.environ.copy"
-        return is_copy or any(site.qualified(argument) == "os.environ" for argument in origin.args)
+        is_copy = site.qualified_name(origin.func) == "os.environ.copy"
+        return is_copy or any(site.qualified_name(argument) == "os.environ" for argument in origin.args)
     if isinstance(origin, ast.Dict):
         return is_environment_dict(site, origin)
     return last_name(node).lower() in ENVIRONMENT_NAMES
@@ -50,17 +51,17 @@ def is_environment_dict(site: Site, table: ast.Dict) -> bool:
     `{**os.environ, "X": "1"}`, `env={"X": "1"}`, `os.environ.update({"X": "1"})`, `env = {"X": "1"}`.
     """
     items = zip(table.keys, table.values, strict=True)
-    if any(key is None and site.qualified(value) == "os.environ" for key, value in items):
+    if any(key is None and site.qualified_name(value) == "os.environ" for key, value in items):
         return True
     parent = site.source.parents[table]
     if isinstance(parent, ast.keyword):
         return parent.arg == "env"
     if isinstance(parent, ast.Call):
-        return site.qualified(parent.func) == "os.environ.update"
+        return site.qualified_name(parent.func) == "os.environ.update"
     return isinstance(parent, ast.Assign) and "env" in plain_name(parent.targets[0]).lower().split("_")
 
 
-def value_set(site: Site, node: ast.Constant) -> ast.expr | None:
+def assigned_value(site: Site, node: ast.Constant) -> ast.expr | None:
     """Return the value that the variable of this name gets at the node; None if it is only read."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):

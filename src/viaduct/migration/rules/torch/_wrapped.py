@@ -62,7 +62,7 @@ def module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
     """Yield every `x.module`, with True if this file wraps x in DataParallel."""
     wrapped = assigned_names(site, wrapping_calls(site)) - assigned_names(site, distributed_calls(site))
     for node in site.source.of_kind(ast.Attribute):
-        if node.attr == "module" and site.qualified(node) is None:
+        if node.attr == "module" and site.qualified_name(node) is None:
             yield node, ast.unparse(node.value) in wrapped
 
 

@@ -86,7 +86,7 @@ def replace_branches(site: Site, device: ast.expr | None) -> None:
     for text in string_branches(device):
         if is_literal_in(text, "cuda") and not site.source.is_in_f_string(text):
             mark_once(site, "any", text)  # any_device_text then skips it
-            site.edit.node(text, f"{helper(site)}.card()")
+            site.edit.replace_node(text, f"{helper(site)}.card()")
             site.report_change("mixed precision now uses the available card", zh="混合精度改用现有的加速卡", node=text)
 
 

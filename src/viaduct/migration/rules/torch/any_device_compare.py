@@ -86,7 +86,7 @@ def texts_of_new_devices(site: Site, side: ast.expr) -> Iterator[ast.expr]:
     if parts != [side]:
         for part in parts:
             yield from texts_of_new_devices(site, part)
-    elif isinstance(side, ast.Call) and site.qualified(side.func) == "torch.device":
+    elif isinstance(side, ast.Call) and site.qualified_name(side.func) == "torch.device":
         values = [*side.args[:1], *(keyword.value for keyword in side.keywords)]
         yield from (text for value in values for text in branches(value) if device_literal(text) is not None)
 
@@ -177,7 +177,7 @@ def replace_comparison(site: Site, node: ast.expr, text: str, reported: ast.AST)
             node=reported,
         )
         return
-    site.edit.node(node, text)
+    site.edit.replace_node(node, text)
     site.report_change(
         "the branch for CUDA is now taken for any card", zh="针对 CUDA 的分支改为针对任意加速卡", node=reported
     )
@@ -223,5 +223,5 @@ def replace_is_cuda(site: Site) -> None:
         site.request_review("write .device.type in accelerator.TYPES", zh="请改为 .device.type in accelerator.TYPES")
         return
     text = f"{site.text(site.node.value)}.device.type in {helper(site)}.TYPES"
-    site.edit.node(site.node, parenthesize(site, site.node, text))
+    site.edit.replace_node(site.node, parenthesize(site, site.node, text))
     site.report_change("is_cuda becomes a test for any card", zh="is_cuda 改为判断是否位于任意加速卡")

@@ -67,7 +67,7 @@ def wrap_number(site: Site, value: ast.expr) -> None:
     """Wrap a number in the helper's device; report a variable that is not always a number."""
     for node in branches(value):
         if is_number(site, node) and not site.source.is_in_f_string(node) and not report_if_scripted(site, node):
-            site.edit.node(node, f"{helper(site)}.device({site.text(node)})")
+            site.edit.replace_node(node, f"{helper(site)}.device({site.text(node)})")
             report_number(site)
         elif is_number_or_other(site, node):
             name = plain_name(node)

@@ -76,7 +76,7 @@ def is_in_comparison(site: Site, literal: ast.expr) -> bool:
         node = site.source.parents.get(node)
         if (
             isinstance(node, ast.Call)
-            and site.qualified(node.func) != "torch.device"
+            and site.qualified_name(node.func) != "torch.device"
             and plain_name(node.func) != "str"
         ):
             return False
@@ -120,14 +120,14 @@ def replace_text(site: Site, literal: ast.expr) -> None:
         return
     replaced: ast.AST = node
     call = site.source.parents.get(node)
-    if isinstance(call, ast.Call) and site.qualified(call.func) == "torch.device" and call.args[:1] == [node]:
+    if isinstance(call, ast.Call) and site.qualified_name(call.func) == "torch.device" and call.args[:1] == [node]:
         others = [*call.args[1:], *(keyword.value for keyword in call.keywords)]  # torch.device("cuda", rank)
         if len(others) > 1 or (others and number):
             return
         new, replaced = f"{helper(site, call)}.device({site.text(others[0]) if others else number})", call
     else:
         new = f"{helper(site, node)}.name({number})"
-    site.edit.node(replaced, new)
+    site.edit.replace_node(replaced, new)
     site.report_change(f"the device is the available card: {new}", zh=f"设备改为现有的加速卡:{new}", node=node)
 
 
@@ -135,7 +135,9 @@ def extend_annotation(site: Site, literal: ast.expr) -> bool:
     """Add the other cards to `device: Literal["cuda", "cpu"]`; return False for a text outside such an annotation."""
     parent = site.source.parents[literal]
     annotation = site.source.parents[parent] if isinstance(parent, ast.Tuple) else parent
-    if not isinstance(annotation, ast.Subscript) or not (site.qualified(annotation.value) or "").endswith(".Literal"):
+    if not isinstance(annotation, ast.Subscript) or not (site.qualified_name(annotation.value) or "").endswith(
+        ".Literal"
+    ):
         return False
     if any(is_literal_in(element, "npu") for element in elements(annotation.slice)):
         return True
@@ -147,6 +149,6 @@ def extend_annotation(site: Site, literal: ast.expr) -> bool:
         )
         return True
     quote = site.text(literal)[-1]
-    site.edit.node(literal, ", ".join(f"{quote}{name}{quote}" for name in ("cuda", "npu", "mlu")))
+    site.edit.replace_node(literal, ", ".join(f"{quote}{name}{quote}" for name in ("cuda", "npu", "mlu")))
     site.report_change("the annotation names every card", zh="类型注解列出所有加速卡", node=literal)
     return True

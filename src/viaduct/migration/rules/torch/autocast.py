@@ -53,5 +53,5 @@ def replace_device(site: Site, device: ast.expr | None) -> None:
         code = site.text(text) if not site.source.is_in_f_string(text) else ""
         quote = code[-1:]
         if kind == "cuda" and code == f"{quote}{value}{quote}":
-            site.edit.node(text, f"{quote}{target.device}{colon}{index}{quote}")
+            site.edit.replace_node(text, f"{quote}{target.device}{colon}{index}{quote}")
             site.report_change(f"mixed precision now runs on the {target.title}", zh=f"混合精度改用 {target.title}")

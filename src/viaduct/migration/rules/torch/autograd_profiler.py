@@ -43,7 +43,7 @@ def replace_nvtx(site: Site) -> None:
     if site.options.to == "npu":
         report_by_hand(site, "emit_nvtx", site.node)
     elif rename_to(site, named_node(site), site.name, f"{PROFILER}.emit_{MLU.marks}"):
-        site.work.effects.add(card(site.options).module)
+        site.target.require_plugin(site)
         site.report_change(f"emit_nvtx becomes emit_{MLU.marks}", zh=f"emit_nvtx 替换为 emit_{MLU.marks}")
 
 
@@ -56,7 +56,7 @@ def replace_use_cuda(site: Site) -> None:
     if site.options.to == "npu":
         report_by_hand(site, "use_cuda", keyword.value)
     elif isinstance(keyword.value, ast.Constant) and site.is_editable:
-        site.edit.node(keyword, f'use_device="{card(site.options).device}"')
+        site.edit.replace_node(keyword, f'use_device="{card(site.options).device}"')
         site.report_change("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
     else:
         site.request_review(

@@ -117,7 +117,7 @@ def make_device_id_conditional(site: Site) -> None:
     """Pass `device_id` only if there is a card: gloo does not accept it."""
     keyword = site.keyword("device_id")
     if keyword is not None and "unless_cpu" not in site.text(keyword):
-        site.edit.node(keyword.value, f"{helper(site)}.unless_cpu({site.text(keyword.value)})")
+        site.edit.replace_node(keyword.value, f"{helper(site)}.unless_cpu({site.text(keyword.value)})")
         site.report_change("gloo accepts no device_id", zh="gloo 不接受 device_id")
 
 
@@ -142,7 +142,7 @@ def replace_in_own_call(site: Site) -> None:
     names_backend = "backend" in (site.node.arg or "") and collectives.is_nccl(site.node.value)
     if not isinstance(call, ast.Call) or not names_backend:
         return
-    name = site.qualified(call.func) or ""
+    name = site.qualified_name(call.func) or ""
     if name in BACKEND_POSITIONS:
         return
     if collectives.is_backend_receiver(site, name):
@@ -179,7 +179,7 @@ def replace_availability(site: Site) -> None:
         return
     if site.target.is_any:
         root = site.text(site.node.func.value)
-        site.edit.node(site.node, f"{root}.is_backend_available({site.target.render_backend(site)})")
+        site.edit.replace_node(site.node, f"{root}.is_backend_available({site.target.render_backend(site)})")
     else:
         end = site.source.span(site.node.func)[1]
         start = end - len("is_nccl_available")

@@ -54,7 +54,7 @@ def change_case(site: Site) -> None:
 
 
 @rule.method("startswith")
-def change_beginning(site: Site) -> None:
+def change_startswith(site: Site) -> None:
     """Change `backend.startswith("nccl")`."""
     texts = [text for text in site.node.args[:1] if is_nccl(text)]
     if texts and not site.target.is_any and is_backend_expression(site, site.node.func.value):
@@ -70,13 +70,13 @@ def compare_with_any_backend(site: Site) -> None:
     if not names_nccl(site, text) or not is_backend_expression(site, other):
         return
     negated = "not " if isinstance(site.node.ops[0], ast.NotEq) else ""
-    site.edit.node(site.node, f"{site.text(other)} {negated}in {helper(site)}.BACKENDS")
+    site.edit.replace_node(site.node, f"{site.text(other)} {negated}in {helper(site)}.BACKENDS")
     site.report_change("the branch for NCCL is now taken for any card", zh="针对 NCCL 的分支改为针对任意加速卡")
 
 
 def names_nccl(site: Site, node: ast.expr) -> bool:
     """Return True for the string nccl and for torch's constant."""
-    return is_literal_in(node, "nccl") or (site.qualified(node) or "").endswith("Backend.NCCL")
+    return is_literal_in(node, "nccl") or (site.qualified_name(node) or "").endswith("Backend.NCCL")
 
 
 def replace_texts(site: Site, texts: list[ast.expr]) -> None:

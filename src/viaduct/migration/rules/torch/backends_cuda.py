@@ -33,7 +33,7 @@ def report_value(site: Site) -> None:
 @rule.node(ast.Attribute, only_files_with=("backends.cuda", "backends import cuda"))
 def advise_setting(site: Site) -> None:
     """Advise on a setting of torch.backends.cuda."""
-    name = site.qualified(site.node) or ""
+    name = site.qualified_name(site.node) or ""
     is_part_of_name = isinstance(site.source.parents.get(site.node), ast.Attribute)
     if not name.startswith(SETTINGS_PREFIX) or is_part_of_name or name in (*CARD_VALUES, *EDITED_BY_TF32):
         return

@@ -36,4 +36,4 @@ def is_backend_for_card(site: Site, backend: ast.expr) -> bool:
     origin = site.values.origin(backend)
     if isinstance(origin, ast.Constant):
         return origin.value == "npugraphs"
-    return isinstance(origin, ast.Call | ast.Lambda) or site.qualified(origin) is not None
+    return isinstance(origin, ast.Call | ast.Lambda) or site.qualified_name(origin) is not None

@@ -48,7 +48,7 @@ MODULES = ("memory", "random", "streams")
 def rename_assigned(site: Site) -> None:
     """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`."""
     is_stored = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
-    name = site.qualified(site.node) if is_stored else None
+    name = site.qualified_name(site.node) if is_stored else None
     if name is not None and name.startswith("torch.cuda."):
         rename(Site(site.rule, site.work, site.node, name))
 

@@ -126,7 +126,7 @@ def is_bound_move(site: Site) -> bool:
         return False
     if isinstance(parent, ast.Call) and parent.func is node:
         return False
-    if site.qualified(node) is not None or receiver_class(site, node.value, "cuda") is not None:
+    if site.qualified_name(node) is not None or receiver_class(site, node.value, "cuda") is not None:
         return False
     is_flag = plain_name(node.value) == "self"  # `self.cuda` is usually a setting
     return not is_flag and is_torch_object(site, node.value)
@@ -180,9 +180,9 @@ def insert_device(site: Site) -> None:
         opening = site.source.opening(call).end
         site.edit.insert(opening, f"{keyword_for_storage(site)}{name}.device(){', ' if call.keywords else ''}")
     elif call.args:
-        site.edit.node(device, f"{keyword_for_storage(site)}{name}.device({render_number(site, device)})")
+        site.edit.replace_node(device, f"{keyword_for_storage(site)}{name}.device({render_number(site, device)})")
     else:
-        site.edit.node(site.keyword("device") or device, f"device={name}.device({render_number(site, device)})")
+        site.edit.replace_node(site.keyword("device") or device, f"device={name}.device({render_number(site, device)})")
 
 
 def keyword_for_storage(site: Site) -> str:
@@ -190,7 +190,7 @@ def keyword_for_storage(site: Site) -> str:
     function = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.Lambda)), None)
     parent = site.source.parents.get(function) if function is not None else None
     is_location = isinstance(parent, ast.keyword) and parent.arg == "map_location"
-    is_load = isinstance(parent, ast.Call) and site.qualified(parent.func) in ("torch.load", "torch.jit.load")
+    is_load = isinstance(parent, ast.Call) and site.qualified_name(parent.func) in ("torch.load", "torch.jit.load")
     return "device=" if is_location or is_load else ""
 
 

@@ -38,8 +38,8 @@ def rename(site: Site) -> None:
     if new_name is None or code[1:-1] != site.node.value:  # it has a prefix, escapes or triple quotes
         return
     new = f"{target.root}.{new_name}".rstrip(".")
-    site.work.effects.add(target.module)
-    site.edit.node(site.node, f"{code[0]}{new}{code[-1]}")
+    site.target.require_plugin(site)
+    site.edit.replace_node(site.node, f"{code[0]}{new}{code[-1]}")
     site.report_change(f"{site.node.value!r} becomes {new!r}", zh=f"{site.node.value!r} 替换为 {new!r}")
 
 

@@ -7,7 +7,7 @@ any.
 from __future__ import annotations
 
 from viaduct.cards import NPU
-from viaduct.cards.torch_api import CUDA_ONLY_NAMES, REPORTED_BY_OTHER_RULES, counterpart
+from viaduct.cards.torch_api import CUDA_ONLY_NAMES, NAMES_REPORTED_BY_OTHER_RULES, counterpart
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
@@ -44,7 +44,7 @@ def report_unknown(site: Site) -> None:
             "2.5)",
             zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
         )
-    elif counterpart(name, card(site.options)) is None and name.partition(".")[0] not in REPORTED_BY_OTHER_RULES:
+    elif counterpart(name, card(site.options)) is None and name.partition(".")[0] not in NAMES_REPORTED_BY_OTHER_RULES:
         report_name(site, name)
 
 
@@ -57,7 +57,7 @@ def report_moved(site: Site) -> None:
     root_name = name.partition(".")[0]
     if (
         site.name.startswith(f"{target.root}.")
-        and root_name in CUDA_ONLY_NAMES - REPORTED_BY_OTHER_RULES
+        and root_name in CUDA_ONLY_NAMES - NAMES_REPORTED_BY_OTHER_RULES
         and counterpart(name, target) is None
     ):
         report_name(site, name)

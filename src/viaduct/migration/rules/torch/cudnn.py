@@ -34,7 +34,7 @@ DETERMINISM = (
 @rule.node(ast.Attribute, only_files_with=("cudnn",))
 def explain_flag(site: Site) -> None:
     """Explain the effect of a flag of cuDNN on the card; the rule tf32 edits `allow_tf32`."""
-    name = site.qualified(site.node) or ""
+    name = site.qualified_name(site.node) or ""
     if not name.startswith(f"{CUDNN}.") or isinstance(site.source.parents.get(site.node), ast.Attribute):
         return
     flag = name[len(CUDNN) + 1 :]
@@ -49,6 +49,6 @@ def explain_flag(site: Site) -> None:
 def replace_switch(site: Site) -> None:
     """Replace `cudnn.enabled` by the MLU's switch."""
     root = site.work.names.local_name("torch") or require_torch(site)
-    site.work.effects.add(card(site.options).module)
+    site.target.require_plugin(site)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
         site.report_change("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

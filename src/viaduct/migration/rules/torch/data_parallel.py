@@ -122,7 +122,7 @@ def unwrap(site: Site, model: ast.expr) -> None:
     if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):
         site.edit.remove_statement(statement)
     else:
-        site.edit.node(site.node, site.text(model))
+        site.edit.replace_node(site.node, site.text(model))
     site.report_change(
         "the model runs on one card, without DataParallel",
         zh="模型在单卡上运行,去掉 DataParallel",
@@ -173,7 +173,7 @@ def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
     if isinstance(state, ast.Call) and getattr(state.func, "attr", "") == "state_dict":
         return  # the state of another model
     nodes = ast.walk(state) if state is not None else ()
-    loads = [node for node in nodes if isinstance(node, ast.Call) and site.qualified(node.func) == "torch.load"]
+    loads = [node for node in nodes if isinstance(node, ast.Call) and site.qualified_name(node.func) == "torch.load"]
     is_own_file = bool(loads) and all(load.args and ast.unparse(load.args[0]) in saved for load in loads)
     report = site.advise if is_own_file else site.request_review
     report(

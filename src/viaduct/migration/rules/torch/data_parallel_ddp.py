@@ -175,7 +175,7 @@ def report_shared_files(site: Site, plan: Plan) -> None:
 
 def writes_file(site: Site, call: ast.Call) -> bool:
     """Return True for a call that writes or removes a file."""
-    name, method = site.qualified(call.func) or plain_name(call.func), getattr(call.func, "attr", "")
+    name, method = site.qualified_name(call.func) or plain_name(call.func), getattr(call.func, "attr", "")
     if name.rpartition(".")[2] != "open" and method != "open":
         return name in REMOVING_FUNCTIONS or method in WRITING_METHODS
     # open(path, mode), but path.open(mode)

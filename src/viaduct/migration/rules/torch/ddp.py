@@ -36,7 +36,7 @@ rule = Rule(
 
 
 @rule.call(*DISTRIBUTED_DATA_PARALLEL)
-def adapt(site: Site) -> None:
+def edit_wrapper(site: Site) -> None:
     if site.target.is_any:
         wrap_device_arguments(site)
     elif not site.has_unpacked_arguments:
@@ -50,7 +50,7 @@ def wrap_device_arguments(site: Site) -> None:
     for name, position in (("device_ids", 1), ("output_device", 2)):
         value = site.argument(name, position)
         if value is not None and not is_none(value) and "unless_cpu" not in site.text(value):
-            site.edit.node(value, f"{helper(site)}.unless_cpu({site.text(value)})")
+            site.edit.replace_node(value, f"{helper(site)}.unless_cpu({site.text(value)})")
             site.report_change(f"{name} is None if there is no card", zh=f"没有加速卡时 {name} 为 None", node=value)
 
 

@@ -40,4 +40,4 @@ def type_names(site: Site, argument: ast.expr | None) -> list[str]:
     value = site.values.origin(argument) if argument is not None else None
     if isinstance(value, ast.IfExp):
         return type_names(site, value.body) + type_names(site, value.orelse)
-    return [literal_text(value) or site.qualified(value) or ""] if value is not None else []
+    return [literal_text(value) or site.qualified_name(value) or ""] if value is not None else []

@@ -74,7 +74,7 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
         return False
     name = card(site.options).device
     negated = "not in" if isinstance(node.ops[0], ast.NotEq) else "in"
-    site.edit.node(node, f'{site.text(device)} {negated} ("cuda", "{name}")')
+    site.edit.replace_node(node, f'{site.text(device)} {negated} ("cuda", "{name}")')
     site.report_change(f"the device is compared with {name} too", zh=f"设备同时与 {name} 比较", node=node)
     return True
 

@@ -66,7 +66,7 @@ def is_explained(site: Site) -> bool:
     for ancestor in site.source.ancestors(site.node):
         if isinstance(ancestor, ast.Subscript) and child is ancestor.slice:
             return True
-        names += [site.qualified(ancestor.func) or ""] if isinstance(ancestor, ast.Call) else []
+        names += [site.qualified_name(ancestor.func) or ""] if isinstance(ancestor, ast.Call) else []
         child = ancestor
     if any(is_of_other_library(name) or name.startswith(KERNEL_APIS) for name in names):
         return True

@@ -39,7 +39,7 @@ def report_old_type(site: Site) -> None:
 def report_default(site: Site) -> None:
     """Report double precision as the default dtype."""
     dtype = site.argument("d", 0)
-    if dtype is not None and site.qualified(dtype) in DOUBLE_DTYPES:
+    if dtype is not None and site.qualified_name(dtype) in DOUBLE_DTYPES:
         report(site, "high")
 
 
@@ -47,7 +47,7 @@ def report_default(site: Site) -> None:
 def report_constructor(site: Site) -> None:
     """Report `torch.zeros(3, dtype=torch.float64, device=device)`."""
     dtype, device = site.argument("dtype"), site.argument("device")
-    if dtype is not None and device is not None and site.qualified(dtype) in DOUBLE_DTYPES and not is_cpu(device):
+    if dtype is not None and device is not None and site.qualified_name(dtype) in DOUBLE_DTYPES and not is_cpu(device):
         report(site, "medium")
 
 
@@ -82,7 +82,7 @@ def is_double(site: Site, node: ast.AST, depth: int = 0) -> bool:
 def possible_dtypes(site: Site, call: ast.Call) -> set[str]:
     """Return the qualified names of a call's positional arguments and of its dtype."""
     values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "dtype")]
-    return {site.qualified(value) or "" for value in values}
+    return {site.qualified_name(value) or "" for value in values}
 
 
 def casts_to_double(site: Site, call: ast.Call) -> bool:

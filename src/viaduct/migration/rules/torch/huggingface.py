@@ -25,7 +25,7 @@ OPTIMIZER_PACKAGES = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "a
 @rule.node(ast.Call, only_files_with=OPTION_TEXTS)
 def check_options(site: Site) -> None:
     """Report an option that chooses a package for NVIDIA cards."""
-    name = site.qualified(site.node.func) or ""
+    name = site.qualified_name(site.node.func) or ""
     method = site.node.func.attr if isinstance(site.node.func, ast.Attribute) else ""
     if method == "enable_xformers_memory_efficient_attention":
         report_option(site, "xformers")

@@ -41,7 +41,7 @@ def move_modules(site: Site) -> None:
     for alias in site.node.names:
         new = name_in_package(site, alias.name)
         if new and alias.asname:
-            site.edit.node(alias, f"{new} as {alias.asname}")
+            site.edit.replace_node(alias, f"{new} as {alias.asname}")
             site.report_change(f"{alias.name} is imported as {new}", zh=f"{alias.name} 改为从 {new} 导入")
         elif new:
             reduce_to_torch(site, alias)
@@ -61,7 +61,7 @@ def reduce_to_torch(site: Site, alias: ast.alias) -> None:
     statement = site.node
     bindings = site.work.names.lookup("torch", site.work.names.scope_of(statement)) or []
     if len(bindings) == 1:
-        site.edit.node(alias, "torch")
+        site.edit.replace_node(alias, "torch")
     elif len(statement.names) > 1:
         _imports.drop_alias(site, statement, alias)
     else:

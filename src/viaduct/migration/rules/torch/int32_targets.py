@@ -57,7 +57,7 @@ def cast(site: Site) -> None:
 def find_target(site: Site) -> ast.Name | None:
     """Return the target of a loss for class indices, if it is a variable; None for any other call."""
     target = site.argument("target", 1)
-    is_class_loss = site.qualified(site.node.func) in LOSSES or site.values.kind(site.node.func) == "class_loss"
+    is_class_loss = site.qualified_name(site.node.func) in LOSSES or site.values.kind(site.node.func) == "class_loss"
     return target if isinstance(target, ast.Name) and is_class_loss else None
 
 
@@ -71,7 +71,7 @@ def is_move_of(site: Site, node: ast.AST, name: str) -> bool:
     ):
         return False
     values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "dtype")]  # type: ignore[attr-defined]
-    is_cast = any((site.qualified(value) or "").startswith("torch.") for value in values)
+    is_cast = any((site.qualified_name(value) or "").startswith("torch.") for value in values)
     return not is_cast and not site.source.is_in_f_string(node)
 
 

@@ -33,7 +33,7 @@ def advise_monitor(site: Site) -> None:
     if MONITOR not in text or site.source.is_in_f_string(site.node) or not is_in_torch_program(site):
         return
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
-    is_run = any((site.qualified(call.func) or "").startswith(RUNNERS) for call in calls)
+    is_run = any((site.qualified_name(call.func) or "").startswith(RUNNERS) for call in calls)
     if is_run or is_stored_command(site, text):
         site.advise(*monitor_advice(site.options.to))
 

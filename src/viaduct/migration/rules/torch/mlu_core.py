@@ -41,7 +41,7 @@ def rename(site: Site) -> None:
 def replace_device(site: Site) -> None:
     """Replace `mlu_device()` by the device's name."""
     if site.is_editable:
-        site.edit.node(site.node, "'mlu'")
+        site.edit.replace_node(site.node, "'mlu'")
         site.report_change("mlu_device() becomes 'mlu'", zh="mlu_device() 替换为 'mlu'")
 
 

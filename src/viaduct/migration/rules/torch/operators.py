@@ -40,7 +40,7 @@ def report_function(site: Site) -> None:
 @rule.method(*TENSOR_METHODS)
 def report_method(site: Site) -> None:
     """Report a method that the vendor documents as missing or limited, unless another library's object has it."""
-    name = site.qualified(site.node.func) or ""
+    name = site.qualified_name(site.node.func) or ""
     if name.partition(".")[0] not in OTHER_LIBRARIES and not is_on_host(site, [site.node.func.value]):
         report_limits(site, site.name)
 

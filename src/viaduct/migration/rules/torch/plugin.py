@@ -18,7 +18,7 @@ from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site, is_named
-from viaduct.migration.rules.torch._plugin_use import card_uses, imported_elsewhere, uses_the_card
+from viaduct.migration.rules.torch._plugin_use import card_uses, is_imported_elsewhere, uses_card
 from viaduct.migration.targets import card
 
 rule = Rule(
@@ -44,7 +44,7 @@ def add_import(site: Site) -> None:
     target = card(site.options)
     statements = [node for node in site.source.of_kinds(*IMPORT_NODES) if isinstance(node, IMPORT_NODES)]
     anchors = find_anchors(site, statements)
-    if not anchors or needs_no_import(site, target) or not uses_the_card(site, target):
+    if not anchors or needs_no_import(site, target) or not uses_card(site, target):
         return
     used = [anchor for anchor in anchors if is_card_used(site, target, anchor)]
     # nested functions need no import of their own
@@ -73,7 +73,7 @@ def is_plugin_imported(site: Site, target: Card, statements: list[Import], ancho
 
 def is_card_used(site: Site, target: Card, anchor: ast.stmt) -> bool:
     """Return True if a rule requested the import, or the card is used in the scope of an import of torch."""
-    is_requested = target.module in site.work.effects
+    is_requested = target.module in site.work.effect_imports
     return is_requested or any(is_covered(site, use, anchor) for use in card_uses(site, target))
 
 
@@ -111,8 +111,8 @@ def needs_no_import(site: Site, target: Card) -> bool:
     rules.
     """
     changes = (finding for finding in site.work.findings if finding.status == "changed")
-    if target.module in site.work.effects or any(finding.rule.startswith("torch.") for finding in changes):
+    if target.module in site.work.effect_imports or any(finding.rule.startswith("torch.") for finding in changes):
         return False
     if site.options.only and not any(is_named(name, rule) for name in site.options.only):
         return True
-    return bool(site.work.target_code_lines) or imported_elsewhere(site, target)
+    return bool(site.work.target_code_lines) or is_imported_elsewhere(site, target)

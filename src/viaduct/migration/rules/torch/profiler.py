@@ -172,4 +172,4 @@ def is_older_profiler(site: Site, receiver: ast.expr) -> bool:
     values = [value for target, value in before if ast.unparse(target) == ast.unparse(receiver)]
     last = max(values, key=lambda value: value.lineno, default=None)
     function = last.func if isinstance(last, ast.Call) else last
-    return function is not None and (site.qualified(function) or "").startswith("torch.autograd.profiler.")
+    return function is not None and (site.qualified_name(function) or "").startswith("torch.autograd.profiler.")

@@ -41,7 +41,7 @@ def report(site: Site) -> None:
 def is_properties(site: Site, value: ast.expr) -> bool:
     """Return True for a call of get_device_properties, and for a variable or attribute that holds its result."""
     if isinstance(value, ast.Call):
-        return site.qualified(value.func) in GETTERS
+        return site.qualified_name(value.func) in GETTERS
     if isinstance(value, ast.Name):
         bindings = bindings_of(site, value)
         return bool(bindings) and all(isinstance(item, ast.Call) and is_properties(site, item) for item in bindings)

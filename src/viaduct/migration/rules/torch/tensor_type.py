@@ -40,7 +40,7 @@ def rename_type(site: Site) -> None:
         return
     text, root = site.text(site.node), card(site.options).root
     if site.is_editable and "torch.cuda." in text:
-        site.edit.node(site.node, text.replace("torch.cuda.", f"{root}."))
+        site.edit.replace_node(site.node, text.replace("torch.cuda.", f"{root}."))
         site.report_change(f"the tensor type is {root}'s", zh=f"张量类型改为 {root} 的类型")
 
 
@@ -51,17 +51,17 @@ def is_used_as_type(site: Site) -> bool:
         parent = site.source.parents[parent]
     if isinstance(parent, ast.Call):
         method = parent.func.attr if isinstance(parent.func, ast.Attribute) else ""
-        return method == "type" or site.qualified(parent.func) == "torch.Tensor.type"
+        return method == "type" or site.qualified_name(parent.func) == "torch.Tensor.type"
     return isinstance(parent, ast.Compare) and any(is_type_call(side) for side in (parent.left, *parent.comparators))
 
 
 @rule.method("type")
-def take_from_helper(site: Site) -> None:
+def replace_by_helper_type(site: Site) -> None:
     """Replace the string in `x.type("torch.cuda.HalfTensor")` by the helper's type."""
     dtype = site.node.args[0] if site.node.args and site.target.is_any else None
     match = CUDA_NAME.fullmatch(literal_text(dtype))
     if dtype is not None and match and match[1][1:] in NPU_AND_MLU_NAMES and site.is_editable:
-        site.edit.node(dtype, f"{helper(site)}{match[1]}")
+        site.edit.replace_node(dtype, f"{helper(site)}{match[1]}")
         site.report_change("the tensor type is the available card's", zh="张量类型取决于现有的加速卡")
 
 

@@ -27,11 +27,11 @@ rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 @rule.node(ast.Attribute, only_files_with=("allow_tf32",))
 def replace_switch(site: Site) -> None:
     """Replace the switch; a file with only `import torch.backends.cudnn as cudnn` gets `import torch`."""
-    name = site.qualified(site.node) or ""
+    name = site.qualified_name(site.node) or ""
     new = TF32_SWITCHES[card(site.options).name].get(name)
     if new is None:
         return
     root = site.work.names.local_name("torch") or require_torch(site)
-    site.work.effects.add(card(site.options).module)
+    site.target.require_plugin(site)
     if replace_name(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
         site.report_change(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

@@ -40,7 +40,7 @@ def remove_unused(site: Site) -> None:
         return
     kept = [ast.unparse(alias) for alias in site.node.names if alias not in unused]
     if kept:
-        site.edit.node(site.node, f"from {module} import {', '.join(kept)}")
+        site.edit.replace_node(site.node, f"from {module} import {', '.join(kept)}")
     else:
         site.edit.remove_statement(site.node)
     names = ", ".join(alias.name for alias in unused)

@@ -51,11 +51,11 @@ def replace_variable(site: Site) -> None:
         or CUDA_VISIBLE_DEVICES not in site.text(site.node)
     ):
         return
-    value, target = variables.value_set(site, site.node), card(site.options)
+    value, target = variables.assigned_value(site, site.node), card(site.options)
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), target):
         report_list(site, str(value.value))
         return
-    site.edit.node(site.node, site.text(site.node).replace(CUDA_VISIBLE_DEVICES, target.visible))
+    site.edit.replace_node(site.node, site.text(site.node).replace(CUDA_VISIBLE_DEVICES, target.visible))
     report_renamed(site)
     if target is NPU and value is not None and not isinstance(value, ast.Constant):
         site.advise(
@@ -71,7 +71,7 @@ def replace_keyword(site: Site) -> None:
         return
     call, value = site.source.parents[site.node], site.node.value
     sources = [call.func, *call.args] if isinstance(call, ast.Call) else []
-    if site.source.is_in_f_string(site.node) or not {*map(site.qualified, sources)} & {
+    if site.source.is_in_f_string(site.node) or not {*map(site.qualified_name, sources)} & {
         "os.environ",
         "os.environ.update",
     }:
@@ -119,7 +119,7 @@ def replace_by_every_variable(site: Site) -> None:
 def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscript) -> None:
     """Assign the value to the variables of all cards; report a value that the NPU does not accept."""
     targets = [site.text(node) for node in statement.targets]
-    if site.qualified(target.value) != "os.environ" or any("ASCEND" in text or "MLU" in text for text in targets):
+    if site.qualified_name(target.value) != "os.environ" or any("ASCEND" in text or "MLU" in text for text in targets):
         return
     value = statement.value
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), NPU):
@@ -141,7 +141,7 @@ def is_command(site: Site) -> bool:
     if isinstance(site.node, ast.Constant) and f"{CUDA_VISIBLE_DEVICES}=" not in str(site.node.value):
         return False
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
-    return any((site.qualified(call.func) or "").startswith(RUNNERS) for call in calls)
+    return any((site.qualified_name(call.func) or "").startswith(RUNNERS) for call in calls)
 
 
 def report_renamed(site: Site) -> None:
