@@ -294,9 +294,9 @@ def joins_ranks(carried: Carried) -> bool:
 def judge_with_intended_changes(
     carried: Carried, rules: dict[str, str], joined: bool, report: Report
 ) -> Agreement | None:
-    """Judge against the original with the intended changes alone; None if that run fails.
+    """Judge against the original with only the intended changes; None if that run fails.
 
-    `rules`: those that are known to change numbers, with what each changes. `joined`: let the ranks train together.
+    `rules`: the rules that change numbers, with descriptions. `joined`: let the ranks train together.
     """
     names = [*rules, *(["ranks that train together"] if joined else [])]
     report(f"known to change numbers: {', '.join(names)}; the original is run once more with these changes alone.")

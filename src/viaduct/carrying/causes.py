@@ -51,9 +51,7 @@ class Explanation:
     remarks: list[str] = field(default_factory=list)
     changed_settings: list[ChangedSetting] = field(default_factory=list)
     module: str = ""  # the first module whose output differs or could not be compared
-    suspected_lines: list[Location] = field(
-        default_factory=list
-    )  # lines of the migrated script that created what differs
+    suspected_lines: list[Location] = field(default_factory=list)  # migrated lines that created differing objects
     keywords: tuple[str, ...] = ()  # a changed line with one of them is more suspect (suspects.py)
 
 

@@ -32,7 +32,7 @@ def make_single_card_command(folder: Path, entry: str, arguments: str, module: s
 
 
 def list_multi_card_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
-    """Return the command for a machine with eight cards; nothing if the carry had one rank."""
+    """Return the command for a machine with eight cards, if the carry had several ranks."""
     if request.ranks < 2:
         return []
     script = shlex.quote(sides.entry)
@@ -46,7 +46,7 @@ def list_multi_card_commands(request: Request, sides: Sides, stage: StageName, a
 
 
 def list_dump_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
-    """Return the commands that dump both sides and compare them; nothing for a notebook."""
+    """Return the commands that dump both sides and compare the dumps; none for a notebook."""
     suffix = f" -- {arguments}" if arguments else ""
     if is_notebook(sides.entry):
         return []

@@ -54,7 +54,7 @@ def find_doubts(carried: Carried) -> list[Doubt]:
 
 
 def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
-    """Yield a side whose second run differs from its first by more than rounding, failed, or left no summary."""
+    """Yield a doubt for a side if its second run failed, or differs from the first by more than rounding."""
     for side, first in (("original", carried.original), ("migrated", carried.migrated)):
         repetition = next((run for run in carried.repeated if run.side == side), None)
         name = "original" if side == "original" else "migrated script"

@@ -90,16 +90,16 @@ def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: 
 
 def read_printed(plan: Plan) -> dict[int, list[str]]:
     """Return the first MAX_LINES printed lines of each rank, without the run's own paths and without times."""
-    return {rank: remove_own_names(lines[:MAX_LINES], plan) for rank, lines in read_lines(plan.record).items()}
+    return {rank: mask_paths_and_times(lines[:MAX_LINES], plan) for rank, lines in read_lines(plan.record).items()}
 
 
-def remove_own_names(lines: list[str], plan: Plan) -> list[str]:
+def mask_paths_and_times(lines: list[str], plan: Plan) -> list[str]:
     """Replace paths of the run, and times, which differ between runs."""
     paths = re.compile("|".join(re.escape(path) for path in (plan.work, plan.record, plan.tree) if path))
     return [TIME.sub("time", paths.sub("…", line)) for line in lines]
 
 
-def skeleton(line: str) -> str:
+def mask_numbers(line: str) -> str:
     """Return a printed line with its numbers and device names replaced, for pairing."""
     return NUMBER.sub("#", DEVICE.sub("device", line))
 
@@ -107,7 +107,7 @@ def skeleton(line: str) -> str:
 def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
     """Return the pairs of lines that differ only in numbers and device names."""
     matcher = SequenceMatcher(
-        None, [skeleton(line) for line in left], [skeleton(line) for line in right], autojunk=False
+        None, [mask_numbers(line) for line in left], [mask_numbers(line) for line in right], autojunk=False
     )
     return [(a + i, b + i) for a, b, size in matcher.get_matching_blocks() for i in range(size)]
 

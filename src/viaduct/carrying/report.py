@@ -1,4 +1,4 @@
-"""The HTML page of a carry: the verdict, its evidence, and what needs manual review."""
+"""The HTML page of a carry: the verdict, its evidence, and the lines for manual review."""
 
 from __future__ import annotations
 

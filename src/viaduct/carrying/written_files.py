@@ -26,8 +26,8 @@ from viaduct.carrying.outcomes import (
     describe_line,
     find_stable_numbers,
     is_alike,
+    mask_paths_and_times,
     pair_lines,
-    remove_own_names,
 )
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.files import find_file
@@ -275,7 +275,7 @@ def compare_lines(
 
 
 def read_lines(content: Content, run: Run) -> list[str]:
-    return remove_own_names(content.lines or [], run.plan)
+    return mask_paths_and_times(content.lines or [], run.plan)
 
 
 def describe_some(bad: list[str]) -> str:

@@ -49,7 +49,7 @@ class OrderedPair(NamedTuple):
     """A pair with the keys that give its position in the table."""
 
     pair: Pair
-    group: Key  # pairs of one group share the Index column and stand together
+    group: Key  # pairs of one group have the same Index and are adjacent
     sort_key: tuple[float, ...]  # orders the pairs of a group; groups are ordered by their smallest sort key
 
 

@@ -89,7 +89,7 @@ def estimate_error(measures: Measures) -> float:
 
 
 def divide_by_size(error: float, size: float) -> float:
-    """Return an error relative to a size; infinite where only the size is zero."""
+    """Return an error relative to a size; infinite if only the size is zero."""
     if error == 0.0:
         return 0.0
     return error / size if size > 0.0 else math.inf

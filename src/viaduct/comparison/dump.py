@@ -120,7 +120,7 @@ class StepDump:
 
     def finish(self, settings: Mapping[str, str]) -> None:
         """Remove the hooks, wait for the writer and write the index."""
-        self.modules.paused = True  # where a call ends the step, torch still runs the hooks of that call
+        self.modules.paused = True  # if a call ends the step, torch still runs the hooks of this call
         self.modules.close()
         self.writer.wait()
         edges = {op: tuple(feeders) for op, feeders in self.modules.edges.items()}

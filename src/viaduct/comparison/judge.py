@@ -53,7 +53,7 @@ class WeightDrift:
 
 
 def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgement:
-    """Find the origins, and mark what follows from them; `feeders`: operator -> the operators it reads from."""
+    """Find the origins, and mark the rows that follow from them; `feeders`: operator -> the operators it reads from."""
     if not any(row.result == "bad" for row in rows):
         return Judgement(tuple(rows))
     is_gradual = False
@@ -62,7 +62,7 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
     first_bad = min(row.stored.step for row in rows if row.result == "bad")
     for moment in group_moments(rows, feeders):
         if moment.step > first_bad:
-            break  # the first bad step had no single origin; what is bad later follows from it
+            break  # the first bad step had no single origin; later bad rows follow from it
         if moment.rank in equal_step and (drift := find_weight_drift(moment, equal_step[moment.rank])):
             is_gradual, weight_drift = True, weight_drift or drift
             continue

@@ -269,7 +269,7 @@ def are_bits_equal(left: Array, right: Array) -> bool:
 
 
 def sum_exactly(sums: list[float]) -> float:
-    """Return the exact sum, or Inf where float64 cannot hold it."""
+    """Return the exact sum, or Inf if float64 cannot hold it."""
     try:
         return math.fsum(sums)
     except OverflowError:  # only sums of positive numbers grow like this
@@ -277,7 +277,7 @@ def sum_exactly(sums: list[float]) -> float:
 
 
 def choose_scale(size: float) -> float:
-    """Return a power of two that brings `size` near 1; 1 where its square is safe."""
+    """Return a power of two that brings `size` near 1, or 1 if its square is within float64."""
     if size == 0.0 or _SAFE[0] < size < _SAFE[1]:
         return 1.0
     return math.ldexp(1.0, -max(min(math.frexp(size)[1], 1022), -1022))
@@ -286,7 +286,7 @@ def choose_scale(size: float) -> float:
 class SecondPass:
     """KL divergence, variances, the share within tolerance, and a histogram.
 
-    `means`: of the sides whose variance needs deviations from the mean. What is None is not computed.
+    `means`: of the sides whose variance needs deviations from the mean. Results with None as argument are not computed.
     """
 
     def __init__(

@@ -40,12 +40,14 @@ class ScriptDump(DumpBase):
     """Dump of one script.
 
     A step ends with the primary optimizer's step, or, if no optimizer exists when the first network is called, with
-    each forward pass. `by` overrides this choice. `run_on`: do not stop the script after the last step.
+    each forward pass. `step_by` overrides this choice. `run_on`: do not stop the script after the last step.
     """
 
-    def __init__(self, plan: Plan, folder: Path, script: Script, run_on: bool = False, by: StepBy = "auto") -> None:
+    def __init__(
+        self, plan: Plan, folder: Path, script: Script, run_on: bool = False, step_by: StepBy = "auto"
+    ) -> None:
         super().__init__(plan, folder)
-        self.script, self.run_on, self.by = script, run_on, by
+        self.script, self.run_on, self.step_by = script, run_on, step_by
         self.seen = Observations()
         self.failure: BaseException | None = None
         self._selected_step: int | None = None  # the current step, if it is to be dumped
@@ -53,7 +55,7 @@ class ScriptDump(DumpBase):
         self._precision = ""
         self._watched: set[nn.Module] = set()
         self._roots: Roots | None = None
-        self._steps = OptimizerSteps(self, is_relevant=lambda optimizer: self.by != "forward")
+        self._steps = OptimizerSteps(self, is_relevant=lambda optimizer: self.step_by != "forward")
 
     def run(self) -> Ended:
         """Run the script and dump the chosen steps."""
@@ -78,7 +80,7 @@ class ScriptDump(DumpBase):
         self._selected_step = step if step in self.plan.steps else None
         self._watched.clear()
         set_eager(on=self._selected_step is not None)
-        self._watch_roots(on=self._selected_step is not None or self.by == "forward" or not self.seen.passes)
+        self._watch_roots(on=self._selected_step is not None or self.step_by == "forward" or not self.seen.passes)
         if step > self.plan.steps.last and not self.run_on:
             raise StopScript
 
@@ -93,24 +95,24 @@ class ScriptDump(DumpBase):
     def on_call(self, module: nn.Module, args: Any) -> None:
         """Watch a network that is not called by another one."""
         self._steps.settle()
-        if self.by == "auto":
-            self.by = "optimizer" if self.seen.optimizers else "forward"
+        if self.step_by == "auto":
+            self.step_by = "optimizer" if self.seen.optimizers else "forward"
         root = unwrap_module(module)
         self.seen.networks.setdefault(type(root).__name__)
-        if self._selected_step is None or (self.by == "optimizer" and not torch.is_grad_enabled()):
+        if self._selected_step is None or (self.step_by == "optimizer" and not torch.is_grad_enabled()):
             return
         if self._current is None:
-            self._current = StepDump(self.plan, self.folder, self._selected_step, evaluations=self.by == "forward")
+            self._current = StepDump(self.plan, self.folder, self._selected_step, evaluations=self.step_by == "forward")
             self._precision = describe_autocast(root)
         if root not in self._watched:
             self._watched.add(root)
             # Hooks registered now come too late for this call of the outermost module, and if a pass is a step they
             # would also run after its end. So its calls are reported below and in `on_return`.
-            self._current.watch(name_modules(root, self._prefix(root)), without=root if root is module else None)
+            self._current.watch(name_modules(root, self._choose_prefix(root)), without=root if root is module else None)
         if root is module:
-            self._current.modules.on_enter(self._prefix(root) or ROOT_MODULE, root, args, {})
+            self._current.modules.on_enter(self._choose_prefix(root) or ROOT_MODULE, root, args, {})
 
-    def _prefix(self, root: nn.Module) -> str:
+    def _choose_prefix(self, root: nn.Module) -> str:
         """Return the prefix of a network's module names: empty for the first network with weights, else its class.
 
         From the second network of a class on, a number follows.
@@ -126,11 +128,11 @@ class ScriptDump(DumpBase):
         """Record the outermost module's output; end the step if a pass is a step."""
         root = unwrap_module(module)
         if root is module and root in self._watched and self._current is not None:
-            self._current.modules.on_exit(self._prefix(root) or ROOT_MODULE, root, args, kwargs, output)
+            self._current.modules.on_exit(self._choose_prefix(root) or ROOT_MODULE, root, args, kwargs, output)
         if next(root.parameters(), None) is None:
             return
         self.seen.passes += 1
-        if self.by == "forward" and self._prefixes.get(root, "") == "":
+        if self.step_by == "forward" and self._prefixes.get(root, "") == "":
             self._steps.advance()
         elif self._selected_step is None:
             self._watch_roots(on=False)

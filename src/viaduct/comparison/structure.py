@@ -1,4 +1,4 @@
-"""Alignment of operators by type, shapes and values, where names do not match.
+"""Alignment of operators without matching names, by type, shapes and values.
 
 Operators are scored by type, the shapes of their outputs, inputs and parameters, mean and root mean square of their
 values, the last part of their names, and their position among the operators that are matched already. The sequences of
@@ -36,7 +36,7 @@ SAME_POSITION, OTHER_POSITION = 2, -3  # the same number of matched operators be
 CONFLICT, OTHER_VALUES = -4, -2  # both types are known and differ; values are FAR apart
 
 _SPLIT = re.compile(r"[/._:]+")
-KINDS = {  # words within a type's name -> what it is
+KINDS = {  # part of a type's name -> kind of operator
     "batchnorm": "norm", "batch_norm": "norm", "bntraining": "norm", "bninfer": "norm", "layernorm": "layernorm",
     "depthwise": "depthwise", "conv": "conv", "matmul": "linear", "linear": "linear", "dense": "linear",
     "addmm": "linear", "gemm": "linear", "relu": "relu", "maxpool": "maxpool", "max_pool": "maxpool",
@@ -82,7 +82,7 @@ def normalise_kind(op_type: str) -> str:
 
 
 def align_operators(left: Sequence[Op], right: Sequence[Op], ordered: bool) -> list[Match]:
-    """Return matched pairs of operators, in order where the execution order is known."""
+    """Return matched pairs of operators; `ordered`: the execution order is known."""
     if not left or not right or len(left) * len(right) > MOST_CELLS:
         return []
     scores = Scores(left, right)
@@ -118,7 +118,7 @@ class Scores:
         return np.array([numbers.setdefault(key(op), len(numbers)) for op in ops])
 
     def row(self, left: int) -> NDArray[np.float32]:
-        """Return the scores of one left operator; 0 where they are too low to match."""
+        """Return the scores of one left operator; those too low to match are 0."""
         total = self._agreement(left)
         total[(self.main[left] != self.main[self.split :]) | (total < ENOUGH)] = 0
         return total

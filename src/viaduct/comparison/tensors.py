@@ -26,7 +26,7 @@ class Stored:
     """One tensor of a dump, by the path of its file. With a `fault`, `dtype`, `shape` and `path` may be missing."""
 
     op: str  # the operator's or module's name: layer3.0.conv2
-    op_type: str = ""  # Conv2d, BatchNorm, "" where the dump does not say
+    op_type: str = ""  # Conv2d, BatchNorm; "" if the dump does not say
     role: Role = "output"
     index: int = 0  # number of the input or output, from 0
     order: int = 0  # position in execution order within its step; equal for all tensors of one call

@@ -1,4 +1,4 @@
-"""Channels in another order: RGB for BGR in the input, or a layer whose outputs were put together differently."""
+"""Channels in another order: RGB for BGR in the input, or reordered outputs of a layer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from viaduct.comparison.scene import Scene
 
 NAME = "swapped channels"
 ADVICE = (
-    "Look at what fixes the order of channels here: the decoder (OpenCV reads BGR, PIL and TensorFlow RGB), the order "
-    "of operands of a concatenation, a channel shuffle, or the map of weight names."
+    "Check the code that sets the order of channels here: the decoder (OpenCV reads BGR, PIL and TensorFlow RGB), the "
+    "order of operands of a concatenation, a channel shuffle, or the map of weight names."
 )
 
 
