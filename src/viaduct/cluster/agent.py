@@ -202,7 +202,7 @@ def describe_end(failure: Failure) -> str:
 
 
 def silence_agent_logs() -> None:
-    """Silence the logs of torch's agent unless LOGLEVEL is set: viaduct reports in one line what they say."""
+    """Silence the logs of torch's agent unless LOGLEVEL is set: viaduct reports failures itself."""
     if "LOGLEVEL" not in os.environ:
         for name in list(logging.root.manager.loggerDict):
             if name.startswith("torch.distributed.elastic"):

@@ -54,9 +54,15 @@ def install(plan: Plan) -> None:
     path = Path(plan.record) / LINKS_FILE
     if plan.view != "mirror" or not path.exists():
         return
-    values = [argument.partition("=")[2] or argument for argument in plan.arguments]  # the value in `--flag=value`
+    values = [split_flag(argument)[1] for argument in plan.arguments]
     owned = json.loads(path.read_text(encoding="utf-8"))
     sys.addaudithook(Guard(plan.mirror, owned, [*filter(os.path.isabs, values), plan.record]).audit)
+
+
+def split_flag(argument: str) -> tuple[str, str]:
+    """Return ("--out=", "/data") for `--out=/data`; other arguments, and paths such as `/data/lr=0.1`, have no flag."""
+    flag, equals, value = argument.partition("=")
+    return (flag + equals, value) if equals and not os.path.isabs(argument) else ("", argument)
 
 
 def move_arguments(plan: Plan) -> tuple[str, ...]:
@@ -65,11 +71,10 @@ def move_arguments(plan: Plan) -> tuple[str, ...]:
         return plan.arguments
     moved = []
     for argument in plan.arguments:
-        name, equals, value = argument.partition("=")
-        path = value if equals else argument
+        flag, path = split_flag(argument)
         if os.path.isabs(path) and is_within(os.path.normpath(path), (plan.origin, plan.root)):
             path = plan.mirror + path
-        moved.append(f"{name}={path}" if equals else path)
+        moved.append(flag + path)
     return tuple(moved)
 
 

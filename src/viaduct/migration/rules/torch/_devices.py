@@ -1,4 +1,4 @@
-"""Expressions of a file that are devices, such as "cuda" in `where = "cuda"; model.to(where)`.
+"""Expressions of a file that are devices, such as "cuda" in `name = "cuda"; model.to(name)`.
 
 Each expression that PyTorch takes for a device, or that a name with "device" gets, is traced back to string literals:
 through names, attributes, keys of dictionaries, parameters, conditional expressions. Other strings are no devices.
@@ -166,7 +166,7 @@ class Devices:
         return any(self.site.qualified_name(call.func) in AVAILABILITY_TESTS for call in calls)
 
     def is_under_availability(self, node: ast.AST) -> bool:
-        """Return True for the assignment in `if torch.cuda.is_available(): where = "cuda"`."""
+        """Return True for the assignment in `if torch.cuda.is_available(): name = "cuda"`."""
         if not isinstance(node, ast.stmt) or device_literal(getattr(node, "value", None)) is None:
             return False
         parent = self.site.source.parents.get(node)
