@@ -98,13 +98,13 @@ def use_forks() -> None:
 def run_alone(plan: Any, command: list[str]) -> Any:
     from viaduct.rehearsal.environment import make_environment
     from viaduct.rehearsal.process import kill_group
-    from viaduct.rehearsal.summary import End
+    from viaduct.rehearsal.summary import ProcessEnd
 
     pid = fork_child(plan, make_environment(plan))
     _, status = os.waitpid(pid, 0)
     kill_group(pid)
     code = os.waitstatus_to_exitcode(status)
-    return End(code if code >= 0 else 128 - code)
+    return ProcessEnd(code if code >= 0 else 128 - code)
 
 
 def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any:
@@ -112,7 +112,7 @@ def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any
     from viaduct.cluster.launch import limit_threads
     from viaduct.rehearsal.environment import make_environment, make_rank_variables
     from viaduct.rehearsal.process import kill_group
-    from viaduct.rehearsal.summary import End
+    from viaduct.rehearsal.summary import ProcessEnd
 
     port = find_free_port()
     pids = []
@@ -131,7 +131,7 @@ def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any
             failed = pids.index(pid), code if code >= 0 else 128 - code
             for other in pids:
                 kill_group(other)
-    return End(0) if failed is None else End(failed[1], rank=failed[0])
+    return ProcessEnd(0) if failed is None else ProcessEnd(failed[1], rank=failed[0])
 
 
 def find_free_port() -> int:

@@ -226,7 +226,7 @@ def test_real_networks_learn_alike_in_sinks(tmp_path: Path, model: str, kernels:
     sunk_losses = found_losses(sunk, 16)
     assert is_captured(sunk)
     show(
-        f"{sunk.computation.fused} fused parts; first losses {alone[:3]} and {sunk_losses[:3]}; "
+        f"{sunk.computation.fused_count} fused parts; first losses {alone[:3]} and {sunk_losses[:3]}; "
         f"ends {alone[-1]} {sunk_losses[-1]}"
     )
     torch.testing.assert_close(sunk_losses[:4], alone[:4], rtol=5e-2, atol=5e-2)

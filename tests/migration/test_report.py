@@ -10,7 +10,7 @@ import pytest
 from migration.notebook_files import SET_UP, USE, dump, notebook
 from migration.small_project import make_project, migrated_project
 from reporting.browser import needs_browser, open_page
-from viaduct.migration.report import page, write
+from viaduct.migration.report import make_page, write
 from viaduct.reporting import render_page
 
 
@@ -40,17 +40,17 @@ def test_the_page_has_the_summary_the_rest_and_the_command(report: Path) -> None
 
 
 def test_findings_speak_chinese_when_asked(tmp_path: Path) -> None:
-    assert "丢弃" in render_page(page(migrated_project(make_project(tmp_path)), "zh"))
+    assert "丢弃" in render_page(make_page(migrated_project(make_project(tmp_path)), "zh"))
 
 
 def test_the_same_project_gives_the_same_page(tmp_path: Path) -> None:
     make_project(tmp_path)
-    assert render_page(page(migrated_project(tmp_path))) == render_page(page(migrated_project(tmp_path)))
+    assert render_page(make_page(migrated_project(tmp_path))) == render_page(make_page(migrated_project(tmp_path)))
 
 
 def test_a_project_in_which_nothing_is_found_has_a_page(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    text = render_page(page(migrated_project(tmp_path)))
+    text = render_page(make_page(migrated_project(tmp_path)))
     assert re.findall(r'<h2 id="[^"]*">([^<]*)</h2>', text) == ["Summary", "Manual review", "Files"]
     assert "nothing to show" not in text
     assert "Nothing to change: 0 edits" in text
@@ -59,14 +59,14 @@ def test_a_project_in_which_nothing_is_found_has_a_page(tmp_path: Path) -> None:
 def test_a_file_that_was_not_understood_is_not_spoken_for(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = (\n")
     (tmp_path / "b.py").write_text("import torch\ntorch.ones(1).cuda()\n")
-    text = render_page(page(migrated_project(tmp_path)))
+    text = render_page(make_page(migrated_project(tmp_path)))
     assert "all that was found could be decided" not in text
 
 
 def test_a_hostile_file_name_and_hostile_source_are_shown_and_not_obeyed(tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(1)>\u202e.py"
     (tmp_path / name).write_text("import torch  # \x1b[31m\u202e<script>alert(1)</script>\ntorch.ones(1).cuda()\n")
-    text = render_page(page(migrated_project(tmp_path)))
+    text = render_page(make_page(migrated_project(tmp_path)))
     assert "<img src=x" not in text
     assert "<script>alert" not in text
     assert "\u202e" not in text

@@ -16,7 +16,7 @@ from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import process
 from viaduct.rehearsal.bounds import Bounds
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.summary import End, describe_summary, make_summary
+from viaduct.rehearsal.summary import ProcessEnd, describe_summary, make_summary
 
 IMPORTING = """\
 import threading
@@ -94,13 +94,13 @@ def test_a_rank_that_ends_without_a_report_is_named_and_is_no_good_end(tmp_path:
     plan = make_plan(tmp_path, 2)
     note(tmp_path, "ended", 11, rank=0, code=0, stopped=False, bound="", failure="")
     note(tmp_path, "alive", 12, rank=1)
-    summary = make_summary(plan, End(0), [], [])
+    summary = make_summary(plan, ProcessEnd(0), [], [])
     assert (summary.silent, summary.exit_code) == ("rank 1 ended without a report", 1)
     assert "os._exit" in describe_summary(summary, plan)[-1]
     (tmp_path / "alive" / "12.json").unlink()
-    assert make_summary(plan, End(0), [], []).silent == "1 of 2 ranks ended without a report"
+    assert make_summary(plan, ProcessEnd(0), [], []).silent == "1 of 2 ranks ended without a report"
     note(tmp_path, "ended", 12, rank=1, code=0, stopped=False, bound="", failure="")
-    assert make_summary(plan, End(0), [], []).exit_code == 0
+    assert make_summary(plan, ProcessEnd(0), [], []).exit_code == 0
 
 
 def test_ranks_that_do_not_keep_their_time_are_killed_from_outside(

@@ -72,13 +72,20 @@ def test_bytecode_temporary_files_and_hidden_entries_of_the_home_folder_are_not_
 
 def test_written_files_lie_in_the_record_by_their_names(plan: Plan, tmp_path: Path) -> None:
     written = []
-    for number, name in enumerate([f"{plan.origin}/runs/model.pth", f"{tmp_path}/other/log.txt"]):
+    for number, name in enumerate(
+        [
+            f"{plan.origin}/runs/model.pth",
+            f"{tmp_path}/other/log.txt",
+            f"{plan.origin}/..odd",
+            f"{plan.origin}/__pycache__/a.pyc",
+        ]
+    ):
         path = tmp_path / f"layer-{number}"
         path.write_text(name)
         written.append((name, path))
     names = files.keep_written(plan, [*written, (f"{plan.origin}/gone", tmp_path / "gone")])
-    assert names == [f"{tmp_path}/other/log.txt", "runs/model.pth"]
-    assert [files.find_file(plan.record, name).read_text() for name in names] == [written[1][0], written[0][0]]
+    assert names == ["..odd", f"{tmp_path}/other/log.txt", "runs/model.pth"]
+    assert [files.find_file(plan.record, name).read_text() for name in names] == [written[i][0] for i in (2, 1, 0)]
     assert files.find_file(plan.record, "runs/model.pth") == Path(plan.record, "work", "runs", "model.pth")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
+from rehearsal.plans import make_plan
 from rehearsal.rehearsing import TRAINS
 from viaduct.rehearsal import guard
 from viaduct.rehearsal.environment import VIADUCT_ROOT
@@ -122,3 +123,11 @@ def test_a_name_that_only_begins_alike_is_not_within() -> None:
     assert not guard.is_within("/a/bc", ["/x", "/a/b"])
     assert guard.is_within("/a/b", ["/x", "/a/b"])
     assert guard.is_within("/a/b/c", ["/x", "/a/b"])
+
+
+def test_paths_into_the_project_lead_to_the_mirror_with_a_flag_or_with_an_equals_sign_in_them(tmp_path: Path) -> None:
+    origin = str(tmp_path / "project")
+    arguments = (f"--out={origin}/runs", f"{origin}/lr=0.1/runs", "--lr=0.1", "relative=1", "/other/lr=0.1")
+    plan = make_plan(tmp_path, arguments=arguments, view="mirror")
+    moved = (f"--out={plan.mirror}{origin}/runs", f"{plan.mirror}{origin}/lr=0.1/runs", *arguments[2:])
+    assert guard.move_arguments(plan) == moved

@@ -12,7 +12,7 @@ import pytest
 from command import viaduct
 from rehearsal.rehearsing import TRAINS, rehearse_script
 from viaduct.rehearsal import overlay
-from viaduct.rehearsal.overlay import Layout, NoOverlay, View, choose_folders, find_obstacle, open_view
+from viaduct.rehearsal.overlay import Layout, OverlayError, View, choose_folders, find_obstacle, open_view
 
 
 def layout_for(around: Path, **more: str) -> Layout:
@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_overlaid_stays_as_it_is_unless_it_is_required(a
     refused = replace(layout, folders=(*layout.folders, "/proc"))
     said = run_in(open_view(refused), around, "echo x >> data.txt; cat data.txt; test -e /proc/self/status")
     assert said == "minex\n"
-    with pytest.raises(NoOverlay):
+    with pytest.raises(OverlayError):
         open_view(replace(refused, required=("/proc",)))
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from rehearsal.plans import make_plan
 from viaduct.rehearsal import provenance
-from viaduct.rehearsal.provenance import OwnLoader, OwnTree, Recorder, is_same_code
+from viaduct.rehearsal.provenance import OwnLoader, OwnTreeFinder, Recorder, is_same_code
 from viaduct.rehearsal.trees import Trees
 from viaduct.scripts.runner import load_file
 
@@ -66,7 +66,7 @@ def test_a_file_is_recorded_once_for_each_content(recorder: Recorder, tmp_path: 
 
 
 def test_a_module_of_the_other_tree_is_imported_from_the_own_one(recorder: Recorder, tmp_path: Path) -> None:
-    finder = OwnTree(recorder)
+    finder = OwnTreeFinder(recorder)
     theirs = importlib.util.spec_from_file_location("net", tmp_path / "other" / "net.py")
     assert theirs is not None
     spec = finder.own_spec("net", theirs)
@@ -80,7 +80,7 @@ def test_a_module_of_the_other_tree_is_imported_from_the_own_one(recorder: Recor
 def test_modules_outside_of_the_trees_are_loaded_as_ever(recorder: Recorder) -> None:
     spec = importlib.util.find_spec("json")
     assert spec is not None
-    assert OwnTree(recorder).own_spec("json", spec) is spec
+    assert OwnTreeFinder(recorder).own_spec("json", spec) is spec
 
 
 def test_a_stale_bytecode_cache_is_not_executed(recorder: Recorder, tmp_path: Path) -> None:

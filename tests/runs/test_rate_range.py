@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from viaduct.runs.rate_range import draw_sparkline, suggest_rate, write_range_page, write_text
+from viaduct.runs.rate_range import draw_sparkline, render_text, suggest_rate, write_range_page
 
 STEPS = 200
 RATES = [1e-5 * 1e6 ** (step / (STEPS - 1)) for step in range(STEPS)]
@@ -72,7 +72,7 @@ def test_a_bump_that_is_regained_is_not_divergence() -> None:
 def test_the_curve_is_drawn_in_text_and_as_a_page(tmp_path: Path) -> None:
     losses = make_losses(best=0.01, diverges=1.0, noise=0.03)
     found = suggest_rate(RATES, losses)
-    text = write_text(RATES, found)
+    text = render_text(RATES, found)
     assert f"Suggested learning rate: {found.rate:g}." in text
     assert draw_sparkline(found.smoothed) in text
     write_range_page(tmp_path / "rates.html", "recipe", RATES, losses, found)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from runs.made_up_runs import make_run
 from viaduct.runs.listing import open_run
-from viaduct.runs.showing import draw_sparkline, show_run
+from viaduct.runs.showing import draw_sparkline, render_run
 
 
 def test_control_characters_of_a_run_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    text = show_run(open_run(make_run(tmp_path / "a", name="x\x1b[31m", command="rm\r")))
+    text = render_run(open_run(make_run(tmp_path / "a", name="x\x1b[31m", command="rm\r")))
     assert "\x1b" not in text
     assert "\r" not in text
 
 
 def test_a_run_is_shown_with_facts_curves_evaluations_and_diagnosis(tmp_path: Path) -> None:
-    text = show_run(open_run(make_run(tmp_path / "a")))
+    text = render_run(open_run(make_run(tmp_path / "a")))
     for part in (
         "state          finished",
         "data           Shapes (fingerprint da7a of every pixel; all labels)",
@@ -30,14 +30,14 @@ def test_a_run_is_shown_with_facts_curves_evaluations_and_diagnosis(tmp_path: Pa
 
 
 def test_a_run_without_a_step_is_shown_too(tmp_path: Path) -> None:
-    text = show_run(open_run(make_run(tmp_path / "a", done=0, finished=False, provenance=None)))
+    text = render_run(open_run(make_run(tmp_path / "a", done=0, finished=False, provenance=None)))
     assert "never begun" in text
     assert "fingerprint not recorded" in text
     assert "Not evaluated yet." in text
 
 
 def test_noise_is_not_diagnosed(tmp_path: Path) -> None:
-    text = show_run(open_run(make_run(tmp_path / "a", data="synthetic")))
+    text = render_run(open_run(make_run(tmp_path / "a", data="synthetic")))
     assert "losses and accuracies say nothing" in text
     assert "Learning rate: " not in text
 

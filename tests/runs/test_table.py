@@ -10,7 +10,7 @@ import pytest
 from runs.made_up_runs import make_run
 from viaduct.runs.finding import Problem
 from viaduct.runs.listing import list_runs
-from viaduct.runs.table import render_problems, render_rows, render_table, to_json, write_age, write_rate
+from viaduct.runs.table import format_age, format_rate, render_problems, render_rows, render_table, to_json
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
@@ -31,11 +31,11 @@ def test_numbers_stand_on_the_right_and_lines_end_without_blanks() -> None:
     [(-5, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (172_800, "2 d")],
 )
 def test_an_age_has_the_largest_unit_of_which_two_have_passed(seconds: float, age: str) -> None:
-    assert write_age(1_000_000.0 - seconds, 1_000_000.0) == age
+    assert format_age(1_000_000.0 - seconds, 1_000_000.0) == age
 
 
 def test_a_slow_rate_keeps_its_digits() -> None:
-    assert [write_rate(rate) for rate in (0.123, 9.5, 12_345.6)] == ["0.12", "9.5", "12,346"]
+    assert [format_rate(rate) for rate in (0.123, 9.5, 12_345.6)] == ["0.12", "9.5", "12,346"]
 
 
 def test_a_table_counts_its_runs_by_state_and_says_what_it_leaves_out(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from migration.notebook_files import SET_UP, USE, WORDS, code, dump, notebook
 from migration.small_project import migrated_project
 from viaduct.scripts import notebooks
-from viaduct.scripts.notebooks import NotMigrated, read, restore_cells
+from viaduct.scripts.notebooks import NotebookError, parse_notebook, restore_cells
 
 SHELL = code("%%bash\nds.batch(3)\n")
 
@@ -53,13 +53,13 @@ def test_the_layout_of_the_file_stays(tmp_path: Path, layout: dict[str, Any]) ->
 
 def test_a_percent_sign_within_an_expression_is_no_magic() -> None:
     text = 'print("%d"\n      % 3)\nx = """\n%not magic\n!nor this\n"""\ny = 7 \\\n% 4\n'
-    originals = read(dump(notebook(code(text + "%cd x")))).originals
+    originals = parse_notebook(dump(notebook(code(text + "%cd x")))).originals
     assert originals == ["%cd x"]
 
 
 def test_magics_within_blocks_keep_their_place() -> None:
     text = "if True:\n    !ls\n    %cd x\nelse:\n\tget_ipython?\n"
-    found = read(dump(notebook(code(text))))
+    found = parse_notebook(dump(notebook(code(text))))
     compile(found.text, "joined", "exec")
     assert restore_cells(found, found.text) == dump(notebook(code(text)))
 
@@ -100,10 +100,10 @@ def test_line_ends_that_git_made_stay(tmp_path: Path, indent: int, ending: str) 
 
 
 def test_a_change_that_loses_a_cell_is_refused() -> None:
-    found = read(dump(notebook(SET_UP, USE)))
-    with pytest.raises(NotMigrated, match="across its cells"):
+    found = parse_notebook(dump(notebook(SET_UP, USE)))
+    with pytest.raises(NotebookError, match="across its cells"):
         restore_cells(found, found.text.replace(notebooks.MARK.format(number=2) + "\n", ""))
-    with pytest.raises(NotMigrated, match="across its cells"):
+    with pytest.raises(NotebookError, match="across its cells"):
         restore_cells(found, found.text.replace("pass  # ipython-line 0\n", ""))
 
 
@@ -219,7 +219,7 @@ def test_notebooks_of_version_3_keep_their_worksheets(tmp_path: Path) -> None:
 
 def test_a_cell_of_one_line_that_becomes_two_keeps_its_manner() -> None:
     for indent, between in ((1, '\\n",\n    "'), (None, '\\n", "')):
-        found = read(json.dumps(notebook(code("a = 1\n")), indent=indent).encode())
+        found = parse_notebook(json.dumps(notebook(code("a = 1\n")), indent=indent).encode())
         written = restore_cells(found, found.text.replace("a = 1", "a = 1\nb = 2")).decode()
         assert f"a = 1{between}b = 2" in written
         assert json.loads(written)["cells"][0]["source"] == ["a = 1\n", "b = 2\n"]

@@ -64,6 +64,6 @@ def test_off_is_off() -> None:
 
 
 def test_a_run_on_the_cpu_has_none_and_refuses_them(run: RunDir) -> None:
-    assert training(RECIPE, run).computation.fused == 0
+    assert training(RECIPE, run).computation.fused_count == 0
     with pytest.raises(BadValue, match="they are for cuda, and this run is on cpu"):
         training(replace(RECIPE, kernels="on"), run)

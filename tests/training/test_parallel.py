@@ -16,7 +16,6 @@ from viaduct.training.parallel import (
     build_strategy,
     copy_optimizer_state,
     count_correct,
-    count_correct_top5,
 )
 
 
@@ -58,4 +57,4 @@ def test_mixed_labels_count_by_the_stronger_one() -> None:
     assert int(count_correct(logits, torch.tensor([0, 2]))) == 1
     shares = torch.tensor([[0.7, 0.3] + [0.0] * 6, [0.6, 0.4] + [0.0] * 6])
     assert int(count_correct(logits, shares)) == 1
-    assert int(count_correct_top5(logits, torch.tensor([7, 2]))) == 1
+    assert int(count_correct(logits, torch.tensor([7, 2]), top=5)) == 1

@@ -59,11 +59,11 @@ class Lengths:
 
         `sink` is the length of a sink in steps; 0 without sinks.
         """
-        short = device_type == "cpu"
-        steps, warmup = steps or (2 if short else 20), (1 if short else 20) if warmup is None else warmup
+        is_cpu = device_type == "cpu"
+        steps, warmup = steps or (2 if is_cpu else 20), (1 if is_cpu else 20) if warmup is None else warmup
         if sink:
             steps, warmup = round_up_to_sinks(steps, sink), max(round_up_to_sinks(warmup, sink), sink)
-        return cls(steps, windows or (3 if short else 7), warmup, profile)
+        return cls(steps, windows or (3 if is_cpu else 7), warmup, profile)
 
 
 @dataclass
@@ -71,8 +71,8 @@ class VariantResult:
     """One variant and its measurements."""
 
     title: str
-    peer: str  # its package, "plain", or OURS
-    mode: str  # for a peer one of peers.MODES
+    peer: str  # package of the peer, "plain", or OURS
+    mode: str  # of peers.MODES, or a description of ours
     variant: Variant
     work: Work
     build_s: float = 0.0

@@ -119,7 +119,7 @@ class Ours:
         compiled = self.training.computation.compilation.outcome
         blocks = [compiled] if compiled != "off" else []
         sink = [f"sink {recipe.sink}"] if recipe.sink else []
-        kernels = ["own kernels"] if self.training.computation.fused else []
+        kernels = ["own kernels"] if self.training.computation.fused_count else []
         return ", ".join([self.training.plan.compute, self.training.mode, *blocks, *sink, *kernels])
 
     def run_first_step(self) -> None:
@@ -145,7 +145,7 @@ class Ours:
             "compile": training.recipe.compile,
             "compiled": training.computation.compilation.outcome,
             "kernels": training.recipe.kernels,
-            "own_kernels": training.computation.fused,
+            "own_kernels": training.computation.fused_count,
             "sink": training.recipe.sink,
             "sink_on_device": training.sink is not None and training.sink.replay is not None,
             "sink_obstacle": training.sink_obstacle,

@@ -61,7 +61,7 @@ class Sides:
     def diffs(self, language: str) -> list[DiffFile]:
         """Return the diffs for the page, with the rules' remarks if the rules made the migrated side."""
         if self.outcome is not None:
-            return migration_report.diffs(self.outcome, language)
+            return migration_report.make_diffs(self.outcome, language)
         return [make_diff(path, rows) for path, rows in self.files.items()]
 
 

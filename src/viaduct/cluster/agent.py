@@ -1,11 +1,11 @@
 """torch's elastic agent, adapted: it starts the ranks of this machine, watches and restarts them.
 
-This file and `rendezvous.py` import torch; `launch.py` imports them when ranks are really started. It differs from
-torch's agent in these points:
+This file and `rendezvous.py` import torch; `launch.py` imports them when ranks are started. The agent differs from
+torch's in these points:
 
 - each rank gets further variables (HCCL's, from a rank table) besides those of torchrun;
-- exit code 2 is a user's mistake, which no restart mends: it ends the job;
-- exit code 128 + SIGINT, SIGTERM or SIGHUP is a rank that was asked to stop and did: it ends the job too;
+- exit code 2, a user's mistake, ends the job without a restart;
+- exit code 128 + SIGINT, SIGTERM or SIGHUP, a rank that was asked to stop and did, ends the job too;
 - Ctrl-C or SIGTERM that arrives while ranks are being ended kills them; SIGHUP does not, since a terminal that is
   closed sends it twice;
 - a signal that was ignored at the start (SIGHUP under `nohup`, Ctrl-C in a background job) stays ignored, here and in
@@ -202,7 +202,7 @@ def describe_end(failure: Failure) -> str:
 
 
 def silence_agent_logs() -> None:
-    """Silence the logs of torch's agent unless LOGLEVEL is set: viaduct reports in one line what they say."""
+    """Silence the logs of torch's agent unless LOGLEVEL is set: viaduct reports failures itself."""
     if "LOGLEVEL" not in os.environ:
         for name in list(logging.root.manager.loggerDict):
             if name.startswith("torch.distributed.elastic"):

@@ -19,7 +19,7 @@ DEVICES_A_ROW = 4
 
 def draw_table(table: RankTable, console: Console) -> None:
     """Print a rank table: a box for each server, or a line if there are many."""
-    console.print(write_headline(table))
+    console.print(format_headline(table))
     if len(table.servers) > BOXES_LIMIT:
         print_table(list_servers(table), console)
         return
@@ -30,7 +30,7 @@ def draw_table(table: RankTable, console: Console) -> None:
         console.print(*boxes, sep="\n")
 
 
-def write_headline(table: RankTable) -> str:
+def format_headline(table: RankTable) -> str:
     """Return the line above the drawing."""
     servers, devices = format_count(len(table.servers), "server"), format_count(table.size, "device")
     form = "super-pod" if table.super_pod else f"template {table.template}"

@@ -403,7 +403,7 @@ def report_outcome(outcome: Outcome, max_restarts: int, logs: str) -> int:
 
 
 def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None:
-    """Print the rank that failed first, how it ended, its last lines, and which other ranks failed."""
+    """Print the most likely cause, the last lines of this rank's output, and the other failed ranks."""
     from viaduct.cluster.agent import MISTAKE, describe_end
 
     first, *others = failures

@@ -115,7 +115,7 @@ class Plan:
     sent_inner_bytes: float  # by each device in each step, to devices of its server
     sent_outer_bytes: float  # by each device in each step, to other servers
     buckets: tuple[Bucket, ...]
-    memory_bytes: dict[str, int]  # of one device, by what it is for
+    memory_bytes: dict[str, int]  # of one device, by purpose
 
     @property
     def sent_bytes(self) -> float:

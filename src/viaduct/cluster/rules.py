@@ -224,7 +224,7 @@ def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def describe_subnet_error(device: DraftDevice, planes: dict[int, DraftDevice]) -> str:
-    """Describe what is wrong with a device's subnet; empty if it is right.
+    """Describe the error of a device's subnet; empty if there is none.
 
     `planes` has a device of each plane: devices i and i+4 are in plane i. The device is added to it.
     """

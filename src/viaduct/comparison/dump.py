@@ -111,11 +111,11 @@ class StepDump:
     def begin_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Record the gradients, and nothing else until `end_update`."""
         self.modules.paused = True
-        self.parameters.record_gradients(optimizer)
+        self.parameters.record(optimizer, "gradient")
 
     def end_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Record the updates of the weights."""
-        self.parameters.record_updates(optimizer)
+        self.parameters.record(optimizer, "update")
         self.modules.paused = False
 
     def finish(self, settings: Mapping[str, str]) -> None:

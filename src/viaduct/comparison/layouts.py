@@ -110,15 +110,11 @@ def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
     if array.shape == shape:
         return array
     ours, theirs = [dim for dim in array.shape if dim != 1], [dim for dim in shape if dim != 1]
-    flat = _allows_flattening(left, right) and sorted(ours) != sorted(theirs)
-    if array.size == math.prod(shape) and (ours == theirs or flat):
+    # If a layout is explicitly orderless, such as ND, (2, 4, 5) may be (2, 20).
+    is_orderless = any(layout and layout in ORDERLESS for layout in (left, right))
+    if array.size == math.prod(shape) and (ours == theirs or (is_orderless and sorted(ours) != sorted(theirs))):
         return array.reshape(shape)
     raise _mismatch_error(array, left or "ND", shape)
-
-
-def _allows_flattening(left: str, right: str) -> bool:
-    """Return True if a layout is explicitly orderless, such as ND: then (2, 4, 5) may be (2, 20)."""
-    return any(layout and layout in ORDERLESS for layout in (left, right))
 
 
 def _mismatch_error(array: Array, left: str, shape: Shape) -> BadData:

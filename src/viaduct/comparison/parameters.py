@@ -49,16 +49,8 @@ class ParameterWatch:
                         with self.capture.suspend_watching():
                             self._before[id(tensor)] = tensor.detach().clone()
 
-    def record_gradients(self, optimizer: torch.optim.Optimizer) -> None:
-        """Record the gradients before an optimizer's step."""
-        self._record_each(optimizer, "gradient")
-
-    def record_updates(self, optimizer: torch.optim.Optimizer) -> None:
-        """Record the changes of the weights after an optimizer's step: new minus old value."""
-        self._record_each(optimizer, "update")
-
-    def _record_each(self, optimizer: torch.optim.Optimizer, role: Role) -> None:
-        """Record the gradient or the update of each watched weight of an optimizer, once a step."""
+    def record(self, optimizer: torch.optim.Optimizer, role: Role) -> None:
+        """Record the gradient or the update (new minus old value) of an optimizer's watched weights, once a step."""
         order = self.capture.next_order()
         for parameter in iterate_parameters(optimizer):
             identity = id(parameter)

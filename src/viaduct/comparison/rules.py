@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,9 @@ def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, l
             calls[ours] = theirs
         else:
             names[left] = right
-    left_globs, right_globs = (_compile_globs(ignored.get(side, ())) for side in ("left", "right"))
+    left_globs, right_globs = (
+        tuple(re.compile(fnmatch.translate(pattern)) for pattern in ignored.get(side, ())) for side in ("left", "right")
+    )
     return Rules(path, names, calls, tuple(patterns), left_globs, right_globs, offset)
 
 
@@ -136,10 +137,6 @@ def _make_pattern(left: str, right: str, path: Path) -> Pattern:
         text += re.escape(left[position : match.start()]) + f"(?P<{match[1]}>{part})"
         position = match.end()
     return Pattern(re.compile(text + re.escape(left[position:]), re.DOTALL), right)
-
-
-def _compile_globs(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(fnmatch.translate(pattern)) for pattern in patterns)
 
 
 def _msprobe_call(name: str) -> tuple[str, int] | None:

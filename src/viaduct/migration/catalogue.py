@@ -75,14 +75,14 @@ def as_page() -> str:
         "## Rows of the specification\n",
         "Each row is one requirement of the specification of `viaduct migrate`, or a section of it (a digit first).",
         "`--only`, `--skip` and `--explain` take the name of a row as well as that of a rule.\n",
-        rows_table(),
+        render_rows(),
         "\n## Rules\n",
-        *(rule_part(rule) for rule in rules),
+        *(render_rule(rule) for rule in rules),
     ]
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
-def rows_table() -> str:
+def render_rows() -> str:
     """Return the table of the specification's rows and the rules that implement them."""
     lines = ["| row | about | rule |", "| --- | --- | --- |"]
     for row in [*all_rows(), *SECTIONS]:
@@ -97,7 +97,7 @@ def all_rows() -> list[str]:
     return [f"{letter}{number}" for letter, (_, count) in ROWS.items() for number in range(1, count + 1)]
 
 
-def rule_part(rule: Rule) -> str:
+def render_rule(rule: Rule) -> str:
     targets = ", ".join(rule.targets)
     facts = f"*{rule.category}; for {targets}; {RUN_CONDITIONS[rule.when is None]}; rows {' '.join(rule.rows)}*"
     return f"### {rule.name}\n\n{facts}\n\n{page_text(rule.doc)}\n"

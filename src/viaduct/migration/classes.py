@@ -33,11 +33,11 @@ def record_classes(project: Project, path: str, names: Names) -> None:
     for node in names.source.of_kind(ast.ClassDef):
         if names.scopes[node].outer is names.scopes[names.source.tree]:
             name = f"{names.module}.{node.name}"
-            project.classes[name] = own_class(path, node, names)
+            project.classes[name] = describe_class(path, node, names)
             project.class_tails.setdefault(node.name, []).append(name)
 
 
-def own_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
+def describe_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
     bases = tuple(names.qualified(base) or ast.unparse(base) for base in node.bases)
     methods = {
         statement.name: tuple(argument.arg for argument in [*statement.args.posonlyargs, *statement.args.args][1:])

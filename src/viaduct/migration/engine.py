@@ -164,7 +164,7 @@ class Index:
         return not changed or not any(node.id in changed for node in former.source.of_kind(ast.Name))
 
 
-def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
+def iterate_sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
     """Yield the sites at which a rule's handlers are to be called, in the order of the text."""
     pairs: list[tuple[Site, Handler]] = []
     for table, index in ((rule.call_handlers, work.index.calls), (rule.reference_handlers, work.index.references)):
@@ -193,7 +193,7 @@ def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[
 def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
     """Run one rule over one file. If edits overlap, as in nested blocks, the rule runs again on the new text."""
     overlapping: list[Site] = []
-    for site, handler in sites(rule, work):
+    for site, handler in iterate_sites(rule, work):
         edit_count, finding_count = len(work.edits.made), len(work.findings)
         try:
             handler(site)

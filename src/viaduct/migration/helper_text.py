@@ -28,7 +28,7 @@ class Part:
 
     first: int  # lines, from 1
     last: int
-    needs: frozenset[str]  # names of the parts that it needs, as in `parts`
+    needs: frozenset[str]  # names of the parts that it needs, as in `iterate_parts`
 
 
 def read_helper() -> str:
@@ -58,34 +58,34 @@ def on_one_line(text: str) -> str:
 def known_parts() -> dict[str, Part]:
     """Return the parts of the complete helper by name."""
     text = read_helper()
-    return dict(parts(ast.parse(text), text))
+    return dict(iterate_parts(ast.parse(text), text))
 
 
-def parts(tree: ast.Module, text: str) -> Iterator[tuple[str, Part]]:
+def iterate_parts(tree: ast.Module, text: str) -> Iterator[tuple[str, Part]]:
     """Yield (name, part): `.x` for accelerator.x (a member or a CPU result), else a module-level name."""
     lines = text.splitlines()
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom):
             yield statement.names[0].name, Part(statement.lineno, statement.lineno, frozenset())
         elif isinstance(statement, ast.ClassDef) and statement.name == CLASS:
-            yield from members(statement, lines)
+            yield from iterate_members(statement, lines)
         elif isinstance(statement, ast.ClassDef):
-            yield statement.name, part(statement, lines)
+            yield statement.name, make_part(statement, lines)
         elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict):
             for key in statement.value.keys:
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    yield f".{key.value}", part(key, lines)
+                    yield f".{key.value}", make_part(key, lines)
 
 
-def members(definition: ast.ClassDef, lines: list[str]) -> Iterator[tuple[str, Part]]:
+def iterate_members(definition: ast.ClassDef, lines: list[str]) -> Iterator[tuple[str, Part]]:
     for statement in definition.body:
         if isinstance(statement, ast.FunctionDef):
-            yield f".{statement.name}", part(statement, lines)
+            yield f".{statement.name}", make_part(statement, lines)
         elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            yield f".{statement.targets[0].id}", part(statement, lines)
+            yield f".{statement.targets[0].id}", make_part(statement, lines)
 
 
-def part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
+def make_part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
     """Return the part of a definition with its decorators and the blank lines above it."""
     first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))])
     while not lines[first - 2].strip():
@@ -94,7 +94,7 @@ def part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
 
 
 def find_needs(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a part uses, as in `parts`."""
+    """Yield the names that a part uses, as in `iterate_parts`."""
     for descendant in ast.walk(node):
         if isinstance(descendant, ast.Name):
             yield descendant.id

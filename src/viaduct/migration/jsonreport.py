@@ -23,36 +23,38 @@ SCHEMA = 2
 
 
 def as_json(outcome: Outcome, language: str = "en") -> str:
-    return json.dumps(record(outcome, language), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(make_record(outcome, language), indent=1, ensure_ascii=False) + "\n"
 
 
-def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
+def make_record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "tool": {"name": "viaduct", "version": __version__},
         "command": outcome.command,
         "options": asdict(outcome.options),
         "incomplete": [
-            {"path": readable(unread.path), "reason": unread.reason_in(language)} for unread in outcome.unread
+            {"path": escape_path(unread.path), "reason": unread.reason_in(language)} for unread in outcome.unread
         ],
         "summary": asdict(summarise(outcome)),
-        "files": [file_record(file, language) for file in outcome.files],
-        **({"added": [added_record(file) for file in outcome.added]} if outcome.added else {}),
-        "skipped": [{"path": readable(item.path), "reason": item.reason_in(language)} for item in outcome.walk.skipped],
-        "places": [place_record(place, language) for place in outcome.places],
-        "findings": [finding_record(outcome, finding, language) for finding in outcome.findings],
+        "files": [make_file_record(file, language) for file in outcome.files],
+        **({"added": [make_added_record(file) for file in outcome.added]} if outcome.added else {}),
+        "skipped": [
+            {"path": escape_path(item.path), "reason": item.reason_in(language)} for item in outcome.walk.skipped
+        ],
+        "places": [make_place_record(place, language) for place in outcome.places],
+        "findings": [make_finding_record(outcome, finding, language) for finding in outcome.findings],
     }
 
 
-def readable(path: str) -> str:
+def escape_path(path: str) -> str:
     r"""Return a path with bytes that are not UTF-8 escaped as `\xff`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def file_record(file: FileResult, language: str) -> dict[str, Any]:
+def make_file_record(file: FileResult, language: str) -> dict[str, Any]:
     state = "changed" if file.changed else "unread" if file.reason else "unchanged"
     return {
-        "path": readable(file.path),
+        "path": escape_path(file.path),
         "state": state,
         "lines": file.line_count,
         "findings": len(file.findings),
@@ -60,17 +62,17 @@ def file_record(file: FileResult, language: str) -> dict[str, Any]:
     }
 
 
-def added_record(file: FileResult) -> dict[str, Any]:
+def make_added_record(file: FileResult) -> dict[str, Any]:
     """Return the record of a helper module of --to any; state "there": an existing file that needs no change."""
     state = "there" if not file.changed else "extended" if file.before else "added"
-    return {"path": readable(file.path), "state": state, "text": file.new}
+    return {"path": escape_path(file.path), "state": state, "text": file.new}
 
 
-def place_record(place: Place, language: str) -> dict[str, Any]:
+def make_place_record(place: Place, language: str) -> dict[str, Any]:
     message = place.text(language)
     return {
         "requirement": place.requirement,
-        "file": readable(place.file),
+        "file": escape_path(place.file),
         "line": place.line,
         "state": place.state,
         "what": place.excerpt,
@@ -78,13 +80,13 @@ def place_record(place: Place, language: str) -> dict[str, Any]:
     }
 
 
-def finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[str, Any]:
+def make_finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[str, Any]:
     return {
-        "file": readable(finding.file),
+        "file": escape_path(finding.file),
         "line": finding.line,
         "end_line": finding.end_line,
         "column": finding.column,
-        "place": readable(outcome.locate(finding)),
+        "place": escape_path(outcome.locate(finding)),
         "rule": finding.rule,
         "kind": finding.kind,
         "status": finding.status,

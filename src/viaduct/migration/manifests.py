@@ -96,7 +96,7 @@ PACKAGE_READERS: dict[str, Callable[[list[str]], Iterator[PackageLine]]] = {
 }
 
 
-def reader_for(path: str) -> Callable[[list[str]], Iterator[PackageLine]] | None:
+def find_reader(path: str) -> Callable[[list[str]], Iterator[PackageLine]] | None:
     """Return the reader for a file; None if its name is not that of a list of packages."""
     location = PurePosixPath(path)
     names = (location.name, "/".join(location.parts[-2:]))
@@ -111,7 +111,7 @@ def rule_for(path: str) -> str:
         return KERNELS_RULE
     if path.endswith((".sh", ".bash")):
         return PATCH_LIMITS_RULE  # runs with --mode patch only; else shell.py rewrites the script
-    return PACKAGES_RULE if reader_for(path) else ""
+    return PACKAGES_RULE if find_reader(path) else ""
 
 
 def check_manifests(files: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
@@ -130,21 +130,21 @@ def check_manifests(files: Walk, options: Options) -> Iterator[tuple[str, str, t
 def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
     lines = lines_of(text)
     if rule.name == KERNELS_RULE:
-        yield kernel_finding(path, text, rule, options)
+        yield make_kernel_finding(path, text, rule, options)
     elif rule.name == PATCH_LIMITS_RULE:
         yield from check_visible_devices(path, lines, rule, options)
     else:
         listed: dict[str, dict[int, str]] = {}  # package -> line -> its name there
-        reader = reader_for(path)
+        reader = find_reader(path)
         for number, name in reader(lines) if reader else ():
             package = find_installed(name)
             if package is not None:
                 listed.setdefault(package.name, {}).setdefault(number, name)
-        yield from (package_finding(path, lines, names, rule, options) for names in listed.values())
+        yield from (make_package_finding(path, lines, names, rule, options) for names in listed.values())
         yield from find_cuda_builds(path, lines, rule, options)
 
 
-def package_finding(path: str, lines: list[str], names: dict[int, str], rule: Rule, options: Options) -> Finding:
+def make_package_finding(path: str, lines: list[str], names: dict[int, str], rule: Rule, options: Options) -> Finding:
     """Return one finding for all lines of a file that name the same package. `names`: line -> name as written."""
     number, name = next(iter(names.items()))
     package = find_installed(name)
@@ -159,7 +159,7 @@ def package_finding(path: str, lines: list[str], names: dict[int, str], rule: Ru
     return Finding(*location, english, chinese, package.risk, lines[number - 1])
 
 
-def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Finding:
+def make_kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Finding:
     count = len(re.findall(r"\b__global__\b", text))
     english, chinese = CUDA_KERNELS[options.to]
     contents = f" with {count} kernel{'' if count == 1 else 's'}" if count else ""

@@ -38,14 +38,14 @@ def split_parts(texts: dict[str, bytes]) -> list[Part]:
     imports = find_imports(texts)
     parts: list[Part] = []
     for group in join_small(group_connected(imports, imports), texts):
-        if size_of(group, texts) <= MAX_PART_BYTES or len(group) == 1:
+        if measure_size(group, texts) <= MAX_PART_BYTES or len(group) == 1:
             parts.append(Part(tuple(group)))
         else:
-            parts += cut(group, imports, texts)
-    return sorted(parts, key=lambda part: -size_of([*part.members, *part.around], texts))
+            parts += cut_group(group, imports, texts)
+    return sorted(parts, key=lambda part: -measure_size([*part.members, *part.around], texts))
 
 
-def size_of(paths: list[str], texts: dict[str, bytes]) -> int:
+def measure_size(paths: list[str], texts: dict[str, bytes]) -> int:
     return sum(len(texts[path]) for path in paths)
 
 
@@ -84,23 +84,25 @@ def join_small(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[st
     """Join small groups of the same folder, the deepest folders first; then those of the folder above, and so on."""
     by_folder: dict[tuple[str, ...], list[list[str]]] = {}
     for group in groups:
-        by_folder.setdefault(common_folder(group), []).append(group)
+        by_folder.setdefault(find_common_folder(group), []).append(group)
     deepest = max(map(len, by_folder), default=0)
     for depth in range(deepest, -1, -1):
         for folder in [folder for folder in by_folder if len(folder) == depth]:
             in_folder = sorted(by_folder.pop(folder))
-            small = [group for group in in_folder if size_of(group, texts) < MAX_PIECE_BYTES]
-            packed = pack(small, texts) + [group for group in in_folder if size_of(group, texts) >= MAX_PIECE_BYTES]
+            small = [group for group in in_folder if measure_size(group, texts) < MAX_PIECE_BYTES]
+            packed = join_groups(small, texts) + [
+                group for group in in_folder if measure_size(group, texts) >= MAX_PIECE_BYTES
+            ]
             by_folder.setdefault(folder[:-1] if depth else folder, []).extend(packed)
     return by_folder.get((), [])
 
 
-def pack(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:
+def join_groups(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:
     """Join consecutive groups up to MAX_PIECE_BYTES."""
     joined: list[list[str]] = []
     remaining = 0  # bytes that still fit into the last group of `joined`
     for group in groups:
-        size = size_of(group, texts)
+        size = measure_size(group, texts)
         if joined and size <= remaining:
             joined[-1] += group
             remaining -= size
@@ -110,7 +112,7 @@ def pack(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:
     return joined
 
 
-def common_folder(paths: list[str]) -> tuple[str, ...]:
+def find_common_folder(paths: list[str]) -> tuple[str, ...]:
     """Return the innermost folder that contains all files."""
     folders = [PurePosixPath(path).parent.parts for path in paths]
     first, last = min(folders), max(folders)  # a prefix of the first and last in order is a prefix of all
@@ -120,14 +122,14 @@ def common_folder(paths: list[str]) -> tuple[str, ...]:
     return first[:count]
 
 
-def cut(group: list[str], imports: dict[str, set[str]], texts: dict[str, bytes]) -> Iterator[Part]:
+def cut_group(group: list[str], imports: dict[str, set[str]], texts: dict[str, bytes]) -> Iterator[Part]:
     """Cut a group by folders, and add to each piece the files around it."""
     importers = reverse_edges({path: imports[path] for path in group})
-    for members in pack([[path] for path in sorted(group, key=lambda path: PurePosixPath(path).parts)], texts):
-        yield Part(tuple(members), tuple(files_around(members, imports, importers, texts)))
+    for members in join_groups([[path] for path in sorted(group, key=lambda path: PurePosixPath(path).parts)], texts):
+        yield Part(tuple(members), tuple(find_files_around(members, imports, importers, texts)))
 
 
-def files_around(
+def find_files_around(
     members: list[str], imports: dict[str, set[str]], importers: dict[str, set[str]], texts: dict[str, bytes]
 ) -> Iterator[str]:
     """Yield imports and importers of the members, then their imports, transitively, up to MAX_PIECE_BYTES."""

@@ -34,25 +34,25 @@ IS_GOOD_VERDICT = {"complete": True, "nothing to change": None, "incomplete": Fa
 
 
 def write(outcome: Outcome, path: Path, language: str = "en") -> None:
-    write_page(page(outcome, language), path)
+    write_page(make_page(outcome, language), path)
 
 
-def page(outcome: Outcome, language: str = "en") -> Page:
+def make_page(outcome: Outcome, language: str = "en") -> Page:
     summary = summarise(outcome)
     name = outcome.files[0].path if outcome.walk.single and outcome.files else outcome.root.resolve().name
     return Page(
         f"{printable_path(name)} to {outcome.options.to.upper()}",
         headline(summary)[0].upper() + headline(summary)[1:] + ".",
-        tiles(summary),
+        make_tiles(summary),
         [
-            *unread_section(outcome, language),
-            overview(outcome, summary),
-            *ledger_section(outcome, summary, language),
-            review_section(outcome, summary, language),
-            *changes_section(outcome, language),
-            *rules_section(summary),
-            *advice_section(outcome, language),
-            *files_section(outcome, language),
+            *make_unread_section(outcome, language),
+            make_overview(outcome, summary),
+            *make_ledger_section(outcome, summary, language),
+            make_review_section(outcome, summary, language),
+            *make_changes_section(outcome, language),
+            *make_rules_section(summary),
+            *make_advice_section(outcome, language),
+            *make_files_section(outcome, language),
         ],
         language=language,
         verb="migrate",
@@ -60,7 +60,7 @@ def page(outcome: Outcome, language: str = "en") -> Page:
     )
 
 
-def tiles(summary: Summary) -> list[Tile]:
+def make_tiles(summary: Summary) -> list[Tile]:
     """Return the figures at the top of the page."""
     total = {state: sum(getattr(row, state) for row in summary.ledger) for state in ("needed", *STATES)}
     unfinished = total["manual"] + total["unresolved"]
@@ -81,7 +81,7 @@ def tiles(summary: Summary) -> list[Tile]:
     ]
 
 
-def overview(outcome: Outcome, summary: Summary) -> Section:
+def make_overview(outcome: Outcome, summary: Summary) -> Section:
     facts = {
         "target": outcome.options.to,
         "files": f"{summary.files:,}: {summary.changed:,} changed, {summary.unchanged:,} not concerned, "
@@ -93,7 +93,7 @@ def overview(outcome: Outcome, summary: Summary) -> Section:
     return Section("Summary", text, [Facts(facts), Code(visible(outcome.command), "The command")])
 
 
-def unread_section(outcome: Outcome, language: str) -> list[Section]:
+def make_unread_section(outcome: Outcome, language: str) -> list[Section]:
     """Return the section of files that were not analysed; [] if there are none."""
     if not outcome.unread:
         return []
@@ -102,7 +102,7 @@ def unread_section(outcome: Outcome, language: str) -> list[Section]:
     return [Section("Not read", text, [Table(["path", "why"], rows)])]
 
 
-def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Section]:
+def make_ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Section]:
     """Return the section with the table of requirements; [] if the ledger is empty."""
     if not summary.ledger:
         return []
@@ -121,7 +121,7 @@ def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Se
     return [Section("Requirements", text, [Table(heads, rows)])]
 
 
-def review_section(outcome: Outcome, summary: Summary, language: str) -> Section:
+def make_review_section(outcome: Outcome, summary: Summary, language: str) -> Section:
     rows = [
         [finding.risk, printable_path(outcome.locate(finding)), visible(finding.text(language)), finding.rule]
         for finding in outcome.by_risk
@@ -139,28 +139,34 @@ def describe_empty_review(summary: Summary) -> str:
     return f"Nothing in the files that were understood; {paths}, see Not read."
 
 
-def changes_section(outcome: Outcome, language: str) -> list[Section]:
-    files = diffs(outcome, language)
+def make_changes_section(outcome: Outcome, language: str) -> list[Section]:
+    files = make_diffs(outcome, language)
     return [Section("Changes", "Line by line: − before, + after.", [DiffView(files)])] if files else []
 
 
-def rules_section(summary: Summary) -> list[Section]:
+def make_rules_section(summary: Summary) -> list[Section]:
     meaning = {rule.name: rule.doc.splitlines()[0] for rule in all_rules()}
     rows = [[name, *counts.values(), meaning.get(name, "")] for name, counts in summary.rules.items()]
     columns = ["rule", *STATUS_WORDS.values(), "what it does"]
     return [Section("Rules", "docs/rules.md explains each, with an example.", [Table(columns, rows)])] if rows else []
 
 
-def advice_section(outcome: Outcome, language: str) -> list[Section]:
+def make_advice_section(outcome: Outcome, language: str) -> list[Section]:
     findings = [finding for finding in outcome.findings if finding.status == "advice"]
     rows = [[printable_path(outcome.locate(item)), visible(item.text(language)), item.rule] for item in findings]
     table = Table(["place", "advice", "rule"], rows)
     return [Section("Advice", "What may run better; nothing here is needed.", [table])] if rows else []
 
 
-def files_section(outcome: Outcome, language: str) -> list[Section]:
+def make_files_section(outcome: Outcome, language: str) -> list[Section]:
     rows: list[list[object]] = [
-        [printable_path(file.path), state(file), file.line_count, len(file.findings), visible(file.reason_in(language))]
+        [
+            printable_path(file.path),
+            describe_state(file),
+            file.line_count,
+            len(file.findings),
+            visible(file.reason_in(language)),
+        ]
         for file in [*outcome.files, *outcome.added]
     ]
     skipped = outcome.walk.skipped
@@ -168,39 +174,39 @@ def files_section(outcome: Outcome, language: str) -> list[Section]:
     return [Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)])] if rows else []
 
 
-def state(file: FileResult) -> str:
+def describe_state(file: FileResult) -> str:
     if file.changed and not file.before:
         return "new"
     return "changed" if file.changed else "not understood" if file.reason else "unchanged"
 
 
-def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
+def make_diffs(outcome: Outcome, language: str) -> list[DiffFile]:
     """Return the files with changes or findings: changed ones first, files that were not understood last."""
     reported = [file for file in [*outcome.files, *outcome.added] if file.findings or file.changed]
     reported.sort(key=lambda file: (not file.changed, bool(file.reason)))
-    return [diff_file(file, language) for file in reported]
+    return [make_diff_file(file, language) for file in reported]
 
 
-def diff_file(file: FileResult, language: str) -> DiffFile:
+def make_diff_file(file: FileResult, language: str) -> DiffFile:
     by_line: dict[int, list[Finding]] = defaultdict(list)
     for finding in file.findings:
         by_line[finding.line].append(finding)
     if file.reason:
-        comments = [comment(file, finding, language) for finding in file.findings]
+        comments = [make_comment(file, finding, language) for finding in file.findings]
         return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not looked into")
     shown = with_context(compare_texts(file.old, file.new, file.stems), set(by_line))
     # A number stands for this many omitted rows.
-    rows = [row if isinstance(row, int) else diff_row(file, row, by_line, language) for row in shown]
+    rows = [row if isinstance(row, int) else make_diff_row(file, row, by_line, language) for row in shown]
     return DiffFile(printable_path(file.path), rows, "new" if not file.before else "" if file.changed else "unchanged")
 
 
-def diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
-    comments = [comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
+def make_diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
+    comments = [make_comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
     left, right = ([(visible(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))
     return DiffRow(row.kind, row.old, row.new, left, right, comments)
 
 
-def comment(file: FileResult, finding: Finding, language: str) -> Comment:
+def make_comment(file: FileResult, finding: Finding, language: str) -> Comment:
     tone: Tone = "bad" if finding.status == "manual" and finding.risk == "high" else TONES[finding.status]
     location = printable_path(file.locate(finding.line)) if file.cells else ""
     return Comment(visible(finding.text(language)), finding.rule, STATUS_WORDS[finding.status], tone, location)

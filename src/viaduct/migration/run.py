@@ -358,8 +358,8 @@ def extract_code(path: str, data: bytes) -> bytes:
     if not path.endswith(".ipynb"):
         return data
     try:
-        return notebooks.read(data).text.encode()
-    except notebooks.NotMigrated:
+        return notebooks.parse_notebook(data).text.encode()
+    except notebooks.NotebookError:
         return b""
 
 
@@ -588,10 +588,10 @@ def make_result(migrated: Migrated, old: str, new: str) -> FileResult:
 
 def migrate_notebook(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     try:
-        notebook = notebooks.read(data)
+        notebook = notebooks.parse_notebook(data)
         migrated = migrate_bytes(path, notebook.text.encode(), options, project)
         after = notebooks.restore_cells(notebook, migrated.after.decode()) if migrated.changed else b""
-    except notebooks.NotMigrated as error:
+    except notebooks.NotebookError as error:
         return make_left_alone_result(path, str(error), error.zh, data)
     skipped = (report_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
     migrated = replace(migrated, findings=(*migrated.findings, *(finding for finding in skipped if finding)))

@@ -29,31 +29,35 @@ ENGINE_RULES = {
 
 
 def as_sarif(outcome: Outcome, language: str = "en") -> str:
-    return json.dumps(document(outcome, language), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(make_document(outcome, language), indent=1, ensure_ascii=False) + "\n"
 
 
-def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
+def make_document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
     findings = outcome.findings
     rules = sorted({finding.rule for finding in findings})
     run = {
         "tool": {
-            "driver": {"name": "viaduct migrate", "version": __version__, "rules": [descriptor(rule) for rule in rules]}
+            "driver": {
+                "name": "viaduct migrate",
+                "version": __version__,
+                "rules": [make_descriptor(rule) for rule in rules],
+            }
         },
-        "invocations": [invocation(outcome, language)],
+        "invocations": [make_invocation(outcome, language)],
         "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The folder that was migrated."}}},
         "columnKind": "unicodeCodePoints",
-        "results": [result(outcome, finding, rules, language) for finding in findings],
+        "results": [make_result(outcome, finding, rules, language) for finding in findings],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 
 
-def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
+def make_invocation(outcome: Outcome, language: str) -> dict[str, Any]:
     """Return the invocation object: the command and the unread paths; it is unsuccessful if there are any."""
     notes = [
         {
             "level": "error",
             "message": {"text": f"{escape_controls(unread.path)}: {unread.reason_in(language)}"},
-            "locations": [{"physicalLocation": {"artifactLocation": artifact(unread.path)}}],
+            "locations": [{"physicalLocation": {"artifactLocation": make_artifact(unread.path)}}],
         }
         for unread in outcome.unread
     ]
@@ -64,11 +68,11 @@ def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
     }
 
 
-def artifact(path: str) -> dict[str, str]:
+def make_artifact(path: str) -> dict[str, str]:
     return {"uri": quote(os.fsencode(path)), "uriBaseId": "%SRCROOT%"}
 
 
-def descriptor(name: str) -> dict[str, Any]:
+def make_descriptor(name: str) -> dict[str, Any]:
     """Return the reportingDescriptor of a rule or of a message of the engine."""
     rules = {rule.name: rule for rule in all_rules()}
     rule = rules.get(name)
@@ -83,14 +87,14 @@ def descriptor(name: str) -> dict[str, Any]:
     }
 
 
-def level(finding: Finding) -> str:
+def find_level(finding: Finding) -> str:
     if finding.status not in UNFINISHED_STATUSES:
         return "note"
     return "error" if finding.status == "unresolved" or finding.risk == "high" else "warning"
 
 
-def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) -> dict[str, Any]:
-    location: dict[str, Any] = {"artifactLocation": artifact(finding.file)}
+def make_result(outcome: Outcome, finding: Finding, rules: list[str], language: str) -> dict[str, Any]:
+    location: dict[str, Any] = {"artifactLocation": make_artifact(finding.file)}
     if not outcome.by_path[finding.file].cells:  # a finding's line in a notebook is not a line of the .ipynb file
         location["region"] = {"startLine": finding.line, "endLine": finding.end_line}
     message = finding.text(language)
@@ -99,7 +103,7 @@ def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) 
     return {
         "ruleId": finding.rule,
         "ruleIndex": rules.index(finding.rule),
-        "level": level(finding),
+        "level": find_level(finding),
         "message": {"text": text},
         "locations": [{"physicalLocation": location}],
         "partialFingerprints": {"viaductFinding/v1": hashlib.sha256(key.encode(errors="replace")).hexdigest()[:32]},

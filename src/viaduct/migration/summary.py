@@ -55,16 +55,16 @@ def summarise(outcome: Outcome) -> Summary:
         incomplete=len(outcome.unread),
         edits=statuses["changed"],
         statuses={status: statuses[status] for status in STATUSES},
-        rules=by_rule(findings),
+        rules=count_by_rule(findings),
         risks=dict(Counter(finding.risk for finding in outcome.by_risk)),
         ledger=ledger,
         excluded=len(outcome.walk.excluded),
         verdict="incomplete" if outcome.options.only or outcome.options.mode == "patch" else judge(ledger),
-        reasons=reasons_for(outcome, ledger),
+        reasons=list_reasons(outcome, ledger),
     )
 
 
-def by_rule(findings: list[Finding]) -> dict[str, dict[Status, int]]:
+def count_by_rule(findings: list[Finding]) -> dict[str, dict[Status, int]]:
     """Count the findings of each rule by their status."""
     counts = Counter((finding.rule, finding.status) for finding in findings)
     rules = sorted({finding.rule for finding in findings})
@@ -78,7 +78,7 @@ def judge(ledger: list[LedgerRow]) -> Verdict:
     return "complete" if is_complete(ledger) else "incomplete"
 
 
-def reasons_for(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
+def list_reasons(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
     """Return the sentences that explain or qualify the verdict."""
     unresolved, manual = sum(row.unresolved for row in ledger), sum(row.manual for row in ledger)
     risky = sum(1 for finding in outcome.findings if finding.status == "changed" and finding.risk != "low")
@@ -87,17 +87,17 @@ def reasons_for(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
     excluded = len(outcome.walk.excluded)
     return (
         *([patch] if outcome.options.mode == "patch" else []),
-        *counted_reason(excluded, "file was excluded and not looked into", "files were excluded and not looked into"),
+        *count_reason(excluded, "file was excluded and not looked into", "files were excluded and not looked into"),
         *(["only some rules were run (--only): nothing is known of the rest"] if outcome.options.only else []),
-        *counted_reason(unread, "path was not read or not understood", "paths were not read or not understood"),
-        *counted_reason(unresolved, "place could not be resolved", "places could not be resolved"),
-        *counted_reason(manual, "place needs manual review", "places need manual review"),
-        *counted_reason(risky, "edit is not of low risk: look at it", "edits are not of low risk: look at them"),
+        *count_reason(unread, "path was not read or not understood", "paths were not read or not understood"),
+        *count_reason(unresolved, "place could not be resolved", "places could not be resolved"),
+        *count_reason(manual, "place needs manual review", "places need manual review"),
+        *count_reason(risky, "edit is not of low risk: look at it", "edits are not of low risk: look at them"),
         "the rewriting is static: nothing was run, so a run on the device is still to come",
     )
 
 
-def counted_reason(count: int, singular: str, plural: str) -> list[str]:
+def count_reason(count: int, singular: str, plural: str) -> list[str]:
     return [f"{count} {singular if count == 1 else plural}"] if count else []
 
 

@@ -42,7 +42,7 @@ def show_diffs(console: Console, outcome: Outcome) -> None:
         write_patch(console.file, outcome)
         return
     for file in outcome.written:
-        for line in diff_lines(file):
+        for line in render_diff(file):
             console.print(line)
 
 
@@ -58,7 +58,7 @@ def write_patch(stream: IO[str], outcome: Outcome) -> None:
     stream.flush()
 
 
-def diff_lines(file: FileResult) -> list[Text]:
+def render_diff(file: FileResult) -> list[Text]:
     """Return the changes of a file as coloured lines."""
     old = printable_path(file.path) if file.before else "/dev/null"
     lines = [Text(f"--- {old}", "bold"), Text(f"+++ {printable_path(file.path)}", "bold")]
@@ -68,7 +68,7 @@ def diff_lines(file: FileResult) -> list[Text]:
     return lines
 
 
-def side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
+def render_side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
     line = Text(sign, colour)
     for piece in pieces:
         line.append(visible(piece.text), f"{colour} reverse" if piece.marked and piece.text.strip() else colour)
@@ -77,8 +77,8 @@ def side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
 
 DRAW: dict[str, Callable[[AlignedLine], Text]] = {
     " ": lambda row: Text(f" {visible(row.old_text)}"),
-    "-": lambda row: side("-", row.left, "red"),
-    "+": lambda row: side("+", row.right, "green"),
+    "-": lambda row: render_side("-", row.left, "red"),
+    "+": lambda row: render_side("+", row.right, "green"),
 }
 
 

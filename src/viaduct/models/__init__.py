@@ -87,5 +87,4 @@ def families() -> dict[str, Family]:
 
 
 def import_family(family: str) -> ModuleType:
-    """Import the file of a family."""
     return importlib.import_module(f"{__name__}.{family}")

@@ -78,7 +78,6 @@ def compute_entry(name: str) -> Entry:
 
 
 def main() -> None:
-    """Write catalogue.json."""
     from viaduct import models
 
     rows = [f" {json.dumps(name)}: {json.dumps(asdict(compute_entry(name)))}" for name in models.names()]

@@ -36,13 +36,11 @@ class LayerSizes:
     is_spatial: bool  # its MACs and outputs grow with the area of the image
 
     def to_row(self) -> list[Any]:
-        """Return the sizes as a row of layers.json."""
         counts = (self.parameters, self.macs, self.outputs)
         return [*(number for count in counts for number in (count.fixed, count.per_class)), int(self.is_spatial)]
 
     @staticmethod
     def from_row(row: list[int]) -> LayerSizes:
-        """Return the sizes of a row of layers.json."""
         return LayerSizes(Count(*row[0:2]), Count(*row[2:4]), Count(*row[4:6]), bool(row[6]))
 
 
@@ -82,7 +80,6 @@ def compute_layer(one_class: Part, two_classes: Part) -> LayerSizes:
 
 
 def main() -> None:
-    """Write layers.json."""
     from viaduct import models
 
     lines = []

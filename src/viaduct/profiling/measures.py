@@ -1,10 +1,10 @@
 """Figures of a profile for summary and report: phases by rank, throughput, operators, the verdict.
 
-    for phases in measure_ranks(profile):
-        print(phases.rank, phases.iteration.median_us, phases.data_tail.share)
+    for figures in measure_ranks(profile):
+        print(figures.rank, figures.iteration.median_us, [phase.share for phase in figures.phases])
 
 Shares are of the sum over all regular steps. They add up to 1, and include a loader that stalls every eighth step,
-whose median wait is zero.
+although its median wait is zero.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from viaduct.profiling.roofline import compute_roofline_share
 UNEVEN = 0.1
 """Difference of a phase's mean and median, as a share of the iteration, above which the phase is called uneven."""
 COVERED = 0.7
-"""Least share of forward and backward pass in operators; below it, "Nothing stands out" would say too much."""
+"""Least share of forward and backward pass in operators at which the headline may be "Nothing stands out"."""
 MOST_NAMED = 8  # largest number of ranks that a sentence lists
 PHASE_NAMES = ("data tail", "forward + backward", "gradient aggregation and update tail")
 SHORT_PHASE_NAMES = ("data tail", "forward + backward", "update tail")
@@ -61,7 +61,7 @@ class RankFigures:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The first sentence of summary and report."""
+    """First sentence of summary and report."""
 
     tone: Tone
     headline: str

@@ -111,7 +111,7 @@ def make_lead(profile: Profile) -> list[Part]:
         count_steps(len(profile.regular_steps)),
         *(f"{count:,} {name}" for name, count in counts.items() if count),
     ]
-    basis = f"{', '.join(judged)}; no rule found a change that would win enough."
+    basis = f"{', '.join(judged)}; no rule found a change with a worthwhile gain."
     remarks = [Remark("Judged", basis)] if verdict.tone == "good" else []
     return [*ended, Callout(verdict.tone, verdict.headline, remarks)]
 

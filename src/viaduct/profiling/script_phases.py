@@ -59,7 +59,7 @@ class ScriptPhases(Watcher):
         self._patches = ExitStack()
         self._thread: int | None = None
         self._trained: set[int] = set()  # ids of networks that were in training mode in a training pass
-        self._has_idle_pass = False  # a network was called without training since the last training pass
+        self._has_inference_pass = False  # a network was called without training since the last training pass
         self._has_stepped = False  # an optimizer has stepped, but another one may follow
         self._step_passes = self._step_backwards = self._step_batches = 0  # counts within the current step
         self._cycle: list[Optimizer] = []  # optimizers in the order of their updates
@@ -90,9 +90,9 @@ class ScriptPhases(Watcher):
             return
         if self._has_stepped or (not self.optimizers and self._step_backwards):
             self._close_step()
-        if self._has_idle_pass:
+        if self._has_inference_pass:
             self.collector.mark_interruption(EVALUATION)
-            self._has_idle_pass = False
+            self._has_inference_pass = False
 
     def _on_batch(self, loader: Any, began_us: float, ended_us: float) -> None:
         if not self._is_training_thread():
@@ -114,12 +114,12 @@ class ScriptPhases(Watcher):
         if not self._is_training_thread():
             return
         if not self._is_training_pass(module):
-            self._on_idle_pass(module)
+            self._on_inference_pass(module)
             return
         if not self.optimizers and self._step_backwards:
             self._close_step()
         self._thread = self._thread or threading.get_ident()
-        self._has_idle_pass = False
+        self._has_inference_pass = False
         self.passes += 1
         self._step_passes += 1
         if self.facts is None:
@@ -140,9 +140,9 @@ class ScriptPhases(Watcher):
             self._weights[module] = weight
         return module.training or id(module) not in self._trained
 
-    def _on_idle_pass(self, module: nn.Module) -> None:
+    def _on_inference_pass(self, module: nn.Module) -> None:
         """Mark an evaluation if a trained network is called between steps."""
-        self._has_idle_pass = True
+        self._has_inference_pass = True
         is_between_steps = not self._step_passes or self._has_stepped
         if id(module) in self._trained and is_between_steps:
             if self._has_stepped:
@@ -164,7 +164,7 @@ class ScriptPhases(Watcher):
     def _on_backward_end(self) -> None:
         if not self._is_training_thread():
             return
-        self._has_idle_pass = False
+        self._has_inference_pass = False
         self.backwards += 1
         self._step_backwards += 1
         if not self._step_passes:

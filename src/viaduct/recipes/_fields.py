@@ -61,7 +61,6 @@ def list_field_paths(part: Any, prefix: str = "") -> list[str]:
 
 
 def read_field(recipe: Any, path: str) -> Any:
-    """Return the value at a path."""
     for name in path.split("."):
         recipe = getattr(recipe, name)
     return recipe

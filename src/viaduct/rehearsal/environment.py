@@ -75,9 +75,9 @@ def make_own_variables(plan: Plan) -> dict[str, str]:
 
 
 def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an NPU rank that HCCL, the NPU's collective library, reads.
+    """Return the variables of an NPU rank for HCCL, the NPU's collective library, from the rank table.
 
-    They come from the rank table; RANK of `torchrun`, the variables that torch's agent sets, names its row.
+    `torchrun` has the variables that torch's agent sets.
     """
     if plan.on != "npu":
         return {}
@@ -89,9 +89,8 @@ def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, st
 
 def write_rank_table(plan: Plan) -> None:
     """Write the rank table of one server with `plan.ranks` devices."""
-    (Path(plan.record) / RANK_TABLE_FILE).write_text(
-        make_table([TABLE_HOST], list(range(plan.ranks)), ["auto"]), encoding="utf-8"
-    )
+    table = make_table([TABLE_HOST], list(range(plan.ranks)), ["auto"])
+    (Path(plan.record) / RANK_TABLE_FILE).write_text(table, encoding="utf-8")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from pathlib import Path
 from viaduct.errors import BadRun
 from viaduct.rehearsal import guard, overlay, project
 from viaduct.rehearsal.mirror import Mirror
-from viaduct.rehearsal.overlay import Layout, NoOverlay, allow_removal, choose_folders, find_obstacle, open_view
+from viaduct.rehearsal.overlay import Layout, OverlayError, allow_removal, choose_folders, find_obstacle, open_view
 from viaduct.rehearsal.plan import Plan
 
 WORK_FOLDER, ELSEWHERE_FOLDER = "work", "elsewhere"
@@ -90,7 +90,7 @@ class OverlayFiles(Files):
         self.plan = plan
         try:
             self.view = open_view(make_layout(plan))
-        except NoOverlay as error:
+        except OverlayError as error:
             raise BadRun(
                 f"the overlay of your files cannot be mounted: {error}.",
                 f"Set {overlay.OVERLAY_VARIABLE}=off to rehearse in a mirror of your folders.",
@@ -102,8 +102,7 @@ class OverlayFiles(Files):
     def close(self) -> tuple[list[str], list[str]]:
         """Unmount the overlay; return the files that the script wrote."""
         self.view.close()
-        written = [(name, path) for name, path in self.view.find_written() if is_kept(name, self.plan)]
-        names = keep_written(self.plan, written)
+        names = keep_written(self.plan, self.view.find_written())
         allow_removal(self.view.layout.uppers)
         for folder in (self.view.layout.uppers, find_scratch_folder(self.plan)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -137,15 +136,14 @@ def make_mirror(plan: Plan) -> Mirror:
 
 
 def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
-    """Move written files into the record; return their names, relative to `plan.origin` or absolute.
+    """Move written files into the record if `is_kept`; return their names, relative to `plan.origin` or absolute.
 
     `written` has the path of each file as the script saw it, and its present path. A file that cannot be moved is left
     out.
     """
     names = []
-    for name, path in list(written):
-        relative = os.path.relpath(name, plan.origin)
-        kept_name = name if relative.startswith("..") else relative
+    for name, path in [(name, path) for name, path in written if is_kept(name, plan)]:
+        kept_name = os.path.relpath(name, plan.origin) if Path(name).is_relative_to(plan.origin) else name
         target = find_file(plan.record, kept_name)
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)

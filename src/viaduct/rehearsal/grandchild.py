@@ -22,7 +22,7 @@ from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.runner import load_file, run_script
 
 # Argument of `python -c`; like `python script.py` it leaves the current folder, "", off sys.path.
-RUN_MAIN = (
+MAIN_CODE = (
     "import sys; sys.path[:] = filter(None, sys.path); "
     "from viaduct.rehearsal.grandchild import run_main; sys.exit(run_main())"
 )
@@ -60,7 +60,7 @@ def start_own_script(plan: Plan) -> None:
         return
     options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
     path = compared.find_counterpart(os.path.abspath(name))
-    os.execv(sys.executable, [sys.executable, *options, "-c", RUN_MAIN, path, *sys.argv[1:]])
+    os.execv(sys.executable, [sys.executable, *options, "-c", MAIN_CODE, path, *sys.argv[1:]])
 
 
 def run_main() -> int:

@@ -24,20 +24,20 @@ from typing import Any, Literal
 from viaduct.rehearsal.plan import Plan
 
 LINKS_FILE = "links.json"
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
 # Audit events whose first argument is a file that changes.
-CHANGES_FILE = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "sqlite3.connect"}
+FILE_EVENTS = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "sqlite3.connect"}
 # Audit events whose first argument is a folder that is removed or entered, or whose entries are listed.
-USES_FOLDER = {"os.rmdir", "os.chdir", "shutil.rmtree"}
-LISTS_FOLDER = {"os.scandir", "os.listdir"}
+FOLDER_EVENTS = {"os.rmdir", "os.chdir", "shutil.rmtree"}
+LISTING_EVENTS = {"os.scandir", "os.listdir"}
 # Audit events that create or remove directory entries and do not follow a link in a path's last part; the value is the
 # slice of the arguments that are such paths.
-CHANGES_ENTRIES = {
+ENTRY_EVENTS = {
     **dict.fromkeys(("os.remove", "os.mkdir"), slice(0, 1)),
     **dict.fromkeys(("os.link", "os.symlink"), slice(1, 2)),
     "os.rename": slice(0, 2),
 }
-TEMPORARY = ".viaduct-copy"  # suffix of a copy that is not complete
+TEMPORARY_SUFFIX = ".viaduct-copy"  # of an incomplete copy
 MAX_LINKS = 40  # followed in one path, the kernel's limit
 # What happens to the last part of a path: it is created or removed, its content changes, it is emptied, or it is used
 # as a folder.
@@ -54,9 +54,15 @@ def install(plan: Plan) -> None:
     path = Path(plan.record) / LINKS_FILE
     if plan.view != "mirror" or not path.exists():
         return
-    values = [argument.partition("=")[2] or argument for argument in plan.arguments]  # the value in `--flag=value`
+    values = [split_flag(argument)[1] for argument in plan.arguments]
     owned = json.loads(path.read_text(encoding="utf-8"))
     sys.addaudithook(Guard(plan.mirror, owned, [*filter(os.path.isabs, values), plan.record]).audit)
+
+
+def split_flag(argument: str) -> tuple[str, str]:
+    """Return ("--out=", "/data") for `--out=/data`; other arguments, and paths such as `/data/lr=0.1`, have no flag."""
+    flag, equals, value = argument.partition("=")
+    return (flag + equals, value) if equals and not os.path.isabs(argument) else ("", argument)
 
 
 def move_arguments(plan: Plan) -> tuple[str, ...]:
@@ -65,11 +71,10 @@ def move_arguments(plan: Plan) -> tuple[str, ...]:
         return plan.arguments
     moved = []
     for argument in plan.arguments:
-        name, equals, value = argument.partition("=")
-        path = value if equals else argument
+        flag, path = split_flag(argument)
         if os.path.isabs(path) and is_within(os.path.normpath(path), (plan.origin, plan.root)):
             path = plan.mirror + path
-        moved.append(f"{name}={path}" if equals else path)
+        moved.append(flag + path)
     return tuple(moved)
 
 
@@ -95,17 +100,17 @@ class Guard:
     def prepare(self, event: str, args: tuple[Any, ...]) -> None:
         """Replace the links that an event would write through, or refuse to write."""
         if event == "open":
-            if isinstance(args[2], int) and args[2] & WRITES:
+            if isinstance(args[2], int) and args[2] & WRITE_FLAGS:
                 self.replace_links(args[0], "empty" if args[2] & os.O_TRUNC else "content")
-        elif event in CHANGES_FILE:
+        elif event in FILE_EVENTS:
             self.replace_links(args[0], "content")
-        elif event in CHANGES_ENTRIES:
-            for path in args[CHANGES_ENTRIES[event]]:
+        elif event in ENTRY_EVENTS:
+            for path in args[ENTRY_EVENTS[event]]:
                 if not (event == "os.mkdir" and os.path.lexists(path)):  # this mkdir will raise FileExistsError
                     self.replace_links(path, "entry")
-        elif event in USES_FOLDER:
+        elif event in FOLDER_EVENTS:
             self.replace_links(args[0], "folder", refuse=event != "os.chdir")
-        elif event in LISTS_FOLDER:
+        elif event in LISTING_EVENTS:
             self.list_folder(args[0])
         elif event == "subprocess.Popen" and args[2] is not None:  # `cwd`
             self.replace_links(args[2], "folder", refuse=False)
@@ -182,7 +187,7 @@ class Guard:
 
 def make_link_folder(link: str, target: str) -> None:
     """Replace a link by a folder of links to the entries of its target."""
-    folder = link + TEMPORARY
+    folder = link + TEMPORARY_SUFFIX
     shutil.rmtree(folder, ignore_errors=True)
     os.mkdir(folder)
     for name in os.listdir(target):
@@ -193,7 +198,7 @@ def make_link_folder(link: str, target: str) -> None:
 
 def copy_file(link: str, target: str, is_empty: bool) -> None:
     """Replace a link by a copy of its target, a file."""
-    copy, size = link + TEMPORARY, os.stat(target).st_size
+    copy, size = link + TEMPORARY_SUFFIX, os.stat(target).st_size
     if is_empty:
         Path(copy).touch()
         shutil.copymode(target, copy)

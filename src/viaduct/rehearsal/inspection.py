@@ -152,9 +152,8 @@ class Inspection:
         for number, optimizer in enumerate(living, 1):
             if not any(optimizer is other for other in stepped):
                 name = f"optimizer {number} of {len(living)}"
-                yield Fact(
-                    IDLE_OPTIMIZER_KIND, name, {"class": type(optimizer).__name__}, find_creation_line(optimizer)
-                )
+                settings = {"class": type(optimizer).__name__}
+                yield Fact(IDLE_OPTIMIZER_KIND, name, settings, find_creation_line(optimizer))
 
     def write(self, folder: Path, networks: Mapping[str, nn.Module], stepped: list[torch.optim.Optimizer]) -> None:
         """Write facts.json and forward.npz.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-EXCLUDED = {".git", ".hg", "__pycache__", "node_modules", ".venv", "venv", ".mypy_cache", ".pytest_cache"}
+EXCLUDED_NAMES = {".git", ".hg", "__pycache__", "node_modules", ".venv", "venv", ".mypy_cache", ".pytest_cache"}
 SMALL_FILE = 1 << 18  # bytes up to which any file is copied
 LARGE_FILE = 16 << 20  # bytes up to which a file that looks like a result or a database is copied
 RESULT_SUFFIXES = (
@@ -109,7 +109,7 @@ class Mirror:
                         self.copy_or_link(entry, target)
 
     def is_included(self, entry: os.DirEntry[str]) -> bool:
-        return entry.name not in EXCLUDED and not self.holds_record(entry)
+        return entry.name not in EXCLUDED_NAMES and not self.holds_record(entry)
 
     def holds_record(self, entry: os.DirEntry[str]) -> bool:
         """Return True if an entry is the mirror or a folder above it, such as the rehearsal's record."""
@@ -157,7 +157,7 @@ class Mirror:
     def is_mirrored(self, path: Path) -> bool:
         """Return True if a path exists and is mirrored."""
         is_within = path.is_relative_to(self.origin) or (self.root is not None and path.is_relative_to(self.root))
-        return path.exists() and is_within and not EXCLUDED & {*path.relative_to("/").parts}
+        return path.exists() and is_within and not EXCLUDED_NAMES & {*path.relative_to("/").parts}
 
     def reserve_room(self, entry: os.DirEntry[str]) -> bool:
         """Reserve room for the copy of an entry; return False if the entry is not to be copied or there is no room.

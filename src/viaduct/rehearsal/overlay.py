@@ -53,9 +53,7 @@ class View:
     holder: subprocess.Popen[str]
     layout: Layout
     layers: dict[str, str] = field(default_factory=dict)  # overlaid folder by the number of its upper layer
-    seeds: dict[str, list[int]] = field(
-        default_factory=dict
-    )  # initial state of each file of `tree`, by its visible path
+    seeds: dict[str, list[int]] = field(default_factory=dict)  # initial states of the files of `tree` by visible path
 
     def command(self, folder: str, command: list[str]) -> list[str]:
         """Return the command that runs `command` in this view, with `folder` as its current folder."""
@@ -85,12 +83,12 @@ class View:
                         yield visible, path
 
 
-class NoOverlay(Exception):
+class OverlayError(Exception):
     """Raised with the reason why an overlay cannot be mounted."""
 
 
 def open_view(layout: Layout) -> View:
-    """Mount a layout; raise NoOverlay if that is not possible."""
+    """Mount a layout; raise OverlayError if that is not possible."""
     Path(layout.uppers).mkdir(parents=True, exist_ok=True)
     holder = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, "hold"],
@@ -116,7 +114,7 @@ def open_view(layout: Layout) -> View:
         holder.wait()
         last_line = holder.stderr.read().strip().splitlines()[-1:]
         holder.stderr.close()
-        raise NoOverlay(" ".join([answer["error"], *last_line]))
+        raise OverlayError(" ".join([answer["error"], *last_line]))
     holder.stderr.close()
     return View(holder, layout, answer["layers"], answer["seeds"])
 
@@ -128,7 +126,7 @@ def find_obstacle(layout: Layout, parent: Path) -> str:
     with tempfile.TemporaryDirectory(dir=parent, prefix=".viaduct_overlay_") as folder:
         try:
             view = open_view(replace(layout, uppers=folder, excluded=()))
-        except (NoOverlay, OSError) as error:
+        except (OverlayError, OSError) as error:
             return str(error)
         view.close()
         allow_removal(folder)

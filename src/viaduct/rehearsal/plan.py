@@ -26,8 +26,8 @@ PLAN_FILE = "plan.json"
 class Plan:
     """One rehearsal. Paths are absolute: the script may change its folder."""
 
-    on: On
-    stage: StageName
+    on: On  # the card to stand in for, or the original script on the CPU
+    stage: StageName  # the script's framework
     script: str
     arguments: tuple[str, ...]
     record: str

@@ -30,13 +30,13 @@ from viaduct.rehearsal.environment import (
 from viaduct.rehearsal.files import open_files
 from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 from viaduct.rehearsal.progress import read_last_activity
-from viaduct.rehearsal.summary import End, Summary, make_summary
+from viaduct.rehearsal.summary import ProcessEnd, Summary, make_summary
 from viaduct.rehearsal.terminal import open_terminal
 from viaduct.signals import forward_signals
 
 # Code for `python -c`. It imports viaduct from this process's folder, and removes the current folder from sys.path, so
 # that the script's own folder comes first.
-RUN_CHILD = (
+CHILD_CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.rehearsal.child import main; sys.exit(main())"
 )
@@ -53,7 +53,7 @@ def rehearse(plan: Plan, report: Callable[[str], None]) -> Summary:
         write_rank_table(plan)
     files = open_files(plan)
     try:
-        command = files.command([plan.python, "-c", RUN_CHILD.format(root=str(VIADUCT_ROOT))])
+        command = files.command([plan.python, "-c", CHILD_CODE.format(root=str(VIADUCT_ROOT))])
         end = run_ranks(plan, command, report) if plan.processes > 1 else run_alone(plan, command)
     finally:
         wrote, changed = files.close()
@@ -64,7 +64,7 @@ def rehearse(plan: Plan, report: Callable[[str], None]) -> Summary:
     return make_summary(plan, end, wrote, changed)
 
 
-def run_alone(plan: Plan, command: list[str]) -> End:
+def run_alone(plan: Plan, command: list[str]) -> ProcessEnd:
     """Run the script in one process; an end by signal N becomes exit code 128 + N, as in a shell."""
     bound = ""  # "time" if the process was killed because it exceeded its time limit
     with open_terminal() as stdin:
@@ -80,7 +80,7 @@ def run_alone(plan: Plan, command: list[str]) -> End:
         finally:
             kill_group(process.pid)
             process.wait()
-    return End(code if code >= 0 else 128 - code, interrupted=signals[0] if signals else 0, bound=bound)
+    return ProcessEnd(code if code >= 0 else 128 - code, interrupted=signals[0] if signals else 0, bound=bound)
 
 
 def wait_for_exit(process: subprocess.Popen[Any], limit: float | None, signals: list[int]) -> int:
@@ -105,7 +105,7 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> End:
+def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> ProcessEnd:
     """Run several ranks of the script."""
     from viaduct.cluster.launch import limit_threads, quiet_import
 
@@ -131,16 +131,16 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
         finally:
             os.chdir(folder_before)
     if outcome.signal:
-        return End(128 + outcome.signal, interrupted=0 if outcome.by_ranks else outcome.signal)
+        return ProcessEnd(128 + outcome.signal, interrupted=0 if outcome.by_ranks else outcome.signal)
     if not outcome.failures:
-        return End(0)
+        return ProcessEnd(0)
     # torch polls its ranks ten times a second, and may see several ends at once. The rank whose progress file was
     # written longest ago is taken for the first that failed.
     activity = read_last_activity(Path(plan.record))
     failed = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
     report(f"rank {failed.rank} ended with {failed.exit_code}; the others are ended.")
     code = failed.exit_code if failed.exit_code >= 0 else 128 - failed.exit_code
-    return End(code, rank=failed.rank, bound=timeout.bound)
+    return ProcessEnd(code, rank=failed.rank, bound=timeout.bound)
 
 
 class RankTimeout:

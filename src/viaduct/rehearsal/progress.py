@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-WIDTH = 160  # bytes of a note; one write replaces the old note completely, so that readers never see a mix
+NOTE_BYTES = 160  # bytes of a note; one write replaces the old note completely, so that readers never see a mix
 
 
 class Progress:
@@ -29,7 +29,7 @@ class Progress:
             self.folder.mkdir(exist_ok=True)
             self._pid = os.getpid()
             self._file = os.open(self.folder / f"{self._pid}.json", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.pwrite(self._file, json.dumps(values).ljust(WIDTH).encode(), 0)
+        os.pwrite(self._file, json.dumps(values).ljust(NOTE_BYTES).encode(), 0)
 
 
 def read_notes(record: Path, folder: str) -> dict[str, dict[str, Any]]:

@@ -43,7 +43,7 @@ PYPI_NAMES = {  # of packages that are imported under another name
     "attr": "attrs",
     "mpl_toolkits": "matplotlib",
 }
-NOT_ON_PYPI = {"apex": "PyPI's apex is another package: use torch.amp, or the card vendor's apex."}
+PYPI_HINTS = {"apex": "PyPI's apex is another package: use torch.amp, or the card vendor's apex."}
 PROJECT_MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")  # entries of a project's top folder
 MAX_FILES = 2000  # files of a project that are read
 MAX_NAME_LENGTH = 255  # characters of a string that may be a file's name
@@ -336,9 +336,9 @@ def is_available(top: str, folders: list[Path]) -> bool:
 
 def make_pip_line(names: Collection[str]) -> str:
     """Return the command that installs missing packages, with hints on those that it cannot install."""
-    hints = [NOT_ON_PYPI[name] for name in names if name in NOT_ON_PYPI]
+    hints = [PYPI_HINTS[name] for name in names if name in PYPI_HINTS]
     if "tensorflow" in names and sys.version_info >= NO_TENSORFLOW:
         hints.append("TensorFlow 2.15 needs Python 3.11 or older.")
-    on_pypi = [name for name in names if name not in NOT_ON_PYPI]
+    on_pypi = [name for name in names if name not in PYPI_HINTS]
     packages = {f"'viaduct[{EXTRAS[name]}]'" if name in EXTRAS else PYPI_NAMES.get(name, name) for name in on_pypi}
     return " ".join([*(["pip install " + " ".join(sorted(packages))] if packages else []), *hints])

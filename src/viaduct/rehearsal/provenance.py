@@ -37,7 +37,7 @@ from viaduct.scripts.runner import Script
 
 MODULES_FILE = "modules.jsonl"
 MAX_REMEMBERED = 64  # remembered Python files that the script reads; their text may be passed to exec()
-GENERATED = "__autograph_generated_file"  # in the names of files that TensorFlow generates from recorded functions
+GENERATED_MARK = "__autograph_generated_file"  # in the names of files that TensorFlow generates from recorded functions
 # Compiler flags of all `from __future__ import …`.
 FUTURE_FLAGS = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 _installed: list[Recorder] = []  # the recorder of this process; empty until `install`
@@ -50,7 +50,7 @@ def install(plan: Plan) -> None:
         return
     recorder = Recorder(plan, compared)
     _installed.append(recorder)
-    finder = OwnTree(recorder)
+    finder = OwnTreeFinder(recorder)
     sys.meta_path.insert(0, finder)
     wrap_spec_from_file(finder)
     sys.path[:] = [compared.find_counterpart(entry) if entry else entry for entry in sys.path]
@@ -153,7 +153,7 @@ class Recorder:
             self._examine_text(code)
         elif (
             not file.startswith("<")
-            and GENERATED not in file
+            and GENERATED_MARK not in file
             and self.trees.find_side(os.path.abspath(file)) is not None
         ):
             path = os.path.abspath(file)
@@ -210,7 +210,7 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
         return self.recorder.compile_file(bytes(data), os.fspath(path), self.name)
 
 
-class OwnTree(importlib.abc.MetaPathFinder):
+class OwnTreeFinder(importlib.abc.MetaPathFinder):
     """Finder that asks the other finders, as Python would, and replaces their results by the own tree's files."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -256,7 +256,7 @@ class OwnTree(importlib.abc.MetaPathFinder):
         return own_spec
 
 
-def wrap_spec_from_file(finder: OwnTree) -> None:
+def wrap_spec_from_file(finder: OwnTreeFinder) -> None:
     """Wrap spec_from_file_location so that a file loaded by its path (often a configuration) is the own tree's."""
     plain = importlib.util.spec_from_file_location
 

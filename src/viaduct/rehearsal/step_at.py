@@ -146,11 +146,9 @@ class StepAt:
             # Before Python 3.11 code has no qualified name.
             name = getattr(code, "co_qualname", code.co_name)
             return name == function or name.endswith(f".{function}") or code.co_name == function
-        path = os.path.abspath(code.co_filename)
+        is_in_file = os.path.abspath(code.co_filename).endswith(f"{os.sep}{self.target.file}")
         lines = {line for _, _, line in code.co_lines() if line}
-        return path.endswith(f"{os.sep}{self.target.file}") and any(
-            line in lines for line in range(self.target.first, self.target.last + 1)
-        )
+        return is_in_file and any(self.target.first <= line <= self.target.last for line in lines)
 
     def _trace_call(self, frame: FrameType, event: str, arg: Any) -> Any:
         return self.make_local_trace() if self.has_target(frame.f_code) else None

@@ -32,7 +32,7 @@ KILL_HINTS = {137: ": the machine may have run out of memory"}  # by exit code; 
 
 
 @dataclass(frozen=True)
-class End:
+class ProcessEnd:
     """Exit of the rehearsal's processes."""
 
     code: int
@@ -56,8 +56,8 @@ class Summary:
     exit_code: int = 0
     steps: int = 0
     stopped: bool = False  # viaduct stopped the script after the requested number of steps
-    failed_rank: int | None = None  # as `End.rank`
-    interrupted: int = 0  # as `End.interrupted`
+    failed_rank: int | None = None  # as `ProcessEnd.rank`
+    interrupted: int = 0  # as `ProcessEnd.interrupted`
     bound: str = ""  # limit that stopped the script: "time", "memory", or "watch" if polling these two failed
     silent: str = ""  # sentence about processes that ended with exit code 0 and without a report
     failure: str = ""  # the last line of the traceback, or how a rank ended
@@ -82,7 +82,7 @@ def load_summary(record: str) -> Summary | None:
         return None
 
 
-def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summary:
+def make_summary(plan: Plan, end: ProcessEnd, wrote: list[str], changed: list[str]) -> Summary:
     """Gather and save the summary of a rehearsal."""
     record = Path(plan.record)
     ended, steps = gather_notes(record), read_notes(record, "steps").values()
@@ -116,7 +116,7 @@ def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> 
     return summary
 
 
-def describe_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str:
+def describe_silent(plan: Plan, ended: list[Mapping[str, Any]], end: ProcessEnd) -> str:
     """Return a sentence about processes that ended without a report although nothing failed; "" if there are none."""
     if end.code or end.interrupted:
         return ""
@@ -129,7 +129,7 @@ def describe_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str
     return f"{', '.join(names)} ended without a report" if names else ""
 
 
-def find_first_failure(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
+def find_first_failure(ended: list[Mapping[str, Any]], end: ProcessEnd) -> Mapping[str, Any]:
     """Return the note of the process that failed first; without a failure, the first note or {}."""
     if end.rank is not None:
         by_signal = f"was ended by {name_signal(end.code - 128)}" if end.code > 128 else ""

@@ -30,11 +30,11 @@ def render_csv(runs: Sequence[RunFacts]) -> str:
     writer.writerow(["path", *FIELDS, "best_step", "reason", *(PREFIX + name for name in fields)])
     for run in runs:
         common = [run.path, *(read(run) for read in FIELDS.values()), run.best_step, run.reason]
-        writer.writerow([write_cell(value) for value in [*common, *(run.fields.get(name) for name in fields)]])
+        writer.writerow([format_cell(value) for value in [*common, *(run.fields.get(name) for name in fields)]])
     return text.getvalue()
 
 
-def write_cell(value: Any) -> Any:
+def format_cell(value: Any) -> Any:
     """Return a value as a cell; text that a spreadsheet would take for a formula gets an apostrophe."""
     if isinstance(value, list | dict):
         return json.dumps(value)

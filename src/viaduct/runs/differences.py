@@ -15,7 +15,7 @@ from viaduct.runs.importance import rank_importance
 from viaduct.runs.lineage import WEIGHTS, hash_file
 from viaduct.runs.losses import LossDifference, compare_losses, describe_losses
 from viaduct.runs.seeds import MIN_SEEDS, SeedNoise, measure_seed_noise
-from viaduct.runs.table import render_rows, write_percent
+from viaduct.runs.table import format_percent, render_rows
 
 MISSING = "(no such field)"  # shown for a field that only the other recipe has
 MAX_WEIGHTS_BYTES = 2 << 30
@@ -70,7 +70,9 @@ class RunDifference:
         ]
 
     def _list_changes(self) -> list[str]:
-        rows = [[name, *map(write_value, values)] for aspect in self.aspects for name, values in aspect.changes.items()]
+        rows = [
+            [name, *map(format_value, values)] for aspect in self.aspects for name, values in aspect.changes.items()
+        ]
         return [render_rows(rows, ["", "A", "B"]).split("\n", 1)[1]] if rows else []  # without the headings
 
     def _describe_runs(self) -> list[str]:
@@ -83,10 +85,10 @@ class RunDifference:
         first, second = self.first, self.second
         if first.top1 is None or second.top1 is None:
             return [f"Results: no evaluation in {name_missing((first.top1, second.top1))}."]
-        last = f"Last top-1: {write_percent(first.top1)} % and {write_percent(second.top1)} %"
+        last = f"Last top-1: {format_percent(first.top1)} % and {format_percent(second.top1)} %"
         difference = 100 * (second.top1 - first.top1)
         if difference == 0:
-            best = f"Best top-1: {write_percent(first.best_top1)} % and {write_percent(second.best_top1)} %."
+            best = f"Best top-1: {format_percent(first.best_top1)} % and {format_percent(second.best_top1)} %."
             return [f"{last}, equal."] + [best] * (first.best_top1 != second.best_top1)
         noise = (
             self.noise.judge(difference)
@@ -227,5 +229,5 @@ def name_missing(values: Any) -> str:
     return " and ".join(name for name, value in zip("AB", values, strict=True) if value is None)
 
 
-def write_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     return "–" if value is None else '""' if value == "" else str(value)

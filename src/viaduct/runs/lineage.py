@@ -19,7 +19,7 @@ from viaduct.errors import BadRun, BadValue
 from viaduct.run_files import list_step_folders, read_manifest
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
-from viaduct.runs.table import write_percent
+from viaduct.runs.table import format_percent
 from viaduct.terminal import escape_controls
 
 WEIGHTS = ("model.safetensors", "ema.safetensors")
@@ -217,7 +217,7 @@ def trace_run(run: RunFacts, ancestors: Ancestors, descendants: tuple[str, ...])
 def describe_result(run: RunFacts) -> str:
     parts = [run.recipe, run.state, f"{run.steps:,} steps"]
     if run.top1 is not None:
-        parts.append(f"top-1 {write_percent(run.top1)} %")
+        parts.append(f"top-1 {format_percent(run.top1)} %")
     if run.fields.get("ema"):
         parts.append(f"averages its weights (ema, decay {run.fields.get('ema.decay', '?')})")
     return ", ".join(parts)

@@ -35,7 +35,7 @@ from viaduct.runs.finding import Problem
 from viaduct.runs.importance import is_bookkeeping, rank_importance
 from viaduct.runs.lineage import Node as Origin
 from viaduct.runs.lineage import trace_lineage
-from viaduct.runs.table import count_states, write_percent
+from viaduct.runs.table import count_states, format_percent
 
 MAX_CURVES = 24  # runs that are drawn as curves and as lineages
 MAX_LINES = 500  # runs in the plot of hyper-parameters
@@ -86,7 +86,7 @@ def build_tiles(runs: Sequence[RunFacts]) -> list[Tile]:
     crashed = [run for run in runs if run.state == "crashed"]
     top1 = Tile("best top-1", "–", "no evaluation")
     if best:
-        top1 = Tile("best top-1", f"{write_percent(best.best_top1)} %", best.name)
+        top1 = Tile("best top-1", f"{format_percent(best.best_top1)} %", best.name)
     speed = Tile("fastest", "–")
     if fastest and fastest.images_per_s:
         speed = Tile("fastest", f"{fastest.images_per_s:,.0f} images/s", fastest.name)

@@ -120,7 +120,7 @@ def draw_sparkline(values: Sequence[float], width: int = 60) -> str:
     return "".join(BLOCKS[min(7, max(0, int(8 * (value - low) / height)))] for value in picked)
 
 
-def write_text(rates: Sequence[float], suggestion: Suggestion) -> str:
+def render_text(rates: Sequence[float], suggestion: Suggestion) -> str:
     """Return the curve as a table of some rates, a line of blocks, and the suggestion."""
     smoothed = suggestion.smoothed
     count = min(ROWS, len(smoothed))
@@ -128,10 +128,10 @@ def write_text(rates: Sequence[float], suggestion: Suggestion) -> str:
     lines = [f"{'rate':>10}  {'loss':>8}", *(f"{rates[step]:>10.3g}  {smoothed[step]:>8.4g}" for step in steps)]
     if smoothed:
         lines.append(f"{rates[0]:.2g} {draw_sparkline(smoothed)} {rates[len(smoothed) - 1]:.2g}")
-    return "\n".join([*lines, "", f"{write_headline(suggestion)}.", suggestion.reason])
+    return "\n".join([*lines, "", f"{format_headline(suggestion)}.", suggestion.reason])
 
 
-def write_headline(suggestion: Suggestion) -> str:
+def format_headline(suggestion: Suggestion) -> str:
     return "No rate is suggested" if suggestion.rate is None else f"Suggested learning rate: {suggestion.rate:g}"
 
 
@@ -151,7 +151,7 @@ def write_range_page(
         f"{len(losses)} steps with rates from {rates[0]:.2g} to {rates[-1]:.2g}",
         [Tile(label, "-" if value is None else f"{value:.2g}") for label, value in marks.items()],
         [Section("Loss against rate", "", [LineChart("Loss", "log10 of the learning rate", "loss", series)])],
-        [Callout(tone, write_headline(suggestion), [Remark("Why", suggestion.reason)])],
+        [Callout(tone, format_headline(suggestion), [Remark("Why", suggestion.reason)])],
         kind="learning-rate range test",
     )
     write_page(page, path)

@@ -14,7 +14,7 @@ from viaduct.run_files import Json, read_metrics
 from viaduct.runs.choosing import is_on_noise
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.importance import is_bookkeeping, rank_importance
-from viaduct.runs.table import DASH, render_rows, write_age, write_percent, write_rate, write_steps
+from viaduct.runs.table import DASH, format_age, format_percent, format_rate, format_steps, render_rows
 from viaduct.terminal import escape_controls
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -23,15 +23,15 @@ WIDTH = 60
 LAST_EVALUATIONS = 5
 
 
-def show_run(run: RunFacts) -> str:
+def render_run(run: RunFacts) -> str:
     """Return facts, curves, last evaluations, diagnosis of the learning rate and recipe of a run."""
     logs, evaluations = (read_last_records(run, kind) for kind in ("log", "evaluation"))
-    parts = [show_facts(run), show_curves(logs, evaluations), show_evaluations(evaluations)]
+    parts = [render_facts(run), render_curves(logs, evaluations), render_evaluations(evaluations)]
     if is_on_noise(run):
         parts.append("Trained on noise (--data synthetic): losses and accuracies say nothing.")
     else:
-        parts.append(show_diagnosis(logs))
-    parts.append(show_recipe(run))
+        parts.append(render_diagnosis(logs))
+    parts.append(render_recipe(run))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -40,7 +40,7 @@ def read_last_records(run: RunFacts, kind: str) -> list[Json]:
     return list({record["step"]: record for record in read_metrics(Path(run.path), kind)}.values())
 
 
-def show_facts(run: RunFacts) -> str:
+def render_facts(run: RunFacts) -> str:
     began = DASH if run.began is None else f"{datetime.fromtimestamp(run.began, timezone.utc):%Y-%m-%d %H:%M} UTC"
     sessions = f"started {run.sessions} times; " if run.sessions and run.sessions > 1 else ""
     fingerprint = "fingerprint not recorded"
@@ -56,11 +56,11 @@ def show_facts(run: RunFacts) -> str:
         "machine": run.device,
         "ranks": run.ranks,
         "host": f"{run.host}, process {run.pid}" if run.host and run.pid else run.host,
-        "began": f"{began}; {sessions}last change {write_age(run.changed, time.time())} ago",
-        "steps": f"{write_steps(run)}, epoch {run.epoch:.2f}" if run.epoch is not None else write_steps(run),
+        "began": f"{began}; {sessions}last change {format_age(run.changed, time.time())} ago",
+        "steps": f"{format_steps(run)}, epoch {run.epoch:.2f}" if run.epoch is not None else format_steps(run),
         "best top-1": describe_best(run),
-        "last top-1": f"{write_percent(run.top1)} %" if run.top1 is not None else None,
-        "images/s": write_rate(run.images_per_s) if run.images_per_s is not None else None,
+        "last top-1": f"{format_percent(run.top1)} %" if run.top1 is not None else None,
+        "images/s": format_rate(run.images_per_s) if run.images_per_s is not None else None,
         "command": run.command,
         "damaged": f"{run.damaged_lines:,} lines of metrics.jsonl could not be read" if run.damaged_lines else "",
     }
@@ -78,10 +78,10 @@ def describe_code(run: RunFacts) -> str | None:
 def describe_best(run: RunFacts) -> str | None:
     if run.best_top1 is None or run.best_step is None:
         return None
-    return f"{write_percent(run.best_top1)} % after step {run.best_step:,}"
+    return f"{format_percent(run.best_top1)} % after step {run.best_step:,}"
 
 
-def show_curves(logs: list[Json], evaluations: list[Json]) -> str:
+def render_curves(logs: list[Json], evaluations: list[Json]) -> str:
     curves = {
         "loss": [record["loss"] for record in logs],
         "top-1": [record["top1"] for record in evaluations],
@@ -94,11 +94,11 @@ def draw_curve(name: str, values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return f"{name:6} {NOT_FINITE * min(len(values), WIDTH)} (never finite)"
-    ends = f"{write_end(values[0])} to {write_end(values[-1])}"
+    ends = f"{format_end(values[0])} to {format_end(values[-1])}"
     return f"{name:6} {draw_sparkline(values)}  {ends}, lowest {min(known):.4g}, highest {max(known):.4g}"
 
 
-def write_end(value: float | None) -> str:
+def format_end(value: float | None) -> str:
     return "not finite" if value is None else f"{value:.4g}"
 
 
@@ -120,7 +120,7 @@ def choose_block(value: float, low: float, high: float) -> str:
     return BLOCKS[min(len(BLOCKS) - 1, int(height * len(BLOCKS)))]
 
 
-def show_evaluations(evaluations: list[Json]) -> str:
+def render_evaluations(evaluations: list[Json]) -> str:
     if not evaluations:
         return "Not evaluated yet."
     names = ("step", "epoch", "loss", "top-1", "top-5")
@@ -129,8 +129,8 @@ def show_evaluations(evaluations: list[Json]) -> str:
             f"{record['step']:,}",
             f"{record['epoch']:.2f}",
             DASH if record["loss"] is None else f"{record['loss']:.4f}",
-            write_percent(record["top1"]),
-            write_percent(record["top5"]),
+            format_percent(record["top1"]),
+            format_percent(record["top5"]),
         ]
         for record in evaluations[-LAST_EVALUATIONS:]
     ]
@@ -138,7 +138,7 @@ def show_evaluations(evaluations: list[Json]) -> str:
     return f"Evaluations{count}:\n{render_rows(rows, names, names)}"
 
 
-def show_diagnosis(logs: list[Json]) -> str:
+def render_diagnosis(logs: list[Json]) -> str:
     """Return the diagnosis of the learning rate from the loss curve."""
     from viaduct.runs.curve_diagnosis import diagnose
 
@@ -152,7 +152,7 @@ def show_diagnosis(logs: list[Json]) -> str:
     return f"Learning rate: {diagnose(losses, rates).text}" if losses else ""
 
 
-def show_recipe(run: RunFacts) -> str:
+def render_recipe(run: RunFacts) -> str:
     """Return the fields of the recipe that may change the result, without empty ones, the most important first."""
     shown = {name: value for name, value in run.fields.items() if not is_bookkeeping(name) and value not in ("", None)}
     ordered = sorted(shown, key=rank_importance)

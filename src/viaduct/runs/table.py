@@ -18,35 +18,35 @@ NUMERIC_COLUMNS = {"steps", "best", "last", "images/s", "age"}
 MAX_LISTED_PROBLEMS = 10
 
 
-def describe_row(run: RunFacts, now: float) -> list[str]:
+def format_row(run: RunFacts, now: float) -> list[str]:
     return [
         run.name,
         run.recipe,
         run.data or DASH,
         run.code or DASH,
         run.short_device or DASH,
-        write_steps(run),
-        write_percent(run.best_top1),
-        write_percent(run.top1),
-        DASH if run.images_per_s is None else write_rate(run.images_per_s),
+        format_steps(run),
+        format_percent(run.best_top1),
+        format_percent(run.top1),
+        DASH if run.images_per_s is None else format_rate(run.images_per_s),
         run.state,
-        write_age(run.changed, now),
+        format_age(run.changed, now),
     ]
 
 
-def write_steps(run: RunFacts) -> str:
+def format_steps(run: RunFacts) -> str:
     return f"{run.steps:,}/{run.steps_total:,}" if run.steps_total else f"{run.steps:,}"
 
 
-def write_percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     return DASH if share is None else f"{100 * share:.2f}"
 
 
-def write_rate(rate: float) -> str:
+def format_rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
-def write_age(changed: float | None, now: float) -> str:
+def format_age(changed: float | None, now: float) -> str:
     """Return the time since `changed`, in the largest unit of which at least two have passed."""
     if changed is None:
         return DASH
@@ -73,7 +73,7 @@ def render_table(runs: Sequence[RunFacts], max_rows: int | None = None) -> str:
     """Return the table of runs, with a last line that counts them by state."""
     shown = runs if max_rows is None else runs[:max_rows]
     now = time.time()
-    table = render_rows([describe_row(run, now) for run in shown], COLUMNS, NUMERIC_COLUMNS)
+    table = render_rows([format_row(run, now) for run in shown], COLUMNS, NUMERIC_COLUMNS)
     limit = "" if len(shown) == len(runs) else f"; the first {len(shown):,} are shown, --all shows every one"
     return f"{table}\n{count_states(runs)}{limit}"
 
@@ -110,14 +110,14 @@ def render_reasons(headline: str, reasons: list[tuple[str, str]], every: bool) -
 def to_json(listing: Listing, runs: Sequence[RunFacts]) -> str:
     """Return runs and problems as JSON, with all fields."""
     record = {
-        "runs": [describe_json(run) for run in runs],
+        "runs": [build_record(run) for run in runs],
         "problems": [{"path": problem.path, "reason": problem.reason} for problem in listing.problems],
         "notes": listing.notes,
     }
     return json.dumps(record, indent=1)
 
 
-def describe_json(run: RunFacts) -> dict[str, Any]:
+def build_record(run: RunFacts) -> dict[str, Any]:
     return {
         "path": run.path,
         **{name: read(run) for name, read in FIELDS.items()},

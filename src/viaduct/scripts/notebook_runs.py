@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from viaduct.errors import BadValue
-from viaduct.scripts.notebooks import Notebook, NotMigrated, read
+from viaduct.scripts.notebooks import Notebook, NotebookError, parse_notebook
 
 SUFFIX = ".ipynb"
 # Magics that can be skipped, without their first %.
@@ -45,8 +45,8 @@ def read_source(path: str | Path, data: bytes) -> bytes:
     if not is_notebook(path):
         return data
     try:
-        notebook = read(data)
-    except NotMigrated as error:
+        notebook = parse_notebook(data)
+    except NotebookError as error:
         raise BadValue(f"{Path(path).name} {error}.") from None
     refuse_cells(Path(path).name, notebook)
     linecache.cache[str(path)] = (len(notebook.text), None, notebook.text.splitlines(keepends=True), str(path))
@@ -105,7 +105,7 @@ def locate_line(path: str | Path, line: int) -> str:
     """Return `train.py:12`, or `train.ipynb cell 3, line 2` for a notebook."""
     if is_notebook(path):
         try:
-            return f"{path} {describe_line(read(Path(path).read_bytes()), line)}"
-        except (OSError, NotMigrated):
+            return f"{path} {describe_line(parse_notebook(Path(path).read_bytes()), line)}"
+        except (OSError, NotebookError):
             pass
     return f"{path}:{line}"

@@ -1,6 +1,6 @@
 """Join the code cells of a notebook into one Python text, so that names resolve across cells, and split it again.
 
-    notebook = read(data)
+    notebook = parse_notebook(data)
     new_data = restore_cells(notebook, migrate(notebook.text))
 
 A comment before each cell gives its number. A line of IPython syntax (`%matplotlib inline`, `!pip install x`, `files =
@@ -39,7 +39,7 @@ COMMAND = re.compile(rf"^\s*(?:{COMMANDS.replace(' ', '|')})\s+[^\s=(,.\[]")
 PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%mprun")
 
 
-class NotMigrated(Exception):
+class NotebookError(Exception):
     """Raised if a notebook cannot be read or rewritten; `zh` is the message in Chinese."""
 
     def __init__(self, reason: str, zh: str) -> None:
@@ -86,8 +86,8 @@ class Notebook:
         return re.compile(rf"^(?P<code>.*?)(?P<mark>{marks}){PLACEHOLDER} (?P<number>\d+){re.escape(self.tag)}$")
 
 
-def read(data: bytes) -> Notebook:
-    """Parse a notebook and join its code cells; raise NotMigrated if it is not a Python notebook of a known format."""
+def parse_notebook(data: bytes) -> Notebook:
+    """Parse a notebook and join its code cells; raise NotebookError for any other file."""
     try:
         json_text = data.decode("utf-8-sig")
         content = json.loads(json_text)
@@ -95,7 +95,7 @@ def read(data: bytes) -> Notebook:
         check_language(content)
         spans = find_sources(json_text)
     except (ValueError, RecursionError) as error:
-        raise NotMigrated(f"is not a notebook: {error}", f"不是 notebook 文件:{error}") from None
+        raise NotebookError(f"is not a notebook: {error}", f"不是 notebook 文件:{error}") from None
     notebook = Notebook(json_text, spans, bom=data.startswith(b"\xef\xbb\xbf"))
     texts = "\n".join(span.source for span in spans)
     # Lengthen the tag until no line of the notebook looks like a placeholder or like the mark before a cell.
@@ -108,16 +108,16 @@ def read(data: bytes) -> Notebook:
 
 
 def check_format(content: Any) -> None:
-    """Raise NotMigrated for a format that is too old, and for JSON that has no cells."""
+    """Raise NotebookError for a format that is too old, and for JSON that has no cells."""
     content = content if isinstance(content, dict) else {}
     version = content.get("nbformat")
     if isinstance(version, int) and version < OLDEST_FORMAT:
-        raise NotMigrated(
+        raise NotebookError(
             f"has nbformat {version}; convert it to 4 first (jupyter nbconvert --to notebook)",
             f"nbformat 为 {version},请先转换为 4(jupyter nbconvert --to notebook)",
         )
     if not any(isinstance(content.get(key), list) for key in ("cells", "worksheets")):
-        raise NotMigrated("has no cells", "没有单元格")
+        raise NotebookError("has no cells", "没有单元格")
 
 
 def check_language(content: dict[str, Any]) -> None:
@@ -128,7 +128,7 @@ def check_language(content: dict[str, Any]) -> None:
     names += [language.get("name")] if isinstance(language, dict) else []
     for name in names:
         if isinstance(name, str) and "python" not in name.lower():
-            raise NotMigrated(f"is written in {name}, not in Python", f"使用 {name} 编写,不是 Python")
+            raise NotebookError(f"is written in {name}, not in Python", f"使用 {name} 编写,不是 Python")
 
 
 # ---- one cell
@@ -277,7 +277,7 @@ def restore_cells(notebook: Notebook, text: str) -> bytes:
 def split_cells(notebook: Notebook, text: str) -> list[str]:
     """Return the sources of the cells of a joined text, with the original IPython lines.
 
-    Raise NotMigrated unless the text has all cells and all placeholders in their order.
+    Raise NotebookError unless the text has all cells and all placeholders in their order.
     """
     pieces: list[list[str]] = []
     cells: list[int] = []
@@ -289,13 +289,13 @@ def split_cells(notebook: Notebook, text: str) -> list[str]:
             pieces.append([])
             continue
         if not pieces:
-            raise NotMigrated("a change landed before its first cell", "有改动落在第一个单元格之前")
+            raise NotebookError("a change landed before its first cell", "有改动落在第一个单元格之前")
         if placeholder and int(placeholder["number"]) < len(notebook.originals):
             restored.append(int(placeholder["number"]))
             line = restore_line(notebook, placeholder)
         pieces[-1].append(line)
     if cells != notebook.cells or restored != list(range(len(notebook.originals))):
-        raise NotMigrated(
+        raise NotebookError(
             "a change reaches across its cells; migrate it as a script (jupyter nbconvert --to script)",
             "有改动跨越单元格,请转换为脚本后迁移(jupyter nbconvert --to script)",
         )

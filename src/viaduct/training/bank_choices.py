@@ -91,7 +91,7 @@ def apply_to_training(training: Training, choices: Mapping[str, Choice], step_ke
     """Apply choices to a training that has taken no step yet."""
     obstacle = find_module_obstacle(training)
     calls = [] if obstacle else find_calls(training)
-    has_own_kernels = bool(training.computation.fused)
+    has_own_kernels = bool(training.computation.fused_count)
     return apply_choices(calls, training.optimizer, choices, step_key, with_kernels=has_own_kernels)
 
 

@@ -268,7 +268,6 @@ class ProgressBar(Callback):
 
 
 def build_bar(stream: IO[str], steps: int, step: int) -> tuple[Progress, TaskID]:
-    """Return a progress bar and its task."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

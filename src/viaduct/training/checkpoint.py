@@ -170,7 +170,6 @@ def describe_full_disk(folder: Path, step: int, needed: int) -> tuple[str, str]:
 
 
 def copy_to_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return contiguous copies of the tensors on the host."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 

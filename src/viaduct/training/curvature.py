@@ -304,7 +304,6 @@ class LayerStack:
 
 
 def stack_layers(layers: Sequence[Layer]) -> list[LayerStack]:
-    """Group the layers by shape."""
     by_shape: defaultdict[tuple[Any, ...], list[Layer]] = defaultdict(list)
     for layer in layers:
         by_shape[tuple(layer.weight.shape), layer.groups].append(layer)

@@ -150,7 +150,6 @@ class DeviceStep:
     # Counters of the host
 
     def count_step(self) -> None:
-        """Count a step on the host."""
         self.step.support.count_device_step()
         if self.step.ema:
             self.step.ema.updates += 1
@@ -178,7 +177,6 @@ class DeviceScale:
         self.overflowed = torch.zeros((), device=device)  # 1: this step's gradients overflowed; optimizers read it
 
     def load_host_state(self) -> None:
-        """Copy the host's state to the device."""
         host = self.host_scale
         values = [host.value, host.good, host.overflows, host.skipped, host.streak]
         self.state.copy_(torch.tensor(values, dtype=torch.float64))

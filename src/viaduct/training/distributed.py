@@ -71,7 +71,6 @@ class Group:
         return self.rank == 0
 
     def sum_over_ranks(self, tensor: Tensor) -> None:
-        """Sum the tensor over the ranks, in place."""
         if self.ranks > 1:
             distributed.all_reduce(tensor)
 

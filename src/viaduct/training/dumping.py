@@ -95,7 +95,6 @@ class Dumping(Callback):
         return [*lines, f"  viaduct compare {self.dump.folder} OTHER_RUN/dump --explain"]
 
     def close(self) -> None:
-        """Remove the hooks."""
         if self.dump is not None:
             self.dump.close()
 

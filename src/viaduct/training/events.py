@@ -52,7 +52,12 @@ class EventFile:
     def write_graph(self, nodes: list[tuple[str, str, list[str]]]) -> None:
         """Write the network's graph: name, operation and inputs of each node."""
         encoded = b"".join(
-            encode_message(1, encode_text(1, name) + encode_text(2, operation) + b"".join(map(encode_input, inputs)))
+            encode_message(
+                1,
+                encode_text(1, name)
+                + encode_text(2, operation)
+                + b"".join(encode_text(3, source) for source in inputs),
+            )
             for name, operation, inputs in nodes
         )
         self._write(encode_message(4, encoded + encode_message(4, encode_varint(1, PRODUCER))))
@@ -60,11 +65,6 @@ class EventFile:
     def _write(self, fields: bytes) -> None:
         with self._path.open("ab") as file:
             file.write(frame(encode_double(1, time.time()) + fields))
-
-
-def encode_input(name: str) -> bytes:
-    """Return the field of a graph node that names one of its inputs."""
-    return encode_text(3, name)
 
 
 def encode_varint(field: int, value: int) -> bytes:

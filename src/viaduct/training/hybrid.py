@@ -30,7 +30,7 @@ from viaduct.training.metrics import TOP, Judged
 
 PIECE_BYTES = 64 << 20  # of a classifier's rows, sent in one message
 # Location of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot).
-Key = tuple[Any, ...]
+TensorKey = tuple[Any, ...]
 
 # torch 2.13 has renamed these functions and warns about the old names.
 all_gather: Any = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
@@ -254,7 +254,7 @@ class SplitClassifier:
         self.parameters = list(layer.parameters())
         self.names = {f"{name}.{leaf}" for leaf, _ in layer.named_parameters()}
         self.indices: list[int] = []  # of these parameters in the optimizer's state dict
-        self.full_tensors: dict[Key, Tensor] = {}  # loaded by rank 0, until the other ranks have their rows
+        self.full_tensors: dict[TensorKey, Tensor] = {}  # loaded by rank 0, until the other ranks have their rows
 
     # In a training step
 
@@ -295,7 +295,7 @@ class SplitClassifier:
         model: dict[str, Any],
         optimizer: dict[str, Any],
         averages: dict[str, Any] | None,
-        replace: Callable[[Key, Any], Any],
+        replace: Callable[[TensorKey, Any], Any],
     ) -> None:
         """Replace the classifier's tensors in three state dicts by what `replace(key, tensor)` returns, in place.
 
@@ -310,25 +310,25 @@ class SplitClassifier:
                 if isinstance(value, RowsPlaceholder) or (isinstance(value, Tensor) and value.ndim):
                     slots[slot] = replace(("optimizer", index, slot), value)
 
-    def take_rows(self, key: Key, tensor: Tensor) -> Tensor:
+    def take_rows(self, key: TensorKey, tensor: Tensor) -> Tensor:
         """Return this rank's rows of a full tensor, and keep it for the other ranks; rows are returned unchanged."""
         if len(tensor) != self.shards.classes:
             return tensor
         self.full_tensors[key] = tensor
         return tensor[self.shards.own_classes].clone()
 
-    def make_placeholder(self, key: Key, rows: Tensor) -> RowsPlaceholder:
+    def make_placeholder(self, key: TensorKey, rows: Tensor) -> RowsPlaceholder:
         """Return the placeholder of rows in a broadcast state."""
         return RowsPlaceholder(tuple(rows.shape[1:]), rows.dtype, key in self.full_tensors)
 
-    def fill_placeholder(self, key: Key, placeholder: RowsPlaceholder) -> Tensor:
+    def fill_placeholder(self, key: TensorKey, placeholder: RowsPlaceholder) -> Tensor:
         """Return this rank's rows: received from rank 0, or those of the model. All ranks call it."""
         if not placeholder.is_sent:
             rows: Tensor = self.model.state_dict()[key[-1]].cpu()
             return rows
         return self.scatter_from_first(placeholder, self.full_tensors.pop(key, None))
 
-    def gather_to_first(self, key: Key, rows: Tensor) -> Tensor:
+    def gather_to_first(self, key: TensorKey, rows: Tensor) -> Tensor:
         """Return, on the host, the full tensor on rank 0 and this rank's rows on others. All ranks call it."""
         own = rows.detach().cpu().contiguous()
         if self.shards.rank:

@@ -275,5 +275,4 @@ FORMATS: dict[str, type[Lines]] = {
 
 
 def create_log_lines(name: LogFormat) -> Lines:
-    """Return the callback of a log format."""
     return FORMATS[name]()

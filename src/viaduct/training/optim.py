@@ -73,7 +73,6 @@ def build_decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[di
 
 
 def list_decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter]:
-    """Yield the parameters that decay."""
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             is_norm = isinstance(module, NORMS)

@@ -29,7 +29,6 @@ class OptimizerSupport:
 
     @property
     def name(self) -> str:
-        """Name of the optimizer's class."""
         return type(self.optimizer).__name__
 
     @property

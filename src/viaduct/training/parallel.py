@@ -19,7 +19,7 @@ from viaduct.recipes import Recipe
 from viaduct.training.distributed import Group, wrap_network
 from viaduct.training.hybrid import Shards, SplitClassifier, SplitLinear, SplitLoss, mix_labels
 from viaduct.training.hybrid import count_correct as count_correct_of_shards
-from viaduct.training.metrics import Judge
+from viaduct.training.metrics import TOP, Judge
 from viaduct.training.mixup import find_label_weights, mix, mix_images
 from viaduct.training.optim import build_loss, compute_smoothing
 from viaduct.training.optimizer_support import OptimizerSupport
@@ -50,7 +50,6 @@ class SingleRank:
         return network
 
     def build_loss(self) -> Callable[[Tensor, Any], Tensor]:
-        """Return the training loss."""
         return build_loss(self.recipe, training=True)
 
     @property
@@ -75,7 +74,7 @@ class SingleRank:
     def count_correct(self, logits: Tensor, labels: Any) -> Tensor:
         """Return the number of correct images as a 1-D tensor; with `counts_top5` a second one for top-5."""
         correct = count_correct(logits, labels)
-        return torch.stack([correct, count_correct_top5(logits, labels)]) if self.counts_top5 else correct[None]
+        return torch.stack([correct, count_correct(logits, labels, TOP)]) if self.counts_top5 else correct[None]
 
     def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> None:
         """Scale the gradients so that their common norm is at most `max_norm`."""
@@ -119,7 +118,7 @@ class SingleRank:
         return state
 
     def take_tensor_rows(self, key: tuple[Any, ...], value: Any) -> Any:
-        """Return this rank's rows of one full tensor; `key` is a `hybrid.Key`."""
+        """Return this rank's rows of one full tensor; `key` is a `hybrid.TensorKey`."""
         return value
 
     def has_full_model(self) -> bool:
@@ -237,13 +236,9 @@ def copy_optimizer_state(state: State) -> State:
     return {**state, "optimizer": {**optimizer, "state": entries}}
 
 
-def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return how many images have the largest logit at their label; the label of a mixed image is its strongest."""
+def count_correct(logits: Tensor, labels: Tensor, top: int = 1) -> Tensor:
+    """Return how many images have their label, the strongest of mixed ones, among the `top` largest logits."""
     strongest = labels if labels.ndim == 1 else labels.argmax(1)
-    return (logits.argmax(1) == strongest).sum()
-
-
-def count_correct_top5(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return how many images have their strongest label among the five largest logits."""
-    strongest = labels if labels.ndim == 1 else labels.argmax(1)
-    return (logits.topk(min(5, logits.shape[1])).indices == strongest[:, None]).sum()
+    if top == 1:
+        return (logits.argmax(1) == strongest).sum()
+    return (logits.topk(min(top, logits.shape[1])).indices == strongest[:, None]).sum()

@@ -104,7 +104,6 @@ class LossScale:
         return self.streak > 0 and self.value <= 1.0 if self.dynamic else self.streak >= 50
 
     def update(self, finite: bool) -> None:
-        """Update the scale after a step."""
         if finite:
             self.good, self.streak = self.good + 1, 0
             if self.dynamic and self.good >= self.grow_every:
@@ -119,7 +118,6 @@ class LossScale:
         return {"value": self.value, "good": self.good, "overflows": self.overflows, "skipped": self.skipped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint's state."""
         self.value, self.good = state["value"], state["good"]
         self.overflows, self.skipped = state["overflows"], state["skipped"]
 
@@ -154,7 +152,7 @@ class Computation:
         self.device = device
         if device.type == "cpu" and plan.compute != "fp32":
             guard_single_pixels(self.network)  # works around a bug of oneDNN
-        self.fused = fuse(self.network)  # number of parts that run on kernels of our own
+        self.fused_count = fuse(self.network)
         self.wrapped = parallel(self.network)  # shares the network's weights
         mode = compile if compiled else "off"
         self.compilation = Compilation(self.wrapped, self.network, mode, device_graphs, compile_parts)

@@ -41,7 +41,6 @@ class Applied:
 
     @property
     def change(self) -> str:
-        """The change as `FIELD=VALUE …`."""
         return " ".join(f"{field}={value}" for field, value in self.changes.items())
 
     @property

@@ -124,7 +124,6 @@ class Progress:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint's state."""
         self.step, self.evaluated_at, self.best = state["step"], state["evaluated_at"], state["best"]
         if self.step >= self.steps or self.recipe.evaluation.stop_threshold:
             self.evaluated_at = -1  # evaluate again, because no checkpoint has the whole score

@@ -80,7 +80,6 @@ class RunDir:
 
     @property
     def is_begun(self) -> bool:
-        """Return True if the directory holds a run."""
         return (self.path / "recipe.json").is_file()
 
     def read_recipe_json(self) -> dict[str, Any]:
@@ -255,5 +254,4 @@ def format_value(value: Any) -> str:
 
 
 def write_json(path: Path, record: Any) -> None:
-    """Replace a JSON file."""
     replace_contents(path, (json.dumps(finite_or_null(record), indent=1, allow_nan=False) + "\n").encode())

@@ -552,8 +552,8 @@ def describe_unused_outputs(data: Source, path: Path | None, training: Training)
 
 def describe_execution(training: Training) -> Iterator[str]:
     """Yield lines about own kernels, sinks and compilation."""
-    if training.computation.fused:
-        yield f"{training.computation.fused} parts of the network run on kernels of our own."
+    if training.computation.fused_count:
+        yield f"{training.computation.fused_count} parts of the network run on kernels of our own."
     if note := describe_sink(training):
         yield note
     if note := describe_unused_compile(training.recipe):
@@ -569,7 +569,6 @@ def report_redone_steps(training: Training, reached: int) -> None:
 
 
 def print_and_log(training: Training, line: str) -> None:
-    """Print a line on stderr and append it to RUN/log.txt."""
     print_note(line)
     append_line(training.run.path / "log.txt", line)
 
@@ -622,5 +621,4 @@ def check_suspect_averages(training: Training) -> Averages | None:
 
 
 def print_note(line: str) -> None:
-    """Print a line on stderr."""
     print_line(line, sys.stderr)

@@ -44,7 +44,7 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
         "sink_on_device": training.sink is not None and training.sink.replay is not None,
         "sink_obstacle": training.sink_obstacle,
         "kernels": loaded.recipe.kernels,
-        "own_kernels": training.computation.fused,
+        "own_kernels": training.computation.fused_count,
         "tuning": training.tuned,
         "seed": loaded.recipe.seed,
         "global_batch": loaded.recipe.data.global_batch,

@@ -108,7 +108,6 @@ class ThorOptimizer(SGD):
         return self.steps % self.part.frequency == 0
 
     def set_epoch(self, epoch: float) -> None:
-        """Set the damping of the step that ends at this epoch."""
         self.damping = compute_damping(self.part, epoch)
 
     @contextmanager
@@ -227,7 +226,6 @@ class TraceRule:
         return {"traces": dict(self.traces), "frozen": dict(self.frozen)}
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
-        """Continue from a checkpoint's state."""
         self.traces = {name: trace.to(device) for name, trace in state["traces"].items()}
         self.frozen = {name: flag.to(device) for name, flag in state["frozen"].items()}
 

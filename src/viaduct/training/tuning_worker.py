@@ -75,7 +75,7 @@ class RecipeStep:
 
     def count_launches(self) -> dict[Key, int]:
         """Return the launches of viaduct's tunable kernels in a step, with their numbers."""
-        if not self.training.computation.fused:
+        if not self.training.computation.fused_count:
             return {}
         with record_launches() as launches:
             self.take_step()
@@ -113,7 +113,7 @@ class RecipeStep:
         """Measure the step without and with choices of the bank, in turns."""
         training = self.training
         key = make_step_signature(training, self.order.loaded.name).key
-        has_own_kernels = bool(training.computation.fused)
+        has_own_kernels = bool(training.computation.fused_count)
         applied = apply_choices(self.calls, training.optimizer, request["choices"], key, with_kernels=has_own_kernels)
 
         def make_step(with_choices: bool) -> Any:

@@ -66,8 +66,8 @@ class Arguments:
 
 def count_ranks(ranks: int | None) -> int:
     """Return the number of ranks of the job: the launcher's WORLD_SIZE in a rank, else the value of --ranks, or 1."""
-    launched = os.environ.get("WORLD_SIZE", "") if "RANK" in os.environ else ""
-    return int(launched) if launched.isdecimal() else ranks or 1
+    world_size = os.environ.get("WORLD_SIZE", "") if "RANK" in os.environ else ""
+    return int(world_size) if world_size.isdecimal() else ranks or 1
 
 
 def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
@@ -76,8 +76,8 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
     from viaduct.data.synthetic import stored_data
     from viaduct.recipes._classes import match_classes
 
-    given_flags = {name: options[name] for name in FLAGS if options[name] not in (None, False)}
-    flag_changes = {name: (FLAGS[name].path, format_value(value)) for name, value in given_flags.items()}
+    flag_values = {name: options[name] for name in FLAGS if options[name] not in (None, False)}
+    flag_changes = {name: (FLAGS[name].path, format_value(value)) for name, value in flag_values.items()}
     changes = merge_changes(flag_changes, options["settings"])
     changed_fields = {path for path, _ in changes}
     dump = read_dump_options(
@@ -92,8 +92,8 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
     run, device = options["run"] or Path("runs") / name_run(loaded.name, options["model"]), options["device"]
     data = options["data"] or stored_data(stored)
     if not stored:  # the recipe of a resumed run already has its number of classes
-        shifted = "data.label_shift" in changed_fields
-        loaded, note = match_classes(loaded, data, "data.classes" in changed_fields, shift_given=shifted)
+        shift_given = "data.label_shift" in changed_fields
+        loaded, note = match_classes(loaded, data, "data.classes" in changed_fields, shift_given=shift_given)
         if note:
             print_note(note)
     check_init(loaded.recipe.init, changed_fields, run)
@@ -130,12 +130,12 @@ def apply_per_rank(options: dict[str, Any], ranks: int) -> dict[str, Any]:
         if not value > 0:
             raise BadValue(f"{name} is {value:g}; it must be above 0.")
         part, field = path.split(".")
-        earlier = stored.get(part, {}).get(field)
-        if earlier is not None and earlier != value * ranks:
+        stored_value = stored.get(part, {}).get(field)
+        if stored_value is not None and stored_value != value * ranks:
             print_note(
-                f"{name} {value:g}: the run was begun with {path} {earlier:g} and keeps it, on {ranks} ranks too."
+                f"{name} {value:g}: the run was begun with {path} {stored_value:g} and keeps it, on {ranks} ranks too."
             )
-        options[total_flag] = str(value * ranks if earlier is None else earlier)
+        options[total_flag] = str(value * ranks if stored_value is None else stored_value)
     return options
 
 

@@ -34,7 +34,10 @@ def main(
     notes = [*describe_misfits(facts), *describe_old_drivers(facts)]
     trials = run_trials() if test else []
     if json:
-        typer.echo(json_format.dumps(build_report(facts, notes, trials if test else None), indent=2))
+        report: dict[str, object] = {"devices": [asdict(fact) for fact in facts], "notes": notes}
+        if test:
+            report["tests"] = [asdict(trial) for trial in trials]
+        typer.echo(json_format.dumps(report, indent=2))
     else:
         print_devices(facts, notes, trials)
     if not all(trial.ok for trial in trials):
@@ -77,11 +80,6 @@ def run_trials() -> list[Trial]:
 
     present = [device for device in map(devices.get, devices.names()) if device.is_available()]
     return [result for device in present for result in trial.run(device)]
-
-
-def build_report(facts: list[Facts], notes: list[str], trials: list[Trial] | None) -> dict[str, object]:
-    report: dict[str, object] = {"devices": [asdict(fact) for fact in facts], "notes": notes}
-    return report if trials is None else {**report, "tests": [asdict(trial) for trial in trials]}
 
 
 def print_devices(facts: list[Facts], notes: list[str], trials: list[Trial]) -> None:

@@ -175,7 +175,7 @@ def report_dump(dump: ScriptDump, result: Ended, out: Path) -> int:
 
 
 def describe_activity(dump: ScriptDump) -> str:
-    """Describe the networks, optimizers and steps of a script of which nothing was dumped."""
+    """Describe the networks, optimizers and steps of a script, if nothing was dumped."""
     seen = dump.seen
     if not seen.networks and not seen.passes and not seen.optimizers:
         return "it ended without calling a torch.nn.Module or making an optimizer"
@@ -184,7 +184,7 @@ def describe_activity(dump: ScriptDump) -> str:
 
 
 def list_advice(dump: ScriptDump) -> list[str]:
-    """Return advice for a script of which nothing was dumped."""
+    """Return advice if nothing was dumped."""
     if dump.seen.steps:
         return [f"Its steps are 0 to {dump.seen.steps - 1}: choose among them with --steps."]
     if dump.seen.networks and dump.step_by == "optimizer":

@@ -263,7 +263,7 @@ def refuse_table_flags(context: typer.Context, rdzv: str | None, port: int) -> N
 
 
 def check_training(argv: list[str], share: NodeShare) -> list[str]:
-    """Refuse arguments that `viaduct train` would refuse; if the run has finished, return what train prints then."""
+    """Refuse arguments that `viaduct train` would refuse; if the run has finished, return train's lines about it."""
     command = argv[1:] if argv[0] == "viaduct" else argv
     if command[:1] != ["train"] or {"--help", "--list"} & set(command):
         return []
@@ -325,7 +325,7 @@ def find_share(
 
 
 def choose_card(card: Card | None, kind: Kind | None) -> Card:
-    """Return the card whose rules a rank table must follow: `card` if it is given, else the one of the device."""
+    """Return the card whose rules a rank table must follow; without --card, the one for the device."""
     return card or ("ascend-910" if kind in (None, "npu") else "other")
 
 

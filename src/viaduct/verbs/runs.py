@@ -126,14 +126,14 @@ def best(
 ) -> int:
     """Name the best run by top-1, loss or speed. Runs on noise do not count for accuracy."""
     from viaduct.runs.choosing import describe_best, find_best
-    from viaduct.runs.table import describe_json, render_table
+    from viaduct.runs.table import build_record, render_table
 
     runs = collect(dirs, conditions)[1]
     ranking = find_best(runs, by, top)
     if not ranking.runs:
         raise BadValue(f"none of {len(runs):,} runs has a value of {by}.", "A run has one after its first evaluation.")
     if as_json:
-        print(json.dumps([describe_json(run) for run in ranking.runs], indent=1))
+        print(json.dumps([build_record(run) for run in ranking.runs], indent=1))
         return 0
     print(render_table(ranking.runs))
     print("\n".join(describe_best(ranking, by)))
@@ -144,11 +144,11 @@ def best(
 def show(run: Run, as_json: AsJson = False) -> int:
     """Show one run: facts, curves, last evaluations, and a diagnosis of the learning rate from its loss curve."""
     from viaduct.runs.listing import open_run
-    from viaduct.runs.showing import show_run
-    from viaduct.runs.table import describe_json
+    from viaduct.runs.showing import render_run
+    from viaduct.runs.table import build_record
 
     facts = open_run(run)
-    print(json.dumps(describe_json(facts), indent=1) if as_json else show_run(facts))
+    print(json.dumps(build_record(facts), indent=1) if as_json else render_run(facts))
     return 0
 
 

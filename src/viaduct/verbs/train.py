@@ -114,12 +114,12 @@ def find_learning_rate(options: dict[str, Any]) -> None:
     if options["lr_per_rank"] is not None:
         raise BadValue("--lr find and --lr-per-rank contradict each other.", "Give one of them.")
     arguments = read_arguments({**options, "lr": None}, 1)
-    from viaduct.runs.rate_range import PAGE, suggest_rate, write_range_page, write_text
+    from viaduct.runs.rate_range import PAGE, render_text, suggest_rate, write_range_page
     from viaduct.training.rate_finder import STEPS, measure_rates
 
     measured = measure_rates(arguments.request(), int(options["steps"] or STEPS))
     suggestion = suggest_rate(measured.rates, measured.losses)
-    print(write_text(measured.rates, suggestion))
+    print(render_text(measured.rates, suggestion))
     if measured.interrupted:
         raise typer.Exit(130)
     page = arguments.run / PAGE

@@ -7,16 +7,16 @@ from pathlib import Path
 from viaduct.data.example import decode_example
 from viaduct.data.jpeg import decode
 from viaduct.data.tfrecord import read_records
-from viaduct.rehearsal.fake_data.records import Declared, count_records_per_file, write_records
+from viaduct.rehearsal.fake_data.records import DeclaredFeature, count_records_per_file, write_records
 
 
 def test_a_record_holds_what_was_declared(tmp_path: Path) -> None:
     features = {
-        "image/encoded": Declared(1, "bytes"),
-        "image/height": Declared(1, "int64"),
-        "image/class/label": Declared(1, "int64"),
-        "scores": Declared(6, "float"),
-        "raw": Declared(1, "bytes", raw=12),
+        "image/encoded": DeclaredFeature(1, "bytes"),
+        "image/height": DeclaredFeature(1, "int64"),
+        "image/class/label": DeclaredFeature(1, "int64"),
+        "scores": DeclaredFeature(6, "float"),
+        "raw": DeclaredFeature(1, "bytes", raw=12),
     }
     write_records(tmp_path / "train-00000", features, 3)
     records = [decode_example(record) for record in read_records(tmp_path / "train-00000")]

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from viaduct.rehearsal.tf1_stage.alias import MissingContrib, add_alias
+from viaduct.rehearsal.tf1_stage.alias import MissingContribFinder, add_alias
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_excluded_submodules_are_not_entered_under_the_new_name(modules: dict[st
 
 
 def test_only_modules_of_contrib_are_explained_when_they_are_missing() -> None:
-    finder = MissingContrib()
+    finder = MissingContribFinder()
     assert finder.find_spec("tensorflow.train") is None
     assert finder.find_spec("tensorflow.contribution") is None
     with pytest.raises(ModuleNotFoundError, match=r"tensorflow\.contrib\.ffmpeg: .*only a part of it: .*slim"):

@@ -108,7 +108,7 @@ def run(graph: Any, *types: str, training: bool = False, data: bool = False, by_
     )
 
 
-def evaluate(loops: evaluations.PlainLoops, graph: Any, times: int) -> None:
+def evaluate(loops: evaluations.EvaluationBounds, graph: Any, times: int) -> None:
     for _ in range(times):
         loops.before_run(run(graph))
 
@@ -119,7 +119,7 @@ class Graph:
 
 def test_a_script_that_only_evaluates_is_stopped_and_keras_own_loops_are_left_to_keras() -> None:
     watched, graph = ScriptWatch(limit=5), Graph()
-    loops = evaluations.PlainLoops(watched)
+    loops = evaluations.EvaluationBounds(watched)
     for _ in range(1000):
         loops.before_run(run(graph, by_keras=True))
     assert watched.stop_requested_at is None
@@ -130,7 +130,7 @@ def test_a_script_that_only_evaluates_is_stopped_and_keras_own_loops_are_left_to
 
 def test_a_step_begins_the_count_anew_and_each_session_has_its_own() -> None:
     watched, graphs = ScriptWatch(limit=5, losses=[0.0] * 5), (Graph(), Graph())
-    loops = evaluations.PlainLoops(watched)
+    loops = evaluations.EvaluationBounds(watched)
     for _ in range(2):
         for _ in range(evaluations.MIN_EVALUATION_BATCHES):
             for graph in graphs:
@@ -140,7 +140,7 @@ def test_a_step_begins_the_count_anew_and_each_session_has_its_own() -> None:
 
 
 def test_without_a_bound_nothing_is_counted() -> None:
-    loops, graph = evaluations.PlainLoops(ScriptWatch(limit=None)), Graph()
+    loops, graph = evaluations.EvaluationBounds(ScriptWatch(limit=None)), Graph()
     for _ in range(1000):
         loops.before_run(run(graph, data=True))
 

@@ -6,10 +6,10 @@ import pytest
 
 from viaduct.runs.search.results import (
     TrialResult,
+    describe_verdict,
     estimate_difference_noise,
     judge,
     measure_seed_deviation,
-    write_verdict,
 )
 
 
@@ -23,7 +23,7 @@ def test_a_difference_within_the_noise_of_the_images_is_not_called_better() -> N
     assert verdict is not None
     assert verdict.best.name == "trial-001"
     assert [other.name for other in verdict.ties] == ["trial-000"]
-    text = " ".join(write_verdict(verdict, "top1"))
+    text = " ".join(describe_verdict(verdict, "top1"))
     assert "not shown to be better than 1 other (trial-000)" in text
     assert "1,000 validation images" in text
     assert "better" not in text.replace("not shown to be better", "")
@@ -33,7 +33,7 @@ def test_a_large_difference_stands_apart_and_seeds_are_still_named_as_not_measur
     verdict = judge([result(0, 0.90), result(1, 0.50)], "top1", "maximize")
     assert verdict is not None
     assert verdict.ties == []
-    text = " ".join(write_verdict(verdict, "top1"))
+    text = " ".join(describe_verdict(verdict, "top1"))
     assert "All others trained to their end differ by more" in text
     assert "Noise between seeds was not measured" in text
 
@@ -45,7 +45,7 @@ def test_runs_of_equal_values_measure_the_noise_between_seeds() -> None:
     assert verdict is not None
     assert len(verdict.ties) == 2
     assert "other seeds" in verdict.source
-    assert not any("was not measured" in line for line in write_verdict(verdict, "top1"))
+    assert not any("was not measured" in line for line in describe_verdict(verdict, "top1"))
 
 
 def test_the_noise_of_other_metrics_is_not_known_without_repeats() -> None:
@@ -53,7 +53,7 @@ def test_the_noise_of_other_metrics_is_not_known_without_repeats() -> None:
     assert verdict is not None
     assert verdict.best.name == "trial-000"
     assert verdict.noise is None
-    assert "was not measured" in write_verdict(verdict, "loss")[1]
+    assert "was not measured" in describe_verdict(verdict, "loss")[1]
 
 
 def test_pruned_failed_and_unfinished_trials_are_never_the_best() -> None:
@@ -67,7 +67,7 @@ def test_pruned_failed_and_unfinished_trials_are_never_the_best() -> None:
 def test_the_best_is_called_so_only_of_the_trials_trained_to_their_end() -> None:
     verdict = judge([result(0, 0.16, state="pruned"), result(1, 0.10)], "top1", "maximize")
     assert verdict is not None
-    assert write_verdict(verdict, "top1")[0].startswith(
+    assert describe_verdict(verdict, "top1")[0].startswith(
         "Highest top1 of those trained to their end: 10.00 %, trial-001"
     )
 

@@ -61,7 +61,7 @@ def module_calls(site: Site) -> Iterator[ast.Call]:
             yield from (node for node in walk_executed(statement) if isinstance(node, ast.Call))
 
 
-def first_reaching(site: Site, block: list[ast.stmt], matches: Callable[[ast.AST], bool]) -> ast.stmt | None:
+def first_statement_reaching(site: Site, block: list[ast.stmt], matches: Callable[[ast.AST], bool]) -> ast.stmt | None:
     """Return the first statement of a block that runs a matching node, directly or through functions of this file."""
     leading = names_leading_to(site, matches)
     for statement in block:

@@ -88,7 +88,6 @@ def split_name(name: str) -> tuple[Any, str]:
 
 
 def import_source(source: str) -> Any:
-    """Import the module of a source."""
     return importlib.import_module(f"{__name__}.{source}_source")
 
 

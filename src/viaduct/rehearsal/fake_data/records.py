@@ -20,12 +20,12 @@ from viaduct.data.tfrecord import RecordWriter
 
 RECORDS = 512  # in all missing files together
 MIN_RECORDS = 8  # in each file
-SIDE = 64  # pixels of an image
+IMAGE_SIDE = 64  # pixels of an image
 SIZE_FEATURES = ("height", "width")
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredFeature:
     """One feature as a script declares it."""
 
     count: int  # values in each record
@@ -33,32 +33,31 @@ class Declared:
     raw: int | None = None  # number of bytes if the script decodes them as raw numbers
 
 
-def write_records(path: Path, features: Mapping[str, Declared], count: int) -> None:
+def write_records(path: Path, features: Mapping[str, DeclaredFeature], count: int) -> None:
     """Write a TFRecord file; its name is the seed of its contents."""
     random = np.random.default_rng(zlib.crc32(path.name.encode()))
     path.parent.mkdir(parents=True, exist_ok=True)
     with RecordWriter(path) as writer:
         for _ in range(count):
-            writer.write(
-                encode_example({name: make_value(name, declared, random) for name, declared in features.items()})
-            )
+            example = {name: make_value(name, feature, random) for name, feature in features.items()}
+            writer.write(encode_example(example))
 
 
-def make_value(name: str, declared: Declared, random: np.random.Generator) -> Encodable:
+def make_value(name: str, feature: DeclaredFeature, random: np.random.Generator) -> Encodable:
     """Return the values of one feature in one record."""
     makers: dict[str, Callable[[], Any]] = {
-        "int64": lambda: SIDE if name.rpartition("/")[2] in SIZE_FEATURES else 1,
+        "int64": lambda: IMAGE_SIDE if name.rpartition("/")[2] in SIZE_FEATURES else 1,
         "float": lambda: float(random.random()),
-        "bytes": lambda: make_bytes(name, declared, random),
+        "bytes": lambda: make_bytes(name, feature, random),
     }
-    values = [makers[declared.kind]() for _ in range(declared.count)]
-    return np.array(values, np.float32) if declared.kind == "float" else values
+    values = [makers[feature.kind]() for _ in range(feature.count)]
+    return np.array(values, np.float32) if feature.kind == "float" else values
 
 
-def make_bytes(name: str, declared: Declared, random: np.random.Generator) -> bytes:
+def make_bytes(name: str, feature: DeclaredFeature, random: np.random.Generator) -> bytes:
     """Return a value for a feature of bytes: raw numbers, a JPEG, the name of an image format, or nothing."""
-    if declared.raw is not None:
-        return random.integers(0, 256, declared.raw, np.uint8).tobytes()
+    if feature.raw is not None:
+        return random.integers(0, 256, feature.raw, np.uint8).tobytes()
     if "image" in name and name.rpartition("/")[2] in ("encoded", "image", "image_raw", "bytes", "jpeg", "data"):
         return make_jpeg(random)
     return b"jpeg" if name.endswith("format") else b""
@@ -69,7 +68,7 @@ def make_jpeg(random: np.random.Generator) -> bytes:
     import simplejpeg
 
     coarse = random.integers(0, 256, (8, 8, 3), np.uint8)
-    pixels = np.ascontiguousarray(coarse.repeat(SIDE // 8, 0).repeat(SIDE // 8, 1))
+    pixels = np.ascontiguousarray(coarse.repeat(IMAGE_SIDE // 8, 0).repeat(IMAGE_SIDE // 8, 1))
     encoded: bytes = simplejpeg.encode_jpeg(pixels, quality=90)
     return encoded
 

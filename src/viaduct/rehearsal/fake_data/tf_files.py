@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.rehearsal.fake_data import print_note
-from viaduct.rehearsal.fake_data.records import Declared, count_records_per_file, write_records
+from viaduct.rehearsal.fake_data.records import DeclaredFeature, count_records_per_file, write_records
 
 PARSERS = ("parse_single_example", "parse_example")
 
@@ -27,11 +27,11 @@ class MissingFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.names: dict[str, Path] = {}  # the synthetic file by a missing file's name
-        self.features: dict[str, Declared] = {}
+        self.features: dict[str, DeclaredFeature] = {}
         self.parsed: dict[str, str] = {}  # by key of a tensor of bytes: the feature that it was parsed from
         # By key of a tensor of numbers: the feature that it was decoded from, and the bytes of one number.
         self.raw: dict[str, tuple[str, int]] = {}
-        self._written: dict[Path, dict[str, Declared]] = {}  # the features in each synthetic file
+        self._written: dict[Path, dict[str, DeclaredFeature]] = {}  # the features in each synthetic file
 
     def replace(self, name: str) -> str:
         """Return the name of a synthetic file for a missing file; other names are unchanged."""
@@ -55,10 +55,10 @@ class MissingFiles:
     def parse(self, features: dict[str, Any], tensors: dict[str, Any]) -> None:
         """Remember the features that a script parses, and their tensors."""
         for name, feature in features.items():
-            if (declared := make_declared(feature)) is None:
+            if (declared_feature := make_feature(feature)) is None:
                 continue
-            self.features[name] = declared
-            if declared.kind == "bytes" and name in tensors:
+            self.features[name] = declared_feature
+            if declared_feature.kind == "bytes" and name in tensors:
                 self.parsed[key_of(tensors[name])] = name
 
     def set_shape(self, tensor: Any, shape: Any) -> None:
@@ -66,7 +66,7 @@ class MissingFiles:
         if key_of(tensor) not in self.raw or (count := count_elements(shape)) is None:
             return
         name, size = self.raw[key_of(tensor)]
-        self.features[name] = Declared(self.features[name].count, "bytes", raw=count * size)
+        self.features[name] = DeclaredFeature(self.features[name].count, "bytes", raw=count * size)
 
 
 def install(folder: Path) -> MissingFiles:
@@ -198,11 +198,11 @@ def count_elements(shape: Any) -> int | None:
     return math.prod(sizes)
 
 
-def make_declared(feature: Any) -> Declared | None:
+def make_feature(feature: Any) -> DeclaredFeature | None:
     """Return the declaration of a fixed-length feature; None for other features, shapes and dtypes."""
     if type(feature).__name__ != "FixedLenFeature":
         return None
     kinds = {"int64": "int64", "float32": "float", "string": "bytes"}
     count = count_elements(list(feature.shape)) if len(feature.shape) else 1
     kind = kinds.get(getattr(feature.dtype, "name", ""))
-    return Declared(count, kind) if kind is not None and count is not None else None
+    return DeclaredFeature(count, kind) if kind is not None and count is not None else None

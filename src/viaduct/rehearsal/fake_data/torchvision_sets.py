@@ -16,7 +16,7 @@ import numpy as np
 
 from viaduct.rehearsal.fake_data import print_note
 
-LENGTH = 512  # images of a synthetic dataset
+IMAGE_COUNT = 512  # images of a synthetic dataset
 MAX_SIDE_IN_MEMORY = 32  # pixels; torchvision's datasets of images up to this size hold all of them in memory
 # By class: height, width, channels, number of classes.
 KNOWN_SETS = {
@@ -56,7 +56,7 @@ def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], fake_
         except (FileNotFoundError, RuntimeError) as error:
             root = bound.arguments.get("root")
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-            print_note(f"{type(self).__name__} of {root}: {reason}; {LENGTH} images are made up.")
+            print_note(f"{type(self).__name__} of {root}: {reason}; {IMAGE_COUNT} images are made up.")
             self.__class__ = fake_class
             self.make_up(facts, bound.arguments)
 
@@ -75,11 +75,11 @@ def make_fake_class(kind: type) -> type:
             self.transform, self.target_transform = arguments.get("transform"), arguments.get("target_transform")
             self.classes = [str(number) for number in range(facts[3])]
             self.__dict__["class_to_idx"] = {name: number for number, name in enumerate(self.classes)}
-            self.targets: Any = [number % facts[3] for number in range(LENGTH)]
+            self.targets: Any = [number % facts[3] for number in range(IMAGE_COUNT)]
             self.__dict__.update(make_arrays(facts, self.targets))
 
         def __len__(self) -> int:
-            return LENGTH
+            return IMAGE_COUNT
 
         def __getitem__(self, index: int) -> tuple[Any, Any]:
             image, label = make_image(index, self.facts), int(self.targets[index])
@@ -96,7 +96,7 @@ def make_arrays(facts: tuple[int, int, int, int], labels: list[int]) -> dict[str
     height, _, channels, _ = facts
     if height > MAX_SIDE_IN_MEMORY:
         return {}
-    pixels = np.stack([make_pixels(index, facts) for index in range(LENGTH)])
+    pixels = np.stack([make_pixels(index, facts) for index in range(IMAGE_COUNT)])
     if channels > 1:
         return {"data": pixels}
     import torch
@@ -112,7 +112,7 @@ def make_image(index: int, facts: tuple[int, int, int, int]) -> Any:
     """Return a random image, the same for the same index; raise IndexError beyond the last."""
     from PIL import Image
 
-    if not 0 <= index < LENGTH:
+    if not 0 <= index < IMAGE_COUNT:
         raise IndexError(index)
     pixels = make_pixels(index, facts)
     return Image.fromarray(pixels if facts[2] == 3 else pixels[..., 0])

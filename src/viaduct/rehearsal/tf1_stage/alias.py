@@ -83,10 +83,10 @@ def add_contrib(v1: Any) -> None:
     sys.modules["tensorflow.contrib"] = module
     spec.loader.exec_module(module)
     v1.contrib = module
-    sys.meta_path.append(MissingContrib())
+    sys.meta_path.append(MissingContribFinder())
 
 
-class MissingContrib:
+class MissingContribFinder:
     """Last finder of sys.meta_path, which raises an error with a list of the existing modules of tf.contrib."""
 
     def find_spec(

@@ -79,9 +79,8 @@ def process_group(key: str, ranks: list[int]) -> Any:
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
-    group = dist.ProcessGroupGloo(
-        PrefixStore(f"tf1/{key}", store), ranks.index(state.rank()), len(ranks), read_time_limit()
-    )
+    own_store, own_index = PrefixStore(f"tf1/{key}", store), ranks.index(state.rank())
+    group = dist.ProcessGroupGloo(own_store, own_index, len(ranks), read_time_limit())
     with _lock:
         return _process_groups.setdefault(key, group)
 

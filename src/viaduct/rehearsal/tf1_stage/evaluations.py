@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
 
 MIN_EVALUATION_BATCHES = 100  # before a loop is stopped, even if the limit is smaller
-RESETS_COUNT = ("MakeIterator", "InitializeTableV2")  # operators with which the script begins another loop
-END_OF_DATA = ("OutOfRangeError", "OpError")  # the error at the end of a dataset, and its base class
+RESETTING_OPERATORS = ("MakeIterator", "InitializeTableV2")  # operators with which the script begins another loop
+END_OF_DATA_ERRORS = ("OutOfRangeError", "OpError")  # the error at the end of a dataset, and its base class
 Line = tuple[str, int]  # file and line number
 
 
-class PlainLoops(sessions.Observer):
+class EvaluationBounds(sessions.Observer):
     """Counts runs without training that read data or are fed, for each session and each stack of the script's lines.
 
-    A training step, or an operator of RESETS_COUNT, resets the counts.
+    A training step, or an operator of RESETTING_OPERATORS, resets the counts.
     """
 
     def __init__(self, watched: ScriptWatch) -> None:
@@ -47,7 +47,7 @@ class PlainLoops(sessions.Observer):
 
     def before_run(self, run: GraphRun) -> None:
         """Count a run of an evaluation loop, or reset the counts."""
-        if run.training or any(op.type in RESETS_COUNT for op in run.reach.ops):
+        if run.training or any(op.type in RESETTING_OPERATORS for op in run.reach.ops):
             self.counted.clear()
         elif self.watched.limit is not None and not run.by_keras and (run.reach.reads_data or run.feeds):
             self.count(run, self.watched.limit)
@@ -65,9 +65,8 @@ class PlainLoops(sessions.Observer):
             message = f"End of sequence: a rehearsal's loop ends after {limit} batches"
             raise tf.errors.OutOfRangeError(None, None, message)
         has_training = self.watched.steps or gradients.find_recorded_gradients(run.graph)
-        if self.counted[loop] > max(limit, MIN_EVALUATION_BATCHES) and (
-            self.watched.is_limit_reached or not has_training
-        ):
+        can_stop = self.watched.is_limit_reached or not has_training
+        if can_stop and self.counted[loop] > max(limit, MIN_EVALUATION_BATCHES):
             self.watched.stop()
 
 
@@ -87,7 +86,7 @@ def find_guarded_lines(file: str) -> list[tuple[int, int]]:
 def catches_end_of_data(handler: ast.ExceptHandler) -> bool:
     """Return True if an except clause names the error at the end of a dataset; `except:` and `Exception` do not."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is not None and ast.unparse(kind).rpartition(".")[2] in END_OF_DATA for kind in kinds)
+    return any(kind is not None and ast.unparse(kind).rpartition(".")[2] in END_OF_DATA_ERRORS for kind in kinds)
 
 
 # ---- Keras

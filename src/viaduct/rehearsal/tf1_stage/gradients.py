@@ -27,11 +27,11 @@ class Gradients:
     pairs: list[tuple[str, Any]] = field(default_factory=list)  # variable's name; gradient, a Tensor or IndexedSlices
     applied: bool = False  # passed to an optimizer's apply_gradients
 
-    def is_any_made_by(self, ops: Collection[Any]) -> bool:
+    def has_any_from(self, ops: Collection[Any]) -> bool:
         """Return True if at least one gradient is an output of these operators."""
         return any(get_dense_tensor(gradient).op in ops for _, gradient in self.pairs)
 
-    def are_all_made_by(self, ops: Collection[Any]) -> bool:
+    def has_all_from(self, ops: Collection[Any]) -> bool:
         """Return True if there are gradients, and all are outputs of these operators."""
         return bool(self.pairs) and all(get_dense_tensor(gradient).op in ops for _, gradient in self.pairs)
 

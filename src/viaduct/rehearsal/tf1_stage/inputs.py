@@ -23,7 +23,7 @@ from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 
 # Types of operators that copy values or get them from the host; all other operators compute.
-COPIES_VALUES = re.compile(
+COPYING_OPERATORS = re.compile(
     r"Cast|Const|Identity(N)?|Placeholder\w*|(OneShot)?Iterator\w*|QueueDequeue\w*|Reshape|Squeeze|ExpandDims|Pack|Shape"
     r"|StopGradient|ReadVariableOp|Assert|PyFunc\w*|EagerPyFunc|NoOp|\w*Summary\w*"
 )
@@ -45,7 +45,7 @@ def install(on: On) -> None:
         for name in ("batch", "padded_batch"):
             setattr(kind, name, wrap_batch(vars(kind)[name], name))
     tf.data.experimental.map_and_batch = wrap_batch(tf.data.experimental.map_and_batch, "map_and_batch")
-    sessions.observers.append(TrainingGraphs())
+    sessions.observers.append(TrainingGraphChecks())
     sessions.observers.append(dumping.Dumps())
 
 
@@ -78,7 +78,7 @@ def wrap_batch(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
     return batch
 
 
-class TrainingGraphs(sessions.Observer):
+class TrainingGraphChecks(sessions.Observer):
     """Checks each training graph once, and the shapes that are fed to it at every run."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ def check_shapes(run: GraphRun) -> None:
                     f"The training graph reads {tensor.name} of shape {shape} from its data set.",
                     "A graph with an unknown dimension is not compiled for the NPU's cores.",
                     "Make batches with drop_remainder=True and give every dimension a size (set_shape).",
-                    at=find_users_line_of(op),
+                    at=find_operator_line(op),
                 )
 
 
@@ -154,7 +154,7 @@ def check_types(run: GraphRun) -> None:
     Matrix and convolution operators and trainable variables are refused. Other operators are a warning, since the AI
     CPU has kernels for some of them.
     """
-    wide = [op for op in run.reach.ops if find_wide_type(op) and not COPIES_VALUES.fullmatch(op.type)]
+    wide = [op for op in run.reach.ops if find_wide_type(op) and not COPYING_OPERATORS.fullmatch(op.type)]
     wide.sort(key=lambda op: op._id)
     trained = {variable.op for variable in find_variables(run.graph, "trainable_variables")}
     refused = [op for op in wide if op.type in MATRIX_OPERATORS or op in trained]
@@ -165,7 +165,7 @@ def check_types(run: GraphRun) -> None:
             f"{op.name} ({op.type}) {'is' if op.type in VARIABLE_OPERATORS else 'computes in'} {find_wide_type(op)}.",
             "The cores have no float64: the operator is not found, or runs on the slow AI CPU.",
             "Make it of tf.float32, or cast its inputs to it.",
-            at=find_users_line_of(op),
+            at=find_operator_line(op),
             doubtful=not refused,
         )
 
@@ -178,7 +178,7 @@ def find_wide_type(op: Any) -> str:
     return next((name for name in names if name in WIDE_DTYPES), "")
 
 
-def find_users_line_of(op: Any) -> tuple[str, int] | None:
+def find_operator_line(op: Any) -> tuple[str, int] | None:
     """Return file and number of the script's line that created an operator; None if there is none."""
     for frame in reversed(list(op.traceback or [])):
         if limits.is_users_file(frame.filename):

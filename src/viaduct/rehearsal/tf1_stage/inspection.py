@@ -15,7 +15,7 @@ import numpy as np
 from viaduct.rehearsal.inspection import Fact
 from viaduct.rehearsal.perturbation import perturb_array
 from viaduct.rehearsal.tf1_stage import sessions
-from viaduct.rehearsal.tf1_stage.inputs import find_users_line_of
+from viaduct.rehearsal.tf1_stage.inputs import find_operator_line
 from viaduct.rehearsal.tf1_stage.reach import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import assign_value, find_variables, read_tensor
 
@@ -24,7 +24,16 @@ MAX_EVALUATIONS = 10_000  # recorded runs without training
 MAX_ELEMENTS = 16  # of a constant that is recorded as numbers; larger constants are recorded as a checksum
 MAX_TEXT = 200  # characters of an attribute that is recorded as text; longer ones are recorded as a checksum
 # Attributes that follow from others, or are names that TensorFlow generates.
-OMITTED = {"container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func"}
+OMITTED_ATTRIBUTES = {
+    "container",
+    "shared_name",
+    "output_shapes",
+    "output_types",
+    "metadata",
+    "Toutput_types",
+    "f",
+    "func",
+}
 
 
 class GraphInspection(sessions.Observer):
@@ -86,7 +95,7 @@ class Perturbation(sessions.Observer):
 
 def list_operators(graph: Any) -> Iterator[Fact]:
     for op in graph.get_operations()[:MAX_OPERATORS]:
-        yield Fact("op", op.name, describe_node(op.node_def), find_users_line_of(op))
+        yield Fact("op", op.name, describe_node(op.node_def), find_operator_line(op))
 
 
 def list_function_nodes(graph: Any) -> Iterator[Fact]:
@@ -101,9 +110,9 @@ def list_function_nodes(graph: Any) -> Iterator[Fact]:
 
 
 def describe_node(node: Any) -> dict[str, Any]:
-    """Return the type of a node and its attributes, without private ones and those of OMITTED."""
-    public = {name: value for name, value in node.attr.items() if name not in OMITTED and not name.startswith("_")}
-    return {"type": node.op, **{name: describe_attribute(value) for name, value in sorted(public.items())}}
+    """Return the type of a node and its attributes, without private ones and those of OMITTED_ATTRIBUTES."""
+    names = sorted(name for name in node.attr if name not in OMITTED_ATTRIBUTES and not name.startswith("_"))
+    return {"type": node.op, **{name: describe_attribute(node.attr[name]) for name in names}}
 
 
 def describe_attribute(value: Any) -> Any:

@@ -206,11 +206,10 @@ def check_map(entries: Any, values: dict[str, Any], at: Location) -> None:
             report_option(*problem, at)
 
 
-def report_option(what: str, change: str, at: Location) -> None:
+def report_option(fault: str, change: str, at: Location) -> None:
     """Report a fault of parameter_map."""
-    limits.report_violation(
-        "parameter-map", what, "The option is ignored, or the session is not opened.", change, at=at
-    )
+    card = "The option is ignored, or the session is not opened."
+    limits.report_violation("parameter-map", fault, card, change, at=at)
 
 
 def find_fault(key: str, kind: str | None, value: Any) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from viaduct.atomic_files import replace_file
 from viaduct.rehearsal.tf1_stage import gradients, sessions
-from viaduct.rehearsal.tf1_stage.reach import READS_DATA, find_dependencies
+from viaduct.rehearsal.tf1_stage.reach import READ_OPERATORS, find_dependencies
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.rehearsal.tf1_stage.variables import find_trainable_names
 
@@ -46,7 +46,7 @@ class PointFinder(sessions.Observer):
 def find_points(run: GraphRun) -> dict[str, str]:
     """Return fp_point and bp_point of a training step, as far as found, for the loss with the most gradients."""
     records = [record for record in gradients.find_recorded_gradients(run.graph) if record.loss is not None]
-    records = [record for record in records if record.is_any_made_by(run.reach.ops)]
+    records = [record for record in records if record.has_any_from(run.reach.ops)]
     if not records:
         return {}
     record = max(records, key=lambda candidate: len(candidate.pairs))
@@ -63,7 +63,7 @@ def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
     for op in sorted(forward, key=lambda op: op._id):
         sources = [tensor.op for tensor in op.inputs]
         fed = any(tensor.name in run.reach.fed for tensor in op.inputs)
-        if fed or READS_DATA.fullmatch(op.type) or any(source in of_batch for source in sources):
+        if fed or READ_OPERATORS.fullmatch(op.type) or any(source in of_batch for source in sources):
             of_batch.add(op)
         if op.name in weights or any(source in of_weights for source in sources):
             of_weights.add(op)

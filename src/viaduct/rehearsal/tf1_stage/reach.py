@@ -16,9 +16,9 @@ from typing import Any
 from viaduct.rehearsal.tf1_stage import gradients
 from viaduct.rehearsal.tf1_stage.variables import find_trainable_names, find_variables
 
-APPLIES_UPDATE = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
-WRITES_VARIABLE = re.compile(r"Assign(Add|Sub)?(VariableOp)?|(Resource)?Scatter(Sub|Add|Update)")
-READS_DATA = re.compile(r"(OneShot)?IteratorGetNext(Sync|AsOptional)?|QueueDequeue\w*|ReaderRead\w*")
+UPDATE_OPERATORS = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
+WRITE_OPERATORS = re.compile(r"Assign(Add|Sub)?(VariableOp)?|(Resource)?Scatter(Sub|Add|Update)")
+READ_OPERATORS = re.compile(r"(OneShot)?IteratorGetNext(Sync|AsOptional)?|QueueDequeue\w*|ReaderRead\w*")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def find_reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
     cached = cache.get(key)
     if cached is None or cached[0] != graph.version:
         executed = find_dependencies(ops, frozenset(fed))
-        reads = any(READS_DATA.fullmatch(op.type) for op in executed)
+        reads = any(READ_OPERATORS.fullmatch(op.type) for op in executed)
         reach = Reach(frozenset(executed), is_training_step(graph, executed), reads, frozenset(fed))
         cache[key] = cached = graph.version, reach
     return cached[1]
@@ -64,9 +64,9 @@ def find_dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
 
 def is_training_step(graph: Any, ops: set[Any]) -> bool:
     """Return True if these operators are a training step (see the module's docstring)."""
-    if any(APPLIES_UPDATE.match(op.type) for op in ops):
+    if any(UPDATE_OPERATORS.match(op.type) for op in ops):
         return True
-    writes = [op for op in ops if WRITES_VARIABLE.fullmatch(op.type) and not is_setup(graph, op)]
+    writes = [op for op in ops if WRITE_OPERATORS.fullmatch(op.type) and not is_setup(graph, op)]
     if not writes:
         return False
     steps = {variable.op.name for variable in find_variables(graph, "global_step")}
@@ -74,7 +74,7 @@ def is_training_step(graph: Any, ops: set[Any]) -> bool:
         return True
     weights = find_trainable_names(graph)
     writes_weights = any(op.inputs[0].op.name in weights for op in writes)
-    return writes_weights and any(record.is_any_made_by(ops) for record in gradients.find_recorded_gradients(graph))
+    return writes_weights and any(record.has_any_from(ops) for record in gradients.find_recorded_gradients(graph))
 
 
 def is_setup(graph: Any, op: Any) -> bool:
@@ -141,9 +141,8 @@ def uses_weights(graph: Any, executed: Reach) -> bool:
     names = find_trainable_names(graph)
     if not any(op.name in names for op in executed.ops):
         return False
-    return executed.training or not any(
-        WRITES_VARIABLE.fullmatch(op.type) and is_setup(graph, op) for op in executed.ops
-    )
+    writes = [op for op in executed.ops if WRITE_OPERATORS.fullmatch(op.type)]
+    return executed.training or not any(is_setup(graph, op) for op in writes)
 
 
 def is_in_branch(tensor: Any) -> bool:

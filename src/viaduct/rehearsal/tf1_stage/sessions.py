@@ -85,11 +85,11 @@ _internal = threading.local()  # `.active`: runs of this thread are viaduct's
 @contextmanager
 def mark_internal() -> Iterator[None]:
     """Mark runs inside the block as viaduct's."""
-    before, _internal.active = getattr(_internal, "active", False), True
+    previous, _internal.active = getattr(_internal, "active", False), True
     try:
         yield
     finally:
-        _internal.active = before
+        _internal.active = previous
 
 
 def install() -> None:

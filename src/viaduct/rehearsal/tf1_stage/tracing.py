@@ -106,30 +106,27 @@ def read_profiling_options(run: GraphRun) -> dict[str, Any] | None:
     try:
         options = json.loads(text)
     except ValueError:
-        return report_invalid_options(
-            run, f"profiling_options is not JSON: {text!r}", 'Write {"output":"…","training_trace":"on"}.'
-        )
+        change = 'Write {"output":"…","training_trace":"on"}.'
+        report_invalid_options(run, f"profiling_options is not JSON: {text!r}", change)
+        return None
     folder = options.get("output") if isinstance(options, dict) else None
     if not folder or not os.path.isdir(folder):
-        return report_invalid_options(
-            run, f"the output of profiling_options is {folder!r}, which is no folder", "Make the folder first."
-        )
+        fault = f"the output of profiling_options is {folder!r}, which is no folder"
+        report_invalid_options(run, fault, "Make the folder first.")
+        return None
     names = {op.name for op in run.reach.ops}
     for point in ("fp_point", "bp_point"):
         if options.get(point) and options[point] not in names:
-            return report_invalid_options(
-                run, f"{point} {options[point]!r} is no operator of this graph", 'Leave it empty: "".'
-            )
+            fault = f"{point} {options[point]!r} is no operator of this graph"
+            report_invalid_options(run, fault, 'Leave it empty: "".')
+            return None
     return options  # type: ignore[no-any-return]
 
 
-def report_invalid_options(run: GraphRun, what: str, change: str) -> dict[str, Any] | None:
-    """Report invalid profiling_options and return None."""
-    card = "Profiling does not start, or gives no training trace."
-    limits.report_violation(
-        "parameter-map", f"In this session's config {what}.", card, change, at=run.session_record.location
-    )
-    return None
+def report_invalid_options(run: GraphRun, fault: str, change: str) -> None:
+    """Report invalid profiling_options."""
+    action, card = f"In this session's config {fault}.", "Profiling does not start, or gives no training trace."
+    limits.report_violation("parameter-map", action, card, change, at=run.session_record.location)
 
 
 def run_traced(run: GraphRun, call: Callable[[Any, Any], Any], options: Any, metadata: Any) -> Any:

@@ -87,9 +87,8 @@ class ScriptWatch(sessions.Observer):
 
     def is_part_of_step(self, run: GraphRun) -> bool:
         """Return True for a run that trains, and with `by_line` for a run that computes gradients."""
-        return run.training or (
-            self.by_line and any(record.is_any_made_by(run.reach.ops) for record in find_recorded_gradients(run.graph))
-        )
+        records = find_recorded_gradients(run.graph) if self.by_line else []
+        return run.training or any(record.has_any_from(run.reach.ops) for record in records)
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
         if self.by_line and not run.session_record.closed:
@@ -156,7 +155,7 @@ def choose_loss(run: GraphRun) -> Any:
         record
         for record in find_recorded_gradients(run.graph)
         if record.loss is not None
-        and record.is_any_made_by(run.reach.ops)
+        and record.has_any_from(run.reach.ops)
         and is_fetchable(record.loss)
         and not any(has_side_effects(op) for op in find_extra_dependencies(run, record.loss))
     ]
@@ -199,7 +198,7 @@ def find_gradients(run: GraphRun) -> list[tuple[str, Any]]:
     Records with gradients that the run does not compute are ignored.
     """
     alive = run.reach.ops - find_perhaps_dead(run.reach.ops)
-    records = [record for record in find_recorded_gradients(run.graph) if record.are_all_made_by(run.reach.ops)]
+    records = [record for record in find_recorded_gradients(run.graph) if record.has_all_from(run.reach.ops)]
     applied = [record for record in records if record.applied]
     if applied:
         return [pair for record in applied for pair in select_readable_pairs(record, alive)]
@@ -268,7 +267,7 @@ def try_run(session: Any, tensor: Any) -> Any:
 def start_watching(steps: int | None = None) -> ScriptWatch:
     """Install a ScriptWatch and return it; `steps` bounds training, evaluations and predictions."""
     watched = ScriptWatch(steps)
-    sessions.observers += [watched, evaluations.PlainLoops(watched)]
+    sessions.observers += [watched, evaluations.EvaluationBounds(watched)]
     bound_monitored_sessions(watched)
     bound_keras(watched)
     evaluations.bound_keras(watched)

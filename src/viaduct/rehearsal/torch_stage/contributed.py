@@ -61,4 +61,4 @@ class Prefetcher:
         return batch
 
 
-CONTRIBUTED = {part.__name__: part for part in (LabelSmoothingCrossEntropy, NpuDropPath, Prefetcher)}
+CONTRIBUTED_CLASSES = {part.__name__: part for part in (LabelSmoothingCrossEntropy, NpuDropPath, Prefetcher)}

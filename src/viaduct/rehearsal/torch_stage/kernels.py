@@ -422,9 +422,8 @@ def _list_composed() -> list[str]:
     names = []
     for name in torch._C._dispatch_get_all_op_names():
         short = name.removeprefix("aten::")
-        if (
-            name == short or short in registered or not (keys := _find_composite_keys(name))
-        ):  # `short` equal: not of aten
+        is_of_aten = name != short
+        if not is_of_aten or short in registered or not (keys := _find_composite_keys(name)):
             continue
         has_cpu_kernel = has_kernel(name, "CPU") or short.startswith("_foreach_")
         if has_cpu_kernel or (keys != ["CompositeImplicitAutograd"] and _computes(name)):
@@ -443,9 +442,8 @@ def _computes(name: str) -> bool:
     """Return True if an operator computes new tensors from tensors on the same device."""
     packet, _, variant = name.partition(".")
     schema: Any = torch._C._get_schema(packet, variant)
-    if packet.removeprefix("aten::") in _KEPT_COMPOSED or any(
-        a.name in ("device", "storage") for a in schema.arguments
-    ):
+    takes_device = any(a.name in ("device", "storage") for a in schema.arguments)
+    if takes_device or packet.removeprefix("aten::") in _KEPT_COMPOSED:
         return False
     takes_tensor = any("Tensor" in str(a.type) for a in schema.arguments if not a.is_out)
     is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)

@@ -24,7 +24,7 @@ from viaduct.rehearsal.torch_stage import amp, collectives, control
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
 from viaduct.rehearsal.torch_stage.dispatch import make_library
 
-_VENDOR_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}
+_VENDOR_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}  # module of the patch by plug-in
 _CUDA = re.compile(r"cuda(?::(\d+))?")
 
 
@@ -40,7 +40,7 @@ def map_to_card(device: Any) -> Any:
     return device
 
 
-class CudaMeansCard(TorchFunctionMode):
+class CudaToCardMode(TorchFunctionMode):
     """Replaces CUDA devices in the arguments of calls into torch, except for torch.device."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -64,16 +64,16 @@ class CudaMeansCard(TorchFunctionMode):
 def map_cuda() -> None:
     """Map cuda to the card in this thread and the threads that it starts."""
     cards.names.add("cuda")
-    mode: Any = CudaMeansCard()
+    mode: Any = CudaToCardMode()
     mode.__enter__()
     run = threading.Thread.run
 
     def run_mapped(self: threading.Thread) -> None:
-        with CudaMeansCard():
+        with CudaToCardMode():
             run(self)
 
     threading.Thread.run = run_mapped  # type: ignore[method-assign]
-    make_library("_").fallback(_make_on_card, "CUDA")
+    make_library("_").fallback(_run_on_card, "CUDA")
     _map_methods()
     _map_default_device()
     _map_autocast()
@@ -81,7 +81,7 @@ def map_cuda() -> None:
     _map_fake_tensors()
 
 
-def _make_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
+def _run_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operator on the card for PyTorch's own functions, which request CUDA and bypass the mode."""
     args = tuple(map_to_card(value) if isinstance(value, torch.device) else value for value in args)
     return operator(*args, **{name: map_to_card(value) for name, value in kwargs.items()})
@@ -107,7 +107,7 @@ def _map_methods() -> None:
 
 
 def _map_default_device() -> None:
-    """Map the device of set_default_device; torch's mode for it is below CudaMeansCard."""
+    """Map the device of set_default_device; torch's mode for it is below CudaToCardMode."""
     from torch.utils._device import DeviceContext as context
 
     plain_init = context.__init__
@@ -226,5 +226,5 @@ class _PatchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def _restore_cuda_storage(storage: Any, location: str) -> Any:
     """Restore a storage that was saved on CUDA on the card; return None for other locations."""
-    restored: Any = torch.serialization.default_restore_location
-    return restored(storage, _map_location(location)) if location.startswith("cuda") else None
+    restore: Any = torch.serialization.default_restore_location
+    return restore(storage, _map_location(location)) if location.startswith("cuda") else None

@@ -85,9 +85,8 @@ def build() -> types.ModuleType:
     """Make torch_mlu with its submodules, and return the module that becomes torch.mlu."""
     streams.Stream.mlu_stream = property(streams._handle)  # type: ignore[attr-defined]
     surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
-    device = surface.make_device_module(
-        f"{PACKAGE}.mlu", {**surface.collect_shared_names(), **surface.collect_defined_names(__name__)}
-    )
+    names = surface.collect_shared_names() | surface.collect_defined_names(__name__)
+    device = surface.make_device_module(f"{PACKAGE}.mlu", names)
     surface.make_submodules(f"{PACKAGE}.mlu")
     surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(NAME), package=True)
     surface.make_module(f"{PACKAGE}.utils", {}, package=True)

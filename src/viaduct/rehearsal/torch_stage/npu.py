@@ -278,8 +278,8 @@ def build() -> types.ModuleType:
     surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(NAME), package=True)
     surface.make_module(f"{PACKAGE}.optim", _make_optimizers())
     surface.make_module(f"{PACKAGE}.utils", {}, package=True)
-    surface.make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED, package=True)
-    surface.make_module(f"{PACKAGE}.contrib.module", contributed.CONTRIBUTED)
+    surface.make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED_CLASSES, package=True)
+    surface.make_module(f"{PACKAGE}.contrib.module", contributed.CONTRIBUTED_CLASSES)
     return device
 
 

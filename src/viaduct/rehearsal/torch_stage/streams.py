@@ -146,9 +146,8 @@ class Event(torch.Event):
         return int(self._recorded_ns)
 
     def __repr__(self) -> str:
-        return (
-            f"<torch.{cards.public_name}.Event {'uninitialized' if self._recorded_ns is None else self._recorded_ns}>"
-        )
+        time_text = "uninitialized" if self._recorded_ns is None else self._recorded_ns
+        return f"<torch.{cards.public_name}.Event {time_text}>"
 
 
 class StreamContext:

@@ -34,7 +34,7 @@ def write_recipe(path: Path, base: Loaded, recipe: Recipe, headline: str) -> Non
 
 def render_recipe(base: Loaded, recipe: Recipe, headline: str) -> str:
     source = base.name if base.file is None else str(base.file)
-    changed = write_part("base", base.recipe, recipe)
+    changed = render_part("base", base.recipe, recipe)
     used = sorted(name for name in recipes.__all__ if name[0].isupper() and f"{name}(" in changed)
     names = ", ".join([*used, "load", "replace"])
     return (
@@ -43,7 +43,7 @@ def render_recipe(base: Loaded, recipe: Recipe, headline: str) -> str:
     )
 
 
-def write_part(name: str, before: Any, after: Any) -> str:
+def render_part(name: str, before: Any, after: Any) -> str:
     """Return a Python expression that makes `after` from the variable `name` by replacing the fields that differ."""
     changes = []
     for entry in dataclasses.fields(before):
@@ -51,5 +51,5 @@ def write_part(name: str, before: Any, after: Any) -> str:
         if old == new:
             continue
         nested = dataclasses.is_dataclass(old) and type(old) is type(new)
-        changes.append(f"{entry.name}={write_part(f'{name}.{entry.name}', old, new) if nested else repr(new)}")
+        changes.append(f"{entry.name}={render_part(f'{name}.{entry.name}', old, new) if nested else repr(new)}")
     return f"replace({name}, {', '.join(changes)})" if changes else name

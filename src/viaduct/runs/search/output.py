@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.errors import ViaductError
 from viaduct.runs.search.importance import explain_missing, measure_importance
-from viaduct.runs.search.results import TrialResult, format_setting, format_value, rank_results, write_verdict
+from viaduct.runs.search.results import TrialResult, describe_verdict, format_setting, format_value, rank_results
 
 if TYPE_CHECKING:
     from viaduct.runs.search.session import Findings
@@ -29,7 +29,7 @@ def print_findings(findings: Findings) -> None:
         print(f"Importance (PED-ANOVA): {listed}")
     elif len(findings.space.dimensions) > 1:
         print(f"Importance: not given: {explain_missing(sum(result.is_measured for result in findings.results))}.")
-    for line in write_verdict(findings.verdict, findings.request.metric):
+    for line in describe_verdict(findings.verdict, findings.request.metric):
         print(line)
     print(f"Its recipe: {findings.recipe_file}")
     print(f"Train it at full length: {findings.command}")

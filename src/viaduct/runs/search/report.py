@@ -31,9 +31,9 @@ from viaduct.runs.search.results import (
     TrialResult,
     Verdict,
     describe_values,
+    describe_verdict,
     format_setting,
     format_value,
-    write_verdict,
 )
 from viaduct.runs.search.space import Choices, Dimension, Range
 
@@ -48,7 +48,7 @@ def write_search_report(path: Path, findings: Findings, shares: dict[str, float]
     """Write the page of a search that has at least one finished trial."""
     verdict = findings.verdict
     assert verdict is not None
-    headline, *remarks = write_verdict(verdict, findings.request.metric)
+    headline, *remarks = describe_verdict(verdict, findings.request.metric)
     notes = [Remark("Noise", text) for text in remarks]
     sections = [
         Section("History", describe_history(findings), [draw_history(findings)]),

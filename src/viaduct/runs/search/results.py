@@ -72,23 +72,18 @@ def read_result(trial: FrozenTrial, number: int | None, name: str, space: Space)
         TrialState.PRUNED: "pruned",
         TrialState.FAIL: "failed",
     }
-    duration = trial.user_attrs.get("seconds")
+    duration, reported = trial.user_attrs.get("seconds"), trial.intermediate_values
     return TrialResult(
         name=name,
         number=number,
         values={path: trial.params[path] for path in space.paths if path in trial.params},
         state="past run" if number is None else states.get(trial.state, "unfinished"),
-        value=trial.value if trial.value is not None else get_last_value(trial),
+        value=trial.value if trial.value is not None else reported.get(max(reported, default=0)),
         images=trial.user_attrs.get("images"),
         reason=trial.user_attrs.get("reason", ""),
         seconds=duration if isinstance(duration, int | float) else None,
-        evaluations=len(trial.intermediate_values),
+        evaluations=len(reported),
     )
-
-
-def get_last_value(trial: FrozenTrial) -> float | None:
-    values = trial.intermediate_values
-    return values[max(values)] if values else None
 
 
 def rank_results(results: Sequence[TrialResult], direction: str) -> list[TrialResult]:
@@ -172,7 +167,7 @@ def describe_values(values: dict[str, Value]) -> str:
     return " ".join(f"{path}={format_setting(value)}" for path, value in values.items())
 
 
-def write_verdict(verdict: Verdict, metric: str) -> list[str]:
+def describe_verdict(verdict: Verdict, metric: str) -> list[str]:
     """Return the sentences about the best trial; a difference within the noise is not called better."""
     best, ties = verdict.best, verdict.ties
     lines = [f"Highest {metric}" if metric != "loss" else "Lowest loss"]
@@ -181,7 +176,7 @@ def write_verdict(verdict: Verdict, metric: str) -> list[str]:
     if verdict.noise is None:
         lines.append(f"How much {metric} varies with the seed was not measured: small differences may be noise.")
         return lines
-    margin = format_margin(verdict.noise, metric)
+    margin = f"{100 * verdict.noise:.2f} points" if metric in SHARES else f"{verdict.noise:.3g}"
     if ties:
         names = ", ".join(result.name for result in ties[:5]) + (", …" if len(ties) > 5 else "")
         lines.append(
@@ -195,7 +190,3 @@ def write_verdict(verdict: Verdict, metric: str) -> list[str]:
     if "seeds" not in verdict.source:
         lines.append("Noise between seeds was not measured and comes on top: train the best ones with several seeds.")
     return lines
-
-
-def format_margin(noise: float, metric: str) -> str:
-    return f"{100 * noise:.2f} points" if metric in SHARES else f"{noise:.3g}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from viaduct.runs.search.results import (
     PAST,
+    TrialResult,
     describe_values,
     fold_numbers,
     format_value,
@@ -211,14 +212,13 @@ class SearchLoop:
             self.failures.append(run.find_failure_reason())
             trial.set_user_attr("reason", self.failures[-1])
             self.study.tell(trial, state=TrialState.FAIL)
-        result = next(result for result in read_results(self.study, self.space) if result.number == entry.number)
-        run.write_outcome(result.state, result.value, result.reason)
-        self.print_line(self.describe_trial(entry.number))
-
-    def describe_trial(self, number: int) -> str:
-        """Return the line of progress about an ended trial."""
         results = read_results(self.study, self.space)
-        result = next(result for result in results if result.number == number)
+        result = next(result for result in results if result.number == entry.number)
+        run.write_outcome(result.state, result.value, result.reason)
+        self.print_line(self.describe_trial(entry.number, result, results))
+
+    def describe_trial(self, number: int, result: TrialResult, results: list[TrialResult]) -> str:
+        """Return the line of progress about an ended trial."""
         outcome = f"{self.metric} {format_value(result.value, self.metric)}"
         if result.state == "pruned":
             outcome = f"stopped early at {outcome}"

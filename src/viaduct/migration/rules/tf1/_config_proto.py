@@ -120,7 +120,7 @@ def ends_line(site: Site, statement: ast.stmt) -> bool:
     return following is None or following.text != ";" or following.start > site.source.line_stop(end)
 
 
-def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
+def find_insertion_statement(site: Site, node: ast.AST) -> ast.stmt | None:
     """Return the statement before which code for an expression may be inserted.
 
     None in a lambda, a comprehension, a definition's header, a class body, an `elif`, and after a semicolon.

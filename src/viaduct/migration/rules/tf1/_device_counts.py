@@ -17,13 +17,13 @@ def counts_devices(site: Site) -> bool:
 
     list_local_devices() is counted unless the script prints or logs it; any other list if it is an argument of len().
     """
-    uses = [site.node, *uses_of(site, site.node)]
+    uses = [site.node, *list_uses(site, site.node)]
     if site.name == LIST_LOCAL_DEVICES:
         return not any(is_argument_of(site, node, PRINTING_FUNCTIONS) for node in uses)
     return any(is_argument_of(site, node, ("len",)) for node in uses)
 
 
-def uses_of(site: Site, node: ast.expr) -> list[ast.expr]:
+def list_uses(site: Site, node: ast.expr) -> list[ast.expr]:
     """Return the reads of the variable that a value is assigned to."""
     variable = assigned_name(site, node)
     return list(find_reads(site, variable)) if variable is not None else []

@@ -56,7 +56,7 @@ def is_exit(node: ast.AST) -> bool:
     return isinstance(call, ast.Call) and dotted_name(call.func) in EXIT_FUNCTIONS
 
 
-def runs_script(site: Site, statements: list[ast.stmt]) -> bool:
+def runs_main_and_exits(site: Site, statements: list[ast.stmt]) -> bool:
     """Return True if a statement runs the script's main function and then exits: `tf.app.run()`, `tf.test.main()`."""
     return any(site.source.is_within(call, [statement]) for call in running_calls(site) for statement in statements)
 
@@ -146,7 +146,7 @@ def is_computed(value: ast.expr) -> bool:
     return not all(isinstance(node, simple) for node in ast.walk(value))
 
 
-def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
+def ends_program(site: Site, statements: list[ast.stmt]) -> bool:
     """Return True if a call in the statements, except in definitions, ends the program.
 
     Unlike `runs_script` it resolves names: `run = tf.app.run; run()` counts.

@@ -61,7 +61,7 @@ def files_that_keep_horovod(site: Site) -> list[str]:
     return sorted(keeping_files & {path for program in programs for path in program})
 
 
-def calls_any(site: Site, node: ast.AST, *functions: str) -> bool:
+def has_call_of(site: Site, node: ast.AST, *functions: str) -> bool:
     """Return True if an expression calls one of these functions of Horovod."""
     qualified = qualified_names(*functions)
     return any(isinstance(inner, ast.Call) and site.qualified_name(inner.func) in qualified for inner in ast.walk(node))

@@ -28,7 +28,7 @@ SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
 OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")  # kinds of values.py
 TRAINING_METHODS = ("minimize", "compute_gradients", "apply_gradients")  # of an optimizer
 CONSUMING_METHODS = ("create_estimator_spec",)  # of an Estimator's head
-# Ready-made estimators, whose constructors take an optimizer.
+# Canned estimators, whose constructors take an optimizer.
 CANNED_ESTIMATORS = tuple(
     f"tensorflow.estimator.{family}{kind}"
     for family in ("DNN", "Linear", "DNNLinearCombined", "Baseline")

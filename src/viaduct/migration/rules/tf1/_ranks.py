@@ -46,7 +46,7 @@ def function_name(site: Site, quantity: str) -> str:
 
 def can_ask_hccl(site: Site, node: ast.AST) -> bool:
     """Return True if communication is started before this node runs, and the options choose hccl."""
-    return site.options.distributed and site.options.rank == NPU.backend and not runs_early(site, node)
+    return site.options.distributed and site.options.rank == NPU.backend and not runs_before_main(site, node)
 
 
 def render_environment(site: Site, quantity: str) -> str:
@@ -54,7 +54,7 @@ def render_environment(site: Site, quantity: str) -> str:
     return f'int({proto.module_name(site, "os")}.getenv("{variable}", "{default}"))'
 
 
-def runs_early(site: Site, node: ast.AST) -> bool:
+def runs_before_main(site: Site, node: ast.AST) -> bool:
     """Return True if a node runs at module level before communication is started.
 
     Communication is started in the main function, under the main guard, or in the script that imports this file.

@@ -23,7 +23,7 @@ CONVERTER = full_name("npu_run_config_init")
 
 def is_for_canned(site: Site, config: ast.expr) -> bool:
     """Return True if a RunConfig is used only for canned estimators."""
-    uses = uses_of(site, config)
+    uses = config_uses(site, config)
     return bool(uses) and all(is_passed_to_canned(site, use) for use in uses)
 
 
@@ -32,11 +32,11 @@ def is_converted(site: Site, config: ast.expr) -> bool:
 
     False if an NPUEstimator gets the result, which is no NPURunConfig.
     """
-    uses = uses_of(site, config)
+    uses = config_uses(site, config)
     return bool(uses) and all(is_passed_to_init(site, use) for use in uses)
 
 
-def uses_of(site: Site, config: ast.expr) -> list[ast.expr]:
+def config_uses(site: Site, config: ast.expr) -> list[ast.expr]:
     """Return the reads of the variable that holds a config, or the config itself if there is no variable."""
     variable = assigned_name(site, config)
     return [config] if variable is None else list(find_reads(site, variable))
@@ -47,7 +47,7 @@ def is_passed_to_init(site: Site, value: ast.expr) -> bool:
     call = receiving_call(site, value)
     if call is None or site.qualified_name(call.func) != CONVERTER:
         return False
-    receivers = [receiving_call(site, use) for use in uses_of(site, call)]
+    receivers = [receiving_call(site, use) for use in config_uses(site, call)]
     return not any(
         (site.qualified_name(receiver.func) or "").endswith(".NPUEstimator") for receiver in receivers if receiver
     )

@@ -119,7 +119,7 @@ def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
 
 def can_compute_before(site: Site, value: ast.expr) -> bool:
     """Return True if the value may be computed before the statement that holds it."""
-    location = proto.hoisting_place(site, value)
+    location = proto.find_insertion_statement(site, value)
     return location is not None and not proto.reads_bound_name(location, value)
 
 
@@ -133,7 +133,7 @@ def fill_after(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -
 
 def new_config(site: Site) -> str:
     """Return the code of a new config: a variable filled before the statement, or a call of npu_config_proto."""
-    location = proto.hoisting_place(site, site.node) if site.options.style == "explicit" else None
+    location = proto.find_insertion_statement(site, site.node) if site.options.style == "explicit" else None
     if location is None:
         return wrap_config(site, "")
     name = inserted_config(site, location)

@@ -22,7 +22,7 @@ INITIALISERS = {
 IDLE_ATTRIBUTES = {"graph", "graph_def", "close", "as_default", "sess_str"}  # of a session; they compute nothing
 
 
-def stays_on_host(site: Site) -> bool:
+def advise_if_on_host(site: Site) -> bool:
     """Return True, and advise on it, if the session only restores, freezes or saves."""
     if not only_handles_files(site):
         return False
@@ -38,8 +38,8 @@ def only_handles_files(site: Site) -> bool:
     name, statements = session_variable(site)
     if not name:
         return False
-    evals = site.source.only_within(site.source.attributes.get("eval", []), statements)
-    if any(getattr(site.source.parents[node], "func", None) is node for node in evals):
+    eval_nodes = site.source.only_within(site.source.attributes.get("eval", []), statements)
+    if any(getattr(site.source.parents[node], "func", None) is node for node in eval_nodes):
         return False  # `tensor.eval()` computes in the session
     purposes = [purpose_of(site, use) for use in reads_within(site, statements, name)]
     return "files" in purposes and "other" not in purposes

@@ -50,7 +50,7 @@ def shard_by_rank(site: Site) -> None:
         return
     if ranks.is_rank_call(site, number) or ranks.is_rank_call(site, index):
         return
-    if horovod.keeps_horovod(site) and horovod.calls_any(site, site.values.origin(number), "size", "local_size"):
+    if horovod.keeps_horovod(site) and horovod.has_call_of(site, site.values.origin(number), "size", "local_size"):
         return  # this program keeps Horovod
     if not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         report_unknown_numbers(site)

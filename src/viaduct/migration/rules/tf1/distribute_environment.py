@@ -25,7 +25,7 @@ READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 
 
 @rule.node(ast.Call, only_files_with=tuple(DEFAULTS))
-def read_as_number(site: Site) -> None:
+def edit_int_call(site: Site) -> None:
     """Add a default to an environment variable that `int(…)` converts, directly or through a name."""
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
     is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.work.needed.values())

@@ -67,7 +67,7 @@ def split_minimize(site: Site) -> None:
 
 
 @rule.method("compute_gradients")
-def sum_computed(site: Site) -> None:
+def sum_gradients(site: Site) -> None:
     if not can_be_summed(site) or optimizers.is_summed(site, site.node):
         return
     before, after = render_sum(site, "\0").split("\0")

@@ -36,13 +36,13 @@ def convert(site: Site) -> None:
             "dropout with a noise_shape stays TensorFlow's own", zh="带 noise_shape 的 dropout 保留 TensorFlow 实现"
         )
         return
-    keep, rate = site.argument("keep_prob", 1), site.argument("rate", 5)
-    if is_literal_in(keep, 0) or is_literal_in(rate, 1):
+    keep_prob, rate = site.argument("keep_prob", 1), site.argument("rate", 5)
+    if is_literal_in(keep_prob, 0) or is_literal_in(rate, 1):
         site.request_review(
             "keep_prob is 0 here: the device's operator takes (0, 1]", zh="keep_prob 为 0:昇腾算子取值范围为 (0, 1]"
         )
         return
-    if is_none_or_absent(keep) and is_none_or_absent(rate):
+    if is_none_or_absent(keep_prob) and is_none_or_absent(rate):
         site.request_review("the call has neither keep_prob nor rate", zh="未给出 keep_prob 或 rate")
         return
     if not is_none_or_absent(rate) and len(site.node.args) > 2:

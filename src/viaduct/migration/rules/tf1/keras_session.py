@@ -118,7 +118,7 @@ def find_location(site: Site) -> ast.stmt | None:
         if any(builds_or_runs(site, call) or plain_name(call.func) in classes for call in calls):
             return statement
     block = main.body if main is not None else module_level
-    reaching = _entry.first_reaching(site, block, lambda node: builds_or_runs(site, node))
+    reaching = _entry.first_statement_reaching(site, block, lambda node: builds_or_runs(site, node))
     if reaching is not None:
         return reaching
     if main is not None:
@@ -184,7 +184,7 @@ def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
     If that is the end of the module and is not reached, close it at the end of main, or by `atexit`.
     """
     main = _entry.main_function(site)
-    if site.source.function_around(statement) is None and _exits.leaves_early(site, site.source.tree.body):
+    if site.source.function_around(statement) is None and _exits.ends_program(site, site.source.tree.body):
         if main is None:
             register = f"{proto.module_name(site, 'atexit')}.register(lambda: {closing})"
             site.edit.insert_before(statement, [register])

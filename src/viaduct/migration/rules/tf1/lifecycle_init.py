@@ -78,7 +78,7 @@ def find_location(site: Site) -> ast.stmt | None:
     block = main.body if main is not None else guard.body if guard is not None else executed_statements(site)
     if main is None and guard is None and site.work.project.importers.get(site.work.path):
         return None  # a module of another script
-    reaching = _entry.first_reaching(site, block, lambda node: may_ask_for_ranks(site, node))
+    reaching = _entry.first_statement_reaching(site, block, lambda node: may_ask_for_ranks(site, node))
     if reaching is not None:
         return reaching
     if main is not None:
@@ -103,8 +103,8 @@ def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
 def asking_modules(site: Site) -> set[str]:
     """Return the last names of imported modules that ask for ranks, or import others that do."""
     project, files = site.work.project, communication.asking_files(site)
-    asking = (path for path in project.imports.get(site.work.path, ()) if project.reaches(path) & files)
-    return {project.module_of(path)[0].rpartition(".")[2] for path in asking}
+    paths = (path for path in project.imports.get(site.work.path, ()) if project.reaches(path) & files)
+    return {project.module_of(path)[0].rpartition(".")[2] for path in paths}
 
 
 def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
@@ -128,7 +128,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
 
 def insert_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None:
     """Insert the statements that end communication at the exits and the end of the block that starts it."""
-    if site.source.function_around(statement) is None and _exits.leaves_early(site, site.source.tree.body):
+    if site.source.function_around(statement) is None and _exits.ends_program(site, site.source.tree.body):
         site.advise(
             f"the end of this module is not reached; {NPU_BRIDGE} cleans up when the interpreter ends",
             zh=f"本模块的末尾不会执行到;{NPU_BRIDGE} 会在解释器退出时清理资源",

@@ -119,7 +119,7 @@ def outlives_module(site: Site, reads: list[ast.Name]) -> bool:
     parents = (parent for read in reads for parent in site.source.ancestors(read))
     in_functions = any(isinstance(parent, Function | ast.ClassDef) for parent in parents)
     is_imported = any(site.work.path in files for files in site.work.project.imports.values())
-    return in_functions or not reads or is_imported or _exits.leaves_early(site, site.source.tree.body)
+    return in_functions or not reads or is_imported or _exits.ends_program(site, site.source.tree.body)
 
 
 def register_close(site: Site, name: str, statement: ast.stmt) -> None:
@@ -155,7 +155,7 @@ def close_block(
         return
     if not mark_once(site, "closed", start, name):
         return
-    if _exits.runs_script(site, statements):
+    if _exits.runs_main_and_exits(site, statements):
         register_close(site, name, start)
         return
     last_try = final_try(site, statements, reads)

@@ -36,7 +36,7 @@ from viaduct.migration.rules.tf1._session_configs import (
     report_configured,
     report_host_session,
 )
-from viaduct.migration.rules.tf1._session_uses import stays_on_host
+from viaduct.migration.rules.tf1._session_uses import advise_if_on_host
 from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_METHODS, SESSION_CLASSES
 
 rule = Rule(__name__, after=("horovod_devices",))
@@ -117,13 +117,13 @@ def configure(site: Site, keyword: str, position: int) -> None:
             risk="high",
         )
     elif is_none_or_absent(value):
-        if stays_on_host(site):
+        if advise_if_on_host(site):
             return
         site.set_argument(keyword, new_config(site), position)
         report_configured(site)
     elif value is not None and is_ready(site, value):
         switch_remapping_off(site, value)
-    elif value is not None and not stays_on_host(site):
+    elif value is not None and not advise_if_on_host(site):
         if allows_no_gpu(site, value):
             report_host_session(site)
         else:
@@ -133,13 +133,13 @@ def configure(site: Site, keyword: str, position: int) -> None:
 def switch_remapping_off(site: Site, value: ast.expr) -> None:
     """Switch remapping off for a config with a custom optimizer, unless the file has the word remapping or npu_init."""
     config = proto.find_variable(site, value)
-    adding = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
-    if config is None or adding is None or "remapping" in site.source.text or "npu_init" in site.source.text:
+    adding_statement = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
+    if config is None or adding_statement is None or "remapping" in site.source.text or "npu_init" in site.source.text:
         return  # importing npu_init switches it off for every session
     if not mark_once(site, "remapping", config.assignments[0]):
         return
-    last = proto.last_setting(site, config, adding)
-    last = last if proto.ends_line(site, last) else adding
+    last = proto.last_setting(site, config, adding_statement)
+    last = last if proto.ends_line(site, last) else adding_statement
     switch = f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config(site)}.OFF"
     site.edit.insert_after(last, [switch])
     site.report_change(

@@ -14,8 +14,7 @@
      with tf.Session(config=make_config(True)) as sess:
          sess.run(step)
 
-Sessions of the project that call the function need no other change. A function stays if its ConfigProto is used only
-for a RunConfig.
+Sessions of the project that call the function need no other change. A function whose ConfigProto no session uses stays.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def add_keys(site: Site) -> None:
     custom = plain_name(target.value) if isinstance(target, ast.Attribute) and target.attr == "name" else ""
     if not custom or not is_literal_in(value, "NpuOptimizer"):
         return
-    present = keys_set(site, custom)
+    present = find_set_keys(site, custom)
     excluded = present.keys() | (PRECISION_KEYS if present.keys() & PRECISION_KEYS else set())
     missing = {key: text for key, text in required_options(site, site.options).items() if key not in excluded}
     if missing:
@@ -96,7 +96,7 @@ def report_helper(site: Site) -> None:
         )
 
 
-def keys_set(site: Site, custom: str) -> dict[str, ast.stmt]:
+def find_set_keys(site: Site, custom: str) -> dict[str, ast.stmt]:
     """Return the keys of the parameter_map that the function sets, each with its statement."""
     function = site.source.function_around(site.node) or site.source.tree
     statements: dict[str, ast.stmt] = {}

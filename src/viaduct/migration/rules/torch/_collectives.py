@@ -117,11 +117,11 @@ def sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
     values = [value for value in bindings if isinstance(value, ast.expr)]
     if bindings and len(values) == len(bindings):
         return values
-    passed = values_passed(site, name.id, site.work.names.scope_of(name).node) if bindings else None
+    passed = passed_values(site, name.id, site.work.names.scope_of(name).node) if bindings else None
     return None if passed is None else values + passed
 
 
-def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
+def passed_values(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
     """Return the default of a parameter and what calls in this file pass for it; None if there are neither."""
     if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_parameters(function.args)}:
         return None

@@ -39,7 +39,7 @@ class RankDecisions:
         for loop in self.source.of_kind(ast.For):
             if trace.is_training_loop(loop):
                 is_enumerated = isinstance(loop.target, ast.Tuple) and "enumerate" in ast.unparse(loop.iter)
-                self.add(loop.target.elts[-1] if is_enumerated else loop.target)  # type: ignore[attr-defined]
+                self.add_differing(loop.target.elts[-1] if is_enumerated else loop.target)  # type: ignore[attr-defined]
 
     def alias_of(self, node: ast.AST) -> Alias | None:
         """Return the scope and name of a variable or attribute of self; None for anything else."""
@@ -48,17 +48,17 @@ class RankDecisions:
             return (function if self.trace.is_bound_in(function, node.id) else None, node.id)
         return (self.trace.class_of(node), ast.unparse(node)) if is_self_attribute(node) else None
 
-    def add(self, target: ast.AST) -> None:
+    def add_differing(self, target: ast.AST) -> None:
         """Record that a target holds a value that differs."""
         if isinstance(target, ast.Tuple | ast.List):
             for element in target.elts:
-                self.add(element)
+                self.add_differing(element)
         elif isinstance(target, ast.Subscript | ast.Starred):
-            self.add(target.value)
+            self.add_differing(target.value)
         elif (alias := self.alias_of(target)) is not None:
             self.differing.add(alias)
 
-    def differs(self, node: ast.AST) -> bool:
+    def is_differing(self, node: ast.AST) -> bool:
         """Return True if the value of an expression may differ from rank to rank."""
         if isinstance(node, ast.Attribute) and node.attr in EQUAL_ATTRIBUTES:
             return False
@@ -69,7 +69,7 @@ class RankDecisions:
                 return False
             if self.trace.called_function(node) in self.returning:
                 return True
-        return self.alias_of(node) in self.differing or any(map(self.differs, ast.iter_child_nodes(node)))
+        return self.alias_of(node) in self.differing or any(map(self.is_differing, ast.iter_child_nodes(node)))
 
     def follow_once(self) -> bool:
         """Follow differing values through all nodes; return True if a name or function was added."""
@@ -80,15 +80,15 @@ class RankDecisions:
 
     def follow_node(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
-            if node.value is not None and self.differs(node.value):
+            if node.value is not None and self.is_differing(node.value):
                 self.add_targets(node)
-        elif isinstance(node, ast.Return) and node.value is not None and self.differs(node.value):
+        elif isinstance(node, ast.Return) and node.value is not None and self.is_differing(node.value):
             function = self.source.function_around(node)
             if function is not None:
                 self.returning.add(function)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self.follow_call(node.value)
-        elif isinstance(node, ast.If | ast.While) and self.differs(node.test):
+        elif isinstance(node, ast.If | ast.While) and self.is_differing(node.test):
             for inner in nodes_in_branches(node):
                 self.add_targets(inner)
 
@@ -96,27 +96,27 @@ class RankDecisions:
         """Record all targets of an assignment; do nothing for any other node."""
         for target in getattr(node, "targets", [getattr(node, "target", None)]):
             if target is not None:
-                self.add(target)
+                self.add_differing(target)
 
     def follow_call(self, call: ast.Call) -> None:
         """Follow a value into an object: `losses.update(loss.item())`, `history.append(loss)`, `stopper(loss)`."""
         is_collecting = isinstance(call.func, ast.Attribute) and call.func.attr in COLLECTING_METHODS
         receiver = call.func.value if is_collecting else call.func  # type: ignore[attr-defined]
         is_known = self.trace.called_function(call) is not None or self.site.qualified_name(receiver) is not None
-        if not is_known and plain_name(receiver) not in HARMLESS and any(map(self.differs, argument_values(call))):
-            self.add(receiver)
+        if not is_known and plain_name(receiver) not in HARMLESS and any(map(self.is_differing, argument_values(call))):
+            self.add_differing(receiver)
 
     def first_divergence(self) -> ast.AST | None:
         """Return the first node at which ranks could act differently; None if there is none."""
-        return next((node for node in self.source.nodes if self.diverges(node)), None)
+        return next((node for node in self.source.nodes if self.is_divergent(node)), None)
 
-    def diverges(self, node: ast.AST) -> bool:
+    def is_divergent(self, node: ast.AST) -> bool:
         """Return True for a node at which ranks could act differently: a branch, a step or a learning rate."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
-            return any(map(self.differs, argument_values(node)))
+            return any(map(self.is_differing, argument_values(node)))
         if sets_learning_rate(node):
-            return self.differs(node.value)  # type: ignore[attr-defined]
-        if isinstance(node, ast.If | ast.While) and self.differs(node.test):
+            return self.is_differing(node.value)  # type: ignore[attr-defined]
+        if isinstance(node, ast.If | ast.While) and self.is_differing(node.test):
             return any(map(has_effect, nodes_in_branches(node)))
         return False
 

@@ -1,4 +1,4 @@
-"""Expressions of a file that are devices, such as "cuda" in `where = "cuda"; model.to(where)`.
+"""Expressions of a file that are devices, such as "cuda" in `name = "cuda"; model.to(name)`.
 
 Each expression that PyTorch takes for a device, or that a name with "device" gets, is traced back to string literals:
 through names, attributes, keys of dictionaries, parameters, conditional expressions. Other strings are no devices.
@@ -50,7 +50,7 @@ AVAILABILITY_TESTS = {f"torch.{card}.is_available" for card in ("cuda", "npu", "
 TEXT_METHODS = ("split", "partition", "lower", "strip")  # string methods that keep a device's name in their result
 OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
 STORING_NODES = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
-STARTING_NODES = (  # nodes that `trace_from` handles
+STARTING_NODES = (  # nodes that `trace_node` handles
     *(ast.Call, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.For),
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda),
 )
@@ -93,7 +93,7 @@ class Devices:
         for node in self.site.source.of_kinds(*STORING_NODES):
             self.record_values(node)
         for node in self.site.source.of_kinds(*STARTING_NODES):
-            self.trace_from(node)
+            self.trace_node(node)
 
     def record_values(self, node: ast.AST) -> None:
         """Record the values that a node assigns to attributes, keys and loop variables."""
@@ -112,7 +112,7 @@ class Devices:
                 if keyword.arg:
                     self.dict_values.setdefault(keyword.arg, []).append(keyword.value)
 
-    def trace_from(self, node: ast.AST) -> None:
+    def trace_node(self, node: ast.AST) -> None:
         """Trace the device arguments of a call, and values that are stored under a name with "device"."""
         if isinstance(node, ast.Call):
             for value in self.device_arguments(node):
@@ -166,7 +166,7 @@ class Devices:
         return any(self.site.qualified_name(call.func) in AVAILABILITY_TESTS for call in calls)
 
     def is_under_availability(self, node: ast.AST) -> bool:
-        """Return True for the assignment in `if torch.cuda.is_available(): where = "cuda"`."""
+        """Return True for the assignment in `if torch.cuda.is_available(): name = "cuda"`."""
         if not isinstance(node, ast.stmt) or device_literal(getattr(node, "value", None)) is None:
             return False
         parent = self.site.source.parents.get(node)

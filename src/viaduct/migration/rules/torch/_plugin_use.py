@@ -10,12 +10,12 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Site
 
 
-def imported_elsewhere(site: Site, target: Card) -> bool:
+def is_imported_elsewhere(site: Site, target: Card) -> bool:
     """Return True if another file of the project imports the plug-in."""
     return bool(site.work.project.files_with(f"import {target.module}") - {site.work.path})
 
 
-def uses_the_card(site: Site, target: Card) -> bool:
+def uses_card(site: Site, target: Card) -> bool:
     """Return True if a rule requested the plug-in's import, or the file uses the card."""
     return target.module in site.work.effect_imports or any(True for _ in card_uses(site, target))
 

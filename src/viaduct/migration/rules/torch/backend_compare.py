@@ -54,7 +54,7 @@ def change_case(site: Site) -> None:
 
 
 @rule.method("startswith")
-def change_beginning(site: Site) -> None:
+def change_startswith(site: Site) -> None:
     """Change `backend.startswith("nccl")`."""
     texts = [text for text in site.node.args[:1] if is_nccl(text)]
     if texts and not site.target.is_any and is_backend_expression(site, site.node.func.value):

@@ -36,7 +36,7 @@ rule = Rule(
 
 
 @rule.call(*DISTRIBUTED_DATA_PARALLEL)
-def adapt(site: Site) -> None:
+def edit_wrapper(site: Site) -> None:
     if site.target.is_any:
         wrap_device_arguments(site)
     elif not site.has_unpacked_arguments:

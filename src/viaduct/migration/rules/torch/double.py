@@ -1,7 +1,7 @@
 """Report double precision on the card.
 
-The NPU does not support float64 for most operators, and the MLU for few operators only. The vendors' run-time patches
-silently use single precision instead. This rule only reports: use float32 on the card, or float64 on the CPU.
+The NPU hardly supports float64, and the MLU supports it for few operators only. The vendors' run-time patches silently
+use single precision instead. This rule only reports: use float32 on the card, or float64 on the CPU.
 """
 
 from __future__ import annotations

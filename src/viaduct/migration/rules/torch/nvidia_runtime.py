@@ -26,7 +26,7 @@ CUDA_TESTS = ("torch.cuda.is_available", "torch.cuda.device_count")
 
 
 @rule.file(only_files_with=PROVIDERS)
-def leave_provider_choice(site: Site) -> None:
+def keep_provider_choice(site: Site) -> None:
     """Report the first string that names NVIDIA's provider; keep other rules from the tests that choose one."""
     names = [node for node in site.source.of_kind(ast.Constant) if literal_text(node).startswith(PROVIDERS)]
     for node in names:
@@ -55,7 +55,7 @@ def deciding_tests(site: Site, node: ast.AST) -> Iterator[ast.expr]:
 
 
 @rule.node(ast.Import, ast.ImportFrom, only_files_with=ENGINES)
-def leave_engine(site: Site) -> None:
+def keep_engine_code(site: Site) -> None:
     """Keep other rules from the statements after an import in a function; `packages` reports the import."""
     names = [alias.name for alias in site.node.names] if isinstance(site.node, ast.Import) else [site.node.module or ""]
     if not any(name.partition(".")[0] in ENGINES for name in names) or site.source.function_around(site.node) is None:

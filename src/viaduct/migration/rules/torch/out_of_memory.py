@@ -26,7 +26,7 @@ SEARCH_METHODS = ("startswith", "find", "count", "search", "match")
 
 
 @rule.node(ast.Constant, only_files_with=("out of memory",))
-def advise(site: Site) -> None:
+def advise_search(site: Site) -> None:
     """Advise on a comparison of an error's text with CUDA's message."""
     parent = site.source.parents[site.node]
     is_search = isinstance(parent, ast.Call) and getattr(parent.func, "attr", "") in SEARCH_METHODS

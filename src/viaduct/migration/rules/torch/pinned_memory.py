@@ -18,7 +18,7 @@ rule = Rule(__name__, category="advice", targets=("any",), former_names=("any_pi
 
 
 @rule.method("pin_memory")
-def advise(site: Site) -> None:
+def advise_card_test(site: Site) -> None:
     """Advise to test for a card before a tensor is pinned, unless a branch does."""
     has_arguments = site.node.args or site.node.keywords
     if not has_arguments and not is_under_card_test(site, site.node) and not is_for_card(site):

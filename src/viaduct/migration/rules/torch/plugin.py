@@ -18,7 +18,7 @@ from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site, is_named
-from viaduct.migration.rules.torch._plugin_use import card_uses, imported_elsewhere, uses_the_card
+from viaduct.migration.rules.torch._plugin_use import card_uses, is_imported_elsewhere, uses_card
 from viaduct.migration.targets import card
 
 rule = Rule(
@@ -44,7 +44,7 @@ def add_import(site: Site) -> None:
     target = card(site.options)
     statements = [node for node in site.source.of_kinds(*IMPORT_NODES) if isinstance(node, IMPORT_NODES)]
     anchors = find_anchors(site, statements)
-    if not anchors or needs_no_import(site, target) or not uses_the_card(site, target):
+    if not anchors or needs_no_import(site, target) or not uses_card(site, target):
         return
     used = [anchor for anchor in anchors if is_card_used(site, target, anchor)]
     # nested functions need no import of their own
@@ -115,4 +115,4 @@ def needs_no_import(site: Site, target: Card) -> bool:
         return False
     if site.options.only and not any(is_named(name, rule) for name in site.options.only):
         return True
-    return bool(site.work.target_code_lines) or imported_elsewhere(site, target)
+    return bool(site.work.target_code_lines) or is_imported_elsewhere(site, target)

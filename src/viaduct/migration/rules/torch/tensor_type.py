@@ -56,7 +56,7 @@ def is_used_as_type(site: Site) -> bool:
 
 
 @rule.method("type")
-def take_from_helper(site: Site) -> None:
+def replace_by_helper_type(site: Site) -> None:
     """Replace the string in `x.type("torch.cuda.HalfTensor")` by the helper's type."""
     dtype = site.node.args[0] if site.node.args and site.target.is_any else None
     match = CUDA_NAME.fullmatch(literal_text(dtype))

@@ -20,7 +20,7 @@ SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.p
 
 
 @rule.call(*SESSIONS)
-def advise(site: Site) -> None:
+def advise_session(site: Site) -> None:
     """Report the first session of a file to which the rules of TensorFlow do not apply."""
     if not site.work.project.is_for(TENSORFLOW, site.work.path) and mark_once(site, "beside"):
         site.advise(

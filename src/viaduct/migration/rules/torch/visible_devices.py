@@ -51,7 +51,7 @@ def replace_variable(site: Site) -> None:
         or CUDA_VISIBLE_DEVICES not in site.text(site.node)
     ):
         return
-    value, target = variables.value_set(site, site.node), card(site.options)
+    value, target = variables.assigned_value(site, site.node), card(site.options)
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), target):
         report_list(site, str(value.value))
         return

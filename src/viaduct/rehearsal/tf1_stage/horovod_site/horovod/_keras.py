@@ -106,9 +106,8 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
         names = sorted(logs)  # in the same order on every rank
         values = np.array([float(logs[name]) for name in names])
-        (total,) = collectives.reduce_arrays(
-            f"{collectives.WORLD}|metrics", collectives.list_members(collectives.WORLD), [values], "sum"
-        )
+        ranks = collectives.list_members(collectives.WORLD)
+        (total,) = collectives.reduce_arrays(f"{collectives.WORLD}|metrics", ranks, [values], "sum")
         logs.update(zip(names, total / state.size(), strict=True))
 
 

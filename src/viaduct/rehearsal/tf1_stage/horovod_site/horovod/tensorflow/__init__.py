@@ -74,7 +74,7 @@ class BroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
         super().begin()
 
 
-class _Distributed(data_parallel.WrappingOptimizer):
+class _DistributedOptimizer(data_parallel.WrappingOptimizer):
     """Optimizer that reduces the inner optimizer's gradients over the ranks."""
 
     def __init__(self, optimizer: Any, name: str | None, reduce: Callable[[list[Any]], list[Any]]) -> None:
@@ -122,4 +122,4 @@ def DistributedOptimizer(
         )
     check_passes(backward_passes_per_step)
     settings = (compression, sparse_as_dense, op, gradient_predivide_factor)
-    return _Distributed(optimizer, name, lambda gradients: reduce_gradients(gradients, *settings))
+    return _DistributedOptimizer(optimizer, name, lambda gradients: reduce_gradients(gradients, *settings))

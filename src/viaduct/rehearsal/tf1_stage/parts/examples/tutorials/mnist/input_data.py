@@ -20,7 +20,7 @@ FILES = {
     "train": ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
     "test": ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
 }
-MADE_UP = {"train": 6000, "test": 1000}  # number of images made up for missing files
+MADE_UP_IMAGES = {"train": 6000, "test": 1000}  # number of images made up for missing files
 makes_up_missing = False  # `stage.py` sets it with --fake-data
 
 
@@ -103,7 +103,7 @@ def read_part(folder: str, part: str, one_hot: bool) -> tuple[Any, Any]:
     paths = [os.path.join(folder, name) for name in FILES[part]]
     missing = [path for path in paths if not os.path.exists(path)]
     if missing and makes_up_missing:
-        print_note(f"{missing[0]} is missing; {MADE_UP[part]} images are made up.")
+        print_note(f"{missing[0]} is missing; {MADE_UP_IMAGES[part]} images are made up.")
         return make_up(part, one_hot)
     if missing:
         raise FileNotFoundError(
@@ -117,8 +117,8 @@ def read_part(folder: str, part: str, one_hot: bool) -> tuple[Any, Any]:
 def make_up(part: str, one_hot: bool) -> tuple[Any, Any]:
     """Return random digits in place of MNIST's."""
     random = np.random.RandomState(len(part))
-    labels = random.randint(0, 10, MADE_UP[part]).astype(np.uint8)
-    images = random.randint(0, 256, (MADE_UP[part], 28, 28, 1)).astype(np.uint8)
+    labels = random.randint(0, 10, MADE_UP_IMAGES[part]).astype(np.uint8)
+    images = random.randint(0, 256, (MADE_UP_IMAGES[part], 28, 28, 1)).astype(np.uint8)
     return images, dense_to_one_hot(labels, 10) if one_hot else labels
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 # Values that the NPU's operators support, by argument.
-SUPPORTED: dict[str, tuple[Any, ...]] = {
+SUPPORTED_VALUES: dict[str, tuple[Any, ...]] = {
     "cell_type": ("LSTM",),
     "direction": ("UNIDIRECTIONAL", "REDIRECTIONAL"),  # the latter is the adapter's word for running backwards
     "cell_depth": (1,),
@@ -30,7 +30,7 @@ class RecurrentLayer(tf.layers.Layer):  # type: ignore[misc]
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__(dtype=tf.as_dtype(arguments["dtype"]).name)
-        for name, supported in SUPPORTED.items():
+        for name, supported in SUPPORTED_VALUES.items():
             if name in arguments and arguments[name] not in supported:
                 raise ValueError(f"{name} should be one of {list(supported)}, got {arguments[name]!r}")
         self._hidden_size, self._direction = arguments["hidden_size"], arguments["direction"]

@@ -222,9 +222,8 @@ def choose_model_dir(argument: str | None, configured: str | None) -> str:
 
 def hook_intervals(hooks: Any) -> dict[str, int]:
     """Return the step intervals of hooks, which TensorFlow's hooks store in their timers."""
-    intervals = {
-        type(hook).__name__: getattr(getattr(hook, "_timer", None), "_every_steps", None) for hook in hooks or []
-    }
+    timers = {type(hook).__name__: getattr(hook, "_timer", None) for hook in hooks or []}
+    intervals = {name: getattr(timer, "_every_steps", None) for name, timer in timers.items()}
     return {f"{name}'s interval": steps for name, steps in intervals.items() if steps is not None}
 
 
