@@ -1,4 +1,4 @@
-"""Which tensor belongs to which, by name, step and rank; and that nothing is lost."""
+"""Pairs of tensors by name, step and rank; no tensor is lost."""
 
 from __future__ import annotations
 
