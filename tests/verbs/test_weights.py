@@ -1,4 +1,4 @@
-"""What a person sees of `viaduct weights`: the tables, the files, the refusals."""
+"""Output of `viaduct weights`: tables, files, refusals."""
 
 from __future__ import annotations
 
