@@ -225,7 +225,7 @@ def block_interrupts() -> Iterator[None]:
 
 
 def serve(name: str, task: Task, pipe: Connection) -> None:
-    """Run a pipeline in this process until it is killed; if it fails, send the reason."""
+    """Run a pipeline until it is killed; send the reason if it fails, or raise if ours fails unexpectedly."""
     os.setpgid(0, 0)
     try:
         take_turns(name, task, pipe)
