@@ -1,4 +1,4 @@
-"""What the terminal says of two profiles."""
+"""Terminal output of the comparison of two profiles."""
 
 from __future__ import annotations
 
