@@ -38,7 +38,7 @@ LAYOUT_TOKENS = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDEN
 class Unparsable(Exception):
     """The text is not Python 3 as this interpreter parses it.
 
-    The exception's text, in Chinese `zh`, names the reason, mostly with the line. Messages to the user put `prefix`first.
+    The exception names the reason, mostly with the line; `zh` the same in Chinese. Messages put `prefix` before it.
     """
 
     prefix = "cannot be read as Python 3: "
