@@ -1,4 +1,4 @@
-"""What is called when, and what the loop's own callbacks make of it."""
+"""Order of the callbacks' calls, and the training loop's own callbacks."""
 
 from __future__ import annotations
 

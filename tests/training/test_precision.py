@@ -1,4 +1,4 @@
-"""What each word for precision means, where the fp32 weights stay, and what an overflow does."""
+"""Meaning of each precision, the fp32 weights, and the effect of an overflow."""
 
 from __future__ import annotations
 

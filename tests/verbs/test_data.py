@@ -1,4 +1,4 @@
-"""What a person sees of `viaduct data`, and of training on what it built."""
+"""Output of `viaduct data`, and training on what it built."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
+from viaduct.cores import count_cores
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, plugin_import
 from viaduct.migration.candidates import Mark
@@ -513,10 +514,6 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
     for process in list((pool._processes or {}).values()):
         process.kill()
     pool.shutdown(cancel_futures=True)
-
-
-def count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def can_fork() -> bool:

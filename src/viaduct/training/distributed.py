@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from viaduct import devices
 from viaduct.cluster.secret import VARIABLE as SECRET_VARIABLE
 from viaduct.cluster.secret import derive_key_prefix
+from viaduct.cores import count_cores
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError
 from viaduct.path_errors import explain_os_error
@@ -219,7 +220,7 @@ def leave_ranks() -> None:
 def share_cores(device: str, group: Group) -> None:
     """Divide the cores among the ranks of a machine if they train on the CPU."""
     if device == "cpu" and group.local_ranks > 1 and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // group.local_ranks))
+        torch.set_num_threads(max(1, count_cores() // group.local_ranks))
 
 
 def join_rendezvous(group: Group, backend: str, seconds: float) -> None:

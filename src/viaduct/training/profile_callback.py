@@ -7,7 +7,6 @@ writes its own folder (rank_0, rank_1 …), and rank 0 merges them.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from viaduct import __version__
+from viaduct.cores import count_cores
 from viaduct.errors import BadValue, ViaductError
 from viaduct.profiling.advice import advise
 from viaduct.profiling.collector import Collector, Plan
@@ -245,7 +245,7 @@ class Profiling(Callback):
             versions={"viaduct": __version__, "torch": torch.__version__, "python": platform.python_version()},
             date=f"{datetime.now(timezone.utc):%Y-%m-%d}",
             workers=getattr(training.recipe.data, "workers", None) or None,  # None: the loader chooses the number
-            cores=len(os.sched_getaffinity(0)),
+            cores=count_cores(),
         )
 
     def describe_outcome(self) -> list[str]:
