@@ -1,4 +1,4 @@
-"""Which operator is blamed, and which are not."""
+"""Choice of the operator that is blamed."""
 
 from __future__ import annotations
 

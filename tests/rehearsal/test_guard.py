@@ -1,4 +1,4 @@
-"""Where a mirror only links to a file, the script gets its own copy before it writes."""
+"""A script gets its own copy of a linked file before it writes to it."""
 
 from __future__ import annotations
 

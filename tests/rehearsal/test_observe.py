@@ -1,4 +1,4 @@
-"""What a comparison of two rehearsals is given: true losses, gradients and weights under the script's own names."""
+"""Losses, gradients and weights for the comparison of two rehearsals, under the script's own names."""
 
 from __future__ import annotations
 

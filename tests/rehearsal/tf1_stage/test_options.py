@@ -1,4 +1,4 @@
-"""What is wrong with options of the NPU is said with what to write; reads of variables repeat."""
+"""Wrong options of the NPU are reported with the right ones; reads of variables repeat."""
 
 from __future__ import annotations
 
