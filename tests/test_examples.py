@@ -1,4 +1,4 @@
-"""The examples run from end to end, as a person would run them."""
+"""The examples run from end to end, as a user would run them."""
 
 from __future__ import annotations
 

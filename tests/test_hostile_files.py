@@ -115,9 +115,9 @@ def test_a_memo_is_no_larger_than_the_pickle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (tensor_pickle(shape="(1099511627776, 3)", strides="(0, 1)"), "its tensor reaches to value"),
+        (tensor_pickle(shape="(1099511627776, 3)", strides="(0, 1)"), "its tensor reaches to element"),
         (tensor_pickle(shape="(4611686018427387904, 3)", strides="(0, 1)"), "cannot be read as a tensor"),
-        (tensor_pickle(shape="(1099511627776,)", strides="(0,)"), "its tensor reaches to value"),
+        (tensor_pickle(shape="(1099511627776,)", strides="(0,)"), "its tensor reaches to element"),
         (tensor_pickle(values=1 << 40), "cut short"),
         (b"\x80\x02" + b"]" * 20_000 + b".", "holds list"),
         (b"\x80\x02" + b"(" * 20_000 + b"t" * 20_000 + b".", "holds tuple"),

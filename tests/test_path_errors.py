@@ -1,4 +1,4 @@
-"""What is said of a path that the operating system refuses; and what stays a traceback."""
+"""Messages for paths that the operating system refuses; our own mistakes stay tracebacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a name or a line of source would do to a terminal is shown, not done."""
+"""Control characters in names and source lines are shown, not sent to the terminal."""
 
 from __future__ import annotations
 

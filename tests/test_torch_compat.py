@@ -1,4 +1,4 @@
-"""What stands in for names that older releases of torch lack gives what the names give."""
+"""Replacements of names that older releases of torch lack behave like the originals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written of a measurement: over repetitions, beyond ceilings, beside peers with less to do."""
+"""Records of measurements: repetitions, exceeded ceilings, peers with less work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rehearsal may have left, made up."""
+"""Made-up observations of a rehearsal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a migrated project computes without viaduct: the oracle that says whether a mutation changes anything.
+"""Results of a migrated project without viaduct: the oracle that says if a mutation changes anything.
 
 The project's text is turned back to the CPU, and the script is run to its end in a process of its own. Its print is
 made of all that it gave: what every module returned, the weights and the optimizers' state at the end, what it printed

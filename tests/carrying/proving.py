@@ -1,4 +1,4 @@
-"""What `viaduct carry` says about a migrated project that somebody changed, beside what the change really does.
+"""Verdicts of `viaduct carry` on a changed migrated project, beside the real effect of the change.
 
 python tests/carrying/proving.py [PROJECT …] > judged.jsonl
 """

@@ -1,4 +1,4 @@
-"""What a carrying refuses, what it leaves behind, and what it says when there is nothing to compare."""
+"""Refusals and files of `viaduct carry`, and its words if there is nothing to compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose fault it is that a run did not come through; where it is viaduct's, a file has what a report needs."""
+"""Attribution of a failed run to the script or to viaduct; a file has what a bug report needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both sides print is told apart on the terminal; the files of their output have the plain text."""
+"""Outputs of both sides are labelled on the terminal; the files of their output have the plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of a carrying says of what was not compared, not checked or not run; and how it names what is equal."""
+"""Report of `viaduct carry`: what was equal, and what was not compared, not checked or not run."""
 
 from __future__ import annotations
 

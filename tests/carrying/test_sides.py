@@ -1,4 +1,4 @@
-"""Which script of a project is started is asked for, with what the project has."""
+"""Choice of a project's script; where it is unclear, the candidates are listed."""
 
 from __future__ import annotations
 

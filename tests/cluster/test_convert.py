@@ -1,4 +1,4 @@
-"""From form to form: what is kept, what a hostfile cannot hold, what is refused."""
+"""Conversion between formats: what is kept, what a hostfile cannot hold, what is refused."""
 
 from __future__ import annotations
 

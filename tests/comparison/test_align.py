@@ -1,4 +1,4 @@
-"""Which tensor belongs to which, by name, step and rank; and that nothing is lost."""
+"""Pairs of tensors by name, step and rank; no tensor is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from comparison.foreign_dumps import (
 from comparison.made_up_sides import names, nothing_lost, side, tensor, world
 from viaduct.comparison.align import align
 from viaduct.comparison.readers import read
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.tensors import Side, Stored
 
 # By name.
 
@@ -83,7 +83,13 @@ def test_inputs_without_a_graph_are_explained(tmp_path: Path) -> None:
     nothing_lost(left, right, alignment)
     assert ("Softmax", "Softmax") in names(alignment)
     reason = next(p.reason for p in alignment.pairs if p.left and p.left.role == "input" and not p.right)
-    assert "--graph" in reason
+    assert "it has no inputs, and a graph (--graph)" in reason
+
+
+@pytest.mark.parametrize("theirs", [[], [tensor("b", "parameter", shape=(9,))], [tensor("b", "input", shape=(9,))]])
+def test_a_graph_is_advised_only_against_outputs(theirs: list[Stored]) -> None:
+    [pair] = [p for p in align(side([tensor("a", "input")]), side(theirs)).pairs if p.left]
+    assert pair.reason == "no counterpart was found on the right side"
 
 
 def test_an_msprobe_dump_meets_one_of_ours(tmp_path: Path) -> None:

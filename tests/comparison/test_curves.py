@@ -1,4 +1,4 @@
-"""Where two loss curves part: not for noise, not for a moment, and at the right step."""
+"""First divergence of two loss curves: not at noise, not at a spike, and at the right step."""
 
 from __future__ import annotations
 

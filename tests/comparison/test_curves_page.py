@@ -30,7 +30,7 @@ def test_different_curves_are_not_called_equal(tmp_path: Path) -> None:
 
 def test_equal_losses_are_called_equal_and_their_difference_has_no_chart(tmp_path: Path) -> None:
     text = page_of(tmp_path, falling(1), falling(1))
-    assert "The logged losses are equal in each of them" in text
+    assert "The logged losses are all equal" in text
     assert "<h3>Difference" not in text
     assert "Size of the difference" not in text
 

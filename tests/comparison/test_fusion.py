@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from comparison.foreign_dumps import (
 )
 from comparison.made_up_sides import nothing_lost, values_agree, world
 from viaduct.comparison.align import align
+from viaduct.comparison.drift import choose_missing_result
 from viaduct.comparison.readers import read
 
 
@@ -84,11 +86,35 @@ def test_missing_files_on_either_side_are_said(tmp_path: Path) -> None:
     alignment = align(left, right, graph=graph)
     nothing_lost(left, right, alignment)
     reasons = {p.left.tensor_index: p.reason for p in alignment.pairs if p.left and not p.right}
-    assert reasons["pool/PartialMean:output:0"] == "the right side has no tensor pool/Mean:0"
+    assert reasons["pool/PartialMean:output:0"] == "no output pool/Mean:0 was found on the right side"
     assert (
         next(p for p in alignment.pairs if p.right and p.right.op == "Softmax").reason
         == "Softmax was not dumped on the left"
     )
+
+
+def test_a_named_output_that_is_missing_is_refused(tmp_path: Path) -> None:
+    value = numbers(2, 4)
+    ops = [
+        GeOp("f", "Conv2D", [], ["conv", "relu"], [{"origin": "relu"}], dump={"input:0": value}),
+        GeOp("g", "Conv2D", [], ["conv2", "relu2"], [{"origin": "relu2"}]),
+    ]
+    left, right, graph = world(tmp_path, ops, {f"{op}:0": value for op in ("conv", "relu", "conv2", "relu2")})
+    alone = {p.right.op: p for p in align(left, right, graph=graph).pairs if p.right and not p.left}
+    results = {op: choose_missing_result(pair) for op, pair in alone.items()}
+    assert results == {"conv": "new", "relu": "refused", "conv2": "new", "relu2": "refused"}
+    assert alone["relu"].reason == "no dumped tensor of f was paired with it"
+    assert alone["relu2"].reason == "g was not dumped on the left"
+
+
+def test_only_the_last_dump_of_an_operator_is_compared(tmp_path: Path) -> None:
+    value = numbers(2, 4)
+    ops = [GeOp("a", "Relu", [], ["a"], [{"origin": "a"}], dump={"output:0": value})]
+    left, right, graph = world(tmp_path, ops, {"a:0": value})
+    again = replace(left.tensors[0], call=1, order=9)
+    first, last = align(replace(left, tensors=(*left.tensors, again)), right, graph=graph).pairs
+    assert (choose_missing_result(first), last.right) == ("refused", right.tensors[0])
+    assert "only its last dump is compared" in first.reason
 
 
 def test_edges_lead_from_dumped_operator_to_dumped_operator(tmp_path: Path) -> None:

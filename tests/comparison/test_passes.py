@@ -1,4 +1,4 @@
-"""What the two passes over a pair of tensors find beside the measures."""
+"""Results of the two passes over a pair of tensors, other than the measures."""
 
 from __future__ import annotations
 

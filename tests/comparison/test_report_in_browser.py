@@ -1,4 +1,4 @@
-"""The drift page as a person opens it: both themes, two widths, five thousand rows."""
+"""Drift page in a browser: both themes, two widths, five thousand rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as a part of a recipe: what is loaded, what is refused, and what a person sees of it."""
+"""Records as a part of a recipe: what is loaded, what is refused, and what the user sees."""
 
 from __future__ import annotations
 

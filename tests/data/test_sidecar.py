@@ -1,4 +1,4 @@
-"""Where an index is stored, and stored files that are no index."""
+"""Location of a stored index, and stored files that are no index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recipe may say about its data, and what it is told when it says it wrongly."""
+"""Data parts of a recipe, and the messages for wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `viaduct devices` shows where torch is not installed."""
+"""Output of `viaduct devices` without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What npu and mlu share: both are a vendor's plug-in, here a stand-in of its documented names."""
+"""Behaviour that npu and mlu share: both are a vendor's plug-in, here a stand-in with its documented names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What folding does to probabilities is measured on real images, and a figure of noise is called one."""
+"""The effect of folding on probabilities is measured on real images; a figure of noise is called one."""
 
 from __future__ import annotations
 

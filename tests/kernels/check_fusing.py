@@ -1,4 +1,4 @@
-"""What happens to a network of another package on our kernels: each check in Triton's interpreter, as JSON.
+"""Check networks of other packages on our kernels, in Triton's interpreter; the results are JSON.
 
     TRITON_INTERPRET=1 python tests/kernels/check_fusing.py
 

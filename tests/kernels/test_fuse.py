@@ -1,4 +1,4 @@
-"""What our kernels take over in a network, and what they leave alone.
+"""Parts of a network that our kernels replace, and parts that they leave alone.
 
 What a network of another package does on them is asked in Triton's interpreter, by check_fusing.py."""
 

@@ -1,4 +1,4 @@
-"""How grouped convolutions are cut up for the card; the kernels themselves: tests/gpu."""
+"""Tiling of grouped convolutions for the card; the kernels themselves are tested in tests/gpu."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Which blocks of torchvision's and timm's own models our kernels fit, where these packages are installed."""
+"""Blocks of torchvision's and timm's models that our kernels fit, where these packages are installed."""
 
 from __future__ import annotations
 

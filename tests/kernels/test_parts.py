@@ -1,4 +1,4 @@
-"""Which modules are bottleneck blocks that our kernels fit, and what is said of those that are not."""
+"""Bottleneck blocks that our kernels fit, and the reasons given for others."""
 
 from __future__ import annotations
 

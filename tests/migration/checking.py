@@ -1,5 +1,7 @@
-"""How a rule is tested: what it makes of a text, what it leaves alone, what it says; and always that the result parses,
-that its comments have survived and that a second run is still."""
+"""Checks of one migration rule: its edits, its findings, and the text that it leaves alone.
+
+A result always parses, its comments survive, and a second run changes nothing.
+"""
 
 from __future__ import annotations
 

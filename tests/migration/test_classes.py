@@ -1,4 +1,4 @@
-"""What is known of the classes of a PyTorch project."""
+"""Facts about the classes of a PyTorch project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lines stand beside which, and what is marked within them."""
+"""Alignment of lines in a diff, and the marks within them."""
 
 from __future__ import annotations
 

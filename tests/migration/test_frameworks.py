@@ -1,4 +1,4 @@
-"""Which framework a file belongs to, and what follows from it."""
+"""Framework of a file, and what follows from it."""
 
 from __future__ import annotations
 

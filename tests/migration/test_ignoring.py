@@ -1,4 +1,4 @@
-"""What git ignores, as git itself says it."""
+"""Files that git ignores, compared with git's own answer."""
 
 from __future__ import annotations
 

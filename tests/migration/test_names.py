@@ -1,4 +1,4 @@
-"""What a name stands for: aliases resolved as Python would, and nothing claimed that is not certain."""
+"""Resolution of names: aliases as Python resolves them, and no claim about uncertain ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into a pipe is a patch: applied, it gives the bytes that --out writes."""
+"""Output into a pipe is a patch; applied, it gives the bytes that --out writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which functions of a project a call may go to, and what it passes to their parameters."""
+"""Project functions that a call may reach, and the values it passes to their parameters."""
 
 from __future__ import annotations
 

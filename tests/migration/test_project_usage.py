@@ -1,4 +1,4 @@
-"""What the survey learns about a project that rules of one file need to know of the others."""
+"""Facts from other files of a project that a rule of one file needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of every rule: its docstring's example is what it does."""
+"""The example in each rule's docstring is replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of thing an expression is: method rules fire only where this says so."""
+"""Kind of the value of an expression; rules of methods apply only to the right kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a folder is migrated, copied or left out; nothing outside it is ever touched."""
+"""Files of a folder that are migrated, copied or left out; nothing outside it is touched."""
 
 from __future__ import annotations
 

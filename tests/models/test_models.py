@@ -1,4 +1,4 @@
-"""What every network of the room promises: its name, its size, its work, its shapes, its layout."""
+"""Name, size, work, shapes and memory layout of every network."""
 
 from __future__ import annotations
 

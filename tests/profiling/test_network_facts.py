@@ -1,4 +1,4 @@
-"""What one training pass shows of a network."""
+"""Facts about a network, taken from one training pass."""
 
 from __future__ import annotations
 

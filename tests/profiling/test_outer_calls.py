@@ -1,4 +1,4 @@
-"""Which calls of modules are those of a script's networks."""
+"""Calls of a script's own networks, told from the calls of their modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the process of a script ends: after its steps, at a bound, with a note of either."""
+"""Ends of a script's process: after its steps or at a limit, with a record of the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a TensorFlow 1 script's counter writes, from what the sessions' observers have seen."""
+"""Records of a TensorFlow 1 script's counter, from the calls of its sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which paths a view of the user's files covers, and where files that a script wrote are kept."""
+"""Paths that a view of the user's files covers, and copies of files that a script wrote."""
 
 from __future__ import annotations
 

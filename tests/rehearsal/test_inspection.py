@@ -1,4 +1,4 @@
-"""What explains a difference between two runs of a PyTorch script."""
+"""Explanations of a difference between two runs of a PyTorch script."""
 
 from __future__ import annotations
 

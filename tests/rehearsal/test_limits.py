@@ -1,4 +1,4 @@
-"""What is told of a limit: the user's line, once, by the mode that was asked for."""
+"""Reports of a limit: the user's line, once, as the mode demands."""
 
 from __future__ import annotations
 

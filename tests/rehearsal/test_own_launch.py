@@ -1,4 +1,4 @@
-"""Whether a script launches its ranks itself, by its text."""
+"""Recognition, from its text, of a script that launches its ranks itself."""
 
 from __future__ import annotations
 

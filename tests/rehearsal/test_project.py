@@ -1,4 +1,4 @@
-"""What is known of a script from its text."""
+"""Facts about a script from its text."""
 
 from __future__ import annotations
 

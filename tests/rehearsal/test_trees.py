@@ -1,4 +1,4 @@
-"""Of two trees that are compared, each process uses the files of its own."""
+"""Two trees are compared, and each process uses the files of its own tree."""
 
 from __future__ import annotations
 

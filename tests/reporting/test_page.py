@@ -1,4 +1,4 @@
-"""What a reader of the file relies on: it is whole, it is safe, and it asks for nothing."""
+"""A report page is complete, safe and asks the network for nothing."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""What a column counts as, since that decides how it sorts and on which side it stands."""
+"""Type of a table's column, which decides its order and alignment."""
 
 import math
 

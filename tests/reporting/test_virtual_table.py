@@ -1,4 +1,4 @@
-"""What a large table sends to the browser: compact, exact enough to sort by, and harmless."""
+"""Data of a large table for the browser: compact, exact enough to sort by, and harmless."""
 
 import json
 import math

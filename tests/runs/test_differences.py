@@ -1,4 +1,4 @@
-"""What differs between two runs, and what is not known."""
+"""Differences between two runs, and facts that are unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which folders are runs, and what is said of those that are not."""
+"""Folders that are runs, and the reasons given for others."""
 
 from __future__ import annotations
 

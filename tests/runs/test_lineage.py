@@ -1,4 +1,4 @@
-"""Where weights and data came from: found by id and checksum, and said to be missing where they are."""
+"""Origins of weights and data: found by id and checksum, and called missing where they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live page over several runs as a person has it open: it follows the runs and keeps what was chosen."""
+"""Live page over several runs in a browser: it follows the runs and keeps the user's choices."""
 
 from __future__ import annotations
 

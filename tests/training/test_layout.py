@@ -1,4 +1,4 @@
-"""Which runs are hybrid: the classifier that is found, and the reasons against splitting it."""
+"""Choice of hybrid parallel runs: the classifier that is found, and the reasons against splitting it."""
 
 from __future__ import annotations
 

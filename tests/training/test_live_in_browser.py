@@ -1,4 +1,4 @@
-"""The live page as a person has it open: it grows with the run, keeps what is being read, and hears of the end."""
+"""Live page of a run in a browser: it grows with the run, keeps the reader's position, and shows the end."""
 
 from __future__ import annotations
 

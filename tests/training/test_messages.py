@@ -1,4 +1,4 @@
-"""What ranks say to one another comes back as it was, and nothing that arrives is executed."""
+"""Messages between ranks arrive unchanged, and nothing in them is executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which optimizers may be captured: those whose own class declares it."""
+"""Optimizers that may be captured: those whose own class declares it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a run has kernels of our own, and how it is told that it cannot."""
+"""Choice of our own kernels for a run, and the reason given if it cannot have them."""
 
 from __future__ import annotations
 

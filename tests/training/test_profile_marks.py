@@ -1,4 +1,4 @@
-"""Where in a step the time points of a profile are marked."""
+"""Positions of a profile's time points within a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run records of its origin: what was read, and no more."""
+"""Recorded origin of a run: what was read, and no more."""
 
 from __future__ import annotations
 

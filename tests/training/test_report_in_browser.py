@@ -1,4 +1,4 @@
-"""The page of a real run, opened as a person would open it."""
+"""Page of a real run, opened in a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a callback may change while a run goes on: the rate, the order of coming epochs, the weights of losses."""
+"""Changes by a callback during a run: the rate, the order of later epochs, the weights of losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a network's second head and drop path change in a step."""
+"""Effects of a second head and of drop path on a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of an operator's entry in the bank."""
+"""Fate of an operator's entry in the bank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bank is meant."""
+"""Choice of the bank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ranking rests on; no time is asserted."""
+"""Measurements behind a ranking; no time is asserted."""
 
 from __future__ import annotations
 

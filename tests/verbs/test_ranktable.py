@@ -1,4 +1,4 @@
-"""What a person sees of `viaduct ranktable`: tables, findings, images, `export` lines, refusals; and its document."""
+"""Output of `viaduct ranktable`: tables, findings, images, `export` lines, refusals; and its document."""
 
 from __future__ import annotations
 

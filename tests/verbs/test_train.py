@@ -1,4 +1,4 @@
-"""What a person sees of `viaduct train` and `viaduct evaluate`: the flags, the answers, the refusals."""
+"""Flags, output and refusals of `viaduct train` and `viaduct evaluate`."""
 
 from __future__ import annotations
 

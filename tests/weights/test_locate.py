@@ -1,4 +1,4 @@
-"""From what a person typed to a checkpoint's prefix, without leaving the folder."""
+"""A checkpoint's prefix from a user's input, without leaving the folder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Alignment: pairs each tensor of the left dump with its counterpart on the right.
 
-Steps are paired by number. Their tensors are paired by the rules file, the graph and their names; without a graph also
+Steps and ranks are paired first, then their tensors: by the rules file, the graph and their names; without a graph also
 by structure. A tensor without a partner becomes a pair with one side None and a `reason`. The missing side is named `*`
-if the compiler inserted the operator or fused it away.
+if nothing on it corresponds, for example if the compiler inserted the operator or fused it away.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OrderedPair(NamedTuple):
     """A pair with the keys that give its position in the table."""
 
     pair: Pair
-    group: Key  # pairs of one group have the same Index and are adjacent
+    group: Key  # pairs of one group are adjacent and get one group number
     sort_key: tuple[float, ...]  # orders the pairs of a group; groups are ordered by their smallest sort key
 
 
@@ -159,7 +159,7 @@ def pair_steps(left: Side, right: Side, offset: int, notes: list[str]) -> list[S
 
 
 def _match_numbers(ours: set[int], theirs: set[int], offset: int, noun: str, notes: list[str]) -> dict[int, int]:
-    """Return the right number of each left step or rank, and note those that only one side has."""
+    """Return the right side's number for each left step or rank that has one; note those that only one side has."""
     matches = {number: number + offset for number in ours if number + offset in theirs}
     if not matches and len(ours) == len(theirs) == 1:
         matches = dict(zip(ours, theirs, strict=True))
@@ -194,14 +194,14 @@ def match_by_rules(pairing: StepPairing, rules: Rules) -> None:
             pairing.add_left_only(tensor, INSERTED, "the rules say that it has no original")
         elif right is None:
             missing.append(f"{tensor.tensor_index} -> {op}")
-            pairing.add_left_only(tensor, op, f"the rules name {op}, but the right has no {tensor.role} of it")
+            pairing.add_left_only(tensor, op, f"the rules name {op}, but no such {tensor.role} was found on the right")
         else:
             pairing.add_match(tensor, right, "rules")
             paired.append(right)
         paired.append(tensor)
     pairing.drop(paired)
     if missing:
-        pairing.notes.append(f"the rules name tensors that the right does not have: {join_some(missing)}")
+        pairing.notes.append(f"the rules name tensors that were not found on the right: {join_some(missing)}")
 
 
 def _drop_ignored(pairing: StepPairing, rules: Rules) -> None:
@@ -222,7 +222,7 @@ def _slot(tensor: Stored) -> tuple[Role, str | int]:
 
 def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None) -> None:
     """Pair tensors through the compiled graph, which names the original of each operator."""
-    groups = fusion.group_nodes(graph)
+    groups = fusion.group_nodes(graph)  # operators that compute the same originals
     originals = fusion.Originals(graph, groups, fusion.index_golden(pairing.right, graph, graph_right, groups))
     known = _find_nodes(pairing, graph)
     first_order: dict[str, int] = {}
@@ -232,10 +232,10 @@ def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None
         last_call[node.name] = max(tensor.call, last_call.get(node.name, 0))
     paired: list[Stored] = []
     for tensor, node in known:
-        obstacle = originals.explain_inner(node, first_order)  # why this tensor is not compared; empty if it is
+        pair = originals.pair(tensor, node, obstacle=originals.explain_inner(node, first_order))
         if tensor.call < last_call[node.name]:
-            obstacle = "a later dump of the same operator in this step was compared"
-        pair = originals.pair(tensor, node, obstacle)
+            reason = "the operator was dumped again in this step; only its last dump is compared"
+            pair = replace(pair, right=None, matched="none", layout=None, reason=reason)
         group = groups[node.name].number
         pairing.ordered_pairs.append(OrderedPair(pair, ("graph", group), (group, *make_sort_key(tensor))))
         paired += [stored for stored in (tensor, pair.right) if stored is not None]
@@ -250,9 +250,9 @@ def _find_nodes(pairing: StepPairing, graph: Graph) -> list[tuple[Stored, Node]]
     known, ambiguous = [], []
     for tensor in pairing.left:
         node = fusion.find_node(tensor, by_name)
-        if isinstance(node, str):
+        if isinstance(node, str):  # why there is no single node
             ambiguous.append(tensor)
-            pairing.add_left_only(tensor, tensor.op, node)
+            pairing.add_left_only(tensor, tensor.op, reason=node)
             pairing.add_note(node)
         elif node is not None:
             known.append((tensor, node))
@@ -274,7 +274,9 @@ def match_by_name(pairing: StepPairing, without_roles: bool) -> None:
     prefixes = _find_common_prefixes(pairing)
     ambiguous = set(pairing.pair_by_key(partial(_normal_key, prefix="")))
     if names := sorted({tensor.op for tensor in pairing.left + pairing.right if _normal_key(tensor, "") in ambiguous}):
-        pairing.notes.append(f"ambiguous: these names are the same in file names: {join_some(names)}")
+        pairing.notes.append(
+            f"ambiguous: these names are not unique without separators and wrappers: {join_some(names)}"
+        )
     for prefix in prefixes:
         pairing.pair_by_key(partial(_normal_key, prefix=prefix))
     if without_roles:
@@ -315,11 +317,11 @@ def _find_common_prefixes(pairing: StepPairing) -> list[str]:
 
 def match_by_structure(pairing: StepPairing, ordered: bool) -> None:
     """Match operators without any matched tensor, by their structure and by the matched operators around them."""
-    anchors = [(pair.left, pair.right) for pair, _, _ in pairing.ordered_pairs if pair.left and pair.right]
-    orders = sorted({left.order for left, _ in anchors})
+    matched = [(pair.left, pair.right) for pair, _, _ in pairing.ordered_pairs if pair.left and pair.right]
+    orders = sorted({left.order for left, _ in matched})
     position_of_order = {order: position for position, order in enumerate(orders, 1)}
-    ours = _group_unmatched_calls(pairing.left, [(left, position_of_order[left.order]) for left, _ in anchors])
-    theirs = _group_unmatched_calls(pairing.right, [(right, position_of_order[left.order]) for left, right in anchors])
+    ours = _group_unmatched_calls(pairing.left, [(left, position_of_order[left.order]) for left, _ in matched])
+    theirs = _group_unmatched_calls(pairing.right, [(right, position_of_order[left.order]) for left, right in matched])
     paired: list[Stored] = []
     for match in align_operators(ours, theirs, ordered):
         for left, right in _pair_slots(ours[match.left], theirs[match.right]):
@@ -329,9 +331,9 @@ def match_by_structure(pairing: StepPairing, ordered: bool) -> None:
 
 
 def _group_unmatched_calls(tensors: list[Stored], anchors: list[tuple[Stored, int]]) -> list[Op]:
-    """Return unmatched calls in order, each with the position of the last matched call before it, or 0.
+    """Return readable unmatched calls in order, each with the position of the last matched call before it, or 0.
 
-    `anchors`: matched tensors, each with the position of its call among the matched calls, from 1.
+    `anchors`: matched tensors, each with the position of its left call among the matched ones, from 1.
     """
     matched = {(tensor.op, tensor.call) for tensor, _ in anchors}
     known = sorted((tensor.order, position) for tensor, position in anchors)
@@ -347,7 +349,7 @@ def _group_unmatched_calls(tensors: list[Stored], anchors: list[tuple[Stored, in
 
 
 def _pair_slots(ours: Op, theirs: Op) -> Iterator[tuple[Stored, Stored]]:
-    """Yield tensors in the same slot, or at the same position of their role, if their sizes agree."""
+    """Yield tensors of the same slot, then others of the same role. Their sizes agree in any order of axes."""
     left, right = list(ours.tensors), list(theirs.tensors)
     for exact in (True, False):
         for tensor in list(left):
@@ -372,13 +374,15 @@ def add_unmatched(pairing: StepPairing, graph: Graph | None) -> None:
     groups = fusion.group_nodes(graph) if graph else {}
     nodes = graph.nodes.values() if graph else ()
     group_of = {fusion.flatten_name(name): groups[node.name] for node in nodes for name in node.stands_for}
-    missing = "the right side has nothing of this name or structure"
-    hint = "; it has outputs only, and a graph (--graph) would say whose output this is"
+    missing = "no counterpart was found on the right side"
+    hint = "; it has no inputs, and a graph (--graph) names the outputs that feed each operator"
     right = [*pairing.right, *(pair.right for pair, _, _ in pairing.ordered_pairs if pair.right)]
-    lacks_inputs = not any(tensor.role == "input" for tensor in right)
+    roles = {tensor.role for tensor in right}
+    needs_graph = not graph and "output" in roles and "input" not in roles
     for tensor in pairing.left:
-        pairing.add_left_only(tensor, tensor.op, missing + (hint if lacks_inputs and tensor.role == "input" else ""))
+        pairing.add_left_only(tensor, tensor.op, missing + (hint if needs_graph and tensor.role == "input" else ""))
     order_of = _order_right_only(pairing)
+    dumped = {pair.left.op for pair, _, _ in pairing.ordered_pairs if pair.left}
     for tensor in pairing.right:
         group = group_of.get(fusion.flatten_name(tensor.op))
         key: Key = ("graph", group.number) if group else ("right", tensor.order, tensor.op, tensor.call)
@@ -386,23 +390,28 @@ def add_unmatched(pairing: StepPairing, graph: Graph | None) -> None:
             sort_key: tuple[float, ...] = (group.number, math.inf)  # after the left tensors of the group
         else:
             sort_key = (order_of(tensor.order), tensor.order, *make_sort_key(tensor))
-        pairing.ordered_pairs.append(OrderedPair(_make_right_only_pair(tensor, group), key, sort_key))
+        pairing.ordered_pairs.append(OrderedPair(_make_right_only_pair(tensor, group, dumped), key, sort_key))
     pairing.left, pairing.right = [], []
 
 
-def _make_right_only_pair(tensor: Stored, group: fusion.Group | None) -> Pair:
-    """Return the pair of a right tensor without a partner; `group`: the compiled operators that compute it."""
+def _make_right_only_pair(tensor: Stored, group: fusion.Group | None, dumped: set[str]) -> Pair:
+    """Return the pair of a right tensor without a partner.
+
+    `group`: the compiled operators that compute it; `dumped`: the left operators with a tensor.
+    """
     if group is None:
-        reason = "the left side has nothing of this name or structure"
-        return Pair(0, None, tensor, tensor.op, tensor.op, "none", reason=reason)
-    if len(group.originals) > 1 and any(node.outputs for node in group.nodes):
-        reason = f"fused into {group.left_op}; the accelerator has no tensor of its own for it"
-        return Pair(0, None, tensor, INSERTED, tensor.op, "none", reason=reason)
-    return Pair(0, None, tensor, group.left_op, tensor.op, "none", reason=f"{group.left_op} was not dumped on the left")
+        left_op, reason = tensor.op, "no counterpart was found on the left side"
+    elif fusion.is_fused_away(tensor, group):
+        left_op, reason = INSERTED, f"fused into {group.left_op}, which has no tensor that is compared with it"
+    elif dumped.isdisjoint(node.name for node in group.nodes):
+        left_op, reason = group.left_op, f"{group.left_op} was not dumped on the left"
+    else:
+        left_op, reason = group.left_op, f"no dumped tensor of {group.left_op} was paired with it"
+    return Pair(0, None, tensor, left_op, tensor.op, "none", reason=reason)
 
 
 def _order_right_only(pairing: StepPairing) -> Callable[[int], float]:
-    """Return a function from a right order to a left one: just after the last match, -1 before the first match."""
+    """Return a function from a right order to the first number of a sort key: just after the last match before it."""
     known = sorted((pair.right.order, key[0]) for pair, _, key in pairing.ordered_pairs if pair.left and pair.right)
 
     def order_of(order: int) -> float:

@@ -54,9 +54,9 @@ class Drift:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if nothing is bad or refused, 1 if something is, 2 if nothing could be compared.
+        """Return 2 if no pair was compared, 1 if something is bad or refused, otherwise 0.
 
-        Flagged tensors, and new ones that a compiler inserted or fused away, do not count.
+        Flagged pairs were compared. New ones have no counterpart by the graph or the rules file.
         """
         if not any(row.is_compared for row in self.rows):
             return 2

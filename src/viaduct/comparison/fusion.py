@@ -80,7 +80,7 @@ def _key(node: Node) -> tuple[str, ...]:
 
 @dataclass
 class Golden:
-    """The right side's outputs by name, and the original names that have the same file name."""
+    """Outputs of the right (golden) side by name, and the original names that have the same file name."""
 
     tensors: Mapping[tuple[str, int], Stored]  # by flattened name and output
     exact: Mapping[tuple[str, int], Stored]  # by name and output, if the dump has unflattened names
@@ -95,13 +95,13 @@ class Golden:
             return self.exact[name, index]
         stored = self.tensors.get((flatten_name(name), index))
         if stored is None:
-            return f"the right side has no tensor {name}:{index}"
+            return f"no output {name}:{index} was found on the right side"
         rivals = self.names.get(flatten_name(name), {name})
         if len(rivals) < 2 or self._fits_only(name, index, rivals, stored):
             return stored
         listed = " and ".join(sorted(rivals)[:4])
         written = f"{listed} are all written as {flatten_name(name)} in file names"
-        return f"ambiguous: {written}; it is not known which of them this file is"
+        return f"ambiguous: {written}; it is not known which of them this tensor is"
 
     def _fits_only(self, name: str, index: int, rivals: set[str], stored: Stored) -> bool:
         """Return True if only this one of the rival names has the file's shape."""
@@ -131,6 +131,17 @@ def index_golden(
         shapes,
         _translations(graph_right) if graph_right else {},
     )
+
+
+def is_fused_away(tensor: Stored, group: Group) -> bool:
+    """Return True if no output of the group stands for this original tensor. In an L1 group, inner ones may."""
+    outputs = [(node, index) for node in group.nodes for index in range(len(node.outputs))]
+    if len(group.originals) < 2 or not outputs:
+        return False
+    origins = [origin for node, index in outputs if (origin := read_origin(node, index, group))]
+    slots = {(flatten_name(origin.op), origin.output) for origin in origins}
+    is_origin = tensor.role == "output" and (flatten_name(tensor.op), tensor.index) in slots
+    return group.nodes[0].l1 != "" or not is_origin
 
 
 def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:

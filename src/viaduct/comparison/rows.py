@@ -20,7 +20,7 @@ RESULT_MEANINGS: dict[Result, str] = {
     "bad": "beyond a threshold, or NaN, Inf or zeros on one side",
     "flag": "not bad, but worth a look: the reason says why",
     "refused": "not compared: missing, damaged, empty or of another shape; never counts as good",
-    "new": "has no partner: inserted or fused away by a compiler",
+    "new": "has nothing to be compared with, by the graph or the rules file",
 }
 RESULTS: tuple[Result, ...] = tuple(RESULT_MEANINGS)
 SEVERITY: tuple[Result, ...] = ("bad", "refused", "flag", "new", "good")  # the worst first

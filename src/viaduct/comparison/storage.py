@@ -43,17 +43,17 @@ def open_tensor(stored: Stored) -> Array:
 def describe(path: Path, member: str = "") -> tuple[str, tuple[int, ...]]:
     """Return dtype and shape from the header alone; raise BadData if it cannot be read."""
     header: Header | str | None
-    if path.suffix == ".npy":
+    if path.suffix == ".npy":  # one tensor, whatever the member
         header = npy.read_header(path)
     elif (header := read_headers(path).get(member)) is None:
         raise BadData(f"{path.name} has no tensor {member!r}.")
-    if isinstance(header, str):
+    if isinstance(header, str):  # why the tensor cannot be read
         raise BadData(header)
     return header.dtype, header.shape
 
 
 def read_headers(path: Path) -> Members:
-    """Return each tensor's header, or why it cannot be read. The key is "" in files of one tensor."""
+    """Return each tensor's header, or why it cannot be read. The key is "" in a .npy or .pt file."""
     return _format(path).read_headers(path)
 
 

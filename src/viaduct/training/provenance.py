@@ -1,4 +1,4 @@
-"""Where a run came from: code, machine, data and first weights, recorded in RUN/recipe.json.
+"""Origin of a run: code, machine, data and first weights, recorded in RUN/recipe.json.
 
     "provenance": {
       "id": "6f1d…"                 identifies the run even if its directory is moved

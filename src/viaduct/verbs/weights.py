@@ -87,7 +87,8 @@ def import_weights(
     else:
         written = import_file(checkpoint, out, model=model, classes=classes or 0, ema=ema, slots=slots)
     if written.recognised:
-        print_note(f"{checkpoint} looks like {written.model}.")
+        others = f" or {' or '.join(written.alternatives)}: --model chooses" if written.alternatives else ""
+        print_note(f"{checkpoint} looks like {written.model}{others}.")
     imported = written.done
     print_notes(f"Note: {note}." for note in (imported.notes if imported else ()))
     step = f", step {imported.global_step:,}" if imported and imported.global_step is not None else ""

@@ -1,4 +1,4 @@
-"""What the comparison of an exported graph with PyTorch can show, and what it says where it shows little."""
+"""Comparison of an exported graph with PyTorch: what it can show, and what it says where it shows little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the formats share: the ports of a graph."""
+"""Inputs and outputs of a graph, which all formats share."""
 
 from __future__ import annotations
 

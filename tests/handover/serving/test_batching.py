@@ -1,4 +1,4 @@
-"""Which requests share a batch: nothing waits where nothing comes, everything accepted is answered."""
+"""Batches of requests: no request waits in vain for others, and every accepted one is answered."""
 
 from __future__ import annotations
 

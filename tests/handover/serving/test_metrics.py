@@ -1,4 +1,4 @@
-"""What a server counts."""
+"""Counters of a server."""
 
 from __future__ import annotations
 

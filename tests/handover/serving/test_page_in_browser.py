@@ -1,4 +1,4 @@
-"""The page as a person uses it: an image chosen, dropped, pasted; wide and on a phone; light and dark; by keyboard."""
+"""Page of the server in a browser: an image chosen, dropped, pasted; wide and narrow; light and dark; by keyboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layout a path has."""
+"""Recognition of a profile's format."""
 
 from __future__ import annotations
 

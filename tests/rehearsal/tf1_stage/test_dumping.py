@@ -1,4 +1,4 @@
-"""Which steps, operators and tensors a dump of the NPU has."""
+"""Steps, operators and tensors in a dump of the NPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not train is bounded by the steps too: without losing the training that is to come, or a script's end."""
+"""Evaluations are bounded by the steps too; neither later training nor the script's end is lost."""
 
 from __future__ import annotations
 

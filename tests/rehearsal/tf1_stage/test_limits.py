@@ -1,4 +1,4 @@
-"""What the NPU refuses in a TensorFlow 1 script is told with the line to blame; a right script is left alone."""
+"""Refusals of the NPU in a TensorFlow 1 script name the line; a right script is left alone."""
 
 from __future__ import annotations
 

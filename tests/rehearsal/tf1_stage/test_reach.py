@@ -1,4 +1,4 @@
-"""What a run executes, and whether it trains."""
+"""Operators that a session run executes, and whether it trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cards there are, which is current, and the memory that is counted on each."""
+"""Cards, the current card, and the memory counted on each."""
 
 from __future__ import annotations
 

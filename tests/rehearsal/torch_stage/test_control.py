@@ -1,4 +1,4 @@
-"""Which cards there are, and which is current."""
+"""Control functions of the card: device count and current device."""
 
 from __future__ import annotations
 

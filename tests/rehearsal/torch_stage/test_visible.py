@@ -1,4 +1,4 @@
-"""How many cards a process sees, by the variables of its environment."""
+"""Number of visible cards, from the variables of a process's environment."""
 
 from __future__ import annotations
 

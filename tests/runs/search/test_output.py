@@ -1,4 +1,4 @@
-"""What a search prints at its end."""
+"""Output at the end of a search."""
 
 from __future__ import annotations
 

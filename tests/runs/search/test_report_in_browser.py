@@ -1,4 +1,4 @@
-"""The page of a search, opened as a person would open it."""
+"""Page of a search, opened in a browser."""
 
 from __future__ import annotations
 

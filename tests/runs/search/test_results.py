@@ -1,4 +1,4 @@
-"""What is said of the best trial: nothing that noise could have made."""
+"""Statements about the best trial: none that noise could explain."""
 
 from __future__ import annotations
 

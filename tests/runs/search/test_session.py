@@ -1,4 +1,4 @@
-"""From a request to a search: how often trials are evaluated, and what is said when all fail."""
+"""Search from request to end: number of evaluations, and the message if all trials fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What convolutions and linear layers share: precision, oneDNN switches, the work that is timed."""
+"""Properties that convolutions and linear layers share: precision, oneDNN switches, the timed work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every method of search keeps to: each point is asked for once, and times are recorded."""
+"""Rules for every search method: each point is asked for once, and times are recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropout left on: zeros where the other side has numbers, and the other values multiplied by 1 / (1 - p)."""
+"""Dropout left on: zeros where the other side has numbers, and the other values multiplied by 1 / (1 - p), or equal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def find_cause(scene: Scene) -> Cause | None:
 
 
 def explain_one_side(both: Both, side: str) -> Cause | None:
-    """Report zeros in `both.left` only, with one ratio of all other values; `side` is the name of `both.left`."""
+    """Report zeros in `both.left` only, and about one ratio of the other values.
+
+    `side`: the side that `both.left` holds; if it is "right", the caller swapped the two.
+    """
     alive = (both.right != 0) & np.isfinite(both.left) & np.isfinite(both.right)
     zeros = alive & (both.left == 0)
     share = float(zeros.sum() / max(1, alive.sum()))
@@ -38,7 +41,7 @@ def explain_one_side(both: Both, side: str) -> Cause | None:
         return None
     dropped = describe_dropped(zeros, alive)
     evidence = (
-        f"{share:.0%} of the {side} side's numbers are 0 where the other side's are not ({dropped}), and the others "
+        f"{share:.0%} of the numbers that are not 0 on the other side are 0 on the {side} ({dropped}), and the others "
         f"are typically {ratio:.4g} times as large; 1 / (1 - p) is {1 / (1 - share):.4g}"
     )
     fits = abs(ratio * (1 - share) - 1) < 0.25 or abs(ratio - 1) < 1e-3
@@ -62,7 +65,7 @@ def explain_both_sides(both: Both) -> Cause | None:
         return None
     if not np.allclose(both.left[common], both.right[common], rtol=1e-2, atol=0):
         return None
-    evidence = f"{differing.mean():.0%} of the values are 0 on one side only, and the sides agree where neither is 0"
+    evidence = f"{differing.mean():.0%} of the values are 0 on one side only, and the sides agree within 1 % elsewhere"
     return Cause(NAME, 0.9, evidence, ADVICE)
 
 

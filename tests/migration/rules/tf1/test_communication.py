@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textwrap import dedent
 
+import pytest
+
 from migration.checking import check_noop, migrate_source
 
 RULE = "lifecycle_init"
@@ -38,3 +40,18 @@ def test_the_session_that_starts_is_not_reported_again() -> None:
     once = migrate_source(RANKS + "def main():\n    get_rank_size()\nmain()\n", distributed=True).after.decode()
     again = migrate_source(dedent(once), distributed=True)
     assert not [finding for finding in again.findings if finding.status != "advice"]
+
+
+@pytest.mark.parametrize("initialiser", ["global_variables_initializer", "initializers.global_variables"])
+def test_a_file_with_an_initialiser_will_ask_for_ranks(initialiser: str) -> None:
+    model = f"""
+import tensorflow as tf
+def train(loss):
+    step = tf.train.AdamOptimizer().minimize(loss)
+    sess = tf.Session()
+    sess.run(tf.{initialiser}())
+    sess.run(step)
+"""
+    main = "from model import train\ndef main():\n    train(1)\nif __name__ == '__main__':\n    main()\n"
+    after = migrate_source(main, RULE, path="main.py", others={"model.py": model}, distributed=True).after.decode()
+    assert "init_npu()" in after

@@ -64,3 +64,32 @@ def test_a_patch_cannot_change_a_comparison() -> None:
 )
 def test_a_comparison_follows_the_available_card(before: str, after: str) -> None:
     check_rewrite("backend_compare", f"{HEAD}{before}\n", f"{HEAD}{HELPER}{after}\n", to="any")
+
+
+@pytest.mark.parametrize("to", ["any", "npu"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if args.library == 'nccl': pass\n",
+        "if library.startswith('nccl'): pass\n",
+        "match library:\n    case 'nccl': pass\n    case _: pass\n",
+    ],
+)
+def test_a_comparison_of_something_else_is_reported(source: str, to: str) -> None:
+    check_says("backend_compare", HEAD + source, "manual", "if this checks the collective backend", to=to)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if 'nccl' in backend: pass\n",
+        "if args.backend in ('gloo', 'nccl'): pass\n",
+        "if backend.upper() == 'NCCL': pass\n",
+        "if backend == 'cpu:gloo,cuda:nccl': pass\n",
+        "if library == dist.Backend.NCCL: pass\n",
+        "if backend.startswith('nccl'): pass\n",
+        "match backend:\n    case 'nccl': pass\n    case _: pass\n",
+    ],
+)
+def test_any_reports_what_it_cannot_change(source: str) -> None:
+    check_says("backend_compare", HEAD + source, "manual", "accelerator.BACKENDS", to="any")

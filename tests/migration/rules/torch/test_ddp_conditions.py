@@ -14,7 +14,7 @@ from migration.rules.torch.data_parallel_script import LOOP, SCRIPT
     ("old", "new", "reason"),
     [
         ("shuffle=True", "shuffle=batch > 1", "decided at run time"),
-        ("shuffle=True", "sampler=other", "has a sampler"),
+        ("shuffle=True", "sampler=other", "argument for a sampler"),
         ("train = DataLoader", "train = make", "uses a DataLoader"),
         ("batch_size=batch, shuffle=True", "shuffle=True, **settings", "**settings"),
         ("batch_size=batch, shuffle=True", "batch_size=None, shuffle=True", "no batch size"),
@@ -43,7 +43,7 @@ def test_a_notebook_and_a_file_that_others_import_are_left() -> None:
     library = dedent(SCRIPT).partition("if __name__")[0]
     result = migrate_source(library, "data_parallel_ddp", data_parallel="ddp")
     assert not result.changed
-    assert "not the one that is started" in result.findings[0].message
+    assert "no start was found" in result.findings[0].message
 
 
 @pytest.mark.parametrize(("batch", "cards"), [("1", "[0, 1]"), ("20", "[0, 1, 2]")])

@@ -102,6 +102,7 @@ def test_what_is_not_seen_to_be_used_is_left_and_said(source: str) -> None:
         "def pick():\n    return 'cuda'\nx.to(pick())",
         "config = {'device': 'cuda', 'cuda': True}\nx.to(config['device'])",
         "config = dict(place='cuda')\nx.to(config['place'])",
+        "config = Config(**dict(place='cuda'))\nx.to(getattr(config, 'place'))",
         "config = {}\nconfig['place'] = 'cuda'\nx.to(config['place'])",
         "from dataclasses import dataclass, field\n@dataclass\nclass C:\n    device: str = field(default='cuda')",
         "class A:\n    def to(self, device):\n        pass\n    def cuda(self):\n        return self.to('cuda')",

@@ -1,4 +1,4 @@
-"""What became tf.data.experimental."""
+"""Functions of tf.contrib.data, which became tf.data.experimental."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ import ast
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, full_name
 from viaduct.migration.options import Options
+from viaduct.migration.project_usage import INITIALIZERS
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
 OPS, PLUGIN = full_name("npu_ops"), full_name("npu_plugin")
 START_CALLS = (f"{OPS}.initialize_system", f"{PLUGIN}.npu_resource_init", full_name("init_resource"))
-INITIALIZERS = ("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables")
 STOP_CALLS = (f"{OPS}.shutdown_system", f"{PLUGIN}.npu_resource_shutdown", full_name("shutdown_resource"))
 
 

@@ -123,7 +123,7 @@ def ends_line(site: Site, statement: ast.stmt) -> bool:
 def find_insertion_statement(site: Site, node: ast.AST) -> ast.stmt | None:
     """Return the statement before which code for an expression may be inserted.
 
-    None in a lambda, a comprehension, a definition's header, a class body, an `elif`, and after a semicolon.
+    None in a lambda, a comprehension, a definition's header, a class body, an `elif`, or if its line begins otherwise.
     """
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.Lambda | Comprehension):
@@ -148,7 +148,7 @@ def reads_bound_name(statement: ast.stmt, value: ast.expr) -> bool:
 
 @dataclass(frozen=True)
 class ConfigVariable:
-    """Variable or attribute of self that holds a config, with all its assignments."""
+    """Variable or attribute of self that may hold a config, with its assignments."""
 
     text: str  # "config", "self.config"
     parts: tuple[str, ...]  # ("config",), ("self", "config")
@@ -157,7 +157,7 @@ class ConfigVariable:
 
 
 def find_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
-    """Return a name or `self.x` with all its assignments.
+    """Return a name with all its assignments, or `self.x` with those in its class.
 
     None for any other expression, and for a name with other bindings than assignments, such as a parameter.
     """
@@ -226,7 +226,7 @@ def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.st
 
 
 def has_custom_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> bool:
-    """Return True if a statement adds a custom optimizer to the config, or npu_config_proto made the config."""
+    """Return True if a statement adds a custom optimizer to the config, or npu_config_proto made one of its values."""
     is_made_by_vendor = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
     return is_made_by_vendor or adding_statement(site, config, node) is not None
 

@@ -13,12 +13,13 @@ from viaduct.migration.lookups import (
     sole_target,
 )
 from viaduct.migration.predicates import is_self
-from viaduct.migration.project_usage import GROUPING_CALLS, INITIALIZERS, makes_initialiser
+from viaduct.migration.project_usage import GROUPING_CALLS, makes_initialiser
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
 
-INITIALISERS_OF_A_LIST = (
+# Functions of TensorFlow that return the initialiser of a list of variables.
+LIST_INITIALIZERS = (
     "tensorflow.variables_initializer",
     "tensorflow.initialize_variables",
     "tensorflow.initializers.variables",
@@ -28,15 +29,16 @@ INITIALISER_NAME = re.compile(
     r"(?:^|_)init(?:s|_op|_ops|_all|_fn)?$|(?:^|_)initiali[sz](?:er|ers|e|ation|e_op|er_op)$|^init_"
 )
 EXCLUDED_NAME = re.compile(r"iter|data|local|table|feed|hook|_ds|queue|infeed|npu|comm|system|hvd|saver|weight|config")
-# Calls that run an initialiser among their arguments; distribute_broadcast edits or reports them.
+# Functions and methods that run an initialiser among their arguments.
 RUNNING_CALLS = ("Scaffold", "Supervisor", "train")
+MAX_DEPTH = 6  # of nested groups, collections and variables
 Verdict = bool | None
-"""True for an initialiser, False for anything else; None if only the name of the expression suggests one."""
+"""True for an initialiser; None for what may be one, for example by its name; False for anything else."""
 
 
 def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Verdict:
     """Return True for an initialiser of all variables, or of all trainable ones, from any file of the project."""
-    if node is None or depth > 6:
+    if node is None or depth > MAX_DEPTH:
         return False
     if makes_initialiser(site.values, node):
         return True
@@ -56,11 +58,11 @@ def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Verdict
     return is_initialising_attribute(site, origin) if isinstance(origin, ast.Attribute) else False
 
 
-def combine(answers: list[Verdict]) -> Verdict:
-    """Return True if one answer is True, else None if one is None, else False."""
-    if any(answers):
+def combine(verdicts: list[Verdict]) -> Verdict:
+    """Return True if one verdict is True, else None if one is None, else False."""
+    if any(verdicts):
         return True
-    return None if None in answers else False
+    return None if None in verdicts else False
 
 
 def has_initialiser_name(name: str) -> bool:
@@ -72,7 +74,7 @@ def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
     name = site.qualified_name(call.func)
     if name in GROUPING_CALLS:
         return combine([is_initialiser(site, argument, depth + 1) for argument in call.args])
-    if name in INITIALISERS_OF_A_LIST:
+    if name in LIST_INITIALIZERS:
         variables = call.args[0] if call.args else None
         return isinstance(variables, ast.Call) and site.qualified_name(variables.func) in ALL_VARIABLES
     if is_project_initialiser(site, name) or is_project_initialiser(site, method_name(site, call.func)):
@@ -85,10 +87,11 @@ def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
 def is_project_initialiser(site: Site, name: str | None) -> bool:
     """Return True if the project assigns or returns an initialiser under this qualified name.
 
-    Scripts import a file of their folder by its bare name, so the name may lack its beginning.
+    `project_usage.record_variables` describes the notation. Scripts import a file of their folder by its bare name, so
+    the name may lack its beginning.
     """
-    names = site.work.project.initialisers
-    return name is not None and (name in names or any(full.endswith(f".{name}") for full in names if "." in name))
+    keys = site.work.project.initialisers
+    return name is not None and (name in keys or any(key.endswith(f".{name}") for key in keys if "." in name))
 
 
 def method_name(site: Site, function: ast.expr) -> str | None:
@@ -107,7 +110,7 @@ def method_name(site: Site, function: ast.expr) -> str | None:
 
 
 def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
-    """Return True for a variable or parameter that holds an initialiser; None if only its name suggests one."""
+    """Return True for a variable or parameter that may hold an initialiser; None if only its name suggests one."""
     if is_project_initialiser(site, site.qualified_name(name)):
         return True
     bindings = bindings_of(site, name)
@@ -140,9 +143,10 @@ def find_unpacking(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
 
 
 def is_initialising_attribute(site: Site, node: ast.Attribute) -> Verdict:
-    """Return True for an attribute that holds an initialiser.
+    """Return True for an attribute that the project sets to an initialiser.
 
-    None if attributes of this name also hold other values, or if only the name suggests one.
+    For `self.x` the assignments in its class decide, if there are any. For other attributes the verdict is None if
+    attributes of this name also get other values, or if only the name suggests an initialiser.
     """
     project = site.work.project
     if is_project_initialiser(site, site.qualified_name(node)):
@@ -156,19 +160,18 @@ def is_initialising_attribute(site: Site, node: ast.Attribute) -> Verdict:
 
 
 def is_built_by_call(site: Site, value: ast.expr) -> bool:
-    """Return True for a call of a function that returns an initialiser."""
-    # depth 5: one level deeper at most, see is_initialiser
-    return isinstance(value, ast.Call) and is_initialising_call(site, value, depth=5) is True
+    """Return True for a call that surely returns an initialiser; arguments of a group are followed one level deep."""
+    return isinstance(value, ast.Call) and is_initialising_call(site, value, MAX_DEPTH - 1) is True
 
 
 def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return True if an initialiser reaches a run, an attribute, a caller or another file, or is never used.
+    """Return True if an initialiser reaches a run, an attribute, a caller or another file, or stands alone.
 
     Groups, collections and variables are followed.
     """
     parent = site.source.parents[node]
     call = receiving_call(site, node)
-    if depth > 6:
+    if depth > MAX_DEPTH:
         return False
     if isinstance(parent, ast.Expr | ast.Return):
         return True
@@ -188,27 +191,24 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 
 def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> bool:
-    """Return True if a call runs its argument, an initialiser, or passes it to something that does."""
+    """Return True if a call runs its argument, an initialiser, or passes it to code that does so."""
     name = site.qualified_name(call.func) or ""
     function_name = call.func.attr if isinstance(call.func, ast.Attribute) else name.rpartition(".")[2]
     if function_name == "run" or function_name in RUNNING_CALLS:
         return True
     if name in GROUPING_CALLS:
         return is_run_somewhere(site, call, depth + 1)
-    defined = site.work.project.functions.get(name)
-    if defined is None:
+    if name not in site.work.project.functions:
         return False
-    parameters = [parameter.arg for parameter in defined[1].args.args]
-    passed = [name for name, value in bind_arguments(call, parameters).items() if value is argument]
+    _, function = site.work.project.functions[name]
+    parameters = [parameter.arg for parameter in function.args.args]
+    passed = [parameter for parameter, value in bind_arguments(call, parameters).items() if value is argument]
     return any(f"{name}({parameter})" in site.work.project.initialisers for parameter in passed)
 
 
 def is_partial_initialiser(site: Site, node: ast.expr) -> bool:
-    """Return True for an initialiser of some variables only: `tf.variables_initializer(new_variables)`."""
+    """Return True for an initialiser of a list that may lack variables: `tf.variables_initializer(new_variables)`."""
     origin = site.values.origin(node)
-    if not isinstance(origin, ast.Call) or site.qualified_name(origin.func) not in INITIALISERS_OF_A_LIST:
+    if not isinstance(origin, ast.Call) or site.qualified_name(origin.func) not in LIST_INITIALIZERS:
         return False
     return not is_initialising_call(site, origin, 0)
-
-
-INITIALISER_FUNCTIONS = tuple(sorted(INITIALIZERS))

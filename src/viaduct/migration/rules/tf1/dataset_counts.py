@@ -12,7 +12,8 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, category="report", runs_last=True)
 
-RESULT_WORDS = ("pred", "result", "output", "num_written", "written_lines", "lines")
+RESULT_WORDS = ("pred", "result", "output", "num_written", "lines")
+# num_predict: the number of examples to predict
 EXAMPLE_WORDS = ("example", "num_actual", "num_predict", "input", "sample", "features")
 
 
@@ -30,15 +31,16 @@ def check_assert_equal(site: Site) -> None:
 
 
 def report_count(site: Site, left: str, right: str) -> None:
-    """Report a comparison of a number of results with a number of examples."""
+    """Report a comparison that seems to be between a number of results and a number of examples."""
     sides = (left.lower(), right.lower())
     if not any("len(" in side or side.startswith("num") or "count" in side or "written" in side for side in sides):
         return
     pairs = (sides, sides[::-1])
     if any(has_any(result, RESULT_WORDS) and has_any(examples, EXAMPLE_WORDS) for result, examples in pairs):
         site.request_review(
-            f"{left} == {right} fails once the last batch is dropped: pad the input, or relax the check",
-            zh=f"丢弃最后一批后 {left} == {right} 将失败:请补齐输入或放宽断言",
+            f"if {left} == {right} counts predictions and examples, it fails once the last batch is dropped: pad the "
+            "input, or relax the check",
+            zh=f"若 {left} == {right} 比较预测数与样本数,丢弃最后一批后将失败:请补齐输入或放宽断言",
             risk="high",
         )
 

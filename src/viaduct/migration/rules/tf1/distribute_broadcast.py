@@ -16,7 +16,7 @@ The rule edits programs that train; the optimizer, the initialiser and the sessi
 session may have another graph than the default one, the operation is created under `sess.graph.as_default()`. Monitored
 sessions, and the training of canned Estimators (DNN, linear, baseline), get a hook with the same effect. NPUEstimator
 broadcasts by itself. If no code of the project runs an initialiser, it is reported as unresolved. A Supervisor,
-`slim.learning.train` and an initialiser of some variables only need manual review.
+`slim.learning.train` and an initialiser of a list of variables need manual review.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import PurePosixPath
 from viaduct.migration.import_graph import programs_of
 from viaduct.migration.names import Comprehension
 from viaduct.migration.predicates import is_none
-from viaduct.migration.project_usage import BROADCASTS, OPTIMIZER_TRAINING_FUNCTIONS, TRAINING_METHODS
+from viaduct.migration.project_usage import BROADCASTS, INITIALIZERS, OPTIMIZER_TRAINING_FUNCTIONS, TRAINING_METHODS
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -92,7 +92,7 @@ def may_be_session_or_operation(site: Site, receiver: ast.expr) -> bool:
 
 
 def is_initialised_in_function(site: Site) -> bool:
-    """Return True if another run in the same function surely initialises all variables."""
+    """Return True if another run in the same function initialises all variables."""
     function = site.source.function_around(site.node)
     runs = [node for node in site.work.index.methods.get("run", []) if site.source.function_around(node) is function]
     return any(node.args and initialisers.is_initialiser(site, node.args[0]) for node in runs if node is not site.node)
@@ -140,7 +140,7 @@ def is_deferred(site: Site, statement: ast.stmt) -> bool:
 
 
 def is_graph_finalized(site: Site) -> bool:
-    """Return True if the function finalised the graph before the site; then no operation can be added."""
+    """Return True if the function calls `finalize` before the site; no operation can be added to a finalised graph."""
     function = site.source.function_around(site.node)
     calls = site.work.index.methods.get("finalize", [])
     return any(site.source.function_around(node) is function and node.lineno < site.node.lineno for node in calls)
@@ -202,9 +202,9 @@ def graph_blocks(site: Site, node: ast.AST) -> set[ast.AST]:
     }
 
 
-@rule.call(*initialisers.INITIALISER_FUNCTIONS)
+@rule.call(*sorted(INITIALIZERS))
 def report_initialiser_not_run(site: Site) -> None:
-    """Report an initialiser that no code of the program runs."""
+    """Report an initialiser if the code does not show where it is run."""
     if has_broadcast(site) or not is_training(site) or initialisers.is_run_somewhere(site, site.node):
         return
     site.report_unresolved(
@@ -230,7 +230,7 @@ def report_missing_broadcast(site: Site) -> None:
 
 
 def is_training(site: Site) -> bool:
-    """Return True if the program updates variables and the site's function is not for evaluation or export.
+    """Return True if the file or its program trains, and the function around the site is not for evaluation or export.
 
     A function named `evaluate` counts all the same if it creates or runs a training operation.
     """

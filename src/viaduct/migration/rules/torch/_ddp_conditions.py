@@ -120,7 +120,7 @@ def refuse_sampler(site: Site, call: ast.Call) -> None:
     A `**kwargs` is accepted if the file shows its entries and none of them is one of LOADER_ARGUMENTS.
     """
     if keyword_value(call, "sampler", "batch_sampler") is not None or len(call.args) > 3:  # the fourth is the sampler
-        raise Refused("the training loader has a sampler", "训练数据使用了自定义 sampler", call)
+        raise Refused("the training loader has an argument for a sampler", "训练数据加载器带有 sampler 参数", call)
     for value in (keyword.value for keyword in call.keywords if keyword.arg is None):
         items = dict_items(site.values.origin(value))
         if items is None or LOADER_ARGUMENTS & {str(name) for name, _ in items}:
@@ -148,7 +148,7 @@ def describe_loader(site: Site, call: ast.Call, trace: LoaderTrace) -> Loader:
 
 
 def refuse_batches(site: Site, wrapping_calls: list[ast.Call], loaders: list[Loader]) -> None:
-    """Refuse a batch of 1, and a batch that cannot be divided by the number of cards in the first DataParallel."""
+    """Refuse a batch that is known to be 1, or not to be divisible by the number of cards in the first DataParallel."""
     count = count_cards(wrapping_calls[0])
     for loader in loaders:
         batch_size = loader.batch_size
@@ -237,7 +237,9 @@ def find_entry(site: Site) -> tuple[ast.stmt, ast.stmt]:
         moves_to_device(site, item) for item in executed_statements(block[: block.index(guard)])
     )
     if is_early and is_imported(site):
-        raise Refused("the file uses the card when it is imported, and others import it", "该文件在被导入时即使用设备")
+        raise Refused(
+            "the file may use the card when it is imported, and others import it", "该文件在被导入时可能使用设备"
+        )
     statements = block if is_early or guard is None else guard.body
     first = next((statement for statement in executed_statements(statements) if may_use_card(site, statement)), None)
     if first is None or site.edit.own_indent(first) is None:
@@ -255,7 +257,7 @@ def executed_statements(block: list[ast.stmt]) -> Iterator[ast.stmt]:
 def may_use_card(site: Site, statement: ast.stmt) -> bool:
     """Return True if a statement calls torch, a method that moves to a device, or a function or class of this file.
 
-    A function with "arg" in its name is taken to parse arguments and does not count.
+    A function or class with "arg" in its name is taken to parse arguments and does not count.
     """
     defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
@@ -276,10 +278,12 @@ def moves_to_device(site: Site, statement: ast.stmt) -> bool:
 
 
 def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
-    """Refuse a file that is not started, a start through a decorator, and a function that chooses visible cards."""
+    """Refuse a file that ends with a definition, a start through a decorator, and cards chosen in a function."""
     last = (guard.body if guard is not None else site.source.tree.body)[-1]
     if isinstance(last, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
-        raise Refused("this file is not the one that is started", "该文件不是启动脚本")
+        raise Refused(
+            "the file ends with a definition or import: no start was found", "该文件以定义或导入结尾,未找到启动语句"
+        )
     for node in ast.walk(last):
         started = plain_name(node.func) if isinstance(node, ast.Call) else ""
         for function in site.source.tree.body:
@@ -294,7 +298,7 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 
 
 def find_saving(site: Site, loaders: list[Loader]) -> tuple[list[FunctionNode], list[ast.stmt]]:
-    """Return the functions that only save, and the saving statements outside such functions."""
+    """Return the functions that are for saving, and the saving statements outside them."""
     training = {site.source.function_around(epochs.loop) for loader in loaders for epochs in loader.epochs}
     functions: dict[FunctionNode, None] = {}  # an ordered set
     statements: dict[ast.stmt, None] = {}

@@ -19,7 +19,7 @@ NO_PARENTHESES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # before `.
 
 
 class Rewriter:
-    """Rewrites a script as a program for several ranks: `check` raises Refused or not, then `write` edits."""
+    """Rewrites a script as a program for several ranks: `check` may raise Refused; then `write` edits."""
 
     def __init__(self, site: Site, plan: Plan) -> None:
         self.site, self.plan, self.card = site, plan, card(site.options)
@@ -190,7 +190,7 @@ class Rewriter:
                 edit.insert(begin, unit)
 
     def wait_before_loading(self) -> None:
-        """Insert a barrier before each torch.load after the training loop, so that rank 0 has saved."""
+        """Insert a barrier before each torch.load that follows a training loop in its function: rank 0 saves first."""
         source, loaders = self.site.source, self.plan.loaders
         loops = {source.function_around(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
         preceded: set[ast.stmt] = set()
@@ -203,7 +203,7 @@ class Rewriter:
             self.site.report_change("all ranks wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
 
     def accept_existing_folders(self) -> None:
-        """Let os.makedirs and os.mkdir accept a folder that another rank has created."""
+        """Let calls of os.makedirs and os.mkdir accept a folder that another rank has created."""
         for call in calls_to(self.site, ["os.makedirs"]):
             if len(call.args) < 3 and not any(keyword.arg in (None, "exist_ok") for keyword in call.keywords):
                 self.site.edit.add_argument(call, "exist_ok=True")

@@ -9,17 +9,16 @@ from viaduct.migration.lookups import branches, literal_text, mark_once
 from viaduct.migration.rule import Site
 
 CUDA_DEVICE = re.compile(r"cuda(?::(?:\d+|%[dis]|\{[^{}]*\})?)?")  # "cuda", "cuda:", "cuda:0", "cuda:%d", "cuda:{}"
-EXACT_CUDA_DEVICE = re.compile(r"cuda(?::\d+)?")
-OPENING_QUOTE = re.compile(r"[rRbBfFuU]*(?:\"\"\"|'''|\"|')(?=cuda)")
-DEVICE_WORDS = {"device", "devices", "dev"}
-DEVICE_NAMES = {"map_location", "device_type", "pin_memory_device"}
-CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+EXACT_CUDA_DEVICE = re.compile(r"cuda(?::\d+)?")  # "cuda", "cuda:0"
+OPENING_QUOTE = re.compile(r"[rRbBfFuU]*(?:\"\"\"|'''|\"|')(?=cuda)")  # of a literal that begins with cuda
+DEVICE_WORDS = {"device", "devices", "dev"}  # one of them is a word of every device name but map_location
+WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # in `deviceType`
 
 
 def is_device_name(name: str) -> bool:
     """Return True for the name of a device variable, parameter or option: `device`, `--train-device`, `deviceType`."""
-    snake_case = CAMEL_CASE.sub("_", name).lower().strip("-_").replace("-", "_")
-    return snake_case in DEVICE_NAMES or bool(DEVICE_WORDS & set(snake_case.split("_")))
+    snake_case = WORD_BOUNDARY.sub("_", name).lower().strip("-_").replace("-", "_")
+    return snake_case == "map_location" or bool(DEVICE_WORDS & set(snake_case.split("_")))
 
 
 def device_literal(node: ast.AST | None) -> ast.expr | None:
@@ -31,8 +30,8 @@ def device_literal(node: ast.AST | None) -> ast.expr | None:
         return node if CUDA_DEVICE.fullmatch(literal_text(node)) else None
     if isinstance(node, ast.JoinedStr):
         text = literal_text(node.values[0]) if node.values else ""
-        has_no_braces = len(node.values) == 1 and EXACT_CUDA_DEVICE.fullmatch(text) is not None  # f"cuda"
-        return node if has_no_braces or text.startswith("cuda:") else None
+        is_constant = len(node.values) == 1 and EXACT_CUDA_DEVICE.fullmatch(text) is not None  # f"cuda"
+        return node if is_constant or text.startswith("cuda:") else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
         return device_literal(node.left)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
@@ -41,7 +40,7 @@ def device_literal(node: ast.AST | None) -> ast.expr | None:
 
 
 def is_cuda_device(node: ast.AST | None) -> bool:
-    """Return True for the literals `"cuda"`, `"cuda:0"` and the like."""
+    """Return True for the literals `"cuda"` and `"cuda:0"`, with any number."""
     return EXACT_CUDA_DEVICE.fullmatch(literal_text(node)) is not None
 
 
@@ -61,7 +60,7 @@ def rename_device(site: Site, literal: ast.expr, device: str) -> bool:
         )
         return False
     start = site.source.span(literal)[0] + opening.end()
-    if mark_once(site, "device", start):
+    if mark_once(site, "device", start):  # a literal may be reached from several handlers
         site.edit.replace(start, start + len("cuda"), device)
     return True
 
@@ -73,5 +72,5 @@ def string_branches(value: ast.expr | None) -> list[ast.Constant]:
 
 
 def is_membership_key(operator: ast.cmpop, left: ast.expr, side: ast.expr) -> bool:
-    """Return True for the left side of `"cuda" in state`."""
+    """Return True for the left side of `"cuda" in state` and `"cuda" not in state`."""
     return isinstance(operator, ast.In | ast.NotIn) and side is left

@@ -1,7 +1,7 @@
 """Expressions of a file that are devices, such as "cuda" in `name = "cuda"; model.to(name)`.
 
 Each expression that PyTorch takes for a device, or that a name with "device" gets, is traced back to string literals:
-through names, attributes, keys of dictionaries, parameters, conditional expressions. Other strings are no devices.
+through names, attributes, keys of dictionaries, parameters, conditional expressions. Other strings do not count.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Devices:
                     self.dict_values.setdefault(keyword.arg, []).append(keyword.value)
 
     def trace_node(self, node: ast.AST) -> None:
-        """Trace the device arguments of a call, and values that are stored under a name with "device"."""
+        """Trace what a node uses as devices: arguments, values of names with "device", choices by availability."""
         if isinstance(node, ast.Call):
             for value in self.device_arguments(node):
                 self.trace(value)
@@ -147,7 +147,7 @@ class Devices:
 
     @staticmethod
     def is_target_named_device(target: ast.AST) -> bool:
-        """Return True for a variable or attribute with "device" in its name."""
+        """Return True for a variable or attribute with a device name."""
         if isinstance(target, ast.Name):
             return is_device_name(target.id)
         return isinstance(target, ast.Attribute) and is_device_name(target.attr)
@@ -206,7 +206,8 @@ class Devices:
         """Return the positional parameters of a function, class or method of the project; () for anything else."""
         project = self.site.work.project
         if name in project.functions:
-            return tuple(positional_parameters(project.functions[name][1]))
+            _, function = project.functions[name]
+            return tuple(positional_parameters(function))
         own_class, method = class_called(project, name) if name else None, "__init__"
         if own_class is None and isinstance(call.func, ast.Attribute):
             kind = self.site.values.kind(call.func.value) or ""
@@ -291,7 +292,7 @@ class Devices:
         self.trace_key(node.attr if isinstance(node, ast.Attribute) else literal_text(node.slice))
 
     def trace_key(self, key: str) -> None:
-        """Trace the values of a key in all dictionaries of the file."""
+        """Trace the literals and conditional expressions under a key in all dictionaries of the file."""
         if key:
             self.device_keys.add(key)
             for value in self.dict_values.get(key, []):
@@ -308,9 +309,9 @@ class Devices:
             self.trace(node.args[position] if len(node.args) > position else None)
         elif function == "getattr" or method in ("get", "setdefault", "pop"):
             # getattr(x, key), getattr(x, key, default), x.get(key), x.get(key, default)
-            has_default = len(node.args) > 1
-            self.trace(node.args[-1] if has_default else None)
-            self.trace_key(literal_text(node.args[-2] if has_default else node.args[0]) if node.args else "")
+            key, default, *_ = *(node.args[1:] if function == "getattr" else node.args), None, None
+            self.trace(default)
+            self.trace_key(literal_text(key))
         elif name is not None and name.rpartition(".")[2] in ("field", "Field", "Option", "Argument"):
             self.trace(node.args[0] if node.args else None)
             self.trace(keyword_value(node, "default"))
@@ -318,7 +319,7 @@ class Devices:
             self.trace_returns(name)
 
     def trace_returns(self, name: str) -> None:
-        """Trace the results of a top-level function of this file that returns a device."""
+        """Trace the results of a top-level function of this file."""
         module = self.site.work.names.module
         for node in self.site.source.tree.body:
             if isinstance(node, ast.FunctionDef) and f"{module}.{node.name}" == name:
@@ -361,7 +362,7 @@ class Devices:
 
 
 def entries(table: ast.AST) -> list[ast.expr]:
-    """Return the entries of a list or dict display; none if a key is a CUDA device, as in `map_location={…}`."""
+    """Return the entries of a list, tuple, dict or comprehension; none if a key of a dict display is a CUDA device."""
     if isinstance(table, ast.List | ast.Tuple):
         return table.elts
     if isinstance(table, ast.ListComp | ast.DictComp):
@@ -377,7 +378,7 @@ def find_devices(site: Site) -> Devices:
 
 
 def qualified_root(site: Site, node: ast.AST) -> str | None:
-    """Return the qualified name at the beginning of a chain of calls and attributes."""
+    """Return the qualified name at the beginning of a chain of calls, attributes and subscripts."""
     while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
     return site.qualified_name(node)
@@ -395,7 +396,7 @@ def report_possible_device(site: Site, node: ast.Constant, device: str, devices:
         if isinstance(parent, ast.IfExp):
             parent = site.source.parents[parent]
         is_possible = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.arguments)
-    if is_possible and not site.source.is_in_f_string(node) and mark_once(site, "left", node.lineno):
+    if is_possible and not site.source.is_in_f_string(node) and mark_once(site, "possible device", node.lineno):
         site.request_review(
             f"{node.value!r} was not found to be used as a device and is unchanged; if it is one, write {device}",
             zh=f"未能确认 {node.value!r} 被用作设备,保持不变;若是设备,请改为 {device}",

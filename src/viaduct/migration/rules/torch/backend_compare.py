@@ -6,8 +6,8 @@
          dist.barrier()
 
 Without this the branch for nccl would never be taken. The rule edits comparisons of a backend: an expression with
-"backend" in it, or a variable that holds one. Others are reported. With `--mode patch` the comparison needs manual
-review.
+"backend" in it, or a variable that holds one. Others are reported. With `--to any` only `==` and `!=` are edited, and
+with `--mode patch` every comparison needs manual review.
 """
 
 from __future__ import annotations
@@ -26,57 +26,71 @@ rule = Rule(__name__, targets=("npu", "mlu", "any"), in_patch_mode=True, former_
 @rule.node(ast.Compare, only_files_with=("nccl", "NCCL"))
 def change_comparison(site: Site) -> None:
     """Change or report a comparison with "nccl", or with a collection that contains it."""
-    if site.target.is_any:
-        compare_with_any_backend(site)
-        return
     sides = [site.node.left, *site.node.comparators]
+    if any(ast.unparse(side) == "os.environ" for side in sides):  # `"nccl" in os.environ` names a variable
+        return
     texts = [text for side in sides for text in elements(side) if is_nccl(text)]
-    if not texts or any(ast.unparse(side) == "os.environ" for side in sides):  # `"nccl" in os.environ` names a variable
-        return
-    if any(is_backend_expression(site, side) for side in sides):
-        replace_texts(site, texts)
-        return
-    new = card(site.options).backend
-    site.request_review(
-        f"if this checks the collective backend, it must compare with {new}",
-        zh=f"若此处判断的是通信后端,须改为 {new}",
-    )
+    if site.target.is_any:
+        constants = [side for side in sides if is_nccl_constant(site, side)]
+        if (texts or constants) and not compare_with_any_backend(site):
+            request_comparison(site)
+    elif texts:
+        change_or_report(site, texts, any(is_backend_expression(site, side) for side in sides))
 
 
 @rule.node(ast.MatchValue, only_files_with=("nccl", "NCCL"))
 def change_case(site: Site) -> None:
-    """Change `case "nccl":` of a match over a backend."""
-    if site.target.is_any:
-        return
-    statement = next(parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Match))
-    if is_nccl(site.node.value) and is_backend_expression(site, statement.subject):
-        replace_texts(site, [site.node.value])
+    """Change or report `case "nccl":`."""
+    if is_nccl(site.node.value):
+        statement = next(parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Match))
+        change_or_report(site, [site.node.value], is_backend_expression(site, statement.subject))
 
 
 @rule.method("startswith")
 def change_startswith(site: Site) -> None:
-    """Change `backend.startswith("nccl")`."""
+    """Change or report `backend.startswith("nccl")`."""
     texts = [text for text in site.node.args[:1] if is_nccl(text)]
-    if texts and not site.target.is_any and is_backend_expression(site, site.node.func.value):
-        replace_texts(site, texts)
+    if texts:
+        change_or_report(site, texts, is_backend_expression(site, site.node.func.value))
 
 
-def compare_with_any_backend(site: Site) -> None:
-    """Turn a comparison with NCCL into a test for the backend of any card."""
+def compare_with_any_backend(site: Site) -> bool:
+    """Turn `backend == "nccl"` into a test for the backend of any card; return False for other comparisons."""
     if len(site.node.ops) != 1 or not isinstance(site.node.ops[0], ast.Eq | ast.NotEq) or not site.is_editable:
-        return
+        return False
     left, right = site.node.left, site.node.comparators[0]
-    text, other = (left, right) if names_nccl(site, left) else (right, left)
-    if not names_nccl(site, text) or not is_backend_expression(site, other):
-        return
+    nccl, other = (left, right) if is_nccl_itself(site, left) else (right, left)
+    if not is_nccl_itself(site, nccl) or not is_backend_expression(site, other):
+        return False
     negated = "not " if isinstance(site.node.ops[0], ast.NotEq) else ""
     site.edit.replace_node(site.node, f"{site.text(other)} {negated}in {helper(site)}.BACKENDS")
     site.report_change("the branch for NCCL is now taken for any card", zh="针对 NCCL 的分支改为针对任意加速卡")
+    return True
 
 
-def names_nccl(site: Site, node: ast.expr) -> bool:
-    """Return True for the string nccl and for torch's constant."""
-    return is_literal_in(node, "nccl") or (site.qualified_name(node) or "").endswith("Backend.NCCL")
+def is_nccl_itself(site: Site, node: ast.expr) -> bool:
+    """Return True for the string "nccl" and torch's constant, not for "NCCL" or "cuda:nccl"."""
+    return is_literal_in(node, "nccl") or is_nccl_constant(site, node)
+
+
+def is_nccl_constant(site: Site, node: ast.expr) -> bool:
+    return (site.qualified_name(node) or "").endswith("Backend.NCCL")
+
+
+def change_or_report(site: Site, texts: list[ast.expr], is_backend: bool) -> None:
+    """Replace NCCL in strings that are compared with a backend; report other comparisons."""
+    if is_backend and not site.target.is_any:
+        replace_texts(site, texts)
+    else:
+        request_comparison(site)
+
+
+def request_comparison(site: Site) -> None:
+    new = "accelerator.BACKENDS" if site.target.is_any else card(site.options).backend
+    site.request_review(
+        f"if this checks the collective backend, it must compare with {new}",
+        zh=f"若此处判断的是通信后端,须改为 {new}",
+    )
 
 
 def replace_texts(site: Site, texts: list[ast.expr]) -> None:
