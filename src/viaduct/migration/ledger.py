@@ -27,7 +27,7 @@ STATE_TITLES_ZH = dict(zip(STATES, ("已修改", "原本正确", "需人工检�
 UNRESOLVED_RULE = "engine.unresolved"
 """Value of `Finding.rule` in findings that the ledger adds."""
 MAX_LINES = 100
-"""Number of lines of one place or finding that are indexed; of a long class only the first lines are."""
+"""Number of lines after the first of a place or finding that are indexed; of a long class only the first lines are."""
 SECONDARY_RULES = ("tf1.session_grad_fusion",)
 """Rules that add to a place which another rule of the same requirement changes; their changes are not counted."""
 
@@ -201,8 +201,8 @@ def judge_changed(path: str, candidate: Candidate, claims: Claims) -> Place:
 def describe_introduced(path: str, line: int, candidate: Candidate) -> Place:
     """Return the entry of a candidate that needs a change in the result and that the original does not have."""
     excerpt = candidate.excerpt
-    message = f"the migration itself wrote `{excerpt}`, which needs a change for the device: please report this"
-    zh = f"迁移写入的 `{excerpt}` 在设备上仍需修改:请反馈此问题"
+    message = f"`{excerpt}` in the result may still need a change for the device: please report this"
+    zh = f"结果中的 `{excerpt}` 在设备上可能仍需修改:请反馈此问题"
     return Place(candidate.requirement, path, line, "unresolved", excerpt, message, zh, is_new=True)
 
 
@@ -240,8 +240,8 @@ RANK_REQUIREMENTS = (
 )
 """(requirement, mark of a file that fulfils it, message if no file of a program has the mark, the same in Chinese)."""
 NO_PLUGIN = (
-    "this program names the card, and none of its files imports the plug-in that makes it known to torch",
-    "该程序使用了加速卡,但没有任何文件导入使 torch 识别它的插件",
+    "this program uses the card, and no import of the plug-in that makes it known to torch was found in its files",
+    "该程序使用了加速卡,但在其文件中未见导入使 torch 识别它的插件",
 )
 
 
@@ -251,7 +251,7 @@ def audit_programs(
     places: Iterable[Place],
     is_set_outside: bool = False,
 ) -> list[Place]:
-    """Return entries for requirements that no file of a program fulfils. A program: files connected by imports.
+    """Return entries for programs that lack a plug-in import or communication. A program: files joined by imports.
 
     `is_set_outside`: a settings file or shell script of the project was changed, so the card may be named there.
     """

@@ -52,7 +52,7 @@ class Project:
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # last part of a qualified name -> classes
     attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
     own_methods: set[str] = field(default_factory=set)  # names of the methods of all classes
-    callers: dict[str, set[str]] = field(default_factory=dict)  # function that is not in `functions` -> files
+    callers: dict[str, set[str]] = field(default_factory=dict)  # called function, not in `functions` -> calling files
     uses: dict[str, set[str]] = field(default_factory=dict)  # question about a loaded value -> uses: flows.py
 
     # Horovod's module as a value: module_flow.py
@@ -64,7 +64,7 @@ class Project:
     # what files do: project_usage.py
     config_helpers: set[str] = field(default_factory=set)  # functions whose ConfigProto reaches a session
     keras_files: set[str] = field(default_factory=set)  # files that train or run a Keras model
-    rank_files: set[str] = field(default_factory=set)  # files that query ranks, or will once migrated
+    rank_files: set[str] = field(default_factory=set)  # files that query ranks or use HCCL, or will once migrated
     horovod_ranks: set[str] = field(default_factory=set)  # files that query Horovod for ranks
     cycle_files: set[str] = field(default_factory=set)  # files that run an Estimator more than once in a function
     training_files: set[str] = field(default_factory=set)  # files that minimise a loss or apply gradients

@@ -259,7 +259,7 @@ def print_progress(message: str) -> None:
 def separate_helpers(
     project: Project, files: Walk, results: list[FileResult], texts: dict[str, bytes]
 ) -> tuple[list[FileResult], list[FileResult]]:
-    """Return the results without the helper modules of --to any, and the results of the helper modules.
+    """Split off the results of helper modules of --to any; an unchanged helper may stay among the other results.
 
     A helper that the user has edited is not overwritten; a member that it lacks is reported where a script uses it.
     """
@@ -353,7 +353,7 @@ def make_text_result(migrated: Migrated) -> FileResult:
 
 
 def extract_code(path: str, data: bytes) -> bytes:
-    """Return the Python code of a script or of a notebook's cells; empty if it is too large or damaged."""
+    """Return the bytes of a script, or the code of a notebook's cells; empty for a large file or damaged notebook."""
     if len(data) > MAX_FILE_BYTES:
         return b""
     if not path.endswith(".ipynb"):

@@ -22,7 +22,7 @@ from viaduct.repository import UnreadableRepository
 
 COPY_FOLDER = "copy"
 MAX_NAME_BYTES = 200
-"""A longer name of a folder is replaced by its digest: a suffix could make it too long for the file system."""
+"""A folder's name of this length or more is replaced by its digest: a suffix could make it too long for a file name."""
 
 LARGE_BYTES = 1 << 18
 """With `link_data`, a file above this is linked, not copied."""

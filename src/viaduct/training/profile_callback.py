@@ -120,7 +120,7 @@ class Profiling(Callback):
         return self.collector
 
     def make_plan(self, training: Training, window: Window) -> Plan:
-        """Return how many steps are timed and how many recorded; no evaluation or checkpoint is among the recorded."""
+        """Return how many steps are timed and recorded; no evaluation or checkpoint is planned among the recorded."""
         intended = window.count_recorded() if self.request.options.operators else 0
         recorded = min(intended, count_undisturbed(training, window.last))
         if recorded < intended and not recorded:
@@ -254,6 +254,8 @@ class Profiling(Callback):
         if not self.written:
             steps = f"--profile {self.request.window}" if self.request.window else "PROFILING_MODE"
             return [*notes, f"{steps}: nothing was profiled, since this process took none of these steps."]
+        if not is_profile_folder(self.folder):
+            return notes  # one of them says why the profile could not be written
         page = self.folder / REPORT_FILE if self.published else self.folder
         steps = "step" if self.window is not None and len(self.window) == 1 else "steps"
         return [*notes, f"Profile of {steps} {self.window}: {page}"]
