@@ -32,6 +32,13 @@ def test_a_module_belongs_to_the_package_with_the_longest_prefix_of_its_name(mon
     assert find_imported("a.c") is outer
 
 
+def test_a_package_that_supports_the_card_is_only_partly_for_nvidia() -> None:
+    package = find_imported("deepspeed")
+    assert package is not None
+    english, _ = describe_package(package, "npu")
+    assert english.startswith("deepspeed has parts for NVIDIA cards (distributed training); on the NPU: supported")
+
+
 def test_the_sentence_names_what_the_user_wrote_and_only_the_target_card() -> None:
     package = find_imported("pynvml")
     assert package is not None

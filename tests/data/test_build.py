@@ -185,7 +185,7 @@ def test_a_failure_leaves_only_whole_shards(photos: Path, tmp_path: Path, monkey
         (lambda photos: (photos / "bee/new.png").write_bytes(png(77)), "32 images, now 33; .* bytes, now"),
         (
             lambda photos: (photos / "ant/0000.JPEG").write_bytes(JPEG + b"1"),
-            "but other names, classes or modification times",
+            "but other names, classes, sizes or modification times",
         ),
         (lambda photos: make_folders(photos, {"emu": 1}, first=900), "4 classes, now 5"),
     ],
@@ -214,7 +214,7 @@ def test_someone_elses_records_are_left_alone(photos: Path, tmp_path: Path) -> N
     out = tmp_path / "imagenet"
     out.mkdir()
     (out / "train-00000-of-01024").write_bytes(b"precious")
-    with pytest.raises(BadData, match="it already has records of another origin: train-00000-of-01024"):
+    with pytest.raises(BadData, match=r"it already has records, but no build\.json: train-00000-of-01024"):
         build_records(photos, out)
     assert snapshot(out) == {"train-00000-of-01024": b"precious"}
 

@@ -189,7 +189,10 @@ def test_many_warnings_do_not_hide_an_error(folder: Path) -> None:
     rewrite(folder / "validation-00000-of-00001", *boxed, message(101, 9))
     report = check_records(folder)
     assert [finding.kind for finding in report.errors] == ["mislabelled"]
-    assert list_findings(report).count(("warning", "boxes")) == MAX_FINDINGS_PER_FILE
+    assert list_findings(report).count(("warning", "boxes")) == MAX_FINDINGS_PER_FILE + 1
+    assert any(
+        finding.message == "21 of its records have such boxes; the first 20 are named." for finding in report.findings
+    )
 
 
 def test_a_compressed_and_an_empty_file(folder: Path) -> None:

@@ -132,8 +132,16 @@ def test_what_is_encoded_is_decoded(channels: int) -> None:
     assert np.array_equal(png.decode(png.encode_png(pixels)), expected)
 
 
+def test_a_file_without_the_signature_is_refused() -> None:
+    data = bytearray(png.encode_png(np.zeros((5, 7, 3), np.uint8)))
+    data[1] ^= 1
+    for read in (png.decode, png.dimensions):
+        with pytest.raises(BadData, match="not a PNG"):
+            read(bytes(data))
+
+
 def test_an_array_that_is_no_image_is_not_encoded() -> None:
-    with pytest.raises(ValueError, match=r"an image is uint8 of shape"):
+    with pytest.raises(ValueError, match=r"an image is uint8 of shape \(height, width, 1 or 3 or 4\), not"):
         png.encode_png(np.zeros((4, 4, 2), np.uint8))
 
 

@@ -89,14 +89,14 @@ def test_the_description_names_processor_cores_and_best_instructions(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     processor(monkeypatch, tmp_path / "cpuinfo", "model name\t: AMD EPYC 9R14\nflags : avx2 avx512f avx512_bf16\n")
-    monkeypatch.setattr(cpu, "_count_cores", lambda: 2)
+    monkeypatch.setattr(cpu, "count_cores", lambda: 2)
     assert cpu.describe_card() == "AMD EPYC 9R14, 2 cores, avx512_bf16"
 
 
 @pytest.mark.process  # Python asks uname for the processor
 def test_a_machine_without_proc_still_has_a_description(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cpu, "_CPUINFO", tmp_path / "none")
-    monkeypatch.setattr(cpu, "_count_cores", lambda: 1)
+    monkeypatch.setattr(cpu, "count_cores", lambda: 1)
     assert cpu.describe_card().endswith(", 1 core")
 
 

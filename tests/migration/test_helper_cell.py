@@ -50,6 +50,7 @@ def test_a_changed_cell_stays_and_what_it_lacks_is_said(tmp_path: Path) -> None:
     assert "def autocast" not in cells(path)
     found = [finding.message for finding in outcome.findings if finding.rule == "engine.helper"]
     assert ["has no autocast" in found[0], "has no empty_cache" in found[1]] == [True, True]
+    assert "move that file away" not in found[0]
 
 
 def test_a_name_that_the_notebook_has_itself_is_left_to_it(tmp_path: Path) -> None:

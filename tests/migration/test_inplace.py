@@ -363,7 +363,7 @@ def test_a_signal_between_two_files_undoes_all_of_them(tmp_path: Path, number: i
         assert contents(tmp_path) != before
         messages: list[str] = []
         recover(tmp_path / "part1/train1.py", messages.append)
-        assert "is undone: every file is as it was before" in messages[0]
+        assert "is undone: every file that it had changed is as it was before" in messages[0]
     else:
         assert "No file was changed" in said
         assert process.returncode != 0

@@ -22,7 +22,7 @@ from .compared_profiles import NOISY, STEADY, make_run, make_steps
 
 def test_a_profile_without_steps_is_named() -> None:
     difference = compare_profiles(make_run("runs/a"), make_run("runs/b", steps=make_steps(STEADY)))
-    assert "cannot be compared: a has no step" in write_text(difference)
+    assert "cannot be compared: a has no uninterrupted step" in write_text(difference)
     assert difference.exit_code == 2
 
 

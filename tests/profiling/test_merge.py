@@ -48,6 +48,14 @@ def test_ranks_are_merged_on_one_clock(tmp_path: Path) -> None:
     assert read_profile(tmp_path) == merged
 
 
+def test_phases_are_measured_only_if_every_rank_has_them(tmp_path: Path) -> None:
+    for rank in range(2):
+        profile = make_profile(rank)
+        facts = dataclasses.replace(profile.facts, phases_measured=rank == 0)
+        write_profile(dataclasses.replace(profile, facts=facts), tmp_path / f"rank_{rank}")
+    assert not merge_ranks([tmp_path / "rank_0", tmp_path / "rank_1"]).facts.phases_measured
+
+
 def test_ranks_that_differ_in_their_batch_are_named(tmp_path: Path) -> None:
     for rank in range(2):
         profile = make_profile(rank)

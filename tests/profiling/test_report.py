@@ -108,6 +108,19 @@ def test_what_was_not_recorded_is_said():
     assert "System" not in found
 
 
+def test_times_that_are_means_are_not_called_typical():
+    profile = small_profile()
+    for kind, times in (("msprof", "times also."), ("script", "times those of a typical one.")):
+        found = build_sections(replace(profile, facts=replace(profile.facts, kind=kind)))
+        assert times in found["Operators"].text
+        assert times in found["Kernels"].text
+
+
+def test_a_missing_data_tail_has_the_right_reason():
+    notes = [tile.note for tile in build_page(minimal_profile()).tiles if tile.label == "data tail"]
+    assert notes == ["no iteration"]
+
+
 def test_the_page_says_how_it_was_measured():
     (callout,) = find_parts(small_profile(), "What was profiled", Callout)
     assert {remark.name for remark in callout.remarks} == {"Time points", "Notes"}

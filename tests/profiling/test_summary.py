@@ -58,6 +58,13 @@ def test_steps_that_were_all_recorded_are_not_called_timed():
     assert "0 steps" not in text
 
 
+def test_operators_of_an_unknown_number_of_steps_are_not_called_unrecorded():
+    profile = small_profile()
+    text = write_summary(replace(profile, facts=replace(profile.facts, timed_steps=0, recorded_steps=0)))
+    assert "no steps were found" in text
+    assert "no operators recorded" not in text
+
+
 def test_every_rank_has_a_line():
     lines = write_summary(large_profile(steps=20, operators=20)).splitlines()
     rows = [line.split() for line in lines if line[:4].strip().isdigit() and "░" in line]

@@ -65,8 +65,9 @@ def test_as_many_outputs_as_classes_count_labels_from_zero(folder: Path) -> None
     loaded, note = match_classes(with_classes(3), folder, given=True)
     assert (loaded.recipe.data.classes, loaded.recipe.data.label_shift) == (3, -1)
     assert "labels 1 to 3: with 3 outputs they are counted from 0" in note
-    with pytest.raises(BadValue, match="--classes 3 disagrees"):
+    with pytest.raises(BadValue, match="--classes 3 disagrees") as refusal:
         match_classes(with_classes(3), folder, given=True, shift_given=True)
+    assert "give --classes 4." in str(refusal.value)  # not 3 again: the labels stay where the user put them
     (folder / "labels.txt").write_text("0:ant\n1:bee\n2:cat\n")
     assert match_classes(with_classes(3), folder, given=True) == (with_classes(3), "")
     with pytest.raises(BadValue, match="--classes 2 disagrees"):
@@ -87,5 +88,7 @@ def test_a_recipe_file_is_refused_unless_it_says_nothing(folder: Path) -> None:
     own = replace(with_classes(7), file=Path("mine.py"))
     with pytest.raises(BadValue, match=r"data.classes=7 of mine.py disagrees"):
         match_classes(own, folder, given=False)
+    with pytest.raises(BadValue, match="To fit the data, give --classes 4; --classes 3 makes the labels begin with 0"):
+        match_classes(own, folder, given=True)
     silent = replace(load("resnet18_imagenet"), file=Path("mine.py"))
     assert match_classes(silent, folder, given=False)[0].recipe.data.classes == 4

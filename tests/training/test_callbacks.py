@@ -124,7 +124,7 @@ def test_nothing_is_saved_after_a_loss_that_is_no_number(run: RunDir, every: int
 
 
 def test_a_run_that_diverges_before_its_first_checkpoint_says_so(run: RunDir) -> None:
-    with pytest.raises(Diverged, match=r"at step 2(.|\n)*There is no checkpoint before it."):
+    with pytest.raises(Diverged, match=r"at step 2(.|\n)*There is no intact checkpoint."):
         train_recipe(RECIPE, run, NanStop(), After(1, fill(math.nan)), Checkpointing())
     assert steps_saved(run) == []
 

@@ -243,7 +243,7 @@ def test_a_full_disk_costs_no_older_checkpoint_and_leaves_no_rubbish(
     monkeypatch.setattr(checkpoint.os, "fsync", no_room)
     with pytest.raises(DiskFull, match=r"the checkpoint of step 3 does not fit: it needs 0.0 MiB, .* free.") as caught:
         saved_at(tmp_path, 3)
-    assert "older checkpoints are intact (step-1, step-2)" in str(caught.value)
+    assert "Older checkpoints are kept (step-1, step-2)" in str(caught.value)
     assert names(tmp_path) == ["step-1", "step-2"]
     assert all(saved.find_damage() is None for saved in older)
 

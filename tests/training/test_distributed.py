@@ -449,7 +449,7 @@ PLACE = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_POR
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"MASTER_PORT": ""}, "RANK=1 makes this one rank of several, but MASTER_PORT"),
+        ({"MASTER_PORT": ""}, "RANK=1 makes this a rank of a job, which needs MASTER_PORT, too"),
         ({"RANK": "2"}, "RANK is 2, but WORLD_SIZE is 2"),
         ({"LOCAL_RANK": "first"}, "LOCAL_RANK is 'first'; it must be a whole number"),
         ({"MASTER_PORT": "http"}, "MASTER_PORT is 'http'"),

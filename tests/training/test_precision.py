@@ -83,7 +83,7 @@ def test_every_precision_trains_on_every_processor(
     assert done.plan.compute == expected.get(word, "bf16")
     assert done.plan.cast_network == (word in ("O2", "O3"))
     assert all(map(math.isfinite, seen))
-    said = capsys.readouterr().err.count("in software, slower than fp32")
+    said = capsys.readouterr().err.count("in software, usually slower than fp32")
     assert said == (0 if done.plan.compute in fast else 1)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ from viaduct.errors import BadData, BadRun, BadValue, DiskFull, Diverged, OutOfM
 from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe
 from viaduct.training.callbacks import Callback, MetricsFile
 from viaduct.training.checkpoint import list_checkpoints
+from viaduct.training.distributed import Group
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import Request, load_images, run_training
+from viaduct.training.session import Request, load_images, print_resume_command, run_training
 
 TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps=2, every_minutes=0, keep_best=False))
 
@@ -207,13 +209,22 @@ def test_evaluating_only_leaves_the_run_as_it_was(run: RunDir, capsys: pytest.Ca
     assert steps_of(run) == 10
 
 
+def test_the_command_that_continues_a_run_can_be_pasted() -> None:
+    notes: list[str] = []
+    stopped: Any = SimpleNamespace(
+        step=1, steps=2, run=RunDir(Path("my runs/try 1")), group=Group(), print_note=notes.append
+    )
+    print_resume_command(stopped)
+    assert notes[-1] == "  viaduct train --run 'my runs/try 1'"
+
+
 def test_a_full_disk_is_said_whoever_finds_it_first(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_room(self: MetricsFile, kind: str, record: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(MetricsFile, "write", no_room)
     with pytest.raises(
-        DiskFull, match=r"run' cannot be written: No space left on device.\n  The checkpoints are intact"
+        DiskFull, match=r"run' cannot be written: No space left on device.\n  Checkpoints written before are kept"
     ):
         run_recipe(run)
 

@@ -117,7 +117,7 @@ def test_a_folder_is_measured_by_the_steps_of_its_files(tmp_path: Path, tensors:
         torch.save(tensors, tmp_path / name)
     found = [weights.path.name for weights in find_weights(tmp_path, every=True)]
     assert found == ["model-20.pth", "model-300.pth", "model-1000.pth"]
-    with pytest.raises(BadData, match="3 files of weights"):
+    with pytest.raises(BadData, match="is a folder with files of weights: 3"):
         find_weights(tmp_path, every=False)
     with pytest.raises(BadValue, match="--all"):
         find_weights(tmp_path / "model-20.pth", every=True)

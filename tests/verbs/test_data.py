@@ -413,10 +413,11 @@ def test_very_small_images_can_be_trained_on(records: Path, tmp_path: Path) -> N
 
 def test_training_on_too_few_outputs_says_which_flag_to_give(records: Path, tmp_path: Path) -> None:
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1"]
-    for wrong in (["--classes", "1"], ["--classes", "2", "--set", "data.label_shift=0"]):
+    shift = "; --classes 2 makes the labels begin with 0"
+    for wrong, other in ((["--classes", "1"], shift), (["--classes", "2", "--set", "data.label_shift=0"], "")):
         answer = viaduct(*words, *wrong, "--run", tmp_path / "a")
         check_refusal(answer, "disagrees with the data", f"{records / 'labels.txt'} has 2 classes, labels 1 to 2")
-        check_refusal(answer, "give --classes 3", "--classes 2 makes the labels begin with 0")
+        check_refusal(answer, f"give --classes 3{other}.")
     said = viaduct(*words, "--classes", "2", "--run", tmp_path / "b")
     assert said.returncode == 0, said.stderr
     assert "with 2 outputs they are counted from 0" in said.stderr
@@ -426,7 +427,7 @@ def test_records_that_name_no_classes_keep_the_recipes_number_and_it_is_said(rec
     (records / "labels.txt").unlink()
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1"]
     said = viaduct(*words, "--run", tmp_path / "run").stderr
-    assert "go up to 2 (it has no labels.txt): 1,001 outputs are trained; --classes 3 would fit" in said
+    assert "go up to 2 (no labels.txt names its classes): 1,001 outputs are trained; --classes 3 would fit" in said
 
 
 def test_a_recipe_without_records_says_so(tmp_path: Path) -> None:

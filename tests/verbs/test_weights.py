@@ -204,7 +204,7 @@ def test_a_run_goes_to_tensorflow_and_back(prefix: Path, tmp_path: Path, weights
     out = tmp_path / "back.safetensors"
     answer = viaduct("import", prefix, "--out", out)
     assert answer.code == 0
-    assert "looks like resnet20_cifar" in answer.talk
+    assert "looks like resnet20_cifar or resnet20_quick: --model chooses." in answer.talk
     assert answer.out == f"{out}: resnet20_cifar, 5 classes, 112 tensors, step 20; 1 more skipped\n"
     back = load_file(out)
     assert back.keys() == weights.keys()

@@ -27,6 +27,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.cores import count_cores
 from viaduct.data import jpeg, region
 from viaduct.data.geometry import Axis, resample
 from viaduct.data.index import RecordFolder
@@ -73,7 +74,7 @@ def measure(
             raise UnknownName("peer", name, PEER_MODULES)
     require("torch", "simplejpeg")
     folder = RecordFolder(records, "train")
-    task = Task(records, network, min(batch, len(folder)), workers or len(os.sched_getaffinity(0)))
+    task = Task(records, network, min(batch, len(folder)), workers or count_cores())
     missing = {name: f"{PEER_MODULES[name]} is not installed" for name in peers if not is_installed(PEER_MODULES[name])}
     names = ["exact", "fast", *(name for name in peers if name not in missing)]
     rows, failed = run_turns(names, task, seconds, turns)
@@ -225,7 +226,7 @@ def block_interrupts() -> Iterator[None]:
 
 
 def serve(name: str, task: Task, pipe: Connection) -> None:
-    """Run a pipeline in this process until it is killed; if it fails, send the reason."""
+    """Run a pipeline until it is killed; send the reason if it fails, or raise if ours fails unexpectedly."""
     os.setpgid(0, 0)
     try:
         take_turns(name, task, pipe)

@@ -167,7 +167,7 @@ class Run:
             release_memory(self.setting.torch_device)
 
     def add_peer(self, peer: Peer) -> str | None:
-        """Build and warm up a peer; return the reason if it fails."""
+        """Build and warm up a peer; return the reason if it fails, but raise a ViaductError."""
         torch_device, recipe = self.setting.torch_device, self.setting.recipe
         try:
             self.add_variant(

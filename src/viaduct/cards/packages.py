@@ -207,7 +207,8 @@ def describe_package(package: Package, target: str, name: str = "") -> Bilingual
         "any": (f"NPU: {npu}; MLU: {mlu}", f"NPU:{npu_zh};MLU:{mlu_zh}"),
     }[target]
     shown = name or package.name
+    relation, relation_zh = ("has parts", "部分") if package.risk == "low" else ("is", "")
     return (
-        f"{shown} is for NVIDIA cards ({package.purpose[0]}); {english}",
-        f"{shown} 面向 NVIDIA 设备({package.purpose[1]});{chinese}",
+        f"{shown} {relation} for NVIDIA cards ({package.purpose[0]}); {english}",
+        f"{shown} {relation_zh}面向 NVIDIA 设备({package.purpose[1]});{chinese}",
     )

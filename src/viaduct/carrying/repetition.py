@@ -23,6 +23,7 @@ from viaduct.carrying.agreement import Agreement, Pair
 from viaduct.carrying.drift import find_first_difference
 from viaduct.carrying.observed import read
 from viaduct.carrying.running import OUTPUT_FILE, Run
+from viaduct.cores import count_cores
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import project
 from viaduct.rehearsal.bounds import GRACE_S
@@ -123,7 +124,7 @@ class SecondRun:
 
 def can_run_beside(plan: Plan) -> bool:
     """Return True if a second run can share the machine and the files with the first."""
-    if plan.ranks > 1 or len(os.sched_getaffinity(0)) < 2:
+    if plan.ranks > 1 or count_cores() < 2:
         return False
     if any(map(os.path.isabs, split_arguments(plan.arguments))):
         return False

@@ -38,6 +38,7 @@ from viaduct.cluster.environment import (
 from viaduct.cluster.findings import format_count
 from viaduct.cluster.ranktable import RankTable, Server, render_table
 from viaduct.cluster.secret import VARIABLE, derive_key_prefix, make_secret, name_secret
+from viaduct.cores import count_cores
 from viaduct.errors import BadData, BadValue
 from viaduct.terminal import escape_controls, release_streams, tidy_message
 
@@ -87,7 +88,7 @@ def resolve_command(argv: Sequence[str]) -> list[str]:
 
 
 def check_script(arguments: Sequence[str]) -> None:
-    """Refuse a python command without a script, or with a script that does not exist; `-m` and `-c` are not checked."""
+    """Refuse a python command without a script, or with a missing one; `python -OPTION …` is not checked."""
     script = next(iter(arguments), "")
     if not script:
         raise BadValue(
@@ -381,7 +382,7 @@ def limit_threads(ranks: int) -> dict[str, str]:
     """Return OMP_NUM_THREADS, this process's cores divided by the ranks; an empty dict if the user has set it."""
     if "OMP_NUM_THREADS" in os.environ:
         return {}
-    return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // ranks))}
+    return {"OMP_NUM_THREADS": str(max(1, count_cores() // ranks))}
 
 
 # The end

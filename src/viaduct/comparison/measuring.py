@@ -28,6 +28,7 @@ from viaduct.comparison.measures import Measures, Unmeasurable, measure, measure
 from viaduct.comparison.passes import Kld
 from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Array, Layout, Pair, Stored
+from viaduct.cores import count_cores
 from viaduct.errors import BadData, ViaductError
 from viaduct.signals import name_signal
 
@@ -88,11 +89,6 @@ def measure_pairs(
     if workers_needed <= 1 or (workers is None and sum(map(estimate_seconds, pairs)) < MIN_SECONDS_FOR_WORKERS):
         return ((pair, measure_pair(pair, options)) for pair in pairs)
     return WorkerPool(jobs, batches, workers_needed).results()
-
-
-def count_cores() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def count_elements(pair: Pair) -> int:

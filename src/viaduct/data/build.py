@@ -2,8 +2,8 @@
 
     build_records("photos/", "records/", on_progress=lambda done, total: ...)
 
-JPEG and PNG files are stored unchanged. The images and the options determine the validation split (the same share of
-every class), the shuffled order and the shards. A shard gets its name only when it is complete, so a build that was
+JPEG and PNG files are stored unchanged. The images and the options determine the validation split (about the same share
+of every class), the shuffled order and the shards. A shard gets its name only when it is complete, so a build that was
 killed can be run again: it writes the missing shards, with the same bytes. build.json records the images and options;
 a build with others into the same folder is refused.
 
@@ -58,9 +58,9 @@ class Plan:
     """Contents of every shard, decided before anything is written."""
 
     shards: Sequence[Shard]
-    labels: dict[str, int]
+    labels: dict[str, int]  # class name to label
     manifest: dict[str, object]
-    train: int
+    train: int  # images
     validation: int
 
 
@@ -182,9 +182,9 @@ def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
 
 
 def set_aside(images: Sequence[SourceImage], share: float, seed: int) -> tuple[list[SourceImage], list[SourceImage]]:
-    """Split images into training and validation: the same share of every class, drawn by the seed.
+    """Split images into training and validation: about the same share of every class, drawn by the seed.
 
-    A class of two images has one in each split; the image of a class of one is for training.
+    Unless the share is 0, a class of two images has one in each split; the image of a class of one is for training.
     """
     by_class: dict[str, list[SourceImage]] = defaultdict(list)
     for image in images:
@@ -214,7 +214,7 @@ def count_shards(images: Sequence[SourceImage], requested: int | None) -> int:
 
 
 def summarise_source(origin: Origin) -> dict[str, object]:
-    """Return counts, and a digest of names, classes, sizes and times that detects changes without reading images."""
+    """Return counts, and a digest of names, classes, sizes and times that shows most changes without reading images."""
     digest = hashlib.sha256("\n".join(origin.classes).encode("utf-8", "surrogateescape"))
     images = [*origin.train, *(origin.validation or ())]
     for image in images:
@@ -238,7 +238,7 @@ def refuse_other_build(out: Path, plan: Plan) -> None:
             path.name for split in SPLITS for shards in find_shard_sets(out, split).values() for path in shards.values()
         ]
         if files:
-            raise BadData(f"{out}: it already has records of another origin: {min(files)} …", "Name a new folder.")
+            raise BadData(f"{out}: it already has records, but no {MANIFEST}: {min(files)} …", "Name a new folder.")
         refuse_foreign_files(out)
         return
     earlier = read_manifest(out / MANIFEST)
@@ -252,7 +252,7 @@ def refuse_other_build(out: Path, plan: Plan) -> None:
 
 
 def refuse_foreign_files(out: Path) -> None:
-    """Refuse a folder with any files except hidden ones and the file system's lost+found."""
+    """Refuse a folder with any files or folders, except hidden ones and the file system's lost+found."""
     names = [path.name for path in out.iterdir() if not path.name.startswith(".") and path.name != "lost+found"]
     if names:
         raise BadData(f"{out}: it has other files: {join_first(sorted(names))}.", "Name a new or an empty folder.")
@@ -277,7 +277,7 @@ def describe_source_change(earlier: dict[str, object], plan: Plan) -> str:
         for key, noun in (("pictures", "images"), ("bytes", "bytes"), ("classes", "classes"))
         if isinstance(before.get(key), int) and before[key] != now[key]
     ]
-    return "; ".join(differences) or "same number and size, but other names, classes or modification times"
+    return "; ".join(differences) or "same number and total size, but other names, classes, sizes or modification times"
 
 
 def describe_option_change(earlier: dict[str, object], plan: Plan) -> str:

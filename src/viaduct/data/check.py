@@ -4,8 +4,8 @@
     report.findings, report.shards, report.errors
 
 Errors are corrupt, undecodable or mislabelled records; missing, damaged or compressed files; no training files; and a
-split without records. All other findings are warnings. With `deep` every image is decoded, otherwise only the first
-bytes of each are checked.
+split whose files have no records. All other findings are warnings. With `deep` every image is decoded, otherwise only
+the first bytes of each are checked.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Finding:
 
     severity: Severity
     kind: Kind
-    where: str  # a split, a file, or a record as file, number and byte offset
+    where: str  # one or both splits, a file, or a record as file, number and byte offset
     message: str
 
 
@@ -77,13 +77,14 @@ class ShardCheck:
     corrupt: int = 0
     undecodable: int = 0
     mislabelled: int = 0
+    badly_boxed: int = 0  # records with a warning about boxes
     labels: Counter[int] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     digests: array[int] = field(default_factory=lambda: array("Q"))  # `fingerprint` of each image
 
     @property
     def bad(self) -> int:
-        """Number of problems; a record that is both mislabelled and undecodable counts twice."""
+        """Number of errors about records; a record that is both mislabelled and undecodable counts twice."""
         return self.corrupt + self.undecodable + self.mislabelled
 
 
@@ -192,6 +193,11 @@ class Checker:
         if shard.bad > MAX_FINDINGS_PER_FILE:
             message = f"its records have {shard.bad:,} problems; the first {MAX_FINDINGS_PER_FILE} are named."
             shard.findings.append(Finding("error", "corrupt", str(shard.path), message))
+        if shard.badly_boxed > MAX_FINDINGS_PER_FILE:
+            message = (
+                f"{shard.badly_boxed:,} of its records have such boxes; the first {MAX_FINDINGS_PER_FILE} are named."
+            )
+            shard.findings.append(Finding("warning", "boxes", str(shard.path), message))
         if not shard.records and not shard.corrupt:
             shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
         kind = "" if is_row_file else find_compression(shard.path)
@@ -246,6 +252,7 @@ class Checker:
             shard.undecodable += 1
             add_finding(shard, Finding("error", "undecodable", describe_place(), decode_error.rstrip(".") + "."))
         if not are_boxes_inside(fields):
+            shard.badly_boxed += 1
             message = "a box extends beyond the image or has its corners swapped."
             add_finding(shard, Finding("warning", "boxes", describe_place(), message))
 
@@ -340,7 +347,7 @@ def find_spare_output(report: CheckReport, names: dict[int, str], classes: int |
 
 
 def find_imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
-    """Find classes without images, and classes much smaller than others."""
+    """Find classes without images, and a largest class much larger than the smallest."""
     findings = []
     for split in SPLITS:
         counts = report.count_labels(split)

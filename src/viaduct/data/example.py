@@ -233,19 +233,19 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
     return features
 
 
-def read_sole_field(data: memoryview) -> tuple[int, memoryview] | None:
-    """Return number and content of the only field of a message; None if there are several."""
+def read_sole_field(data: memoryview) -> tuple[int, memoryview]:
+    """Return number and content of a message's only field, if it has a length and a number below 16; 0 otherwise."""
     try:
         length, begin = read_length(data, 0, data[0])
     except LookupError:
-        return None
+        return 0, data
     if begin + length != len(data) or data[0] & 7 != BYTES or not 8 <= data[0] < 0x80:
-        return None
+        return 0, data
     return data[0] >> 3, data[begin:]
 
 
 def read_length(data: memoryview, position: int, expected: int) -> tuple[int, int]:
-    """Return the length after the one-byte tag `expected`, and the position after it; LookupError for another tag."""
+    """Return the length after the one-byte tag `expected`, and the position after it; LookupError for other bytes."""
     if data[position] != expected:
         raise LookupError
     length = data[position + 1]
@@ -278,9 +278,9 @@ def decode_feature(data: memoryview) -> Feature:
 
 def read_list(data: memoryview) -> tuple[int, memoryview]:
     """Return the kind of list in a feature (0: none) and the list's message; of several kinds the last one."""
-    sole = read_sole_field(data)
-    if sole and sole[0] in KINDS:
-        return sole
+    kind, content = read_sole_field(data)
+    if kind in KINDS:
+        return kind, content
     kind, parts = 0, list[memoryview]()
     for number, wire, begin, end in iterate_fields(data, 0, len(data)):
         if wire == BYTES and number in KINDS:
@@ -293,9 +293,9 @@ def read_list(data: memoryview) -> tuple[int, memoryview]:
 
 
 def read_floats(data: memoryview) -> Floats:
-    sole = read_sole_field(data)
-    if sole and sole[0] == 1 and len(sole[1]) % 4 == 0:
-        return np.frombuffer(sole[1], dtype="<f4").astype(np.float32)
+    sole_number, content = read_sole_field(data)
+    if sole_number == 1 and len(content) % 4 == 0:
+        return np.frombuffer(content, dtype="<f4").astype(np.float32)
     parts = []
     for number, wire, begin, end in iterate_fields(data, 0, len(data)):
         if number == 1 and wire in (BYTES, FIXED32):
@@ -339,8 +339,8 @@ def read_values(features: Mapping[bytes, memoryview], name: bytes, kind: int) ->
 
 def read_byte_values(features: Mapping[bytes, memoryview], name: bytes) -> list[memoryview]:
     values = read_values(features, name, BYTES_LIST)
-    sole = read_sole_field(values)
-    return [sole[1]] if sole and sole[0] == 1 else list_messages(values, 1)
+    number, content = read_sole_field(values)
+    return [content] if number == 1 else list_messages(values, 1)
 
 
 def require_single(values: list[memoryview], name: bytes) -> memoryview:
@@ -352,10 +352,10 @@ def require_single(values: list[memoryview], name: bytes) -> memoryview:
 
 def read_label(features: Mapping[bytes, memoryview]) -> int:
     values = read_values(features, LABEL, INT64_LIST)
-    sole = read_sole_field(values)
-    if sole and sole[0] == 1 and 0 < len(sole[1]) < 10:  # ten bytes: a negative number
-        label, after = read_varint(sole[1], 0, len(sole[1]))
-        if after == len(sole[1]):
+    number, content = read_sole_field(values)
+    if number == 1 and 0 < len(content) < 10:  # ten bytes: a negative number
+        label, after = read_varint(content, 0, len(content))
+        if after == len(content):
             return label
     if len(values) > MAX_LABEL_BYTES:
         raise BadData(f"{LABEL.decode()} has a list of {len(values):,} bytes, expected one number.")

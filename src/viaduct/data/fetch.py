@@ -141,7 +141,7 @@ def explain_errors(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "The downloaded part is kept: make room and run the same command again."
+            hint = "What was downloaded is kept: make room and run the same command again."
             raise DiskFull(f"{out}: the disk is full.", hint) from error
         hint = "Give --out a folder that may be written to."
         raise BadData(f"{out}: could not be used: {reason(error)}.", hint) from error
@@ -151,7 +151,7 @@ def explain_errors(out: Path) -> Iterator[None]:
 
 
 def find_complete(public_set: PublicSet, out: Path) -> Path | None:
-    """Return the folder that contains the whole set; None if a file is missing."""
+    """Return the folder that contains the whole set; None if a file is missing or has a wrong checksum or size."""
     if public_set.is_archive:
         folder = out / cifar10.FOLDER
         return folder if is_unpacked(folder) else None
@@ -240,7 +240,7 @@ def obtain_file(
 def find_address(origin: SplitResult, name: str, public_set: PublicSet) -> str:
     """Return the address of a file of the set.
 
-    `origin` is the address of the archive itself, of any file in the same folder, or of the folder.
+    `origin` is the address of the archive itself, of any file of the set, or of their folder.
     """
     folder, _, last = origin.path.rpartition("/")
     if public_set.is_archive and (origin.query or last.endswith((".gz", ".tgz"))):
@@ -311,7 +311,7 @@ class BrokenConnection(Exception):
 
 @dataclass(frozen=True)
 class Version:
-    """Identity of a file on a server; a later file at the same address has another."""
+    """Identity of a file on a server, as far as its headers tell; it shows whether the file has changed."""
 
     address: str
     validator: str | None
@@ -350,7 +350,7 @@ def download(address: str, form: PublicFile, out: Path, on_progress: Progress) -
 
 
 def receive_all(address: str, part: Path, on_progress: Progress) -> bool:
-    """Download a file in full, with retries; return True if the last connection continued an existing part."""
+    """Download a file in full, with retries; return True if the last attempt continued an existing part."""
     largest = get_size(part)
     pauses = iter(PAUSES)
     while True:
@@ -375,9 +375,9 @@ def describe_progress(part: Path) -> str:
 
 
 def receive(address: str, part: Path, on_progress: Progress) -> bool:
-    """Open one connection; continue the part if the server still has the same version, otherwise start over.
+    """Continue the part if the server still has the same version, otherwise start over; a complete part stays.
 
-    Return True if an existing part was continued.
+    Return True if an existing part was continued or complete.
     """
     begun = read_version(part)
     if begun is None or begun.address != address:
@@ -423,7 +423,7 @@ def connect(address: str, part: Path, received: int, begun: Version | None) -> H
 
 def classify_answer(address: str, part: Path, code: int, reason: str) -> Exception:
     """Return the error for an answer that is not the file: `BrokenConnection` if a retry may succeed."""
-    if code == 416:  # the file on the server is now shorter than the downloaded part
+    if code == 416:  # the file on the server has no more bytes than the downloaded part
         delete_part(part)
         return BrokenConnection("the file there has changed")
     answer = f"the server answered {code} {reason}".rstrip()
@@ -488,7 +488,7 @@ def get_size(file: Path) -> int:
 
 
 def unpack(archive: Path, out: Path) -> Path:
-    """Unpack CIFAR-10's files, and no others, into a temporary folder that is renamed when it is complete."""
+    """Unpack CIFAR-10's files, and no others, into a temporary folder; when complete, move them into place."""
     fresh = out / f"{cifar10.FOLDER}.part"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()

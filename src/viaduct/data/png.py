@@ -5,8 +5,8 @@
     encode_png(pixels)    bytes of a file
 
 All colour types, depths and interlacing of the standard are supported. As in TensorFlow, alpha and transparency are
-dropped, 16-bit samples keep their upper eight bits, and gamma is ignored. Checksums of critical chunks, size and
-decompression are verified before Pillow decodes the rows, because Pillow fills missing rows with black.
+dropped, 16-bit samples keep their upper eight bits, and gamma is ignored. Before Pillow decodes the rows, the checksums
+of critical chunks and the number of decompressed bytes are verified, because Pillow fills missing rows with black.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette,
 DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 PALETTE = 3
 LAST_FILTER = 4
-MOST_BYTES = 1 << 29  # of decoded pixels; TensorFlow's own limit
-MOST_PIXELS = MOST_BYTES // 8  # a pixel has up to eight bytes
+MOST_BYTES = 1 << 29  # of an image's pixels; TensorFlow's limit
+MOST_PIXELS = MOST_BYTES // 8  # a pixel has up to eight bytes: four samples of 16 bits
 # Limit for the decompressed pixels: this many bytes, or this many times the compressed size if that is more.
 MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 25, 200
 # Left, top, step across and step down of the seven images in an interlaced one.
@@ -70,7 +70,7 @@ def dimensions(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes) -> Bytes:
-    """Decode to height x width x 3; raise `BadData` for anything but a complete PNG."""
+    """Decode to height x width x 3; raise `BadData` if pixels are missing or a critical chunk is damaged."""
     chunks, parts = dict[bytes, bytes](), list[bytes]()
     for kind, body in read_chunks(data):
         if kind == b"IDAT":
@@ -86,7 +86,9 @@ def decode(data: bytes) -> Bytes:
 
 
 def read_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield kind and content of every chunk; verify the checksums of critical chunks."""
+    """Yield kind and content of every chunk; verify the signature and the checksums of critical chunks."""
+    if not is_png(data):
+        raise BadData("not a PNG: it does not begin with the signature of one.")
     position = len(SIGNATURE)
     while position + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, position)
@@ -154,7 +156,8 @@ def inflate(compressed: bytes, size: int) -> Bytes:
 def read_pixels(header: Header, lines: Bytes) -> Bytes:
     """Return colours, height x width x 3, or indices into the palette, height x width x 1.
 
-    Pillow decodes a new file with the header, a palette and the rows, stored without compression.
+    Pillow decodes a new file of the header and the rows, stored without compression. It needs a palette, but returns
+    the indices, so any colours will do.
     """
     check_filters(header, lines)
     palette = [(b"PLTE", bytes(3 << header.depth))] if header.colour_type == PALETTE else []
@@ -177,15 +180,15 @@ def read_pixels(header: Header, lines: Bytes) -> Bytes:
 
 
 def check_filters(header: Header, lines: Bytes) -> None:
-    """Raise `BadData` for rows with an unknown filter, which is given by their first byte."""
+    """Raise `BadData` if the first byte of a row, the number of its filter, is unknown."""
     offset = 0
     for columns, rows in list_sizes(header):
         if not rows:
             continue
         end = offset + rows * (1 + header.row_bytes(columns))
-        unknown = int(lines[offset : end : 1 + header.row_bytes(columns)].max())
-        if unknown > LAST_FILTER:
-            raise BadData(f"the PNG is damaged: there is no filter {unknown}.")
+        highest = int(lines[offset : end : 1 + header.row_bytes(columns)].max())
+        if highest > LAST_FILTER:
+            raise BadData(f"the PNG is damaged: there is no filter {highest}.")
         offset = end
 
 
@@ -208,6 +211,7 @@ def encode_png(pixels: Bytes) -> bytes:
 
 
 def check_pixels(pixels: Bytes, channels: Collection[int] = (1, 3, 4)) -> None:
-    """Raise ValueError for an array that is not an 8-bit image."""
+    """Raise ValueError for an array that is empty or not an 8-bit image with one of these numbers of channels."""
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in channels or not pixels.size:
-        raise ValueError(f"an image is uint8 of shape (height, width, 3), not {pixels.dtype} of shape {pixels.shape}.")
+        expected = f"uint8 of shape (height, width, {' or '.join(map(str, channels))})"
+        raise ValueError(f"an image is {expected}, not {pixels.dtype} of shape {pixels.shape}.")

@@ -8,7 +8,6 @@ epoch, position), so threads, prefetching and resuming do not change it.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -23,6 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from viaduct.cores import count_cores
 from viaduct.data.auto_augment import find_policy
 from viaduct.data.balance import describe_balance, draw_balanced_order
 from viaduct.data.batches import WHOLE, Batch, Share, check_count, find_mask
@@ -140,7 +140,7 @@ class RecordBatches:
         self._crops = find_crops(records, split.folder, normalised=on_cpu) if train else None
         mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
-        self._workers = records.workers or max(1, len(os.sched_getaffinity(0)) // share.neighbours)
+        self._workers = records.workers or max(1, count_cores() // share.neighbours)
         self._arrival = Arrival(device) if device.type == "cuda" else None
         self._buffers: list[Buffer] = []
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from viaduct.cores import count_cores
 from viaduct.devices.base import check_index, find_in_file
 from viaduct.devices.strided_pointwise import guard_weight_gradients
 from viaduct.errors import BadValue
@@ -98,7 +99,7 @@ def get_versions() -> dict[str, str]:
 
 def describe_card() -> str:
     name = find_in_file(_CPUINFO, r"^model name\s*:\s*(.+)$") or platform.processor() or platform.machine()
-    cores = _count_cores()
+    cores = count_cores()
     flag = next((flag for flag in _SHOWN_FLAGS if flag in _read_flags()), None)
     return ", ".join(filter(None, (name, f"{cores} core{'s' * (cores > 1)}", flag)))
 
@@ -127,11 +128,6 @@ def _has_bf16_instructions() -> bool:
     # Private functions of torch 2.11 to 2.13; without them only the processor's flags decide.
     probes = (getattr(torch.cpu, name, None) for name in _BF16_PROBES)
     return any(probe() for probe in probes if probe) or not _read_flags().isdisjoint(_BF16_FLAGS)
-
-
-def _count_cores() -> int:
-    """Return the number of cores that this process may run on: a container often has fewer than the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _get_machine_free() -> int:

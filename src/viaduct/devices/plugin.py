@@ -134,7 +134,7 @@ class PluginDevice:
             raise MissingDevice(f"no {self.NAME} to run on: {reason}.", *hints) from error
 
     def _load(self) -> Any:
-        """Import the plug-in and return torch.npu or torch.mlu; raise NotLoaded if that fails or has failed before."""
+        """Import the plug-in and return torch.npu or torch.mlu; raise NotLoaded if that fails, failed or would fail."""
         package = self._card.module
         if package not in _broken and package not in sys.modules:
             fit = find_fit(package, torch.__version__)

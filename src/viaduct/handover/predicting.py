@@ -8,7 +8,6 @@ Threads read, decode and prepare files, about two batches ahead of the network. 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from viaduct.cores import count_cores
 from viaduct.data.prefetch import prepare_ahead
 from viaduct.errors import BadData, OutOfMemory, lacks_memory
 from viaduct.handover.classifier import Classifier
@@ -104,7 +104,7 @@ def predict_files(
     classifier: Classifier, run: Run, files: Iterable[ImageFile], *, top: int, batch: int, reader: Reader
 ) -> Generator[list[Result], None, None]:
     """Yield the results of all files in order, in lists of up to `batch` images and the files between them."""
-    threads = min(MAX_THREADS, len(os.sched_getaffinity(0)))
+    threads = min(MAX_THREADS, count_cores())
     pending, images = list[Prepared](), 0
     prepared_files = prepare_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
     try:

@@ -1,4 +1,4 @@
-"""Candidates (candidates.py) of a TensorFlow 1 script for the NPU or the MLU."""
+"""Find the places of a TensorFlow 1 script that a requirement of the NPU or the MLU concerns (candidates.py)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ESTIMATORS = {
     *(f"tensorflow.estimator.tpu.{name}" for name in ("TPUEstimator", "TPUEstimatorSpec")),
 }
 RUN_CONFIGS = {"tensorflow.estimator.RunConfig", "tensorflow.estimator.tpu.RunConfig"}
-NPU_ESTIMATORS = (f"{DEFINING_MODULE['NPUEstimator']}.",)
+NPU_ESTIMATOR_PREFIX = f"{DEFINING_MODULE['NPUEstimator']}."
 NPU_RUN_CONFIGS = (full_name("NPURunConfig"), full_name("npu_run_config_init"))
 BATCHING = {"batch": 1, "padded_batch": 3}  # method -> position of drop_remainder
 MAP_AND_BATCH = ("tensorflow.data.experimental.map_and_batch", "tensorflow.contrib.data.map_and_batch")
@@ -42,7 +42,7 @@ MARKS: dict[Mark, tuple[str, ...]] = {
     "communicates": ("initialize_system", "npu_resource_init", "npu_plugin", "init_npu(", "hvd.init"),
     "delegates": ("NPUEstimator", "NPUStrategy", "keras_to_npu"),
 }
-"""Mark -> texts: a file that contains one of them has the mark."""
+"""Mark -> texts: a file that contains one of them has the mark. delegates: an API of the NPU does the other two."""
 # A string literal that names a GPU in TensorFlow: `/gpu:0`, `/job:worker/task:0/device:GPU:%d`.
 GPU_TEXT = re.compile(
     r"/?(?:job:\w+/)?(?:replica:\d+/)?(?:task:\d+/)?(?:/?device:)?/?gpu:(?:\d+|\*|%[dis]|\{[^{}]*\})?", re.IGNORECASE
@@ -77,6 +77,7 @@ def marks_of(work: Work) -> frozenset[Mark]:
 
 
 def find_sessions(work: Work) -> Iterator[Candidate]:
+    """Yield calls that open a session: functions by their qualified name, methods by name and kind of the receiver."""
     for name, calls in work.index.calls.items():
         if name in CONFIG_SLOTS or name == MONITORED_SESSION:
             for call in calls:
@@ -107,7 +108,7 @@ def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
 
 
 def session_state(work: Work, call: ast.Call, name: str) -> State:
-    """Return the state of a session: "right" if its config is ready for the NPU, else "needed"."""
+    """Return the state of a session's config; of a MonitoredSession, "right" with any session_creator."""
     if name == MONITORED_SESSION:
         creator = Site(RULE, work, call, name).argument("session_creator", 0)
         return "needed" if is_none_or_absent(creator) else "right"
@@ -138,7 +139,7 @@ def find_estimators(work: Work) -> Iterator[Candidate]:
             elif name in RUN_CONFIGS:
                 yield from (make_candidate(work, "run_configs", node, run_config_state(work, node)) for node in nodes)
     for name, calls in work.index.calls.items():
-        if name.startswith(NPU_ESTIMATORS):
+        if name.startswith(NPU_ESTIMATOR_PREFIX):
             yield from (make_candidate(work, "estimators", call, "right") for call in calls)
         elif name in NPU_RUN_CONFIGS:
             yield from (make_candidate(work, "run_configs", call, "right") for call in calls)
@@ -183,7 +184,7 @@ def find_batches(work: Work) -> Iterator[Candidate]:
 
 
 def find_other_batches(work: Work) -> Iterator[Candidate]:
-    """Yield calls of other functions that make batches, and batching methods of a dataset that are not called."""
+    """Yield calls of other functions that make batches, and uses of a dataset's batching methods as values."""
     from viaduct.migration.rules.tf1._batchers import (
         BUCKETING_FUNCTIONS,
         CSV_READERS,
@@ -201,8 +202,8 @@ def find_other_batches(work: Work) -> Iterator[Candidate]:
     for node in work.source.of_kind(ast.Attribute):
         if node.attr in BATCHING and isinstance(node.ctx, ast.Load):
             parent = work.source.parents.get(node)
-            is_called = isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
-            if not is_called and work.values.kind(node.value) == "dataset":
+            is_function_or_owner = isinstance(parent, ast.Attribute) or getattr(parent, "func", None) is node
+            if not is_function_or_owner and work.values.kind(node.value) == "dataset":
                 yield make_candidate(work, "batches", node, "unclear")
     for call in work.source.of_kind(ast.Call):
         match call:
@@ -216,11 +217,11 @@ def batch_state(work: Work, call: ast.Call, position: int) -> State:
 
 
 def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
-    """Return True if `batch` is another library's method, or defined by a project without TensorFlow datasets."""
+    """Return True for a method or function of another library, or of a project that calls no TensorFlow dataset."""
     if work.values.is_from_other_library(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
-    names = work.project.callers
-    uses_datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
+    called = work.project.callers.keys()
+    uses_datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in called)
     return method in work.project.own_methods and not uses_datasets
 
 
@@ -228,7 +229,7 @@ def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
 
 
 def find_placements(work: Work) -> Iterator[Candidate]:
-    """Yield the strings that place operators on a GPU, except docstrings, keys and values of dictionaries."""
+    """Yield the strings that name a GPU, except keys and values of dictionaries, and strings that are statements."""
     for node in work.source.of_kind(ast.Constant):
         names_gpu = isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
         if names_gpu and not isinstance(work.source.parents.get(node), ast.Expr | ast.Dict):
@@ -251,7 +252,7 @@ def find_horovod_uses(work: Work) -> Iterator[Candidate]:
         return  # the project is Horovod itself
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
-            if name in HOROVOD_MODULES:  # the module used as a value: only on lines with an escape (module_flow.py)
+            if name in HOROVOD_MODULES:  # the module as a value: only where it is passed to unknown code (an escape)
                 escapes = work.project.escapes.get(work.path, ())
                 unfollowed = [node for node in nodes if node.lineno in escapes]
                 yield from (make_candidate(work, "communication", node, "needed") for node in unfollowed)

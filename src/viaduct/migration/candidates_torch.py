@@ -1,4 +1,4 @@
-"""Candidates (candidates.py) of a PyTorch script for another card."""
+"""Find the places of a PyTorch script that a requirement of another card concerns (candidates.py)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exceptio
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
-    """Yield the candidates of a PyTorch file; those with code for the target are right, explained lines have none."""
+    """Yield the candidates of a PyTorch file, as "right" on lines with code for the target; none on explained lines."""
     if not concerns_torch(work):
         return
     for search in (find_device_calls, find_moves, find_texts, find_loads):
@@ -107,7 +107,7 @@ def amp_state(work: Work, node: ast.expr, name: str, card_prefix: str) -> State:
 
 
 def find_moves(work: Work) -> Iterator[Candidate]:
-    """Yield the calls that move a tensor or module to the card."""
+    """Yield calls and bound methods that move a tensor or module to a card, and reads of `is_cuda`."""
     from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root, receiver_class
     from viaduct.migration.rules.torch._is_cuda import is_own_field
     from viaduct.migration.rules.torch.cuda_method import is_bound_move

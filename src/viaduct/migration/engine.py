@@ -268,7 +268,7 @@ def make_unparsable_finding(path: str, error: Unparsable) -> Finding:
 
 
 def complete_findings(work: Work, original: str) -> Iterator[Finding]:
-    """Yield the findings with the text of their lines before and after, sorted and without duplicates."""
+    """Yield the findings with the text of their lines before and, for changes, after; sorted, without duplicates."""
     old = LINE_END.split(original)  # str.splitlines would also split at form feeds
     new = LINE_END.split(work.source.text)
     by_origin: dict[int, list[int]] = {}  # original line -> positions in `new` of the lines that stem from it

@@ -217,7 +217,7 @@ class Flow:
             self.follow_argument(call, -1, argument.arg or "", trail)
 
     def follow_argument(self, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
-        """Follow a value that is passed to a function, by position or keyword; -1 and "": by * or **."""
+        """Follow a value that is passed to a function, by position or keyword; -1 and "": by **."""
         name = self.names.qualified(call.func) or ""
         last = last_name(call.func)
         function, is_plain = self.find_own_function(call.func), isinstance(call.func, ast.Name)
@@ -311,8 +311,8 @@ class Flow:
     def lines_reached(self, name: str, scope: Scope, since: ast.AST | None) -> tuple[int, int]:
         """Return the first and last line on which the value that the statement `since` binds to a name can be read.
 
-        The last line is that of the next assignment to the name in the same block. Return EVERYWHERE without a
-        statement, for one in a loop, and for one outside the function that the name belongs to.
+        The last line is that of the next `name = value` in the same block, if any. Return EVERYWHERE without a
+        statement, for one in a loop or comprehension, and for one outside the function that the name belongs to.
         """
         if since is None or isinstance(since, ast.comprehension):
             return EVERYWHERE
@@ -374,7 +374,7 @@ class Flow:
             self.follow(caller, trail.deeper())
         self.add_answer(question, trail)
         if not callers and not self.project.uses.get(question):
-            trail.uses.add(UNKNOWN)  # no file of the project calls it
+            trail.uses.add(UNKNOWN)  # no call is known
 
     def add_answer(self, question: str, trail: Trail) -> None:
         """Add the survey's answer to a question about other files, and record the question."""
@@ -417,7 +417,7 @@ class Flow:
         return {node.name: node for node in self.source.of_kind(ast.ClassDef)}
 
     def find_own_function(self, callee: ast.expr) -> FunctionNode | None:
-        """Return the function of this file that a call runs; None if there are several candidates or none."""
+        """Return the only function of this file whose name fits a call; None for a function of a known module."""
         is_method = isinstance(callee, ast.Attribute)
         name = last_name(callee)
         if isinstance(callee, ast.Attribute) and self.names.qualified(callee.value) is not None:
@@ -448,7 +448,7 @@ class Flow:
 
 
 def is_logging(callee: ast.expr) -> bool:
-    """Return True for a function that logs: `logging.…`, or a log method of an object with a plain name."""
+    """Return True for functions of LOGGER_NAMES (`logging.…`, `json.…`) and log methods (`self.log.info`)."""
     root = callee
     while isinstance(root, ast.Attribute):
         root = root.value

@@ -129,7 +129,7 @@ def is_replaced_or_required(block: ast.Try, node: ast.AST) -> bool:
 
 
 def is_for_type_checkers(names: Names, node: ast.AST) -> bool:
-    """Return True for an import under `if TYPE_CHECKING:`."""
+    """Return True for an import within an `if` that tests TYPE_CHECKING."""
     tests = [parent.test for parent in names.source.ancestors(node) if isinstance(parent, ast.If)]
     return any("TYPE_CHECKING" in ast.unparse(test) for test in tests)
 
@@ -160,7 +160,10 @@ def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
 
 
 def own_frameworks(imports: Imports) -> Iterator[str]:
-    """Yield PyTorch if a file may import it; TensorFlow if it surely imports it and, with PyTorch, trains with it."""
+    """Yield PyTorch if a file may import it (or, without a sure import of TensorFlow, a library based on it).
+
+    Yield TensorFlow if the file surely imports it and, with PyTorch, trains with it.
+    """
     uses_torch = imports.imports_torch or (COMPANION in imports.sure | imports.maybe and TENSORFLOW not in imports.sure)
     if uses_torch:
         yield TORCH

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FIRST_LINE = f"# Whatever accelerator this machine has. {HELPER_MARK.decode()}."
 DOCSTRING = re.compile(r'\A""".*?"""\n+', re.DOTALL)
+# Groups: text of the helper, name of its object.
 HELPER_CELL = re.compile(rf"^{re.escape(FIRST_LINE)}\n(.*?)^(\w+) = {helper_text.CLASS}\(\)$", re.DOTALL | re.MULTILINE)
 
 
@@ -35,12 +36,12 @@ def replace_import_by_cell(work: Work, lines: list[str], module: str) -> list[st
     local = import_line.removeprefix(start).removeprefix(" as ") or HELPER_OBJECT
     return [
         *(line for line in lines if line is not import_line),
-        *write_cell(set(collect_advised_names(work, local)), local).split("\n"),
+        *write_cell(set(find_member_lines(work, local)), local).split("\n"),
     ]
 
 
-def collect_advised_names(work: Work, local: str) -> dict[str, int]:
-    """Return the line of each helper member that a notebook uses, and line 1 for members that findings advise."""
+def find_member_lines(work: Work, local: str) -> dict[str, int]:
+    """Return, by name, the lines of the helper members that a notebook uses; 1 for those that only findings name."""
     advised = " ".join(finding.message for finding in work.findings if finding.status != "changed")
     return {**dict.fromkeys(MEMBER_MENTION.findall(advised), 1), **helper_text.find_uses(work.source.tree, local)}
 
@@ -50,16 +51,17 @@ def extend_cell(work: Work) -> Work:
     cell = HELPER_CELL.search(work.source.text)
     if cell is None:
         return work
-    uses, defined = collect_advised_names(work, cell[2]), helper_text.find_definitions(cell[1])
-    if write_cell(defined, cell[2]) == cell[0]:
-        extended = write_cell({*uses, *defined}, cell[2])
-        if extended == cell[0]:
+    helper, local = cell.groups()
+    used_lines, defined = find_member_lines(work, local), helper_text.find_definitions(helper)
+    if write_cell(defined, local) == cell.group():
+        extended = write_cell({*used_lines, *defined}, local)
+        if extended == cell.group():
             return work
         work.edits.replace(cell.start(), cell.end(), extended)
         return work.apply_edits()
-    for name in helper_text.find_missing(cell[1], uses):
-        line = work.lines[uses[name] - 1]
-        work.findings.append(report_missing_member("the helper in its cell", name, work.path, line, ""))
+    for name in helper_text.find_missing(helper, used_lines):
+        original_line = work.lines[used_lines[name] - 1]
+        work.findings.append(report_missing_member("", name, work.path, original_line))
     return work
 
 

@@ -101,13 +101,15 @@ def imported_as(tree: ast.AST, module: str) -> str:
     return next(names, "")
 
 
-def report_missing_member(helper: str, name: str, path: str, line: int, before: str) -> Finding:
-    """Return the finding about a used member that a helper changed by the user lacks."""
+def report_missing_member(helper: str, name: str, path: str, line: int, before: str = "") -> Finding:
+    """Return the finding about a used member that a helper changed by the user lacks. `helper`: "" for a cell."""
+    remedy = "; or move that file away and migrate again, then the helper is written anew" if helper else ""
+    remedy_zh = ",或移走该文件后重新迁移,届时会重新写入" if helper else ""
     return Finding(
         *(path, line, line, 1, RULE, "mandatory", "manual"),
-        f"{helper} has been changed since it was written, and has no {name}: write it there; or move that file away "
-        "and migrate again, then the helper is written anew",
-        f"{helper} 写入后已被修改,其中没有 {name}:请自行补上,或移走该文件后重新迁移,届时会重新写入",
+        f"{helper or 'the helper in its cell'} has been changed since it was written, and has no {name}: "
+        f"write it there{remedy}",
+        f"{helper or '单元格中的辅助代码'} 写入后已被修改,其中没有 {name}:请自行补上{remedy_zh}",
         "high",
         before,
     )

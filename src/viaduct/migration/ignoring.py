@@ -69,7 +69,7 @@ class Ignoring:
         return False
 
     def enter(self, name: str, folder: Path) -> Ignoring:
-        """Return the rules that apply in a subfolder; for a nested repository, only its own rules."""
+        """Return the rules that apply in a subfolder; for a nested repository, only its own rules if it is readable."""
         if os.path.lexists(folder / ".git"):
             try:
                 return load_repository_rules(open_repository(folder))
@@ -87,7 +87,7 @@ class Ignoring:
 
 
 def load_ignore_rules(root: Path) -> Ignoring:
-    """Return the rules for the folder of a project; none if the repository ignores this folder itself."""
+    """Return the rules for the folder of a project; none without a repository, or if it ignores this folder itself."""
     try:
         repository = find_repository(root)
     except UnreadableRepository:
@@ -124,7 +124,7 @@ def find_users_list(repository: Repository) -> Path:
 
 
 def read_patterns(path: Path) -> tuple[Pattern, ...]:
-    """Return the patterns of a file; () if it is missing, a link, or not a plain file."""
+    """Return the patterns of a file; () if it cannot be read as a plain file of at most MAX_BYTES."""
     try:
         text = read_plain_file(path, MAX_BYTES).removeprefix(b"\xef\xbb\xbf").decode("latin-1")  # without a BOM
     except OSError:
@@ -133,7 +133,7 @@ def read_patterns(path: Path) -> tuple[Pattern, ...]:
 
 
 def parse_pattern(line: str) -> Pattern | None:
-    """Return the pattern of one line of .gitignore; None for a comment or a blank line."""
+    """Return the pattern of one line of .gitignore; None for a line without one, such as a comment."""
     while line.endswith(" ") and not line.endswith("\\ "):
         line = line[:-1]
     if not line or line.startswith("#"):

@@ -1,7 +1,7 @@
 """Change all files of a project or none, even if the process is killed: journal.py then restores the files.
 
 A file is replaced by renaming a new one to it. It is overwritten instead if it has several hard links, or if a new file
-could not get its owner and attributes.
+could not be put in its place with its owner and attributes.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Work:
         return None
 
     def check_backups(self) -> None:
-        """Raise ChangedMeanwhile if a file was changed just before it was replaced; old/ has the same inode."""
+        """Raise ChangedMeanwhile if a saved file in old/, a hard link if possible, shows a change before the rename."""
         for number, change in enumerate(self.changes):
             if change.way == "rename" and digest_of(self.folder / OLD / str(number)) != change.old:
                 raise make_changed_error(self.root / change.path)

@@ -133,7 +133,7 @@ def parse_change(item: Any) -> Change:
 
 
 def remove_contents(folder: Path) -> None:
-    """Remove the files that viaduct writes into its folder, and no others."""
+    """Remove old/, new/ and the journal's draft; raise OSError if they hold files that viaduct did not write."""
     for name in (OLD, NEW):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for entry in os.listdir(folder / name):
@@ -174,7 +174,10 @@ def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
 
 
 def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
-    """Restore one file; return False if it was edited since, or if its saved copy is damaged."""
+    """Restore one file; return False if it was edited since, or if its saved copy is damaged.
+
+    A new file is removed; one that was edited since stays, which is no failure.
+    """
     old, new = folder / OLD / str(number), folder / NEW / str(number)
     present = content_of(path)
     if change.way == "create":
@@ -259,7 +262,7 @@ def recover_folder(root: Path, say: Callable[[str], None]) -> None:
         locked.release(remove=False)
         raise
     locked.release(remove=True)
-    result = "it is undone: every file is as it was before" if changes else "it had changed no file"
+    result = "it is undone: every file that it had changed is as it was before" if changes else "it had changed no file"
     say(f"A migration of {printable_path(root)} was interrupted; {result}.")
 
 
@@ -286,6 +289,6 @@ def make_edited_error(root: Path, state: Path, edited: dict[str, int]) -> BadVal
     return BadValue(
         f"a migration of {printable_path(root)} was interrupted, and somebody has changed since: "
         f"{', '.join(descriptions[:MAX_SHOWN_FILES])}{remainder}.",
-        "That is left as it is; every other file is as it was before.",
+        "That is left as it is; every other changed file is as it was before.",
         f"Keep what you need of both, then remove {printable_path(state)}.",
     )

@@ -92,7 +92,7 @@ def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tup
 
 def indexed_lines(line: int, end_line: int) -> range:
     """Return the lines under which a place or a finding is indexed and looked up."""
-    return range(line, min(end_line, line + MAX_LINES) + 1)
+    return range(line, min(end_line + 1, line + MAX_LINES))
 
 
 class ByLine:
@@ -201,8 +201,8 @@ def judge_changed(path: str, candidate: Candidate, claims: Claims) -> Place:
 def describe_introduced(path: str, line: int, candidate: Candidate) -> Place:
     """Return the entry of a candidate that needs a change in the result and that the original does not have."""
     excerpt = candidate.excerpt
-    message = f"the migration itself wrote `{excerpt}`, which needs a change for the device: please report this"
-    zh = f"迁移写入的 `{excerpt}` 在设备上仍需修改:请反馈此问题"
+    message = f"`{excerpt}` in the result may still need a change for the device: please report this"
+    zh = f"结果中的 `{excerpt}` 在设备上可能仍需修改:请反馈此问题"
     return Place(candidate.requirement, path, line, "unresolved", excerpt, message, zh, is_new=True)
 
 
@@ -240,8 +240,8 @@ RANK_REQUIREMENTS = (
 )
 """(requirement, mark of a file that fulfils it, message if no file of a program has the mark, the same in Chinese)."""
 NO_PLUGIN = (
-    "this program names the card, and none of its files imports the plug-in that makes it known to torch",
-    "该程序使用了加速卡,但没有任何文件导入使 torch 识别它的插件",
+    "this program uses the card, and no import of the plug-in that makes it known to torch was found in its files",
+    "该程序使用了加速卡,但在其文件中未见导入使 torch 识别它的插件",
 )
 
 
@@ -251,7 +251,7 @@ def audit_programs(
     places: Iterable[Place],
     is_set_outside: bool = False,
 ) -> list[Place]:
-    """Return entries for requirements that no file of a program fulfils. A program: files connected by imports.
+    """Return entries for programs that lack a plug-in import or communication. A program: files joined by imports.
 
     `is_set_outside`: a settings file or shell script of the project was changed, so the card may be named there.
     """

@@ -173,7 +173,7 @@ def qualify_function(names: Names, node: ast.AST) -> str:
 
 
 def is_passed_as_value(source: Source, node: ast.AST) -> bool:
-    """Return True for a node that is passed as an argument, returned or put into a container."""
+    """Return True for a node that is passed as an argument, returned, put into a container or chosen by a condition."""
     child, parent = node, source.parents[node]
     while isinstance(parent, ast.Tuple):
         child, parent = parent, source.parents[parent]
@@ -197,7 +197,7 @@ def find_mixed_results(flow: ModuleFlow) -> Iterator[str]:
 
 
 def returns_module(flow: ModuleFlow, function: str) -> bool:
-    """Return True if a function, and its redefinition in each related class, returns only the module or None."""
+    """Return True if a function, and its redefinitions in related classes, return only the module or a false value."""
     owner, _, name = function.rpartition(".")
     is_method = owner in flow.calls.classes
     for candidate in [f"{relative}.{name}" for relative in flow.calls.family(owner)] if is_method else [function]:

@@ -92,8 +92,8 @@ class ModuleFlow:
     def parse_plain_files(self, pattern: re.Pattern[str]) -> Iterator[Names]:
         """Yield the names of the files without a framework whose text matches a pattern."""
         for path, data in self.plain:
-            is_parsed = path in self.files or not pattern.search(data.decode(errors="replace"))
-            names = None if is_parsed else parse_names(path, data)
+            is_skipped = path in self.files or not pattern.search(data.decode(errors="replace"))
+            names = None if is_skipped else parse_names(path, data)
             if names is not None:
                 names.exports, names.aliases = self.project.exports, self.project.aliases
                 yield names

@@ -2,7 +2,7 @@
 
 Scopes are Python's. A name is resolved if all its bindings in the scope agree: several imports of the same module
 (`try: import tensorflow.compat.v1 as tf` / `except: import tensorflow as tf`), or aliases of a resolved name. Bindings
-to None are ignored. Any other name is not resolved.
+to None are ignored. A name without a binding is looked up in the star imports. Any other name is not resolved.
 """
 
 from __future__ import annotations
@@ -462,7 +462,7 @@ class Names:
         return names.pop() if names else None
 
     def resolve_star_name(self, name: str) -> str | None:
-        """Resolve a name that only a star import can bind; None without a star import, and for builtins."""
+        """Return the name in the module whose star import presumably binds it; None for builtins, or if none does."""
         if not self.stars or hasattr(builtins, name) or name.startswith("__"):
             return None
         for star in self.stars:

@@ -81,7 +81,7 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
 
 
 def record_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
-    """Record a call that queries ranks, runs a Keras model, passes an input_fn or opens a session."""
+    """Record the called function, and whether it queries ranks, runs a Keras model or gets an input_fn or config."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
         project.callers.setdefault(name, set()).add(path)
@@ -264,7 +264,7 @@ def record_config_helper(project: Project, values: Values, value: ast.expr | Non
 
 
 def find_estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:
-    """Return an Estimator's train, evaluate and predict calls that another such call in the function follows."""
+    """Return the train, evaluate and predict calls of Estimators that another follows, in the text or in a loop."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and runs_estimator(node.func, values)]
     calls.sort(key=lambda call: (call.lineno, call.col_offset))
     return [call for call in calls if call is not calls[-1] or is_in_loop(call, function, values)]

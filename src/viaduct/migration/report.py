@@ -84,7 +84,7 @@ def make_tiles(summary: Summary) -> list[Tile]:
 def make_overview(outcome: Outcome, summary: Summary) -> Section:
     facts = {
         "target": outcome.options.to,
-        "files": f"{summary.files:,}: {summary.changed:,} changed, {summary.unchanged:,} not concerned, "
+        "files": f"{summary.files:,}: {summary.changed:,} changed, {summary.unchanged:,} unchanged, "
         f"{summary.unread:,} not understood; {summary.skipped:,} left out",
         "verdict": f"{summary.verdict}: {'; '.join(summary.reasons)}",
         "started with": printable_path(outcome.entry) or "not known; see --entry",
@@ -134,9 +134,9 @@ def make_review_section(outcome: Outcome, summary: Summary, language: str) -> Se
 def describe_empty_review(summary: Summary) -> str:
     """Return the text of the section without findings; it counts files that could not be analysed."""
     if summary.verdict != "incomplete":
-        return "Nothing: every construct could be decided from the text."
+        return "No finding asks for it."
     paths = f"{plural(summary.incomplete, 'path')} could not be analysed"
-    return f"Nothing in the files that were understood; {paths}, see Not read."
+    return f"No finding in the files that were understood asks for it; {paths}, see Not read."
 
 
 def make_changes_section(outcome: Outcome, language: str) -> list[Section]:
@@ -155,7 +155,7 @@ def make_advice_section(outcome: Outcome, language: str) -> list[Section]:
     findings = [finding for finding in outcome.findings if finding.status == "advice"]
     rows = [[printable_path(outcome.locate(item)), visible(item.text(language)), item.rule] for item in findings]
     table = Table(["place", "advice", "rule"], rows)
-    return [Section("Advice", "What may run better; nothing here is needed.", [table])] if rows else []
+    return [Section("Advice", "What may run better, or is worth a look.", [table])] if rows else []
 
 
 def make_files_section(outcome: Outcome, language: str) -> list[Section]:

@@ -51,7 +51,7 @@ class Rule:
     former_names: tuple[str, ...] = ()  # --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before it
     runs_last: bool = False  # after all rules without `runs_last`, to report on their result
-    when: Callable[[Options], bool] | None = None  # runs only with these options, or if --only names it; None: always
+    when: Callable[[Options], bool] | None = None  # runs only with these options, or with --only; None: always
     ignores_only: bool = False  # runs although --only names other rules, since their edits need it
     in_patch_mode: bool = False  # runs with --mode patch too
     visits_target_code: bool = False  # also visits lines that already have code for the target (target_code.py)
@@ -262,7 +262,7 @@ class Site:
         self._report("unresolved", message, zh, risk, node)
 
     def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
-        """Add a finding at a node, by default the site's, with the lines of the original file."""
+        """Add a finding at a node, by default the site's, unless the rule leaves its line alone."""
         reported: Any = node or self.node
         if status != "advice" and self.rule.skips_target_code and self.work.is_left_alone(reported):
             return

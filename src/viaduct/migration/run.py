@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
+from viaduct.cores import count_cores
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, plugin_import
 from viaduct.migration.candidates import Mark
@@ -258,7 +259,7 @@ def print_progress(message: str) -> None:
 def separate_helpers(
     project: Project, files: Walk, results: list[FileResult], texts: dict[str, bytes]
 ) -> tuple[list[FileResult], list[FileResult]]:
-    """Return the results without the helper modules of --to any, and the results of the helper modules.
+    """Split off the results of helper modules of --to any; an unchanged helper may stay among the other results.
 
     A helper that the user has edited is not overwritten; a member that it lacks is reported where a script uses it.
     """
@@ -352,7 +353,7 @@ def make_text_result(migrated: Migrated) -> FileResult:
 
 
 def extract_code(path: str, data: bytes) -> bytes:
-    """Return the Python code of a script or of a notebook's cells; empty if it is too large or damaged."""
+    """Return the bytes of a script, or the code of a notebook's cells; empty for a large file or damaged notebook."""
     if len(data) > MAX_FILE_BYTES:
         return b""
     if not path.endswith(".ipynb"):
@@ -513,10 +514,6 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
     for process in list((pool._processes or {}).values()):
         process.kill()
     pool.shutdown(cancel_futures=True)
-
-
-def count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def can_fork() -> bool:

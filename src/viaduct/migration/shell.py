@@ -4,8 +4,8 @@
     ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py --device npu
 
 CUDA_VISIBLE_DEVICES is not renamed in comments and messages, and nowhere in a script with a list of devices that the
-card does not accept. Other variables are reported. Values of options are changed if the project declares the option as
-a device or a backend, else reported. Findings have the names of the rules that make the same changes in Python.
+card does not accept. Other variables of CUDA and NCCL are reported. Values of options are changed if a PyTorch script
+declares the option as a device or a backend, else reported. Findings name the rules that do the same in Python.
 """
 
 from __future__ import annotations
@@ -161,13 +161,13 @@ class Migration:
         for start in sorted(starts):
             self.edits[start] = (start + len(CUDA_VISIBLE_DEVICES), self.card.visible)
             self.report(visible_devices.rule, "changed", start, messages, "low")
-        order = (
+        advice = (
             "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
             "请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
         )
         for word, value in assigned:
             if self.card.name == "npu" and "$" in value and CUDA_VISIBLE_DEVICES not in value:
-                self.report(visible_devices.rule, "advice", word, order, "low")
+                self.report(visible_devices.rule, "advice", word, advice, "low")
 
     def is_accepted(self, value: str) -> bool:
         """Return True if the card accepts a list of devices, or if it is composed at run time."""
@@ -206,7 +206,7 @@ class Migration:
                 self.change_option(backend.rule, declared, value, "nccl", self.card.backend, match[1])
 
     def change_option(self, rule: Rule, declared: bool, value: Word, old: str, new: str, option: str) -> None:
-        """Change the value of an option that a script of the project declares; report any other."""
+        """Change the value of an option that `record_options` found `declared` for a device or backend; else report."""
         start = value.start + value.text.index(old)
         if declared:
             if rule.is_wanted(self.options):
@@ -214,8 +214,8 @@ class Migration:
             messages = f"{option} {old} becomes {new}", f"{option} 的值 {old} 改为 {new}"
             self.report(rule, "changed", start, messages, "low")
         else:
-            message = f"{option} {value.plain}: no script of the project declares it; if it means the card, write {new}"
-            zh = f"{option} {value.plain}:项目中没有声明此选项;若指加速卡,请改为 {new}"
+            message = f"{option} {value.plain}: found no script that declares it so; if it means the card, write {new}"
+            zh = f"{option} {value.plain}:未找到脚本对此选项的相应声明;若指加速卡,请改为 {new}"
             self.report(rule, "advice", start, (message, zh), "low")
 
     def check_words(self, command: list[Word]) -> None:
@@ -270,7 +270,7 @@ class Migration:
 
 
 def find_assignments(command: list[Word]) -> Iterator[tuple[Word, str]]:
-    """Yield the words that set CUDA_VISIBLE_DEVICES, before a command or behind export or env, with the value."""
+    """Yield the words `CUDA_VISIBLE_DEVICES=value` of a command, with the value."""
     for word in command:
         match = ASSIGNMENT.fullmatch(word.text)
         if match is not None and match[1] == CUDA_VISIBLE_DEVICES:

@@ -66,7 +66,7 @@ class _Reader:
         self.pending_documents: list[tuple[str, bool, bool]] = []
 
     def step(self, position: int) -> int:
-        """Read one character or one quoted part."""
+        """Read one character, or one part such as a quotation or a comment."""
         char = self.text[position]
         if char == "\\":
             return self.escape(position)

@@ -38,7 +38,7 @@ LAYOUT_TOKENS = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDEN
 class Unparsable(Exception):
     """The text is not Python 3 as this interpreter parses it.
 
-    The exception's text, in Chinese `zh`, names the line and the reason. Messages to the user put `prefix` before it.
+    The exception names the reason, mostly with the line; `zh` the same in Chinese. Messages put `prefix` before it.
     """
 
     prefix = "cannot be read as Python 3: "
@@ -123,7 +123,7 @@ def parse(text: str) -> ast.Module:
 
 
 def is_python2(text: str, error: SyntaxError) -> bool:
-    """Return True if the line that does not parse looks like Python 2."""
+    """Return True if the parser's error or the line that does not parse looks like Python 2."""
     lines = LINE_END.split(text)
     line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
     return any(phrase in (error.msg or "") for phrase in PYTHON2_ERRORS) or PYTHON2_LINE.search(line) is not None

@@ -470,7 +470,7 @@ class Values:
         return annotation is not None and self.names.qualified(annotation) == "tensorflow.data.Dataset"
 
     def used_as_dataset(self, function: Function, name: str) -> bool:
-        """Return True if all uses of a parameter are dataset methods, and one of them exists only in TensorFlow."""
+        """Return True if only dataset members are read from a parameter, and a call of one is for TensorFlow."""
         if function not in self.uses:
             attributes = self.uses[function] = defaultdict(list)
             for node in ast.walk(function):

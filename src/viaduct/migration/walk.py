@@ -81,7 +81,7 @@ class Walk:
     folders: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)  # by --exclude: copied unchanged
     skipped: list[Skipped] = field(default_factory=list)
-    interrupted: list[str] = field(default_factory=list)  # subfolders in which a migration in place was killed
+    interrupted: list[str] = field(default_factory=list)  # subfolders with a STATE_FOLDER of a migration in place
     single: bool = False  # the user gave one script instead of a folder
 
     def read(self, path: str, largest: int | None = None) -> bytes | None:
@@ -185,7 +185,7 @@ def walk_folder(root: Path) -> Walk:
 
 
 def is_script(path: str | Path) -> bool:
-    """Return True for a Python script or notebook, by its suffix or a first line `#!…python`."""
+    """Return True for a Python script or notebook, by its suffix or, if executable or without one, by `#!…python`."""
     name = os.path.basename(path)
     if name.endswith(SUFFIXES):
         return True

@@ -129,7 +129,7 @@ def remove_empty(folders: list[Path]) -> None:
 def lock_partial_folder(out: Path) -> LockedFolder:
     """Make and lock the folder for the unfinished copy; remove the copy of an interrupted run from it."""
     raw = os.fsencode(out.name)
-    name = out.name if len(raw) < MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
+    name = out.name if len(raw) <= MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
     folder = out.with_name(f".{name}{PARTIAL_SUFFIX}")
     try:
         locked = lock_folder(folder)

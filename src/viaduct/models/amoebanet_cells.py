@@ -136,7 +136,7 @@ class Squeezed1x7And7x1(nn.Module):
 
 
 def build_operation(name: str, inputs: int, filters: int, stride: int) -> nn.Module:
-    """Return the layer of an operation, given by its name in the paper."""
+    """Return the layer of an operation, given by its name in a Plan."""
     if name.startswith(("max", "avg")):
         layer = SameMaxPool2d if name.startswith("max") else SameAveragePool2d
         pool = layer(int(name[-1]), stride)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from viaduct.models.links import Link
 
-Layouts = dict[str, "list[Link]"]  # links to the TensorFlow variables, by layout; a single layout is called ""
+# Links to the TensorFlow variables, by naming scheme ("layout"); a single scheme is called "".
+Layouts = dict[str, "list[Link]"]
 Shapes = Mapping[str, tuple[int, ...]]  # of a checkpoint's tensors, by name
 
 
@@ -24,8 +25,8 @@ class TensorflowNames:
 
     scope: str  # prefix of its variables
     claims: Callable[[nn.Module], bool]  # True for the networks that these names are for
-    layouts: Callable[[nn.Module], Layouts]  # the layouts in which a network's tensors may be stored
-    default_layout: str = ""  # the layout that is exported
+    layouts: Callable[[nn.Module], Layouts]  # the naming schemes that checkpoints may have
+    default_layout: str = ""  # the scheme for exports
     find_options: Callable[[Shapes], dict[str, Any]] = lambda shapes: {}  # build options that a checkpoint implies
 
 
@@ -40,4 +41,4 @@ class Family:
     tensorflow: TensorflowNames | None = None
     # Our name of each tensor -> torchvision's; empty for a network that torchvision does not have.
     torchvision_names: Callable[[nn.Module], dict[str, str]] | None = None
-    peers: Mapping[str, str] = field(default_factory=dict)  # variant -> the same network in torchvision and timm
+    peers: Mapping[str, str] = field(default_factory=dict)  # variant -> its name in torchvision and timm alike

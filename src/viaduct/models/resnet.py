@@ -34,7 +34,7 @@ class Style:
     pad_same: bool = False  # strided convolutions pad SAME; otherwise kernel // 2 on every side
     epsilon: float = 1e-5
     momentum: float = 0.003  # PyTorch's: one minus TensorFlow's decay of 0.997
-    zero_gamma: bool = False  # blocks start as their shortcuts (https://arxiv.org/abs/1706.02677, 5.1)
+    zero_gamma: bool = False  # last norm of a block starts at 0 (arxiv.org/abs/1706.02677, 5.1)
 
     def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
         """Return a convolution with this style's padding."""
@@ -236,7 +236,7 @@ SCOPE = "resnet_model/"
 
 
 def is_official(model: nn.Module) -> bool:
-    """Return True for a ResNet with the layers, padding and epsilon of one of TensorFlow's official ResNets.
+    """Return True for a ResNet with a stem, padding and epsilon of TensorFlow's official ResNets.
 
     With a small stem (kernel 3) the official ones have no bottlenecks.
     """
@@ -248,7 +248,7 @@ def is_official(model: nn.Module) -> bool:
 
 
 def link_official(model: nn.Module) -> dict[str, list[Link]]:
-    """Return the links to TensorFlow's variables, in their only layout."""
+    """Return the links to TensorFlow's variables; they have a single naming scheme."""
     links: list[Link] = []
     convs = norms = 0
     for name, module in model.named_modules():
@@ -262,7 +262,7 @@ def link_official(model: nn.Module) -> dict[str, list[Link]]:
 
 
 def name_for_torchvision(model: nn.Module) -> dict[str, str]:
-    """Return torchvision's name of each tensor; none for basic blocks, whose structure differs in torchvision."""
+    """Return torchvision's name of each tensor; empty unless it has the same structure, as with bottlenecks only."""
     if not isinstance(model, ResNet) or not isinstance(model.stem, Stem) or len(model.stages) != 4:
         return {}
     blocks = [block for stage in model.stages for block in stage.children()]

@@ -3,9 +3,9 @@
 Depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 filters, after a 3x3 stem without a pool. The paper's
 shortcuts have no weights; in TensorFlow the first block of every stage projects, as on ImageNet.
 
-`resnet20_quick` and `resnet50_stem3` are viaduct's: their blocks start as their shortcuts, and the running statistics
-of their norms average over ten steps, for runs of a few thousand steps, instead of some 330 (a decay of 0.997).
-`resnet50_stem3` is ResNet-50 with the small stem.
+`resnet20_quick` and `resnet50_stem3`, which is ResNet-50 with the small stem, are viaduct's own, for runs of a few
+thousand steps: the last norm of each block starts with a weight of 0, so the block at first adds nothing to its
+shortcut, and running statistics average over ten steps instead of some 330 (a decay of 0.997).
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     print(write_text(difference))                                           # compare_text.py
     write_difference_page(difference, Path("difference.html"))              # compare_page.py
 
-A difference of two times counts if it exceeds both the spread of the steps within each run and 5 % of the iteration, by
-which two runs of the same program may differ (this is an assumption; measuring it would take more runs). Operators were
-recorded in a few steps only, so their differences are sorted but not judged.
+A difference of medians counts if it exceeds the spread of the steps, one of means if it exceeds three standard errors;
+both must exceed 5 % of the iteration, by which two runs of the same program may differ (an assumption; measuring it
+would take more runs). Operators are recorded in few steps, so their differences are sorted but not judged.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ProfileDifference:
 
     before: Profile
     after: Profile
-    is_identical: bool  # in everything that was measured
+    is_identical: bool  # in all records but facts, advice and ceilings
     iteration: FigureDifference
     phases: tuple[FigureDifference, ...]  # empty if one of them has none
     split: tuple[FigureDifference, ...]  # whole step, computing, exposed communication, free; if both have it
@@ -146,7 +146,7 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDifference:
 
 
 def is_identical(before: Profile, after: Profile) -> bool:
-    """Return True if every measured record is the same in both."""
+    """Return True if all records but facts, advice and ceilings are the same in both."""
     names = [field.name for field in fields(Profile) if field.name not in ("facts", "advice", "ceilings")]
     pairs = ((getattr(before, name), getattr(after, name)) for name in names)
     return all(

@@ -49,7 +49,7 @@ def write_headline(difference: ProfileDifference) -> str:
         return "The two profiles are identical in all that was measured."
     if iteration.before_us is None or iteration.after_us is None:
         missing = before if iteration.before_us is None else after
-        return f"The iterations cannot be compared: {missing} has no step that follows another one."
+        return f"The iterations cannot be compared: {missing} has no uninterrupted step that follows another one."
     times = f"{format_us(iteration.after_us)} instead of {format_us(iteration.before_us)}"
     if not difference.can_be_judged:
         return f"Too few steps to judge: an iteration takes {times}, but {FEWEST_STEPS} steps of each are needed."

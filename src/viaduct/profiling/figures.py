@@ -94,7 +94,7 @@ class Figures:
 
     @cached_property
     def mean_iteration_us(self) -> float:
-        """Mean iteration without the longest one: unlike the median, it includes repeated long waits."""
+        """Mean iteration without the longest of five or more: unlike the median, it includes repeated long waits."""
         return mean_without_largest(step.iteration_us for step in self.steps)
 
     @cached_property
@@ -103,7 +103,7 @@ class Figures:
 
     @cached_property
     def data_tail_us(self) -> float:
-        """Mean time from the end of a step to the next forward pass, without the longest one; of the slowest rank."""
+        """Mean time from the end of a step to the next forward pass (mean_without_largest), of the slowest rank."""
         tails = ([max(0.0, step.data_tail_us or 0.0) for step in steps] for steps in self.steps_by_rank.values())
         return max(map(mean_without_largest, tails), default=0.0)
 
@@ -111,7 +111,7 @@ class Figures:
     def host_gap(self) -> tuple[float, int]:
         """Time between a step and the next forward pass that neither the loader nor operators took, and its rank.
 
-        The time is a median over steps, for the rank with the longest. Time of operators is that of `operators`.
+        The time is a median over steps, for the rank with the longest. Operators are those of data and other phases.
         """
         operators = sum(row.self_us for row in self.operators if row.phase in ("data", "other"))
         times = {
@@ -124,7 +124,7 @@ class Figures:
 
     @cached_property
     def loader_waits(self) -> dict[int, float]:
-        """Mean wait of each rank for its data, without the longest one; ranks without a loader are left out."""
+        """Mean wait of each rank for its data (mean_without_largest); ranks without a measured wait are left out."""
         by_rank = {
             rank: [step.loader_wait_us for step in steps if step.loader_wait_us is not None]
             for rank, steps in self.steps_by_rank.items()
@@ -185,7 +185,7 @@ class Figures:
 
     @cached_property
     def exposed_shares(self) -> dict[int, float]:
-        """Median share of a step of each rank that collectives took while nothing was computed."""
+        """Median share of a step of each rank that collectives took without computing, as `exposed_us` counts it."""
         return {
             rank: median(exposed_us(step.collectives) / max(step.iteration_us, 1e-3) for step in steps)
             for rank, steps in self.communicating_steps.items()
@@ -231,13 +231,13 @@ class Figures:
         return [row for row in rows if row.flops] or rows
 
     def phase_share(self, phase: Phase) -> float | None:
-        """Return the share of one phase in the time of all operators; None without operators."""
+        """Return the share of one phase in the time of all operators; None if they have no time."""
         total = sum(row.self_us for row in self.operators)
         return sum(row.self_us for row in self.operators if row.phase == phase) / total if total else None
 
     @cached_property
     def backward_us(self) -> float:
-        """Time of the backward pass: its share of the operators' time, or two thirds without operators."""
+        """Forward + backward, split by the operators' time; two thirds if a pass has no operators' time."""
         forward, backward = self.phase_share("forward"), self.phase_share("backward")
         return self.forward_backward_us * (backward / (forward + backward) if forward and backward else 2 / 3)
 

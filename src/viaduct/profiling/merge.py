@@ -100,7 +100,7 @@ def shift_step(step: Step, offset: float) -> Step:
 
 
 def merge_facts(profiles: Sequence[Profile]) -> Facts:
-    """Return the facts of the first rank, with the smallest counts and the notes of all ranks."""
+    """Return the first rank's facts, with the smallest counts, all notes, and phases if all ranks have them."""
     first = profiles[0].facts
     all_facts = [profile.facts for profile in profiles]
     zeros = [facts.zero_unix_us for facts in all_facts if facts.zero_unix_us is not None]
@@ -116,6 +116,7 @@ def merge_facts(profiles: Sequence[Profile]) -> Facts:
         phases_found_by=merge_sentences([(name_rank(p), p.facts.phases_found_by) for p in profiles]),
         notes=(*merge_sentences([(name_rank(p), p.facts.notes) for p in profiles]), *describe_merge(profiles)),
         ended="; ".join(dict.fromkeys(f"{name_rank(p)}: {p.facts.ended}" for p in profiles if p.facts.ended)),
+        phases_measured=all(facts.phases_measured for facts in all_facts),
         zero_unix_us=min(zeros) if len(zeros) == len(all_facts) else None,
     )
 

@@ -96,7 +96,7 @@ class Step:
 class Operator:
     """One operator with one signature, per recorded step of one rank.
 
-    Counts are means over the recorded steps, times are those of a typical step (trace_context.Trace.find_typical).
+    Counts are means over the recorded steps, times those of a typical step, or also means (msprof, torch_npu).
     """
 
     name: str  # "aten::convolution"

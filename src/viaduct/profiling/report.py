@@ -129,7 +129,7 @@ def make_callout(advice: Advice, profile: Profile) -> Callout:
 def make_iteration_tile(profile: Profile) -> Tile:
     times = sorted(step.iteration_us for step in profile.regular_steps)
     if profile.iteration_us is None:
-        return Tile("iteration", MISSING, "no step follows another one directly")
+        return Tile("iteration", MISSING, "no step follows another one without an interruption")
     note = f"median of {len(times):,}"
     if len(times) >= 20:
         note += f"; 95 % within {write_ms(quantiles(times, n=20)[-1])} ms"
@@ -148,7 +148,7 @@ def make_throughput_tile(profile: Profile) -> Tile:
 def make_data_tile(ranks: Sequence[RankFigures]) -> Tile:
     with_phases = [figures for figures in ranks if figures.phases]
     if not with_phases:
-        return Tile("data tail", MISSING, "phases were not measured")
+        return Tile("data tail", MISSING, "phases were not measured" if ranks else "no iteration")
     worst = max(with_phases, key=lambda figures: figures.phases[0].share)
     note = f"median {write_ms(worst.phases[0].median_us)} ms a step"
     rank = f"rank {worst.rank}, " if len(with_phases) > 1 else ""
@@ -179,7 +179,7 @@ def describe_further_advice(profile: Profile) -> list[Section]:
 
 def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[Section]:
     if not ranks:
-        missing = "No step follows another one directly: how long an iteration takes is not known."
+        missing = "No step follows another one without an interruption: how long an iteration takes is not known."
         return [Section("Iterations", missing if profile.steps else "No step was measured.")]
     parts: list[Part] = [draw_iterations(profile)]
     if len(ranks) == 1:
@@ -219,19 +219,24 @@ def describe_operators(profile: Profile) -> list[Section]:
         return [Section("Operators", "None were recorded.")]
     roofline = draw_roofline(profile)
     parts: list[Part] = [roofline] if roofline is not None else []
-    text = "Counts are means over the recorded steps, times those of a typical one."
+    text = describe_averages(profile.facts)
     if profile.ceilings is None:
         text += " No roofline: the ceilings of the device were not measured."
     elif roofline is None:
-        text += " No roofline: no operator has both floating-point operations and bytes."
+        text += " No roofline: time, floating-point operations, bytes or the bandwidth are missing."
     return [Section("Operators", text, [*parts, list_operators(profile)])]
+
+
+def describe_averages(facts: Facts) -> str:
+    times = "also" if facts.kind in ("msprof", "torch_npu") else "those of a typical one"
+    return f"Counts are means over the recorded steps, times {times}."
 
 
 def describe_kernels(profile: Profile) -> list[Section]:
     if not profile.kernels:
         reason = "Operators were not recorded." if not profile.operators else "No kernels were recorded."
         return [Section("Kernels", reason)]
-    text = "Counts are means over the recorded steps, times those of a typical one."
+    text = describe_averages(profile.facts)
     if profile.facts.device == "cpu":
         text += " The CPU has no kernels: these are operators, without the time of operators that they call."
     return [Section("Kernels", text, [draw_kinds(profile), list_kernels(profile)])]

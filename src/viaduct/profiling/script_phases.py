@@ -254,7 +254,7 @@ class ScriptPhases(Watcher):
             network = self.facts.network if self.facts is not None else "a network"
             sentence = f"t1, forward start: the first call of {network} with gradients enabled in a step."
         loader = (
-            "Waits are the time in a DataLoader's __iter__ and __next__." if self.batches else "No DataLoader was used."
+            "Waits are the time in a DataLoader's __iter__ and __next__." if self.batches else "No DataLoader was seen."
         )
         return [sentence, loader]
 
@@ -285,7 +285,7 @@ class ScriptPhases(Watcher):
         if self.skipped_updates:
             notes.append(f"GradScaler skipped {self.skipped_updates} updates; those steps are left out of the medians.")
         if self.collector.missing_forward and not self._is_functional:
-            notes.append(f"in {self.collector.missing_forward} steps no forward pass was seen: they have no data tail.")
+            notes.append(f"in {self.collector.missing_forward} steps no forward pass was seen: no data tail is known.")
         if self.collector.missing_backward:
             notes.append(f"in {self.collector.missing_backward} steps no backward pass was seen.")
         return notes

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.atomic_files import replace_file
+from viaduct.cores import count_cores
 from viaduct.profiling.collector import Collector, Part, clear_constant_interruptions
 from viaduct.profiling.network_facts import NetworkFacts
 from viaduct.profiling.record import Facts, Step
@@ -77,7 +78,7 @@ class Session:
             workers=self.phases.workers,
             versions={"torch": str(torch.__version__)},
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            cores=len(os.sched_getaffinity(0)),
+            cores=count_cores(),
         )
 
     def open_folder(self) -> Path:

@@ -62,7 +62,9 @@ def describe_run(facts: Facts) -> str:
 
 def describe_steps(facts: Facts) -> str:
     """Return the numbers of timed, warm-up and recorded steps."""
-    if not facts.timed_steps and facts.recorded_steps:
+    if not facts.timed_steps and not facts.recorded_steps:
+        return "no steps were found"
+    if not facts.timed_steps:
         return f"{count_steps(facts.recorded_steps)}, all of them under the operator profiler"
     warmup = f" after {facts.warmup_steps:,} of warm-up" if facts.warmup_steps else ""
     recorded = f", operators of {facts.recorded_steps:,}" if facts.recorded_steps else ", no operators recorded"
@@ -95,7 +97,7 @@ def explain_no_steps(profile: Profile) -> str:
         return "no step was measured"
     if len(profile.steps) == 1:
         return "one step was measured, and an iteration begins at the end of the previous step"
-    return "no step follows another one directly"
+    return "no step follows another one without an interruption"
 
 
 def write_one_rank(figures: RankFigures, width: int) -> list[str]:

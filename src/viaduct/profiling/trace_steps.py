@@ -152,13 +152,12 @@ def build_step(
             f"Step {window.number} of the trace has neither a forward nor a backward pass: it is left out."
         )
         return None
-    points = (forward, backward, end)
-    if launches and forward is not None and backward is not None:
-        points = find_device_times(launches, forward, backward, end)
-    if points[0] is None or points[1] is None:
+    if forward is None or backward is None:
         result.phases_measured = False
-        points = (window.start if previous is None else previous, points[2], points[2])
-    begin, middle, finish = (float(point) for point in points if point is not None)
+        points = (window.start if previous is None else previous, end, end)
+    else:
+        points = find_device_times(launches, forward, backward, end)
+    begin, middle, finish = map(float, points)
     if previous is not None and begin < previous:
         result.notes.append(
             f"The forward pass of step {window.number} overlaps the previous step: its data tail counts as 0."
@@ -174,7 +173,7 @@ def select_spans(spans: list[Span], start: float, end: float) -> list[Span]:
 
 
 def find_forward_start(window: Window, marks: HostMarks, end: float) -> float | None:
-    """Return the start of the first operator with a backward operator, else of the first that is not a copy."""
+    """Return the start of the first operator with a backward operator, else of the first that is no copy, else None."""
     loaded = max([window.start, *(stop for _, stop in select_spans(marks.loaders, window.start, end))])
     low, high = (bisect_left(marks.operators, (time,)) for time in (loaded, end))
     outermost = find_outermost(marks.operators[low:high])
@@ -195,7 +194,7 @@ def find_outermost(operators: Sequence[tuple[float, float, str]]) -> list[tuple[
 
 
 def find_backward_end(window: Window, marks: HostMarks, optimizers: list[Span]) -> float | None:
-    """Return the end of the last evaluation of the autograd engine; else the start of the optimizer's step."""
+    """Return the end of the last evaluation of the autograd engine, else the start of the optimizer's step, or None."""
     evaluated = select_spans(marks.engine, window.start, window.end)
     if evaluated:
         return max(stop for _, stop in evaluated)
@@ -205,7 +204,10 @@ def find_backward_end(window: Window, marks: HostMarks, optimizers: list[Span]) 
 def find_device_times(
     launches: list[Launch], forward: float, backward: float, end: float
 ) -> tuple[float, float, float]:
-    """Return forward start, backward end and step end by the kernels that were launched between these points."""
+    """Return forward start, backward end and step end on the device, by the kernels launched between these points.
+
+    Without a kernel between forward start and backward end, the points themselves are returned.
+    """
     times = [launch.host_us for launch in launches]
     low, middle, high = bisect_left(times, forward), bisect_right(times, backward), bisect_right(times, end)
     if low >= middle:
@@ -216,7 +218,7 @@ def find_device_times(
 
 
 def measure_loader(marks: HostMarks, window: Window, previous: float | None, forward: float | None) -> float | None:
-    """Return the host's wait for the batch of a step; None if the trace has no loader."""
+    """Return the host's wait for the batch of a step; None if it is not known."""
     if not marks.loaders or (previous is None and not select_spans(marks.loaders, window.start, window.end)):
         return None
     until = window.end if forward is None else forward
@@ -229,7 +231,7 @@ def describe_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> No
         return
     if not result.phases_measured:
         result.phases_found_by.append(
-            "The start of the forward pass or the end of the backward pass is not in the trace: "
+            "The start of the forward pass or the end of the backward pass of a step is not in the trace: "
             "the complete step counts as forward + backward."
         )
         return

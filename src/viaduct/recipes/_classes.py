@@ -14,10 +14,10 @@ from viaduct.recipes import Loaded
 def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given: bool = False) -> tuple[Loaded, str]:
     """Return the recipe with the number of classes of the data in the folder `path`, and a note if that changed it.
 
-    Data that state their classes override a shipped recipe. A number that the user gave, by a flag (`given`) or in a
-    recipe file, is never changed: BadValue is raised if it disagrees with the data. Ten classes with labels 1 to 10
-    need 11 outputs, one of them unused. A user who asks for ten gets ten, with labels counted from 0, unless the user
-    has also given data.label_shift (`shift_given`).
+    Data that state their classes override a shipped recipe, and the default number of classes in a recipe file.
+    BadValue is raised if they disagree with any other number: one given by a flag (`given`) or in a recipe file. Ten
+    classes with labels 1 to 10 need 11 outputs, one of them unused. A flag for ten is fulfilled, with labels counted
+    from 0, unless the recipe or a flag (`shift_given`) sets data.label_shift.
     """
     data = loaded.recipe.data
     if not isinstance(data, Records) or path is None or path == SYNTHETIC:
@@ -30,17 +30,19 @@ def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given
         note = f"{stated}: with {data.classes:,} outputs they are counted from 0 (data.label_shift=-1)."
         return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, label_shift=-1))), note
     if given or (loaded.file is not None and data.classes != Records.classes):
-        raise build_disagreement(loaded, stated, given)
+        raise build_disagreement(loaded, stated, given, can_shift)
     note = f"{stated}: the network gets {stated.outputs:,} outputs instead of the recipe's {data.classes:,}."
     return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, classes=stated.outputs))), note
 
 
-def build_disagreement(loaded: Loaded, stated: StatedClasses, given: bool) -> BadValue:
+def build_disagreement(loaded: Loaded, stated: StatedClasses, given: bool, can_shift: bool) -> BadValue:
     """Return the error for a number of classes that the data contradict."""
     data = loaded.recipe.data
     setting = f"--classes {data.classes}" if given else f"data.classes={data.classes} of {loaded.file}"
     advice = f"Leave it out and the data decide, or give --classes {stated.outputs}"
-    if stated.first == 1 and not getattr(data, "label_shift", 0):
+    if given and loaded.file is not None:  # the file may have another number that disagrees
+        advice = f"To fit the data, give --classes {stated.outputs}"
+    if can_shift:
         advice += f"; --classes {stated.outputs - 1} makes the labels begin with 0"
     return BadValue(
         f"{setting} disagrees with the data: {stated}, which need {stated.outputs:,} outputs.", f"{advice}."

@@ -25,8 +25,8 @@ BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "n
 def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part:
     """Return a copy of the recipe with the field at `path` set to the value of a text.
 
-    Raise UnknownName for an unknown path, BadValue for a text that the field's type does not accept. `full_path` is for
-    messages in the recursion: the path from the recipe.
+    Raise UnknownName for an unknown path, BadValue for one that is too deep or a text that the type does not accept.
+    `full_path` is for messages in the recursion: the path from the recipe.
     """
     name, _, inner_path = path.partition(".")
     full_path = full_path or path

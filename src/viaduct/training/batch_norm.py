@@ -8,6 +8,7 @@ validation images badly. `check_averages` scores the network with its averages a
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -69,7 +70,7 @@ class Averages:
             f"them, and {100 * self.recomputed_top1:.1f} % (loss {self.recomputed_loss:.4g}) with averages "
             f"recomputed from {self.training_batches} training batches."
         )
-        command = f"viaduct evaluate {run} --recompute-batch-norm 100 --save FILE.safetensors"
+        command = f"viaduct evaluate {shlex.quote(str(run))} --recompute-batch-norm 100 --save FILE.safetensors"
         yield f"  Train longer, or recompute the averages: {command}"
 
 
@@ -111,7 +112,7 @@ def open_checkpoint(
 
 
 def find_recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
-    """Return the trained batch norms that have running averages; frozen ones keep their averages."""
+    """Return the batch norms with running averages that are not frozen; leave the network in evaluation mode."""
     network.train()
     set_frozen_norms_to_evaluation(network)
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]

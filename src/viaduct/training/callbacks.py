@@ -104,7 +104,7 @@ class Callback:
 
 
 class NanStop(Callback):
-    """Ends the run at the first loss that is NaN or infinite, before anything of it is saved."""
+    """Ends the run if a loss is NaN or infinite, at the next log line or checkpoint, which is not written."""
 
     every_rank = True
 
@@ -120,7 +120,7 @@ class NanStop(Callback):
     def build_error(self, training: Training, step: int, loss: float) -> Diverged:
         """Return the error that names the step, the rate and the last good checkpoint."""
         saved, _ = find_newest_intact(training.run.checkpoints)
-        last_good = f"The last good checkpoint is {saved.path}." if saved else "There is no checkpoint before it."
+        last_good = f"The last good checkpoint is {saved.path}." if saved else "There is no intact checkpoint."
         rate = training.progress.rate_at(step - 1)
         message = f"the loss became {loss} at step {step}, with learning rate {rate:g}."
         return Diverged(message, last_good, "Try a lower rate.")

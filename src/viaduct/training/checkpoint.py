@@ -67,7 +67,7 @@ class SavedCheckpoint:
         return read_manifest(self.path)
 
     def find_damage(self) -> str | None:
-        """Return what is wrong with the checkpoint; None if weights and state have the recorded checksums."""
+        """Return what is wrong with the checkpoint; None if its files have the recorded checksums."""
         return self.find_damage_in((MODEL_FILE, STATE_FILE), optional=(EMA_FILE,))
 
     def find_damage_in(self, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> str | None:
@@ -166,7 +166,7 @@ def describe_full_disk(folder: Path, step: int, needed: int) -> tuple[str, str]:
         f"the checkpoint of step {step} does not fit: it needs {needed / 2**20:.1f} MiB, "
         f"{folder} has {free / 2**20:.1f} MiB free."
     )
-    return message, f"The older checkpoints are intact ({older}). Free some space and run the same command again."
+    return message, f"Older checkpoints are kept ({older}). Free some space and run the same command again."
 
 
 def copy_to_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

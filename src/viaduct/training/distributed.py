@@ -1,7 +1,7 @@
 """Ranks: the processes of one run, each on a device of its own, joined by torch.distributed.
 
 torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each rank. Without RANK
-and WORLD_SIZE a run has one rank, and the functions here send nothing. Tensors on devices are sent by the device's own
+or WORLD_SIZE a run has one rank, and the functions here send nothing. Tensors on devices are sent by the device's own
 backend, tensors on the host and messages by gloo.
 """
 
@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from viaduct import devices
 from viaduct.cluster.secret import VARIABLE as SECRET_VARIABLE
 from viaduct.cluster.secret import derive_key_prefix
+from viaduct.cores import count_cores
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError
 from viaduct.path_errors import explain_os_error
@@ -35,7 +36,7 @@ from viaduct.training.messages import decode, encode
 Result = TypeVar("Result")
 ADDRESS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 GRACE_S = 60.0  # added to `hang_seconds` for the timeout of messages, so that the watchdog reports first
-# Parts of error messages that mean that another rank is gone; gloo raises nothing more specific than RuntimeError.
+# Parts of error messages that suggest that another rank is gone; gloo raises nothing more specific than RuntimeError.
 # In two of them the first letter is left out, because it may be a capital.
 LOST_CONNECTION_TEXTS = (
     "gloo",
@@ -62,7 +63,7 @@ class Group:
 
     rank: int = 0
     ranks: int = 1
-    local_rank: int | None = None  # among the ranks of this machine; None: not started by torchrun
+    local_rank: int | None = None  # among the ranks of this machine; None: not started by a launcher
     local_ranks: int = 1  # on this machine
 
     @property
@@ -161,7 +162,7 @@ def read_group(variables: Mapping[str, str] = os.environ) -> Group:
     missing = [name for name in ADDRESS_VARIABLES if not variables.get(name)]
     if missing:
         raise BadValue(
-            f"RANK={variables['RANK']} makes this one rank of several, but {' and '.join(missing)} are not set.",
+            f"RANK={variables['RANK']} makes this a rank of a job, which needs {' and '.join(missing)}, too.",
             "`viaduct train --ranks N` and `viaduct launch` set them; to train alone, unset RANK and WORLD_SIZE.",
         )
     rank, ranks = read_number(variables, "RANK"), read_number(variables, "WORLD_SIZE")
@@ -183,7 +184,7 @@ def read_number(variables: Mapping[str, str], name: str, default: int = 0) -> in
 
 @contextmanager
 def join_ranks(device: str, hang_seconds: float) -> Iterator[Group]:
-    """Join the other ranks, if there are any, and leave them at the end of the block."""
+    """Join the other ranks, if there are any; leave them if the block ends without an error."""
     group = read_group()
     if group.local_rank is None:
         yield group
@@ -219,7 +220,7 @@ def leave_ranks() -> None:
 def share_cores(device: str, group: Group) -> None:
     """Divide the cores among the ranks of a machine if they train on the CPU."""
     if device == "cpu" and group.local_ranks > 1 and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // group.local_ranks))
+        torch.set_num_threads(max(1, count_cores() // group.local_ranks))
 
 
 def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
@@ -252,7 +253,7 @@ def name_job_prefix() -> str:
 
 @contextmanager
 def explain_rank_errors(group: Group) -> Iterator[None]:
-    """Turn a lost connection into LostRank, and prefix other errors with the rank, unless it is rank 0."""
+    """Turn a lost connection into LostRank; except on rank 0, prefix other errors that have a hint with the rank."""
     try:
         yield
     except Diverged as error:
@@ -278,7 +279,7 @@ def explain_rank_errors(group: Group) -> Iterator[None]:
 
 
 def is_lost_connection(error: RuntimeError) -> bool:
-    """Return True if the error's type or text means that another rank is gone."""
+    """Return True if the error's type or text suggests that another rank is gone."""
     return isinstance(error, distributed.DistError) or any(text in str(error) for text in LOST_CONNECTION_TEXTS)
 
 

@@ -324,7 +324,8 @@ class SplitClassifier:
     def fill_placeholder(self, key: TensorKey, placeholder: RowsPlaceholder) -> Tensor:
         """Return this rank's rows: received from rank 0, or those of the model. All ranks call it."""
         if not placeholder.is_sent:
-            rows: Tensor = self.model.state_dict()[key[-1]].cpu()
+            *_, name = key
+            rows: Tensor = self.model.state_dict()[name].cpu()
             return rows
         return self.scatter_from_first(placeholder, self.full_tensors.pop(key, None))
 

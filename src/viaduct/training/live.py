@@ -124,7 +124,7 @@ class LivePage:
         self._position = position
 
     def show_ending(self, ending: Ending) -> None:
-        """Show how the run has ended, and wait until open pages have loaded it."""
+        """Show how the run has ended, and wait some seconds for open pages to load it."""
         with self._lock:
             self.ending = ending
         self._visitors.wait_for_last_versions(self.ended)
@@ -243,7 +243,7 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = LOOPBACK, self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a closed or silent connection; print any other error, which is a bug of ours."""
+        """Ignore a closed or silent connection; print any other error."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -341,7 +341,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> bytes | None:
-    """Return the first `max_bytes` of a PNG in RUN/images; None for other names, links and formats."""
+    """Return the first `max_bytes` of a file in RUN/images; None for another name, a link, or no PNG signature."""
     name = address.removeprefix("/images/")
     if not address.startswith("/images/") or not IMAGE_NAME.fullmatch(name):
         return None

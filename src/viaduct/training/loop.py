@@ -120,8 +120,8 @@ class Training:
     def build_computation(self) -> Computation:
         """Return the network as this run computes it: cast, fused, wrapped for the ranks, compiled.
 
-        With a callback that observes every operator, the network is compiled whole: the callback switches between the
-        compiled and the original network.
+        With a callback that observes every operator, `compile: auto` compiles the network whole: the callback switches
+        between the compiled and the original network.
         """
         recipe, every_step = self.recipe, self.needs_every_step
         may_sink = bool(recipe.sink) and self.group.ranks == 1 and not every_step
@@ -392,7 +392,7 @@ class Training:
             for stream in (self.train_batches, self.validation):
                 skipped = self.group.gather(list(stream.skipped))
                 stream.skipped[:] = dict.fromkeys(record for records in skipped for record in records)
-        # In reverse: Checkpointing is the last, and its checkpoint comes before the other callbacks' end.
+        # In reverse: Checkpointing comes after the recipe's callbacks, and its checkpoint before their end.
         for callback in reversed(self.callbacks):
             callback.end(self, outcome)
         return outcome

@@ -169,7 +169,8 @@ class RankResults:
 
 def merge_results(parts: list[ImageResults]) -> ImageResults:
     """Return the results of all ranks, in the order of the images."""
-    images, true, predicted = (np.concatenate([part[row] for part in parts]) for row in range(3))
+    columns = zip(*((part.images, part.true, part.predicted) for part in parts), strict=True)
+    images, true, predicted = map(np.concatenate, columns)
     order = np.argsort(images, kind="stable")
     loss, hits = sum(part.loss for part in parts), sum(part.hits for part in parts)
     logits_of_ranks = [part.logits for part in parts if len(part.logits)]

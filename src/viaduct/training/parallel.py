@@ -39,9 +39,8 @@ class SingleRank:
     def __init__(self, recipe: Recipe, group: Group) -> None:
         self.recipe, self.group = recipe, group
         self.share = Share(group.rank, group.ranks, recipe.accumulate, recipe.mixes_images, group.local_ranks)
-        self.positions = self.share.split_batch(recipe.data.global_batch, train=True)[
-            1
-        ]  # of this rank's images in a global batch
+        # The positions of this rank's images in a global batch.
+        _, self.positions = self.share.split_batch(recipe.data.global_batch, train=True)
 
     # In a training step
 

@@ -74,7 +74,7 @@ def describe_emulation(plan: Plan, device: Device) -> str | None:
         return None
     return (
         f"Note: this {device.NAME} has no {plan.compute} instructions and computes {plan.compute} in software, "
-        "slower than fp32; --precision auto is the fastest here."
+        "usually slower than fp32; --precision auto avoids it."
     )
 
 

@@ -7,7 +7,6 @@ writes its own folder (rank_0, rank_1 …), and rank 0 merges them.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from viaduct import __version__
+from viaduct.cores import count_cores
 from viaduct.errors import BadValue, ViaductError
 from viaduct.profiling.advice import advise
 from viaduct.profiling.collector import Collector, Plan
@@ -120,7 +120,7 @@ class Profiling(Callback):
         return self.collector
 
     def make_plan(self, training: Training, window: Window) -> Plan:
-        """Return how many steps are timed and how many recorded; no evaluation or checkpoint is among the recorded."""
+        """Return how many steps are timed and recorded; no evaluation or checkpoint is planned among the recorded."""
         intended = window.count_recorded() if self.request.options.operators else 0
         recorded = min(intended, count_undisturbed(training, window.last))
         if recorded < intended and not recorded:
@@ -245,7 +245,7 @@ class Profiling(Callback):
             versions={"viaduct": __version__, "torch": torch.__version__, "python": platform.python_version()},
             date=f"{datetime.now(timezone.utc):%Y-%m-%d}",
             workers=getattr(training.recipe.data, "workers", None) or None,  # None: the loader chooses the number
-            cores=len(os.sched_getaffinity(0)),
+            cores=count_cores(),
         )
 
     def describe_outcome(self) -> list[str]:
@@ -254,6 +254,8 @@ class Profiling(Callback):
         if not self.written:
             steps = f"--profile {self.request.window}" if self.request.window else "PROFILING_MODE"
             return [*notes, f"{steps}: nothing was profiled, since this process took none of these steps."]
+        if not is_profile_folder(self.folder):
+            return notes  # one of them says why the profile could not be written
         page = self.folder / REPORT_FILE if self.published else self.folder
         steps = "step" if self.window is not None and len(self.window) == 1 else "steps"
         return [*notes, f"Profile of {steps} {self.window}: {page}"]

@@ -116,7 +116,7 @@ def start_ranks(order: Order, ranks: int) -> None:
         code = run_local(["python", "-m", "viaduct.training.profiled", str(path)], ranks, max_restarts=0)
     if code:
         message = f"the ranks ended with exit code {code}: there is no profile of all of them."
-        raise BadRun(message, f"What each of them had collected is in {order.out}.")
+        raise BadRun(message, f"Anything that they had collected is in {order.out}.")
 
 
 def profile_here(order: Order) -> None:

@@ -85,7 +85,7 @@ def find_changed_files(run: Path, checksums: Mapping[str, str], file: Path) -> I
 def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
     """Execute the run's copy of its recipe and return the recipe; rank 0 prints the path of the file.
 
-    Raise BadRun if a copy is missing, too large, changed or a link, or if recipe.json lists files that no run keeps.
+    Raise BadRun if `read_checked` refuses a copy, or if recipe.json lists files that no run keeps.
     """
     checksums = read_checksums(run, record)
     sources = {name: read_checked(run, name, checksums.get(name)) for name in [RECIPE_FILE, *checksums]}

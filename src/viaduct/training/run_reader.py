@@ -141,7 +141,7 @@ class RunReader:
         self._contents: RunContents | None = None
 
     def read(self) -> RunContents:
-        """Return the contents; the same object as before if no file has changed."""
+        """Return the contents; the same object as before if none of WATCHED_FILES and no image name has changed."""
         images = self._list_images()
         signature = (*(stat_file(self.path / name) for name in WATCHED_FILES), *images)
         if self._contents is None or signature != self._signature:

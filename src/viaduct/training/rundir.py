@@ -14,7 +14,7 @@ RUN/dump/, profile/    with --dump or --profile
 RUN/checkpoints/       step-N/
 RUN/.lock              held, with the process id, while a process trains here
 RUN/.reached           the last step of several ranks: after a rank was lost, it shows which steps are repeated
-RUN/ending.json        how the last session ended, if it ended before the last step; missing if it runs or was killed
+RUN/ending.json        how the last session ended, if before the last step; missing if it was killed or lost a rank
 RUN/report.html        when the run has finished or was stopped
 RUN/model.safetensors, summary.json     when the run has finished
 RUN/ema.safetensors    when it has finished, if the recipe averages its weights: the averages
@@ -192,7 +192,7 @@ class RunDir:
                         self.path.rmdir()
 
     def drop_metrics_after(self, step: int) -> None:
-        """Drop the metrics of later steps, which will be trained again."""
+        """Drop unreadable lines, and the metrics of later steps, which will be trained again; keep restarts."""
         readable = [(line, record) for line, record in read_metric_lines(self.path) if record is not None]
         remaining = [line for line, record in readable if record["step"] <= step or record["kind"] == "restart"]
         if self.metrics.is_file():

@@ -194,7 +194,7 @@ def cosine_warmup(schedule: CosineWarmupDecay, step: int, pace: Pace, warmup: in
         return 1 - compute_falling_cosine((step + 1) / warmup)
     if step > pace.steps:
         return 0.01 * schedule.end / peak if peak else 0.0
-    # `done` is not limited to 1: at the last step the reference is one step past the bottom of its cosine.
+    # `done` is not limited to 1: at step `pace.steps` the reference is one step past the bottom of its cosine.
     done = (step - warmup + 1) / max(1, pace.steps - warmup)
     return (1 - schedule.end) * 0.5 * (1 + math.cos(math.pi * done)) + schedule.end
 

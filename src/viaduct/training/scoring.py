@@ -44,7 +44,7 @@ def score_checkpoints(
     recompute: int = 0,
     save: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one row per checkpoint: the latest, the one of a step, or (`every`) all of them, oldest first.
+    """Return one row per checkpoint: the newest, the one of a step, or (`every`) all that are undamaged, oldest first.
 
     `file` is executed instead of the run's copy of its recipe. `recompute` is the number of training batches from which
     the running averages of batch norms are recomputed first, 0 for the stored ones; the weights with these averages are

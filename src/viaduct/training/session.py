@@ -104,7 +104,7 @@ class Outcome:
 
 
 def run_training(request: Request) -> Outcome:
-    """Train on this rank; a request that cannot be fulfilled is refused before recipe.json is written."""
+    """Train on this rank, unless the run has finished already."""
     with join_ranks(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
         refuse_observation(request, group.ranks)
         if group.run_on_first(lambda: refuse_or_find_finished(request)):
@@ -155,7 +155,7 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
 
 
 def refuse_ranks(request: Request, ranks: int) -> None:
-    """Refuse a dump, profile, batch or --data that the ranks would refuse, before they are started."""
+    """Check the dump, the profile, the batch and --data before ranks are started."""
     recipe = request.loaded.recipe
     refuse_observation(request, ranks)
     Share(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
@@ -184,7 +184,7 @@ def describe_finished(request: Request) -> Iterator[str]:
 
 
 def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Outcome:
-    """Train as one rank; rank 0 reads and writes files and prints."""
+    """Train as one rank; rank 0 writes the run's files and prints."""
     run, recipe = request.run, request.loaded.recipe
     device, torch_device = devices.pick(request.device, group.local_rank)
     images = load_images(recipe.data, request.data)
@@ -321,8 +321,9 @@ def fit_and_save(training: Training) -> str:
 
 
 def print_resume_command(training: Training) -> None:
+    run, flag = shlex.quote(str(training.run.path)), repeat_ranks_flag(training.group)
     training.print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
-    training.print_note(f"  viaduct train --run {training.run.path}{repeat_ranks_flag(training.group)}")
+    training.print_note(f"  viaduct train --run {run}{flag}")
 
 
 def restore_or_initialise(request: Request, training: Training, saved: checkpoint.SavedCheckpoint | None) -> None:
@@ -373,9 +374,9 @@ def repeat_ranks_flag(group: Group) -> str:
 
 
 def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
-    """Return the loop's and the recipe's callbacks in the order in which they are called.
+    """Return the recipe's callbacks and those that every training has, in the order in which they are called.
 
-    NanStop is first, so that no other callback records a bad loss. Checkpointing is last, so that the others have
+    NanStop is first, so that no other of them records a bad loss. Checkpointing is last, so that the others have
     observed a step before it is saved. StepMark is for ranks, which a launcher may start again.
     """
     step_mark = [] if group.local_rank is None else [StepMark()]
@@ -392,7 +393,7 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        retry = "The checkpoints are intact. Free some space and run the same command again."
+        retry = "Checkpoints written before are kept. Free some space and run the same command again."
         raise DiskFull(f"{str(run.path)!r} cannot be written: {error.strerror}.", retry) from None
     except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
         if not lacks_memory(error):
@@ -469,7 +470,7 @@ def check_path(data: Source, path: Path | None) -> None:
 
 
 def find_start(request: Request) -> checkpoint.SavedCheckpoint | None:
-    """Return the newest intact checkpoint, None for a new run; print a note about newer, damaged ones.
+    """Return the newest intact checkpoint, None if the run has none; print a note about each newer, damaged one.
 
     Raise BadRun if all checkpoints are damaged, or if the request needs one and there is none.
     """
@@ -540,14 +541,14 @@ def describe_noise(training: Training) -> str:
 
 
 def describe_unused_outputs(data: Source, path: Path | None, training: Training) -> str:
-    """Return a note if the data have no labels.txt and two or more of the network's last outputs have no label."""
+    """Return a note if the data name no classes and two or more of the network's last outputs have no label."""
     if not isinstance(data, Records) or path is None or data.stated_classes(path) is not None:
         return ""
     highest = int(training.images.train.labels.max())
     if highest + 2 >= data.classes:
         return ""
     fitting = f"{data.classes:,} outputs are trained; --classes {highest + 1} would fit"
-    return f"The training labels of {path} go up to {highest:,} (it has no labels.txt): {fitting}."
+    return f"The training labels of {path} go up to {highest:,} (no labels.txt names its classes): {fitting}."
 
 
 def describe_execution(training: Training) -> Iterator[str]:
@@ -561,7 +562,7 @@ def describe_execution(training: Training) -> Iterator[str]:
 
 
 def report_redone_steps(training: Training, reached: int) -> None:
-    """Record and print the steps that are repeated, because they were not saved before a rank was lost."""
+    """Record and print the steps that are repeated because they were not saved."""
     training.run.note_restart(training.step, reached, training.group.ranks)
     first = training.step + 1
     steps = f"steps {first}-{reached} were" if reached > first else f"step {first} was"

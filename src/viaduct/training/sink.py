@@ -7,9 +7,9 @@ multiple of N, at an evaluation, at a checkpoint that is due by steps, at the en
     sink = build_sink(training)
     sink.run_steps(batches)
 
-With `--sink auto`, the default, a sink lasts about a second and also ends at every log line and epoch. If no step can
-be captured, `--sink auto` has no sinks; with `--sink N` the host drives each step, and log lines are still written once
-a sink. `Sink.obstacle` is the reason why no step can be captured.
+With `--sink auto`, the default, a sink lasts about a second and also ends at every log line and epoch. If it is
+known at the start that no step can be captured, `--sink auto` has no sinks; with `--sink N` the host drives each step,
+and log lines are still written once a sink. `Sink.obstacle` is the reason why no step can be captured.
 
 In the code, `vendor` is torch's module for the device: torch.cuda, torch.npu or torch.mlu, with the same functions.
 """
@@ -191,7 +191,7 @@ class Sink:
         self.replay = None
 
     def refuse_host_changes(self, before: dict[str, Any]) -> None:
-        """Fall back to the host if the last step has changed something in Python, because a replay runs no Python."""
+        """Fall back to the host if the last step has changed a value in Python, because a replay runs no Python."""
         after = read_host_state(self.step)
         changed = [name for name in after if name not in before or before[name] != after[name]]
         if changed:

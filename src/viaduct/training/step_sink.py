@@ -83,7 +83,7 @@ class StepSink:
         return outputs
 
     def check_inputs(self, inputs: tuple[Any, ...]) -> None:
-        """Refuse inputs that are no tensors, require gradients, or differ in shape or dtype from the first call's."""
+        """Refuse inputs that are no tensors, require gradients, or differ in form or device from the first call's."""
         for number, value in enumerate(inputs, 1):
             if not isinstance(value, Tensor):
                 raise BadValue(
@@ -117,8 +117,8 @@ class StepSink:
             return
         current = self.vendor.current_device()
         if others := [value.device for value in inputs if value.device.index not in (None, current)]:
-            what = f"viaduct.sink: an input is on {others[0]}, and the current card is {kinds[0]}:{current}."
-            raise BadValue(what, f"Call torch.{kinds[0]}.set_device({others[0].index}) before.")
+            message = f"viaduct.sink: an input is on {others[0]}, and the current card is {kinds[0]}:{current}."
+            raise BadValue(message, f"Call torch.{kinds[0]}.set_device({others[0].index}) before.")
         self.side_stream = self.vendor.Stream()
         self.buffers = [torch.empty_like(value, requires_grad=False) for value in inputs]
 
@@ -155,8 +155,8 @@ class StepSink:
         """Record the step as a graph, without computing it."""
         assert self.device is not None
         if torch.is_autocast_enabled(self.device.NAME):
-            what = "viaduct.sink: autocast is on around the call, and its copies of weights outlive a step."
-            raise BadValue(what, "Put `with torch.autocast(...)` into the step.")
+            message = "viaduct.sink: autocast is on around the call, and its copies of weights outlive a step."
+            raise BadValue(message, "Put `with torch.autocast(...)` into the step.")
         try:
             return Capture(self.device, self.device.NAME)(self.run_step)
         except Exception as error:
@@ -198,8 +198,8 @@ def detach_outputs(outputs: Any) -> Any:
         return outputs.detach()
     if isinstance(outputs, tuple | list):
         return tuple(detach_outputs(part) for part in outputs)
-    what = f"viaduct.sink: the step returned {type(outputs).__name__}; it must return tensors, tuples of them, or None."
-    raise BadValue(what, "A replay computes tensors only: return the loss, not loss.item().")
+    message = f"viaduct.sink: the step returned {type(outputs).__name__}, not tensors, tuples of them, or None."
+    raise BadValue(message, "A replay computes tensors only: return the loss, not loss.item().")
 
 
 def describe_input(value: tuple[torch.Size, torch.dtype, torch.device]) -> str:

@@ -91,11 +91,13 @@ def find_weights(path: Path, every: bool) -> list[WeightsFile]:
 
 
 def check_file(path: Path) -> Path:
-    """Return the path if it has weights; raise BadData for a folder with several files of weights."""
+    """Return the path if it has weights; raise BadData for a folder that holds files of weights."""
     if path.is_dir():
         files = sorted(file.name for file in path.iterdir() if file.suffix in WEIGHT_SUFFIXES)
         if files:
-            raise BadData(f"{path} holds {len(files):,} files of weights.", f"Name one ({files[0]}), or give --all.")
+            raise BadData(
+                f"{path} is a folder with files of weights: {len(files):,}.", f"Name one ({files[0]}), or give --all."
+            )
     with open_weights(path):
         return path
 

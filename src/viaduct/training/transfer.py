@@ -229,12 +229,13 @@ def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
     training.progress.step = training.progress.evaluated_at = donor.step  # not evaluated before the first step
     state, reason = donor.read_state()
     loaded = load_state(training, {name: slots for name, slots in state.items() if name not in donor.excluded})
-    optimizer = f"with the optimizer's state of {loaded} parameters" if loaded else f"with a fresh optimizer ({reason})"
+    fresh = f"with a fresh optimizer ({reason or 'the stored state is of none of the loaded parameters'})"
+    optimizer = f"with the optimizer's state of {loaded} parameters" if loaded else fresh
     return [f"Continuing at step {donor.step:,}, {optimizer}.", *list_warnings(donor, source, training.recipe)]
 
 
 def list_warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
-    """Return warnings if the global batch or the precision differs from that of the weights, or is not known."""
+    """Return a warning for each recorded setting of the weights that differs here, or one if none is recorded."""
     now = {"global_batch": str(recipe.data.global_batch), "precision": recipe.precision.compute}
     lines = [
         f"Warning: {source} was trained with {name.replace('_', ' ')} {before}, this run has {now[name]}; "

@@ -246,12 +246,12 @@ class Session:
             else:
                 pending.append((operator, default_us))
         step_us = self.report.step_us
-        shares = {row[0].signature.key: Outcome(row[0], default_us=row[1]).share(step_us) for row in pending}
-        pending.sort(key=lambda row: -shares[row[0].signature.key])
-        pending.sort(key=lambda row: row[0].signature.kind == THREADS)  # last: it takes whole steps
+        shares = {op.signature.key: Outcome(op, default_us=default_us).share(step_us) for op, default_us in pending}
+        # By share; the number of threads last, because it takes whole steps.
+        pending.sort(key=lambda row: (row[0].signature.kind == THREADS, -shares[row[0].signature.key]))
         end = self.end - min(MAX_VERDICT_SHARE * self.request.budget_s, 60 * step_us / 1e6)  # kept for the verdict
         for index, (operator, default_us) in enumerate(pending):
-            remaining = {row[0].signature.key: shares[row[0].signature.key] for row in pending[index:]}
+            remaining = {op.signature.key: shares[op.signature.key] for op, _ in pending[index:]}
             seconds = divide_budget(remaining, end - time.monotonic())[operator.signature.key]
             self.report_line(f"{operator.signature.kind} {operator.signature.shapes}: {operator.space.size} variants")
             outcomes.append(self.tuner.tune(operator, default_us, seconds))
@@ -279,7 +279,7 @@ class Session:
         choices = collect_choices(self.report.outcomes)
         stored = self.bank.read(self.report.fingerprint)
         if not choices:
-            self.report.lines.append("No gain: the default is best for every operator that was searched.")
+            self.report.lines.append("No gain: no measured variant is clearly faster than its default.")
             return
         earlier = stored.verdicts.get(step.key)
         if earlier is not None and copy_choices(earlier.choices) == copy_choices(choices) and not self.request.repeat:

@@ -107,7 +107,7 @@ class Bench:
         return self.works[key]
 
     def check_values(self, signature: Signature, point: Choice, default: Choice) -> str | None:
-        """Return a description of a variant's wrong values; None if their errors are within ERROR_FACTOR.
+        """Return a description of a variant's wrong values; None if there are none, and for the default.
 
         The error is the distance from the default's values in float64, relative to their norm.
         """
@@ -210,7 +210,7 @@ def find_error(values: torch.Tensor, exact: torch.Tensor) -> float:
 
 
 def find_cache_bytes(device: str) -> int:
-    """Return the size of the last-level cache: L2 of the first CUDA device, else the largest cache of the CPU."""
+    """Return the size of the first CUDA device's L2, else of the CPU's largest cache; USUAL_CACHE if not known."""
     if device == "cuda":
         return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or USUAL_CACHE
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

@@ -26,7 +26,7 @@ from viaduct.tuning.signature import THREADS, Signature
 from viaduct.tuning.workers import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0
-"""Time after which a worker without an answer is killed; a race ends after a quarter of it."""
+"""Time after which a worker without an answer is killed; it is asked to measure for a quarter of this."""
 COMPILING_LIMIT_S = 240.0
 """The same for a variant that is compiled first."""
 NEIGHBOURS = 4
@@ -115,7 +115,7 @@ class Tuner:
         return None if "us" not in result else float(result["us"])
 
     def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
-        """Search one operator for at most `seconds`, unless the bank has it, and store the result."""
+        """Search one operator for about `seconds`, unless the bank has it and `repeat` is off; store a result."""
         signature = operator.signature
         hit = self.find_hit(signature)
         outcome = Outcome(operator, entry=hit, default_us=default_us)

@@ -87,7 +87,8 @@ def import_weights(
     else:
         written = import_file(checkpoint, out, model=model, classes=classes or 0, ema=ema, slots=slots)
     if written.recognised:
-        print_note(f"{checkpoint} looks like {written.model}.")
+        others = f" or {' or '.join(written.alternatives)}: --model chooses" if written.alternatives else ""
+        print_note(f"{checkpoint} looks like {written.model}{others}.")
     imported = written.done
     print_notes(f"Note: {note}." for note in (imported.notes if imported else ()))
     step = f", step {imported.global_step:,}" if imported and imported.global_step is not None else ""
@@ -230,8 +231,9 @@ def print_summary(summary: dict[str, Any]) -> None:
     if summary["model"]:
         print(f"It is {summary['model']} with {summary['classes']} classes.")
     elif summary["looks_like"]:
+        classes = {guess["classes"] for guess in summary["looks_like"]}
         models = " or ".join(guess["model"] for guess in summary["looks_like"])
-        print(f"It looks like {models} with {summary['looks_like'][0]['classes']} classes.")
+        print(f"It looks like {models} with {' or '.join(map(str, sorted(classes)))} classes.")
 
 
 def escape_controls(name: str) -> str:

@@ -44,6 +44,7 @@ class Converted:
     done: Imported | None = None  # result of an import
     step: int | None = None  # of an export: training step of the weights
     notes: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()  # other networks that fit as well, if it was recognised in an import
 
 
 # Import to safetensors
@@ -60,13 +61,15 @@ def import_file(
         if slots and not values.done.slots:
             raise BadData(f"{checkpoint.prefix} has no optimizer slots.", "Leave out --slots.")
         metadata = build_metadata(guess, values.done.global_step, str(source), ema=ema)
+        fitting = {} if model else {other.model: None for other in checkpoint.guess_networks() if other.is_certain}
     write_safetensors(out, add_counters(network, values.tensors), metadata)
     if slots:
         tensors = {
             f"{slot}/{name}": value for slot, state in values.done.slots.items() for name, value in state.items()
         }
         write_safetensors(slots_beside(out), tensors, metadata)
-    return Converted(guess.model, guess.classes, len(values.tensors), not model, values.done)
+    alternatives = tuple(name for name in fitting if name != guess.model)
+    return Converted(guess.model, guess.classes, len(values.tensors), not model, values.done, alternatives=alternatives)
 
 
 def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:

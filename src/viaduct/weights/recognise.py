@@ -27,7 +27,7 @@ class Guess:
     model: str
     classes: int
     share: float
-    layout: str = ""
+    layout: str = ""  # the naming scheme of the file (weights/maps); a network may have several
     options: Options = ()  # of the network's constructor
 
     @property
@@ -66,7 +66,8 @@ def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> 
 def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
     """Return the networks whose MindSpore parameters fit these names and shapes best.
 
-    Of networks with equal names and shapes, only those that compute the same as the reference are returned.
+    If some of them compute the same as the reference of the layout (MindSpore's model zoo, MindCV), only these are
+    returned; names and shapes do not show padding and epsilon.
     """
     guesses: list[Guess] = []
     faithful: set[Guess] = set()
@@ -89,7 +90,7 @@ def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
 
 
 def find_options(names: TensorflowNames, networks: list[str], shapes: Mapping[str, Shape]) -> Options:
-    """Return the options that a checkpoint implies; empty if no network can be built with them."""
+    """Return the options that a checkpoint implies; empty if one of `networks` cannot be built with them."""
     options = tuple(names.find_options(shapes).items())
     try:
         for network in networks if options else ():
@@ -155,7 +156,7 @@ def list_networks(names: TensorflowNames) -> list[str]:
 
 
 def is_weight(name: str) -> bool:
-    """Return True for all tensors except num_batches_tracked, which TensorFlow does not have."""
+    """Return True for all tensors except num_batches_tracked, which only PyTorch has."""
     return not name.endswith("num_batches_tracked")
 
 

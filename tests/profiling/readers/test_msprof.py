@@ -25,6 +25,39 @@ def test_a_trace_without_fp_and_bp_points_has_no_phases(tmp_path: Path) -> None:
     assert any("N/A" in sentence for sentence in profile.facts.phases_found_by)
 
 
+def test_phases_that_one_device_lacks_are_not_called_missing_on_the_other(tmp_path: Path) -> None:
+    rows = [
+        [device, n, ZERO + 100 * n - 90, ZERO + 100 * n - 20, ZERO + 100 * n, 100, 70, 20, 10, 1, "N/A", "N/A"]
+        for device in (0, 1)
+        for n in (1, 2, 3)
+    ]
+    rows[-1][2] = "N/A"
+    write_rows(tmp_path / "PROF_1" / "mindstudio_profiler_output" / "step_trace_1.csv", STEP_TRACE, rows)
+    facts = read_any(tmp_path).facts
+    assert not facts.phases_measured
+    assert [sentence for sentence in facts.phases_found_by if "N/A" in sentence] == [
+        "rank 1: 1 steps have FP start or BP end N/A: they count as forward + backward completely."
+    ]
+
+
+def test_iterations_that_cannot_be_steps_are_left_out_with_a_note(tmp_path: Path) -> None:
+    def make_row(number: object, forward: object, backward: object, end: object, time: object) -> list[object]:
+        return [0, number, forward, backward, end, time, 70, 20, "N/A", 1, "N/A", "N/A"]
+
+    rows = [
+        make_row("N/A", ZERO, ZERO + 70, ZERO + 90, 100),
+        make_row(1, ZERO, ZERO + 70, "N/A", 100),
+        make_row(3, ZERO + 70, ZERO, ZERO + 90, 100),
+        make_row(5, "N/A", ZERO + 470, ZERO + 490, "N/A"),
+        make_row(7, ZERO + 600, ZERO + 670, ZERO + 690, 100),
+    ]
+    write_rows(tmp_path / "PROF_1" / "mindstudio_profiler_output" / "step_trace_1.csv", STEP_TRACE, rows)
+    profile = read_any(tmp_path)
+    assert [step.number for step in profile.steps] == [7]
+    (note,) = (note for note in profile.facts.notes if note.startswith("step_trace: 4 iterations of device 0"))
+    assert note.endswith("left out: a number, end or length is missing, or time points are out of order.")
+
+
 def test_a_trace_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     output = write_msprof(tmp_path)
     for name in ("step_trace_20240101.csv", "op_summary_20240101.csv"):
@@ -237,7 +270,8 @@ def test_of_a_device_in_two_recordings_a_note_names_what_was_read(tmp_path: Path
     profile = read_any(tmp_path)
     assert list_kernels(profile) == [(0, "Mul", 5)]
     assert any(
-        note.startswith("PROF_1 and PROF_2 both have device 0; only PROF_2 was read") for note in profile.facts.notes
+        note.startswith("PROF_1 and PROF_2 both have device 0; that of PROF_1 was left out")
+        for note in profile.facts.notes
     )
 
 

@@ -43,7 +43,7 @@ def test_a_recording_without_steps_has_none(tmp_path: Path) -> None:
     write_rows(output / "step_trace_time.csv", STEP_TRACE_TIME, [[0, "", 60, 10, 5, 15, 30, 100, 0, 10, 2]])
     profile = read_any(output)
     assert list(profile.steps) == []
-    assert any("numbers no step" in note for note in profile.facts.notes)
+    assert any("without a step number or a time, which were left out" in note for note in profile.facts.notes)
 
 
 def test_a_damaged_trace_leaves_the_tables(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Runner(Protocol):
     """Exported file opened in its runtime."""
 
     runtime: str  # name and version
-    channels_last: bool  # layout of a prepared tensor
+    channels_last: bool  # True: a prepared tensor is N x height x width x 3
 
     def run(self, batch: Batch) -> Answers: ...
 
@@ -70,7 +70,7 @@ def load_format(form: str) -> Format:
 def graph_ports(
     classifier: Classifier, request: Request, shape: tuple[int, int] | None
 ) -> tuple[Port, tuple[Port, ...]]:
-    """Return input and outputs of a graph in PyTorch's layout; `shape` is height and width of pixels, if fixed."""
+    """Return input and outputs of a graph; `shape` is height and width of pixels, if fixed."""
     batch: int | str = request.batch or "batch"
     height, width = shape or ("height", "width")
     inputs = {

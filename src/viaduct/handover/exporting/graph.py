@@ -34,7 +34,7 @@ class CannotExport(ViaductError):
 
 
 class Network(nn.Module):
-    """Network with float32 inputs and outputs that computes in another precision."""
+    """Network with float32 inputs and outputs that computes in a given precision."""
 
     def __init__(self, network: nn.Module, compute: torch.dtype) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def build_network(classifier: Classifier, request: Request) -> Network:
 
 
 def check_logits(network: nn.Module, classifier: Classifier) -> None:
-    """Raise BadValue if the network, which may be the user's own, does not return a row of logits for each image."""
+    """Raise BadValue if the network (it may be the user's own) fails, or returns no row of logits for each image."""
     with torch.inference_mode():
         try:
             logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))

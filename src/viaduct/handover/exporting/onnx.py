@@ -39,21 +39,21 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
     takes_bytes = request.input == "image-bytes"
     if takes_bytes:
         require_image_decoder(request)
-    served = build_served(classifier, request)
+    served = build_served(classifier, request)  # preprocessing, network and softmax
     program = trace(served, classifier, 1 if takes_bytes else request.batch)
-    port, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
-    traced_port = Port("pixels", (1, "height", "width", 3), "uint8") if takes_bytes else port
-    model = convert(program, traced_port.name, opset)
-    name_sizes(model, traced_port)
+    graph_input, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
+    traced_input = Port("pixels", (1, "height", "width", 3), "uint8") if takes_bytes else graph_input
+    model = convert(program, traced_input.name, opset)
+    name_sizes(model, traced_input)
     if takes_bytes:
         put_decoder_first(model)
         outputs = tuple(Port(output.name, (1, *output.shape[1:]), output.dtype) for output in outputs)
     write_file(path, model.SerializeToString())
-    return Written((port,), outputs, {"opset": opset, "ir_version": model.ir_version})
+    return Written((graph_input,), outputs, {"opset": opset, "ir_version": model.ir_version})
 
 
 def choose_opset(request: Request) -> int:
-    """Return the newest opset that the exporter and the installed onnx support, or that of --opset."""
+    """Return the newest opset that the exporter and the installed onnx support, or that of --opset if possible."""
     import onnx
 
     newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
@@ -88,11 +88,11 @@ def convert(program: torch.export.ExportedProgram, name: str, opset: int) -> Any
     return converted.model_proto
 
 
-def name_sizes(model: Any, port: Port) -> None:
+def name_sizes(model: Any, graph_input: Port) -> None:
     """Rename variable sizes from the exporter's names (s77) to those of the model card (batch, height)."""
     graph = model.graph
     (value,) = graph.input
-    dims = zip(value.type.tensor_type.shape.dim, port.shape, strict=True)
+    dims = zip(value.type.tensor_type.shape.dim, graph_input.shape, strict=True)
     names = {dim.dim_param: str(name) for dim, name in dims if dim.dim_param}
     for tensor in (*graph.input, *graph.output, *graph.value_info):
         for dim in tensor.type.tensor_type.shape.dim:
@@ -101,7 +101,7 @@ def name_sizes(model: Any, port: Port) -> None:
 
 
 def require_image_decoder(request: Request) -> None:
-    """Raise CannotExport if the installed build of ONNX Runtime has no kernel for ImageDecoder."""
+    """Raise BadValue for batches of several images, and CannotExport if ONNX Runtime cannot run ImageDecoder."""
     if request.batch not in (None, 1):
         raise BadValue(f"--batch {request.batch}: ImageDecoder takes one image at a time.", "Leave --batch out.")
     import onnxruntime
@@ -142,7 +142,7 @@ def put_decoder_first(model: Any) -> None:
 class Session:
     """.onnx file opened in ONNX Runtime on the CPU."""
 
-    channels_last = False
+    channels_last = False  # a prepared tensor is N x 3 x height x width
 
     def __init__(self, path: Path, classifier: Classifier) -> None:
         import onnxruntime
@@ -158,10 +158,10 @@ class Session:
             ) from error
 
     def run(self, batch: Batch) -> Answers:
-        (port,) = self.session.get_inputs()
+        (graph_input,) = self.session.get_inputs()
         inputs = [batch] if isinstance(batch, np.ndarray) else [np.frombuffer(data, np.uint8) for data in batch]
         probabilities, classes = zip(
-            *(self.session.run(list(OUTPUTS), {port.name: each}) for each in inputs), strict=True
+            *(self.session.run(list(OUTPUTS), {graph_input.name: each}) for each in inputs), strict=True
         )
         return np.concatenate(probabilities), np.concatenate(classes)
 

@@ -1,12 +1,12 @@
 """Output of msprof: PROF_*/mindstudio_profiler_output, or device_*/summary and timeline of older releases.
 
-    step_trace_*.csv     the six time points of each iteration; step_trace_*.json or msprof_*.json if there is no csv
+    step_trace_*.csv     steps; if they give none, those of step_trace_*.json, else of msprof_*.json
     op_summary_*.csv     every task of the device: operators by node, kernels by type, collectives
     op_statistic_*.csv   kernels, if there is no op_summary
     memory_record_*.csv  memory over time; operator_memory_*.csv: its owners at the peak
     nic_*.csv, roce_*.csv  samples of the network
 
-Other CSV files become tables of the report, except those in NO_TABLES.
+CSV files of all kinds but NO_TABLES become tables of the report.
 
 msprof does not know ranks, so the number of the device is used. In mindstudio_profiler_output one file has the rows of
 all devices, with a column Device_id (`host` for the host's rows); older releases write separate files for each device,
@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from viaduct.errors import BadData
 from viaduct.profiling.ascend_tables import (
     TaskTable,
     find_peak,
@@ -42,17 +41,17 @@ LAYOUT = (
     "output of msprof (PROF_*/mindstudio_profiler_output, or device_*/summary: step_trace_*.csv, op_summary_*.csv …)"
 )
 TRIED_AFTER: tuple[str, ...] = ("viaduct_folder", "torch_npu")
-OUTPUTS = ("mindstudio_profiler_output", "summary", "timeline")
+OUTPUT = "mindstudio_profiler_output"
+OUTPUTS = (OUTPUT, "summary", "timeline")
 FILE_NAME = re.compile(r"(?P<kind>[a-z][a-z_0-9]*?)(_slice_\d+)?(_\d+)*\.(?P<ending>csv|json)")
 MAIN_KINDS = ("op_summary", "step_trace", "op_statistic")  # files by which the layout is recognised
 NO_TABLES = ("step_trace", "op_summary", "memory_record", "operator_memory", "task_time", "fusion_op")
 SAMPLED = ("nic", "roce")  # kinds of files with samples of the network
-# Names of the events that draw a step.
-SLICE = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh) (\d+)")
+SLICE = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh) (\d+)")  # name of an event that draws a part of a step
 DEVICE_FOLDER = re.compile(r"device_(\d+)")
 DEVICE_LABEL = re.compile(r"NPU (\d+)")  # label of a process in a timeline
 MODEL_LABEL = re.compile(r"Model ID:\s*(\d+)")  # label of a thread in a timeline
-EXPORT = re.compile(r"(?P<name>.+)_(?P<time>\d+)(?P<ending>\.\w+)")
+EXPORT = re.compile(r"(?P<name>.+)_(?P<time>\d+)(?P<ending>\.\w+)")  # file name with the time of the export
 DEVICE_COLUMNS = ("Device_id", "Device ID")
 Files = dict[str, list[Path]]  # kind -> files
 Slices = dict[int, dict[str, tuple[float, float]]]  # iteration -> name of a slice -> begin and end
@@ -64,17 +63,17 @@ def recognise(path: Path) -> bool:
 
 
 def find_outputs(path: Path) -> dict[Path, Files]:
-    """Return the files of each PROF folder, by kind."""
+    """Return the files of each PROF folder by kind; without PROF folders, those of `path` itself."""
     homes = [path] if path.name.startswith("PROF_") else sorted(path.glob("PROF_*")) or [path]
     by_home = {}
     for home in homes:
         folders = [home] if home.name in OUTPUTS else []
-        folders += [home / OUTPUTS[0], *sorted(home.glob("device_*/summary")), *sorted(home.glob("device_*/timeline"))]
-        folders += [home / name for name in OUTPUTS[1:]]
+        folders += [home / name for name in OUTPUTS]
+        folders += [*sorted(home.glob("device_*/summary")), *sorted(home.glob("device_*/timeline"))]
         files: Files = defaultdict(list)
-        has_files_itself = any(any(home.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)  # the files were copied
+        has_files_itself = any(any(home.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)
         for folder in [home] if has_files_itself else folders:
-            for file in list_newest(folder) if folder.name == OUTPUTS[0] else sorted(folder.glob("*.*")):
+            for file in list_newest(folder) if folder.name == OUTPUT else sorted(folder.glob("*.*")):
                 match = FILE_NAME.fullmatch(file.name)
                 if match and file.is_file():
                     key = match["kind"] if match["ending"] == "csv" else f"{match['kind']}.json"
@@ -85,12 +84,12 @@ def find_outputs(path: Path) -> dict[Path, Files]:
 
 
 def prefer_combined(files: list[Path]) -> list[Path]:
-    """Return the files in mindstudio_profiler_output if there are some: they have the rows of all files."""
-    return [file for file in files if file.parent.name == OUTPUTS[0]] or files
+    """Return the files in mindstudio_profiler_output, or all files if none is there."""
+    return [file for file in files if file.parent.name == OUTPUT] or files
 
 
 def list_newest(folder: Path) -> list[Path]:
-    """Return the files of an output folder; of several exports, which differ in their time, the newest."""
+    """Return the files of an output folder; of files that differ only in the time of their export, the newest."""
     newest: dict[tuple[str, str], tuple[int, Path]] = {}
     undated = []
     for file in sorted(folder.glob("*.*")):
@@ -112,12 +111,10 @@ def read(path: Path) -> Profile:
         for device, profile in read_home(home, files).items():
             if device in profiles:  # a later recording, or another server's device
                 notes.append(
-                    f"{homes[device].name} and {home.name} both have device {device}; only {home.name} was read. "
-                    "Read folders of several servers one by one."
+                    f"{homes[device].name} and {home.name} both have device {device}; that of {homes[device].name} was "
+                    "left out. Read folders of several servers one by one."
                 )
             profiles[device], homes[device] = profile, home
-    if not profiles:
-        raise BadData(f"{str(path)!r} has files of msprof, but none of them has steps or operators.")
     devices = sorted(profiles)
     merged = profiles[devices[0]]
     if len(devices) > 1:
@@ -126,7 +123,7 @@ def read(path: Path) -> Profile:
 
 
 def find_folder_device(file: Path) -> int | None:
-    """Return N if a file is in a folder device_N of a PROF folder, else None."""
+    """Return N if a file is in a folder device_N, else None; folders around a PROF folder do not count."""
     for part in reversed(file.parts[:-1]):
         match = DEVICE_FOLDER.fullmatch(part)
         if match:
@@ -151,7 +148,7 @@ class Source:
     files: Files
     notes: list[str] = field(default_factory=list)
     phases_found_by: list[str] = field(default_factory=list)
-    phases_measured: bool = True
+    phaseless_steps: set[Step] = field(default_factory=set)  # steps without FP start or BP end
     file_devices: dict[Path, int] = field(default_factory=dict)
 
     def find_file_device(self, file: Path) -> int:
@@ -196,7 +193,7 @@ class Source:
 def read_home(path: Path, files: Files) -> dict[int, Profile]:
     """Return a profile for each device in the files of one PROF folder, by number."""
     source = Source(path, files)
-    folders = {file.parent for group in files.values() for file in group if file.parent.name == OUTPUTS[0]}
+    folders = {file.parent for group in files.values() for file in group if file.parent.name == OUTPUT}
     older = sorted(file.name for folder in folders for file in set(folder.glob("*.*")) - set(list_newest(folder)))
     if older:
         source.notes.append(f"Older exports of the same files were not read: {', '.join(older)}.")
@@ -218,7 +215,7 @@ def read_home(path: Path, files: Files) -> dict[int, Profile]:
 
 
 def read_steps(source: Source) -> dict[int, list[Step]]:
-    """Return the steps of each device: from the CSV, else from the timeline."""
+    """Return the steps of each device: from the CSV, or from the timeline if the CSV gives none."""
     rows: dict[tuple[int, str], list[CsvRow]] = defaultdict(list)
     for file in source.files.get("step_trace", []):
         for row in read_rows(file, source.notes):
@@ -227,13 +224,11 @@ def read_steps(source: Source) -> dict[int, list[Step]]:
                 rows[device, row.text("Model ID")].append(row)
     steps = choose_model({key: list_steps(group, key[0], source) for key, group in rows.items()}, source)
     if steps:
-        source.phases_found_by.append("FP start, BP end and iteration end are those of msprof's step_trace.")
+        source.phases_found_by.append("The time points are those of msprof's step_trace.")
     else:
         steps = read_timeline(source)
     if not steps:
-        source.notes.append(
-            "There is no step trace: msprof writes none if operators are executed one by one (PyTorch)."
-        )
+        source.notes.append("No steps were found: msprof traces none if operators run one by one (PyTorch).")
     return steps
 
 
@@ -248,59 +243,59 @@ def choose_model(by_model: dict[tuple[int, str], list[Step]], source: Source) ->
         longest, *other_models = sorted(by_time, key=lambda model: -by_time[model])
         chosen[device] = by_model[device, longest]
         if other_models:
-            names = ", ".join(other_models)
+            others = ", ".join(other_models)
             source.notes.append(
-                f"Device {device} ran several graphs; the steps are those of model {longest}, not of {names}."
+                f"Device {device} ran several graphs; the steps are those of model {longest}, not of {others}."
             )
     return chosen
 
 
 def list_steps(rows: Sequence[CsvRow], device: int, source: Source) -> list[Step]:
     steps: list[Step] = []
-    damaged = 0
+    left_out = 0
     for row in sorted(rows, key=lambda row: row.number("Iteration ID") or 0):
         step = make_step(row, device, steps[-1] if steps else None, source)
         if step is None:
-            damaged += 1
+            left_out += 1
         else:
             steps.append(step)
-    if damaged:
-        source.notes.append(f"step_trace: {damaged:,} iterations of device {device} have no end and were left out.")
+    if left_out:
+        reasons = "a number, end or length is missing, or time points are out of order"
+        source.notes.append(f"step_trace: {left_out:,} iterations of device {device} were left out: {reasons}.")
     return steps
 
 
-def make_step(row: CsvRow, device: int, preceding: Step | None, source: Source) -> Step | None:
-    """Return one step; None if its end or its length is not known.
+def make_step(row: CsvRow, device: int, previous: Step | None, source: Source) -> Step | None:
+    """Return one step; None if its number, end or length is not known, or its time points are out of order.
 
     If FP start or BP end is N/A, the complete iteration counts as forward + backward.
     """
     number, end, duration = row.number("Iteration ID"), row.time_us("Iteration End"), row.time_us("Iteration Time")
     if number is None or end is None:
         return None
-    tail = row.time_us("Data Aug Bound")
-    follows = preceding is not None and preceding.number == int(number) - 1
-    previous = preceding.end_us if preceding is not None and follows else None
-    forward, backward = row.time_us("FP Start"), row.time_us("BP End")
-    if previous is None and tail is not None and forward is not None and tail > 0:
-        previous = forward - tail
-    if forward is None or backward is None:
-        if duration is None and previous is None:
-            return None
-        source.phases_measured = False
-        begin = previous if duration is None else end - duration
-        forward, backward = begin if begin is not None else end, end
-    if not forward <= backward <= end:
+    previous_end = previous.end_us if previous is not None and previous.number == int(number) - 1 else None
+    forward_start, backward_end = row.time_us("FP Start"), row.time_us("BP End")
+    data_time = row.time_us("Data Aug Bound")  # between the end of the previous iteration and FP start
+    if previous_end is None and data_time is not None and forward_start is not None and data_time > 0:
+        previous_end = forward_start - data_time
+    has_phases = None not in (forward_start, backward_end)
+    if forward_start is None or backward_end is None:
+        forward_start, backward_end = previous_end if duration is None else end - duration, end
+    if forward_start is None or not forward_start <= backward_end <= end:
         return None
     reduces = zip(row.times_us("Reduce Start"), row.times_us("Reduce Duration"), strict=False)
     collectives = [
         Collective("all-reduce", start, time) for start, time in reduces if start is not None and time is not None
     ]
     wait = row.time_us("GetNext Time")
-    return Step(device, int(number), forward, backward, end, previous, wait, tuple(collectives))
+    step = Step(device, int(number), forward_start, backward_end, end, previous_end, wait, tuple(collectives))
+    if not has_phases:
+        source.phaseless_steps.add(step)
+    return step
 
 
 def read_timeline(source: Source) -> dict[int, list[Step]]:
-    """Return the steps in step_trace_*.json, else in the process "Step Trace" of msprof_*.json."""
+    """Return the steps in step_trace_*.json, else those in msprof_*.json; {} if neither has steps."""
     for kind in ("step_trace.json", "msprof.json"):
         slices: dict[tuple[int, str], Slices] = defaultdict(lambda: defaultdict(dict))
         for file in source.files.get(kind, []):
@@ -337,27 +332,27 @@ def read_slices(file: Path, source: Source, slices: dict[tuple[int, str], Slices
             repeated += by_thread[thread][int(match[2])].setdefault(match[1], times) != times
     if repeated:
         source.notes.append(
-            f"{file.name}: {repeated:,} slices occur twice with different times, perhaps of several devices in one "
+            f"{file.name}: {repeated:,} slices occur again with different times, perhaps of several devices in one "
             "process; the first of each was read."
         )
-    for (process, thread_id), numbers in by_thread.items():
+    for (process, thread_id), by_number in by_thread.items():
         device = devices[process] if process in devices else source.find_file_device(file)
         group = slices[device, models.get((process, thread_id), f"of thread {thread_id}")]
-        for number, parts in numbers.items():
+        for number, parts in by_number.items():
             for name, times in parts.items():
                 group[number].setdefault(name, times)
 
 
 def make_steps(slices: Slices, device: int) -> list[Step]:
-    """Return steps from the slices FP_BP Time N and Iteration N."""
+    """Return a step for each slice FP_BP Time N; Iteration Refresh N, else Iteration N, gives its end."""
     steps: list[Step] = []
     for number, parts in sorted(slices.items()):
         if "FP_BP Time" not in parts:
             continue
-        forward, backward = parts["FP_BP Time"]
-        end = max(parts.get("Iteration Refresh", parts.get("Iteration", (0.0, backward)))[1], backward)
-        previous = steps[-1].end_us if steps and steps[-1].number == number - 1 else None
-        steps.append(Step(device, number, forward, backward, end, previous))
+        forward_start, backward_end = parts["FP_BP Time"]
+        _, end = parts.get("Iteration Refresh") or parts.get("Iteration") or (0.0, backward_end)
+        previous_end = steps[-1].end_us if steps and steps[-1].number == number - 1 else None
+        steps.append(Step(device, number, forward_start, backward_end, max(end, backward_end), previous_end))
     return steps
 
 
@@ -378,6 +373,14 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
     """Return the profile of one device; the first one also has the host's tables."""
     notes = list(source.notes)
     count = tasks.count_steps(steps, notes)
+    found_by = list(source.phases_found_by) if steps else []
+    phaseless = len(source.phaseless_steps.intersection(steps))
+    if phaseless:
+        found_by.append(
+            f"{phaseless:,} steps have FP start or BP end N/A: they count as forward + backward completely."
+        )
+    if steps:
+        notes.append("Iteration ID counts executions of a graph; a loop on the device counts as one.")
     if tasks.collectives or tasks.computing:
         steps = assign_collectives(steps, tasks)
     kernels = tasks.list_kernels(count, device)
@@ -391,24 +394,21 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
         notes.append(
             "Operators have only the time of the device: their time on the host is not in these files and is 0."
         )
-    phases = "Iteration ID counts executions of a graph; a loop on the device counts as one."
-    if not source.phases_measured:
-        phases = "FP start or BP end is N/A in the step trace: the complete iteration counts as forward + backward."
-    facts = Facts(
-        str(source.path),
-        "msprof",
-        device="npu",
-        timed_steps=len(steps),
-        recorded_steps=count if tasks.rows else 0,
-        phases_found_by=(*source.phases_found_by, *([phases] if steps else [])),
-        phases_measured=source.phases_measured,
-    )
     tables, samples = read_tables(source, device, is_first), read_samples(source, device)
     if steps and tasks.computing:
         tables[STEP_TRACE_TABLE] = split_steps(
             steps, tasks.computing, [row for step in steps for row in step.collectives]
         )
-    facts = replace(facts, notes=tuple(dict.fromkeys([*notes, *source.notes])))
+    facts = Facts(
+        str(source.path),
+        "msprof",
+        device="npu",
+        timed_steps=len(steps),
+        recorded_steps=count if tasks.rows and (steps or tasks.steps) else 0,
+        phases_found_by=tuple(found_by),
+        notes=tuple(dict.fromkeys([*notes, *source.notes])),
+        phases_measured=not phaseless,
+    )
     profile = Profile(facts, steps, tasks.list_nodes(count, device), kernels, memory, owners, samples, tables=tables)
     return start_read_times_at_zero(profile)
 
@@ -443,7 +443,7 @@ def belongs_to(source: Source, file: Path, device: int, is_first: bool, row: Csv
 
 
 def read_samples(source: Source, device: int) -> list[Sample]:
-    """Return the rates and percentages of the network's files as samples, in order of time."""
+    """Return the columns with rates (/s) or percentages of the network's files as samples, in order of time."""
     samples = []
     for kind in SAMPLED:
         for row in source.read_rows(kind, device):

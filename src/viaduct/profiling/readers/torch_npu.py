@@ -84,7 +84,7 @@ def find_rank(output: Path) -> int | None:
 
 
 def read_json(file: Path, notes: list[str]) -> dict[str, Any]:
-    """Return the object in a JSON file; {} with a note if it is damaged."""
+    """Return the object in a JSON file, or {}; a note names a damaged or too large file."""
     try:
         if file.stat().st_size > MAX_JSON_BYTES:
             notes.append(f"{file.name} is larger than {MAX_JSON_BYTES >> 20} MiB and was not read.")
@@ -182,20 +182,20 @@ def read_steps(source: Source) -> list[Step]:
 
 
 def list_timed_steps(rows: Iterable[CsvRow], source: Source) -> list[Step]:
-    """Return a step for each row that has a number."""
+    """Return a step for each row with a number and a time; a note gives the number of other rows."""
     steps: list[Step] = []
-    unnumbered = 0
+    left_out = 0
     for row in rows:
         number, duration = row.number("Step"), find_duration(row)
         if number is None or duration is None or duration <= 0:
-            unnumbered += 1
+            left_out += 1
             continue
         begin = steps[-1].end_us if steps else 0.0
         steps.append(Step(source.rank, int(number), begin, begin + duration, begin + duration, begin))
-    if unnumbered and not steps:
+    if left_out:
         source.notes.append(
-            "step_trace_time.csv numbers no step: the script did not call profiler.step(), so its figures are those of "
-            "the complete recording."
+            f"step_trace_time.csv has {left_out:,} rows without a step number or a time, which were left out; without "
+            "calls of profiler.step() in the script, steps have no number."
         )
     return steps
 
@@ -231,7 +231,7 @@ def is_needed(event: Event) -> bool:
 
 
 def find_launches(events: list[Event]) -> list[Launch]:
-    """Return the kernels with the time of the operator that launched them, by the flows named async_npu.
+    """Return the kernels with the time of the operator that launched them, by the flows of category async_npu.
 
     A flow starts (ph "s") at the operator and ends, with the same id, at the start of the kernel on its thread.
     """
@@ -302,7 +302,7 @@ def read_operators(source: Source, steps: int) -> list[Operator]:
 
 
 def find_location(stack: str) -> str:
-    """Return the innermost line of a call stack outside libraries, as train.py:41."""
+    """Return the innermost line of a call stack outside libraries, as train.py:41; "" if unknown."""
     for match in STACK_LINE.finditer(stack):
         if not any(library in match["file"] for library in LIBRARIES):
             return f"{Path(match['file']).name}:{match['line']}"

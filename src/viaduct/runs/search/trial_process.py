@@ -23,6 +23,7 @@ from typing import TypeGuard
 
 from viaduct.atomic_files import replace_file
 from viaduct.cluster.environment import VISIBLE
+from viaduct.cores import count_cores
 from viaduct.run_files import read_metric_lines, read_summary
 from viaduct.runs.search.study_folder import StudyFolder
 from viaduct.runs.state import TRIAL, is_locked
@@ -181,7 +182,7 @@ def divide_machine(device: str, parallel: int, threads: int | None = None) -> tu
         return [{}], ""
     kind = find_kind(device)
     if kind == "cpu":
-        cores = threads or len(os.sched_getaffinity(0))
+        cores = threads or count_cores()
         share = max(1, cores // parallel)
         note = f"{parallel} trials at a time, {share} of {cores} cores each."
         return [{"OMP_NUM_THREADS": str(share)}] * parallel, note
