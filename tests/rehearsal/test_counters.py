@@ -104,3 +104,23 @@ def test_a_change_belongs_to_the_innermost_part_that_may_be_skipped(
     start = line.index(part)
     counts, _ = count_lines(monkeypatch, f"flag = True\n{line}\n", [Span(2, start, start + len(part))])
     assert counts == {2: count}
+
+
+@pytest.mark.parametrize(
+    ("source", "counts"),
+    [
+        ("if not TYPE_CHECKING:\n    x = 7\n", {2: 1}),
+        ("if TYPE_CHECKING:\n    x = 7\nelse:\n    x = 8\n", {3: 1, 4: 1}),
+    ],
+)
+def test_code_beside_a_block_for_type_checkers_is_counted(
+    source: str, counts: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = range(2, len(source.splitlines()) + 1)  # without the `if`
+    found, _ = count_lines(monkeypatch, f"TYPE_CHECKING = False\n{source}", [Span(line + 1) for line in lines])
+    assert {line - 1: count for line, count in found.items()} == counts
+
+
+def test_a_form_feed_does_not_shift_later_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, _ = count_lines(monkeypatch, "\x0cflag = True\nx = 1 if flag else 22\n", [Span(2, 19, 21)])
+    assert counts == {2: 0}

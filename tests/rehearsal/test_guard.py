@@ -110,7 +110,7 @@ def test_a_mirror_keeps_what_python_writes_and_says_what_another_program_changed
     answer = viaduct("rehearse", "train.py", "--on", "original", cwd=here, VIADUCT_OVERLAY="off")
     assert answer.stdout.splitlines() == ["XXneYY ['a.txt', 'model.pth']"], answer.stderr
     assert answer.returncode == 0, answer.stderr
-    assert "no overlay can be mounted here" in answer.stderr
+    assert "no overlay is used here" in answer.stderr
     assert "ATTENTION" not in answer.stderr
     assert os.listdir(data) == ["a.txt"]
     assert (data / "a.txt").read_text() == "mine"

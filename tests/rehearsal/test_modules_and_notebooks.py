@@ -9,6 +9,7 @@ import pytest
 from carrying.journeys import Journey
 from command import viaduct
 from scripts.test_notebook_runs import notebook
+from viaduct.rehearsal.project import find_module_file
 
 TRAIN = """\
 import sys
@@ -49,6 +50,12 @@ def write_notebook(folder: Path, *cells: str) -> Path:
     (inside / "near.txt").write_text("beside the notebook")
     (inside / "train.ipynb").write_bytes(notebook(*cells))
     return inside / "train.ipynb"
+
+
+def test_the_main_module_of_a_package_may_be_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "pkg" / "__main__.py").touch()
+    monkeypatch.chdir(project)
+    assert find_module_file("pkg.__main__") == find_module_file("pkg") == project / "pkg" / "__main__.py"
 
 
 def test_a_module_runs_with_its_package(project: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from viaduct.rehearsal.counting import TorchStepCounter
-from viaduct.rehearsal.observe import folder_of
+from viaduct.rehearsal.observe import compute_fingerprint, folder_of
 from viaduct.scripts.runner import StopScript
 
 
@@ -115,3 +115,8 @@ def test_a_parameter_that_the_loss_does_not_use_does_not_shift_the_gradients_of_
     assert sorted(kept) == ["0.weight", "1.weight"]
     numpy.testing.assert_array_equal(kept["0.weight"], gradients[1].numpy())
     numpy.testing.assert_array_equal(kept["1.weight"], gradients[3].numpy())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_a_sparse_input_has_no_fingerprint() -> None:
+    assert compute_fingerprint([torch.eye(2).to_sparse_csr(), torch.eye(2).to_sparse()]) == []

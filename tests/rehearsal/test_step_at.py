@@ -113,7 +113,7 @@ def test_a_line_that_is_never_executed_is_named(tmp_path: Path) -> None:
     line = len(source.splitlines())
     answer = rehearse_script(tmp_path, source, "--on", "npu", "--step-at", f"train.py:{line}")
     assert answer.code == 1
-    assert f"--step-at train.py:{line}-{line} was never executed" in answer.talk
+    assert f"--step-at train.py:{line}-{line} was never completed" in answer.talk
 
 
 MIXED = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.summary import Summary, advise
+from viaduct.rehearsal.summary import Summary, advise, describe_end
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,10 @@ from viaduct.rehearsal.summary import Summary, advise
 def test_missing_data_is_told_from_other_failures(failure: str, steps: int, told: bool) -> None:
     plan = Plan("original", "tf1", "train.py", (), "record", "work")
     found = Summary("", "original", "tf1", "train.py", [], 1, None, 1, steps=steps, failure=failure)
-    assert any("Data is missing" in line for line in advise(found, plan)) == told
+    assert any("Data is missing" in line and failure in line for line in advise(found, plan)) == told
+
+
+def test_an_exit_code_that_is_no_signals_is_named_as_a_code() -> None:
+    """sys.exit(-1) gives 255."""
+    assert describe_end(137) == "was ended by SIGKILL"
+    assert describe_end(255) == "ended with exit code 255"

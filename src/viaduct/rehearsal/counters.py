@@ -44,7 +44,7 @@ class Span:
 
 @dataclass
 class Unit:
-    """Code with one counter for the beginnings of its execution.
+    """Code whose executions are counted by one counter, when they begin.
 
     In the syntax tree the node is `owner.attribute` or `owner.attribute[index]`.
     """
@@ -98,7 +98,7 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
 
 def find_changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
     """Yield each changed line of a token, with the position at which the token begins."""
-    rows = text.splitlines(keepends=True)
+    rows = text.split("\n")  # splitlines() would also split at a form feed, unlike tokenize
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, IndentationError, SyntaxError):
@@ -129,18 +129,24 @@ def iterate_units(node: ast.AST, is_for_type_checkers: bool = False) -> Iterator
     """Yield the outermost units below a node; they hold their inner units."""
     if isinstance(node, ast.JoinedStr):  # before Python 3.12 the parts of an f-string have wrong columns
         return
-    is_for_type_checkers |= isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
     for attribute, value in ast.iter_fields(node):
+        is_unread = is_for_type_checkers or (attribute == "body" and is_type_checking_block(node))
         children = enumerate(value) if isinstance(value, list) else [(None, value)]
         for index, child in children:
             if not isinstance(child, ast.AST):
                 continue
             if is_unit(node, attribute, index, child):
                 start, end = find_extent(child)
-                inner = list(iterate_units(child, is_for_type_checkers))
-                yield Unit(child, start, end, node, attribute, index, inner, is_for_type_checkers)
+                inner = list(iterate_units(child, is_unread))
+                yield Unit(child, start, end, node, attribute, index, inner, is_unread)
             else:
-                yield from iterate_units(child, is_for_type_checkers)
+                yield from iterate_units(child, is_unread)
+
+
+def is_type_checking_block(node: ast.AST) -> bool:
+    """Return True for `if TYPE_CHECKING:` and `if typing.TYPE_CHECKING:`."""
+    test = node.test if isinstance(node, ast.If) else None
+    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
 
 
 def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) -> bool:

@@ -52,7 +52,7 @@ def choose_view(plan: Plan, report: Callable[[str], None]) -> Plan:
     existing = next(folder for folder in (record, *record.parents) if folder.is_dir())
     obstacle = find_obstacle(make_layout(plan), existing) or find_uncovered(plan)
     if obstacle:
-        report(f"no overlay can be mounted here ({obstacle}): the script runs in a mirror of your folders.")
+        report(f"no overlay is used here ({obstacle}): the script runs in a mirror of your folders.")
     return move_record(replace(plan, view="mirror" if obstacle else "overlay"), record)
 
 
@@ -169,10 +169,10 @@ def is_kept(name: str, plan: Plan) -> bool:
     Files below the command's folder or its parent are kept even if these lie in a temporary folder or the home folder.
     """
     path = Path(name)
-    if "__pycache__" in path.parts or path.is_relative_to(find_scratch_folder(plan)):
+    if "__pycache__" in path.parts or any(path.is_relative_to(at) for at in (find_scratch_folder(plan), plan.record)):
         return False
-    if path.is_relative_to(plan.origin) or path.is_relative_to(Path(plan.origin).parent):
-        return not path.is_relative_to(plan.record)
+    if path.is_relative_to(Path(plan.origin).parent):
+        return True
     temporary, home = Path(tempfile.gettempdir()), Path.home()
     if path.is_relative_to(home):
         return not path.relative_to(home).parts[0].startswith(".")
@@ -183,7 +183,7 @@ def is_kept(name: str, plan: Plan) -> bool:
 
 
 def make_layout(plan: Plan) -> Layout:
-    """Return the overlay's layout: folders around all paths that the script may write to.
+    """Return the overlay's layout: folders around the paths of `find_paths`.
 
     The cache folder and the record are not overlaid: writes there reach the real files.
     """
@@ -197,7 +197,7 @@ def make_layout(plan: Plan) -> Layout:
 
 
 def find_paths(plan: Plan) -> Iterator[str]:
-    """Yield paths that the script may write to: its folders, and those in arguments, links and string constants."""
+    """Yield paths that the script may write to: its folders, and paths in arguments, links and string constants."""
     yield from (plan.origin, plan.root, plan.project)
     texts = [*split_arguments(plan.arguments)]
     for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaced_tree or plan.tree)):

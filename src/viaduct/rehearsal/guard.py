@@ -3,8 +3,8 @@
 The mirror (`mirror.py`) is a folder of copies and links that the script sees in place of the user's folders. Python
 calls an audit hook before it opens, removes or renames a file. The hook replaces a link of the mirror in the path by a
 copy of the file, or by a folder of links. Writes by C++ code or another program do not call the hook; `mirror.py`
-detects them afterwards. Writing to a full path in the user's own folders is refused, unless the user has passed this
-path to the script as an argument.
+detects them afterwards in files behind links. Writing to a full path in the user's own folders is refused, unless the
+user has passed this path to the script as an argument.
 """
 
 from __future__ import annotations

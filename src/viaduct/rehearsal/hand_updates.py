@@ -25,7 +25,7 @@ Checksums = list[tuple["torch.Tensor", int]]
 
 
 class UpdatesByHand:
-    """Calls `on_backward` after each backward pass and `on_step` after an update.
+    """Until an optimizer steps, calls `on_backward` after a backward pass and `on_step` after an update.
 
     `on_function(loss, inputs, gradients)` is called for functions that return gradients instead of setting `.grad`.
     """

@@ -116,7 +116,7 @@ class Inspection:
         return [optimizer for reference in self._optimizers if (optimizer := reference()) is not None]
 
     def finish_step(self, stepped: list[torch.optim.Optimizer]) -> None:
-        """At the end of the first step, record all optimizers, those that stepped first, and stop recording outputs."""
+        """At the end of the first step, record the optimizers (`stepped` before others), and stop recording outputs."""
         self.together = self.together or is_in_group()
         if self._is_first_step_over:
             return

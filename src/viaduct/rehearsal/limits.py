@@ -119,7 +119,7 @@ def report_violation(
     `what` says what the script did, `card` what the card would do, `change` what to write instead. `at` is the script's
     file and line if the stack does not show them (an operator of a graph). With `fatal=False` nothing is raised, but
     the rehearsal fails; this is for violations that are found at the script's end. `doubtful=True` means that the card
-    may not refuse: the report is a warning unless the user has named the limit.
+    perhaps accepts it: the report is a warning unless the user has named the limit.
     """
     name = normalise_name(name)
     assert name in LIMITS

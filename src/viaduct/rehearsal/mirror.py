@@ -2,10 +2,10 @@
 
 A mirror reproduces the paths that the script may reach by relative paths: the folder in which the command was given
 (`origin`), the project's folder (`root`), and the folders above them. These two, and usually their parents, are
-mirrored with everything below them: folders are created, small files are copied. Large files, very full folders and all
-other folders are links to the user's own. `guard.py` replaces a link by a copy before Python writes there; writes of
-other programs through a link are detected afterwards. At the end `files.py` moves the files that the script wrote into
-the record and removes the mirror.
+mirrored with the files below them, without EXCLUDED_NAMES: folders are created, small files are copied. Large files,
+very full folders and all other folders are links to the user's own. `guard.py` replaces a link by a copy before Python
+writes there; writes of other programs through a link are detected afterwards, in at most MAX_COMPARED files. At the end
+`files.py` moves the files that the script wrote into the record and removes the mirror.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """View of the file system that keeps a run's writes separate, by overlay mounts in a mount namespace.
 
 Every file has its usual path, so that relative and absolute paths, `__file__`, links, other programs and libraries in C
-work unchanged. Writes, deletions and renames in the overlaid folders go to the run's record; the user's files are only
+work unchanged. Writes, deletions and renames in the overlaid folders go to the run's record; the files there are only
 read. Where the kernel does not let the user mount overlays, `mirror.py` makes a mirror instead.
 
 This file is also a script that runs without viaduct on its path:
@@ -167,7 +167,7 @@ def find_folder(path: str) -> str:
 
 
 def choose_folders(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the outermost folders to overlay so that all paths are covered."""
+    """Return the outermost folders to overlay for some paths; / and KERNEL_FOLDERS are left out."""
     folders = {find_folder(path) for path in paths if path} - {os.sep} - KERNEL_FOLDERS
     return tuple(sorted(folder for folder in folders if not is_below(folder, folders)))
 
@@ -247,7 +247,7 @@ def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
 
 
 def seed_files(tree: str, replaced_tree: str, target: str, upper: str) -> dict[str, list[int]]:
-    """Copy the files of `tree` that differ from `replaced_tree` into the upper layer of `target`.
+    """Copy the files of `tree`, but no links, that differ from `replaced_tree` into the upper layer of `target`.
 
     Return their states by their visible paths.
     """

@@ -30,7 +30,7 @@ from viaduct.rehearsal.environment import (
 from viaduct.rehearsal.files import open_files
 from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 from viaduct.rehearsal.progress import read_last_activity
-from viaduct.rehearsal.summary import ProcessEnd, Summary, make_summary
+from viaduct.rehearsal.summary import ProcessEnd, Summary, describe_end, make_summary
 from viaduct.rehearsal.terminal import open_terminal
 from viaduct.signals import forward_signals
 
@@ -138,8 +138,8 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
     # written longest ago is taken for the first that failed.
     activity = read_last_activity(Path(plan.record))
     failed = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
-    report(f"rank {failed.rank} ended with {failed.exit_code}; the others are ended.")
     code = failed.exit_code if failed.exit_code >= 0 else 128 - failed.exit_code
+    report(f"rank {failed.rank} {describe_end(code)}; the others are ended.")
     return ProcessEnd(code, rank=failed.rank, bound=timeout.bound)
 
 

@@ -86,7 +86,7 @@ class Project:
 
 
 def read_project(script: Path) -> Project:
-    """Read a script and the files of its project that it imports or starts, directly or not.
+    """Read a script and the files of its project that it imports or names in a string, directly or not.
 
     Files other than the script are left out if they cannot be read. At most MAX_FILES files are read.
     """
@@ -111,7 +111,7 @@ def find_module_file(name: str) -> Path:
     for folder in (os.getcwd(), *on_path):
         base = Path(os.path.abspath(folder)).joinpath(*name.split("."))
         for path in (base / "__main__.py", base.with_suffix(".py")):
-            if path.is_file() and (path.name != "__main__.py" or base.is_dir()):
+            if path.is_file():
                 return path.resolve()
     if any(Path(folder, *name.split(".")).is_dir() for folder in (".", *on_path)):
         raise BadValue(f"{name!r} is a package without __main__.py.", "Name a module of it.")
@@ -292,7 +292,7 @@ def find_stage(project: Project) -> StageName:
     stages = {STAGE_OF_PACKAGE[name] for name in project.imported_packages() if name in STAGE_OF_PACKAGE}
     if not stages:
         raise BadValue(
-            f"{project.script.name} imports neither torch nor tensorflow, nor does a file of its folder that it uses.",
+            f"{project.script.name} and the files that it was found to use import neither torch nor tensorflow.",
             "Name the script that trains, or give its framework: --framework torch or --framework tf1.",
         )
     if len(stages) == 1:

@@ -1,4 +1,4 @@
-"""Makes a process import the project's modules from its own tree, and records every project file that it executes.
+"""Makes a process import the project's modules from its own tree, and records the project files that it executes.
 
 `viaduct carry` compares two trees, the original and the migrated project (`trees.py`). A process runs one of them, its
 own. A `position` is a file's path within a tree, a `counterpart` the file at that position in the own tree.

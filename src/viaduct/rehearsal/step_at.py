@@ -49,7 +49,7 @@ def parse_target(text: str) -> Target:
 
 
 def find_target(text: str, files: Mapping[str, Path]) -> Target:
-    """Find the statement or function that a user names in the project's files, which are keyed by relative path.
+    """Find the statement or function that a user names; `files` are the project's, by relative path.
 
     Raise BadValue if there is none, or if several files match.
     """
@@ -65,7 +65,9 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
     if name not in functions:
         close = difflib.get_close_matches(name, functions, 3)
         advice = f"Closest: {', '.join(close)}." if close else "Write FILE:LINE, or the name of a function."
-        raise BadValue(f"{STEP_AT_FLAG} {text}: the project has no function of that name.", advice)
+        raise BadValue(
+            f"{STEP_AT_FLAG} {text}: the project's files that were read have no function of that name.", advice
+        )
     return Target(function=text)
 
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from signal import valid_signals
 from typing import Any
 
 from viaduct import __version__
@@ -132,11 +133,16 @@ def describe_silent(plan: Plan, ended: list[Mapping[str, Any]], end: ProcessEnd)
 def find_first_failure(ended: list[Mapping[str, Any]], end: ProcessEnd) -> Mapping[str, Any]:
     """Return the note of the process that failed first; without a failure, the first note or {}."""
     if end.rank is not None:
-        by_signal = f"was ended by {name_signal(end.code - 128)}" if end.code > 128 else ""
-        description = f"rank {end.rank} {by_signal or f'ended with exit code {end.code}'}"
+        description = f"rank {end.rank} {describe_end(end.code)}"
         note = next((note for note in ended if note["rank"] == end.rank), {})
         return {**note, "failure": note.get("failure") or ("" if note.get("bound") else description)}
     return next((note for note in ended if note["code"] or note["bound"]), ended[0] if ended else {})
+
+
+def describe_end(code: int) -> str:
+    """Return "was ended by SIGKILL" for 128 plus the number of a signal, else "ended with exit code 1"."""
+    number = code - 128
+    return f"was ended by {name_signal(number)}" if number in valid_signals() else f"ended with exit code {code}"
 
 
 def choose_exit_code(summary: Summary, plan: Plan) -> int:
@@ -169,7 +175,7 @@ def read_limits(record: Path) -> Iterator[dict[str, Any]]:
 
 
 def list_versions() -> Iterator[tuple[str, str]]:
-    """Yield the versions of Python, viaduct and the frameworks."""
+    """Yield the versions of Python, viaduct, and those of PACKAGES that are installed."""
     yield "python", platform.python_version()
     yield "viaduct", __version__
     for name in PACKAGES:
@@ -223,10 +229,10 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
         return [f"The package {match[1]!r} is missing: {make_pip_line([match[1].partition('.')[0]])}"]
     if "NotFoundError" in summary.failure or has_empty_input(summary):
         alternative = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
-        return [f"Data is missing: give the script its own after --{alternative}."]
+        return [f"Data is missing, or another file: {summary.failure}. Data is given after --{alternative}."]
     if summary.script_exit_code > 128 and not summary.failure:
         hint = KILL_HINTS.get(summary.script_exit_code, "")
-        return [f"It was ended by {name_signal(summary.script_exit_code - 128)}{hint}."]
+        return [f"It {describe_end(summary.script_exit_code)}{hint}."]
     if summary.silent:
         return [f"{summary.silent[0].upper()}{summary.silent[1:]}: {SILENT_ADVICE}"]
     if summary.bound == "watch":
@@ -238,7 +244,7 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
         return [f"The script failed: {summary.failure}"]
     if summary.steps == 0 and plan.steps != 0:
         if plan.step_at:
-            return [f"--step-at {plan.step_at} was never executed."]
+            return [f"--step-at {plan.step_at} was never completed."]
         return [
             "Nothing of its training was rehearsed: --step-at FILE:LINE names where a step ends; --steps 0 says that "
             "none is expected."

@@ -38,6 +38,10 @@ def test_what_is_wrong_with_options_is_said_with_what_to_write(monkeypatch: pyte
     ]
     for values in wrong:
         assert [rule(values) for rule in options.RULES if rule(values)], values
+    assert options.loops_compile_whole_graph({"mix_compile_mode": True, "iterations_per_loop": 0}) == (
+        "iterations_per_loop is 0 with mix_compile_mode.",
+        "With mix_compile_mode it must be 1.",
+    )
     right = {"enable_dump": True, "dump_path": ".", "dump_step": "0|3-5|10", "modify_mixlist": "a"}
     assert not [rule({**right, "precision_mode": "allow_mix_precision"}) for rule in options.RULES
                 if rule({**right, "precision_mode": "allow_mix_precision"})]  # fmt: skip

@@ -111,7 +111,7 @@ def wrap_dataset_init(plain: Callable[..., Any], missing: MissingFiles) -> Calla
 
 
 def wrap_list_files(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
-    """Return Dataset.list_files with missing files replaced."""
+    """Return Dataset.list_files; if no pattern matches a file, synthetic files replace all of them."""
 
     @functools.wraps(plain)
     def list_files(file_pattern: Any, *args: Any, **kwargs: Any) -> Any:
@@ -126,7 +126,7 @@ def wrap_list_files(plain: Callable[..., Any], missing: MissingFiles) -> Callabl
 
 
 def wrap_glob(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
-    """Return gfile.Glob with missing files replaced."""
+    """Return gfile.Glob; a synthetic file replaces a pattern that matches no file."""
 
     @functools.wraps(plain)
     def glob(pattern: Any) -> Any:

@@ -2,9 +2,9 @@
 
 A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective has
 its own process group. The group's key is the same on every rank: the collective's kind, and its number within the
-graph. A waiting collective holds one of TensorFlow's threads; sessions have enough of them
-(`sessions.THREADS_OF_RANKS`). The gradients of an optimizer are exchanged in one collective. Before an exchange the
-ranks compare dtypes and shapes, so that ranks with different graphs raise an error instead of hanging.
+graph. A waiting collective holds one of TensorFlow's threads, so that sessions have more of them
+(`sessions.THREADS_OF_RANKS`). The gradients of an optimizer are exchanged in one collective. Before an exchange, other
+than a send, the ranks compare dtypes and shapes, and raise an error if these differ.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def check_bytes(dtype: Any) -> None:
 def choose_reduced_dtype(dtype: Any) -> Any:
     """Return the dtype in which arrays are reduced: half precision in float32, int16 in int32.
 
-    Raise TypeError for other dtypes that gloo, HCCL or Horovod do not reduce.
+    Raise TypeError for other dtypes than these and REDUCED_DTYPES.
     """
     dtype = np.dtype(dtype)
     if dtype.name in REDUCED_DTYPES:

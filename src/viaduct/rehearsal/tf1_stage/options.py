@@ -84,9 +84,9 @@ FIELD_NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """The NPU's options of a session; empty for a session without the NPU."""
+    """The NPU's options of a session; the defaults for a session without NpuOptimizer."""
 
-    npu: bool = False
+    npu: bool = False  # the session computes on the NPU
     values: dict[str, Any] = field(default_factory=dict)
 
 
@@ -264,7 +264,7 @@ def mixlist_needs_a_mixed_mode(values: dict[str, Any]) -> tuple[str, str] | None
     mode = values.get("precision_mode") or values.get("precision_mode_v2") or "unset"
     if "mix" in mode:
         return None
-    return f"modify_mixlist is set and precision_mode is {mode}.", "It needs a mixed mode: allow_mix_precision."
+    return f"modify_mixlist is set and the precision mode is {mode}.", "It needs a mixed mode: allow_mix_precision."
 
 
 def weights_are_compressed_one_way(values: dict[str, Any]) -> tuple[str, str] | None:
@@ -286,9 +286,10 @@ def dynamic_input_is_complete(values: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def loops_compile_whole_graph(values: dict[str, Any]) -> tuple[str, str] | None:
-    if not values.get("mix_compile_mode") or values.get("iterations_per_loop", 1) == 1:
+    iterations = values.get("iterations_per_loop", 1)
+    if not values.get("mix_compile_mode") or iterations == 1:
         return None
-    return "iterations_per_loop is above 1 with mix_compile_mode.", "With mix_compile_mode it must be 1."
+    return f"iterations_per_loop is {iterations!r} with mix_compile_mode.", "With mix_compile_mode it must be 1."
 
 
 RULES: tuple[Rule, ...] = (

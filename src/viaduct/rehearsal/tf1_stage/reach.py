@@ -39,13 +39,13 @@ def find_reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
     """Return the cached reach of a run; it is found again when the graph has grown, which may add control inputs."""
     cache = _cache.setdefault(graph, {})
     key = frozenset(op.name for op in ops), frozenset(fed)
-    cached = cache.get(key)
-    if cached is None or cached[0] != graph.version:
+    version, reach = cache.get(key, (None, None))
+    if reach is None or version != graph.version:
         executed = find_dependencies(ops, frozenset(fed))
         reads = any(READ_OPERATORS.fullmatch(op.type) for op in executed)
         reach = Reach(frozenset(executed), is_training_step(graph, executed), reads, frozenset(fed))
-        cache[key] = cached = graph.version, reach
-    return cached[1]
+        cache[key] = graph.version, reach
+    return reach
 
 
 def find_dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:

@@ -93,7 +93,7 @@ def mark_internal() -> Iterator[None]:
 
 
 def install() -> None:
-    """Wrap TensorFlow's sessions so that the observers see every run."""
+    """Wrap TensorFlow's sessions so that the observers see the script's runs."""
     from tensorflow.python.client import session
 
     base: Any = session.BaseSession
@@ -136,7 +136,7 @@ def record_exit_functions() -> None:
 
 
 def is_closed_at_exit(session: Any) -> bool:
-    """Return True if a method of the session, or a function that calls one of CLOSING_FUNCTIONS, runs at exit."""
+    """Return True if a method of the session, or a function that names one of CLOSING_FUNCTIONS, runs at exit."""
     for function in exit_functions:
         function = getattr(function, "func", function)  # unwrap functools.partial
         if getattr(function, "__self__", None) is session:

@@ -182,7 +182,7 @@ def reads_variables(ops: set[Any]) -> bool:
 def compute_loss_before_step(run: GraphRun, loss: Any) -> float | None:
     """Compute the loss in a separate run before the step.
 
-    Return None if this run would read data or draw random numbers, or if a sparse tensor is fed.
+    Return None if it needs stateful operators other than reference variables, or if a sparse tensor is fed.
     """
     ops = find_dependencies([loss.op], run.reach.fed)
     has_state = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in ops)

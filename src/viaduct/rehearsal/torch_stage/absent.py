@@ -1,8 +1,8 @@
 """Operators of accelerators that have no CPU kernel, computed by their formulas.
 
 They are the five operators of SyncBatchNorm, the fused cells of LSTM and GRU, and matrix products with a wider result
-dtype. SyncBatchNorm's compute in float32, as CUDA's fused kernels do, and return normalised values and input gradients
-in the input's dtype. The cells compute in the dtype of their inputs.
+dtype. The operators of SyncBatchNorm compute in float32, as CUDA's fused kernels do, and return normalised values and
+input gradients in the input's dtype. The cells compute in the dtype of their inputs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def batch_norm_backward_reduce(
     weight_g: bool,
     bias_g: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return the sums of dy and of dy · (x - mean) over a channel, and the gradients of weight and bias."""
+    """Return each channel's sums of dy and of dy · (x - mean), and the gradients of weight and bias if requested."""
     grad = grad_out.float()
     sum_dy = grad.sum(_reduced_dims(input))
     sum_dy_xmu = (grad * (input.float() - _per_channel(mean, input))).sum(_reduced_dims(input))
@@ -145,7 +145,7 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
 
 
 def make_wide_product(operator: Any) -> Any:
-    """Wrap a matrix product; its last positional argument is the dtype of its computation and result."""
+    """Wrap a matrix product; the last positional argument is the dtype to compute in."""
 
     def multiply(*args: Any, out: Tensor | None = None, **scales: Any) -> Tensor:
         *tensors, dtype = args

@@ -1,4 +1,4 @@
-"""State of the process's cards: their name and number, the current card, and allocated bytes.
+"""State of the process's cards: their name and count, the current card, and allocated bytes.
 
 A tensor of the stand-in is an ordinary tensor with the CPU's memory and another device. The device is set through
 DLPack, PyTorch's interface for memory of other libraries: a capsule holds the address of the bytes and their device,
@@ -136,9 +136,9 @@ def _release(reference: weakref.ref[Any]) -> None:
 
 
 def index_of(device: Any) -> int:
-    """Return the number of a card from `npu:1` or 1; the current card for `npu`, a negative number and None.
+    """Return a card's index: 1 for `npu:1` or 1; the current card's for `npu`, a negative number or None.
 
-    Raise ValueError for other devices.
+    Raise ValueError for other kinds of devices.
     """
     if device is None:
         return cards.current

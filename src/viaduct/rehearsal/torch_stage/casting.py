@@ -72,15 +72,17 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
     if not _is_cacheable(value, dtype):
         return value.to(dtype)
     cached = _cache.get(id(value))
-    if cached is not None and cached[0]() is value:
-        return cached[1]
+    if cached is not None:
+        reference, copy = cached
+        if reference() is value:
+            return copy
     cast = value.to(dtype)
     _cache[id(value)] = (weakref.ref(value), cast)
     return cast
 
 
 def _is_cacheable(value: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Return True for a float32 parameter that is cast to the lower precision."""
+    """Return True for a float32 parameter that is cast to the lower precision, if autocast's cache is on."""
     return (
         value.dtype is torch.float32
         and value.requires_grad

@@ -23,7 +23,9 @@ from viaduct.rehearsal.torch_stage.cards import card_of, cards, view_on_cpu
 
 BACKEND_OF_CARD = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
 _RECORDER = "TORCH_FR_BUFFER_SIZE"  # variable of torch's flight recorder; 0 turns it off
-_served_types: tuple[str, ...] = ()  # device types of the group that is being created: the card's, the host's, or both
+_accepted_types: tuple[
+    str, ...
+] = ()  # device types of the group that is being created: the card's, the host's, or both
 _translates_nccl = False  # a request for nccl gets the card's backend without a report
 _Work = Any
 c10d: Any = torch._C._distributed_c10d
@@ -33,17 +35,17 @@ _ProcessGroup: Any = dist.ProcessGroup
 class CardGroup(_ProcessGroup):  # type: ignore[misc]
     """A process group for tensors on the card, and with a backend for both (`cpu:gloo,npu:hccl`) on the host too."""
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: Any, served_types: tuple[str, ...]) -> None:
+    def __init__(self, store: Any, rank: int, size: int, timeout: Any, accepted_types: tuple[str, ...]) -> None:
         super().__init__(rank, size)
         self._inner = c10d.ProcessGroupGloo(store, rank, size, timeout)
-        self._served_types = served_types
+        self._accepted_types = accepted_types
 
     def getBackendName(self) -> str:
         return BACKEND_OF_CARD[cards.name]
 
     @property
     def _device_types(self) -> Any:
-        return [torch.device(name) for name in self._served_types]
+        return [torch.device(name) for name in self._accepted_types]
 
     @property
     def pg_name(self) -> str:
@@ -54,10 +56,10 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self.pg_name
 
     def _lower(self, value: Any) -> Any:
-        """Return CPU tensors over the card's for gloo; refuse tensors of devices that the group does not serve."""
+        """Return CPU tensors over the card's for gloo; refuse tensors of devices that the group does not accept."""
         if isinstance(value, torch.Tensor):
             is_on_card = card_of(value) >= 0
-            if (cards.name if is_on_card else "cpu") not in self._served_types:
+            if (cards.name if is_on_card else "cpu") not in self._accepted_types:
                 raise RuntimeError(f"No backend type associated with device type {value.device.type}")
             return view_on_cpu(value) if is_on_card else value
         if isinstance(value, list | tuple):
@@ -223,7 +225,7 @@ def _replace_result(work: Any, result: Any) -> _Work:
 
 def create_process_group(store: Any, rank: int, size: int, timeout: Any) -> CardGroup:
     """Return a process group of the card; torch.distributed calls this."""
-    return CardGroup(store, rank, size, timeout, _served_types)
+    return CardGroup(store, rank, size, timeout, _accepted_types)
 
 
 def translate_nccl() -> None:
@@ -267,7 +269,7 @@ def _wrap_group_makers() -> None:
         for module in (dist, c10d_python):
             setattr(module, name, wrapper)
     # This function makes every group, with the group's own backend or the default group's.
-    c10d_python._new_process_group_helper = _store_served_types(c10d_python._new_process_group_helper)
+    c10d_python._new_process_group_helper = _store_accepted_types(c10d_python._new_process_group_helper)
 
 
 def _wrap_group_maker(function: Any) -> Any:
@@ -282,28 +284,28 @@ def _wrap_group_maker(function: Any) -> Any:
     return call
 
 
-def _store_served_types(function: Any) -> Any:
+def _store_accepted_types(function: Any) -> Any:
     """Wrap torch's function that makes a group to store the device types of its backend for `create_process_group`."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        global _served_types
-        _served_types = _find_served_types(signature.bind(*args, **kwargs).arguments["backend"])
+        global _accepted_types
+        _accepted_types = _find_accepted_types(signature.bind(*args, **kwargs).arguments["backend"])
         return function(*args, **kwargs)
 
     return call
 
 
-def _find_served_types(backend: Any) -> tuple[str, ...]:
-    """Return the device types that a backend serves; the card's library does not serve the host."""
+def _find_accepted_types(backend: Any) -> tuple[str, ...]:
+    """Return the device types that a backend accepts; the card's library does not accept the host's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's function gives the same warning
         devices = dist.distributed_c10d.BackendConfig(dist.Backend(backend)).get_device_backend_map()
     card_backend = BACKEND_OF_CARD[cards.name]
-    serves_host = devices.get("cpu", card_backend) != card_backend
-    serves_card = devices.get(cards.name) == card_backend
-    return ("cpu",) * serves_host + (cards.name,) * serves_card
+    accepts_host = devices.get("cpu", card_backend) != card_backend
+    accepts_card = devices.get(cards.name) == card_backend
+    return ("cpu",) * accepts_host + (cards.name,) * accepts_card
 
 
 @contextmanager
@@ -327,7 +329,7 @@ def _replace_nccl(
     nccl is reported as a limit, unless `translate_nccl` was called.
     """
     backend = BACKEND_OF_CARD[cards.name]
-    position = 0 if function == "init_process_group" else 2
+    position = 0 if function == "init_process_group" else 2  # of the parameter `backend`
     requested = kwargs.get("backend", args[position] if len(args) > position else None)
     if not isinstance(requested, str) or "nccl" not in requested.lower():
         return args, kwargs

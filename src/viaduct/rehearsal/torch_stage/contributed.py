@@ -1,4 +1,4 @@
-"""Parts of `torch_npu.contrib` for image classifiers: label smoothing, drop path, prefetching."""
+"""CPU stand-ins for three classes of `torch_npu.contrib`: label smoothing, drop path, prefetching."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 class LabelSmoothingCrossEntropy(torch.nn.Module):
-    """Mean cross entropy with smooth_factor of each label spread over the other classes."""
+    """Mean cross entropy; the other classes share `smooth_factor` of each label equally."""
 
     def __init__(self, num_classes: int = 1000, smooth_factor: float = 0.0) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class LabelSmoothingCrossEntropy(torch.nn.Module):
 
 
 class NpuDropPath(torch.nn.Module):
-    """Drops the residual branch of random samples and scales the others up."""
+    """In training, drops the residual branch of random samples and scales the others up."""
 
     def __init__(self, drop_prob: float | None = None) -> None:
         super().__init__()
@@ -40,11 +40,11 @@ class NpuDropPath(torch.nn.Module):
 
 
 class Prefetcher:
-    """Moves the next batch to the card before `next` is called, which returns (None, None) at the end."""
+    """Moves each batch to the card before `next` asks for it; at the end `next` returns (None, None)."""
 
     def __init__(self, loader: Any, stream: Any = None) -> None:
         self.loader = iter(loader)
-        self.stream = stream if stream is not None else streams.Stream()
+        self.stream = stream if stream is not None else streams.Stream()  # for scripts that read it
         self.preload()
 
     def preload(self) -> None:
@@ -52,7 +52,8 @@ class Prefetcher:
         if batch is None:
             self.next_input, self.next_target = None, None
         else:
-            self.next_input, self.next_target = (part.to(cards.name, non_blocking=True) for part in batch)
+            device = cards.name  # "npu": the current card
+            self.next_input, self.next_target = (part.to(device, non_blocking=True) for part in batch)
 
     def next(self) -> tuple[Any, Any]:
         batch = self.next_input, self.next_target

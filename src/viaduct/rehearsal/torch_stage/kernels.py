@@ -1,7 +1,7 @@
 """Operators on a card's tensors: the CPU's kernels on the same memory, with bit-identical results.
 
-A card is a stand-in device, known to PyTorch as PrivateUse1; its tensors are CPU memory with another device label. One
-fallback serves every operator that PyTorch does not compose from others. It makes CPU tensors over the memory of the
+A card is a stand-in device, known to PyTorch as PrivateUse1; its tensors are CPU memory with another device label. A
+fallback runs the operators that PyTorch does not compose from others. It makes CPU tensors over the memory of the
 arguments, runs the CPU's kernel, and labels new tensors of the result with the card. The few operators that allocate
 memory, share it or move it between devices have their own kernels. Operators that PyTorch composes differently on
 devices of plug-ins (a convolution, dropout) are computed as on the CPU.
@@ -156,7 +156,7 @@ class _Call:
             _refuse_mixing(self.index, f"{cards.public_name}:{index}")
 
     def lower_device(self, device: torch.device) -> torch.device:
-        """Store a card and return the CPU; return another device unchanged."""
+        """For a card, store its index and return the CPU; return other devices unchanged."""
         if device.type == cards.name:
             self.set_card(index_of(device))
             return _CPU
@@ -175,10 +175,10 @@ class _Call:
         return result
 
     def lift_tensor(self, result: torch.Tensor) -> torch.Tensor:
-        """Return a result of the CPU's kernel as a tensor of the card; an argument is returned as that argument."""
-        known = self.lowered.get(id(result))
-        if known is not None:
-            return known[0]
+        """Return a kernel's result as a tensor of the card; for an argument's CPU tensor, return that argument."""
+        if id(result) in self.lowered:
+            card_tensor, _ = self.lowered[id(result)]
+            return card_tensor
         if card_of(result) >= 0:
             return result
         if result.dtype in doubles.WIDE_DTYPES:
@@ -217,10 +217,10 @@ class _SparseCall(_Call):
         return cpu_tensor
 
     def lift_tensor(self, result: torch.Tensor) -> torch.Tensor:
-        known = self.lowered.get(id(result))
-        if known is not None and result.layout is not torch.strided:
+        if id(result) in self.lowered and result.layout is not torch.strided:
             # The CPU tensor was changed in place: its contents become those of the card's tensor.
-            known[0].data = sparse.lift_sparse(result, card_of(known[0]))
+            card_tensor, _ = self.lowered[id(result)]
+            card_tensor.data = sparse.lift_sparse(result, card_of(card_tensor))
         return super().lift_tensor(result)
 
 
@@ -329,10 +329,10 @@ def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     return input * torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
 
 
-def _fallback_kernel(name: str, fallback: Kernel = fallback) -> Kernel:
-    """Return the fallback for one operator, which PyTorch would otherwise compose from others on the card."""
+def _fallback_kernel(name: str, run: Kernel = fallback) -> Kernel:
+    """Return a kernel that runs the fallback for one operator, which PyTorch would otherwise compose from others."""
     # Each of the hundreds of operators is looked up at its first call, since that takes half a millisecond.
-    return lambda *args, **kwargs: fallback(find_overload(name), *args, **kwargs)
+    return lambda *args, **kwargs: run(find_overload(name), *args, **kwargs)
 
 
 def _redispatch_kernel(operator: Any, keys: Any = _ON_CPU) -> Kernel:

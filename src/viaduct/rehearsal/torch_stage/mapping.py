@@ -1,6 +1,6 @@
 """Maps cuda to the card, for the vendors' run-time patches and for an original CUDA script on the stand-in.
 
-A TorchFunctionMode replaces CUDA devices in the arguments of calls into torch. torch.cuda's functions become the
+A TorchFunctionMode replaces CUDA devices in arguments of calls into torch. torch.cuda's functions become the
 card's, `.cuda()` becomes `.npu()`, and nccl becomes the card's backend. Device strings in the script's own comparisons
 are not changed, as with the vendors' patches.
 """
@@ -41,7 +41,7 @@ def map_to_card(device: Any) -> Any:
 
 
 class CudaToCardMode(TorchFunctionMode):
-    """Replaces CUDA devices in the arguments of calls into torch, except for torch.device."""
+    """Replaces CUDA devices in positional arguments and `device` of calls into torch, except for torch.device."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.device:

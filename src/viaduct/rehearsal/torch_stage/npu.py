@@ -25,7 +25,7 @@ _blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, b
 
 
 class _Properties(surface.Properties):
-    """Result of get_device_properties: name and memory, without major or minor."""
+    """Result of get_device_properties: name, memory and core counts, but no major and minor."""
 
     name = CARD_NAME
     cube_core_num = 24
@@ -153,7 +153,7 @@ def is_support_inf_nan() -> bool:
 
 
 def npu_check_overflow(grad: Any) -> bool:
-    """Return True if a tensor or number has an infinity or NaN."""
+    """Return True if a number, or the float32 sum of a tensor, is infinite or NaN."""
     total = grad.float().sum() if isinstance(grad, torch.Tensor) else torch.tensor(float(grad))
     return not bool(torch.isfinite(total))
 

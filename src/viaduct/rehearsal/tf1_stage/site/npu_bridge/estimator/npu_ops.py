@@ -85,7 +85,7 @@ def LARS(
     epsilon: float = 1e-5,
     name: str | None = None,
 ) -> list[Any]:
-    """Scale each gradient, with weight decay, by the ratio of its weight's norm to its norm."""
+    """Add weight decay to each gradient, and scale it by the ratio of the weight's norm to the gradient's."""
     with tf.name_scope(name or "LARS"):
         return [
             scale_gradient(weight, gradient, weight_decay, hyperpara, epsilon)
@@ -243,7 +243,7 @@ def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, name:
 def k_means_centroids(
     x: Any, y: Any, sum_square_y: Any, sum_square_x: Any, use_actual_distance: bool = False, name: str | None = None
 ) -> tuple[Any, Any, Any]:
-    """Return the sums and the counts of the points nearest to each centre, and the sum of their distances."""
+    """Return the sums and the counts of the points nearest to each centre, and the sum of the smallest distances."""
     distance = sum_square_y - 2 * tf.matmul(x, y, transpose_b=True) + (sum_square_x if use_actual_distance else 0)
     nearest = tf.argmin(distance, axis=1)
     membership = tf.one_hot(nearest, tf.shape(y)[0])

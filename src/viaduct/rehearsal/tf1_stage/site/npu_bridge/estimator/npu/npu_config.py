@@ -31,7 +31,7 @@ class NpuExecutePlacement(Enum):
 
 
 class CheckedArguments(type):
-    """Metaclass that reports arguments of RunConfig that NPURunConfig does not have, before Python refuses them."""
+    """Metaclass that reports arguments that NPURunConfig does not have, before Python refuses them."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         for name in [name for name in kwargs if name in LEGACY_ARGUMENTS]:
