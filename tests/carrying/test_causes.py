@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from carrying.journeys import ON_THE_NPU, TORCH, replace_once, with_copy, with_c
 from carrying.made_up_observations import make_observation, no_drift
 from viaduct.carrying.agreement import judge, measure
 from viaduct.carrying.causes import explain, find_changed_settings, find_ineffective
+from viaduct.comparison.rows import Row
+from viaduct.comparison.tensors import Pair, Stored
 from viaduct.rehearsal.inspection import Fact
 
 SECOND = """\
@@ -44,11 +47,11 @@ def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
     copy = replace_once(replace_once(ON_THE_NPU, "momentum=0.9", "momentum=0.99"), "gamma=0.5", "gamma=0.1")
     journey = with_copy(tmp_path, TORCH, copy, "--steps", "1")
     assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
-    assert "Not proved: 2 values were set differently, without effect in 1 step: " in journey.said
+    assert "Not proved: 2 values were set differently, without a known effect in 1 step: " in journey.said
     found = {effect["what"]: (effect["left"], effect["right"]) for effect in journey.record["without_effect"]}
     assert found == {"momentum": (0.9, 0.99), "gamma": (0.5, 0.1)}
     assert "momentum is 0.9 in the original and 0.99 after the migration" in journey.said
-    assert "without effect in 1 step" in (journey.out / "report.html").read_text()
+    assert "without a known effect in 1 step" in (journey.out / "report.html").read_text()
     assert "1 loss, equal" in journey.said
 
 
@@ -56,7 +59,10 @@ def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
     journey = with_copy(tmp_path, SECOND, copy, "--steps", "1")
     assert journey.code == 0, journey.said + journey.talk
-    assert "Note: Optimizer 2 of 2 (Adam) took no step in 1 step (migrated train.py:8)" in journey.said
+    assert (
+        "Note: Optimizer 2 of 2 (Adam) took no step in 1 step (migrated train.py:8), on at least one side"
+        in journey.said
+    )
 
 
 @pytest.mark.slow
@@ -86,10 +92,18 @@ def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:
     assert [other.name for other in find_ineffective(left, right, {("train.py", 2)})] == ["b"]
 
 
+def test_an_input_that_could_not_be_compared_is_not_said_to_differ() -> None:
+    stored = Stored("network", role="input", fault="cut short")
+    row = Row(Pair(0, stored, stored, "network", "network", "name"), None, "refused", "cut short")
+    left, right = make_observation(), make_observation(gradients={"w": np.full(4, 2, np.float32)})
+    found = explain(judge(measure(left, right)), left, right, replace(no_drift(), rows=(row,)), "npu")
+    assert found.remarks[0] == "An input of network could not be compared: cut short."
+
+
 def test_gradients_that_have_no_factor_are_not_said_to_be_1_times_those() -> None:
     other = make_observation(gradients={"w": np.full(4, 1.0005, np.float32)})
     found = explain(judge(measure(make_observation(), other)), make_observation(), other, no_drift(), "npu")
     assert not any("times" in remark for remark in found.remarks)
     twice = make_observation(gradients={"w": np.full(4, 2, np.float32)})
     found = explain(judge(measure(make_observation(), twice)), make_observation(), twice, no_drift(), "npu")
-    assert found.remarks == ["All gradients are 2 times those of the original."]
+    assert found.remarks == ["The gradients of rank 0 are 2 times those of the original."]

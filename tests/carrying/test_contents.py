@@ -84,12 +84,20 @@ def test_a_file_that_is_too_large_or_has_too_many_values_is_refused(
         read_content(path)
 
 
-def test_a_container_within_itself_and_one_that_is_too_deep_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_within_itself_ends_and_one_that_is_too_deep_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ring: list[Any] = [1]
     ring.append(ring)
     assert flatten({"ring": ring}).values == {"ring.0": "1", "ring.1": "…"}
     monkeypatch.setattr(contents, "MAX_DEPTH", 2)
-    assert flatten([[[[5]]]]).values == {"0.0.0": "…"}
+    with pytest.raises(Unreadable, match="nested more than 2 deep"):
+        flatten([[[[5]]]])
+
+
+def test_a_long_array_of_texts_is_compared_as_a_whole() -> None:
+    names = np.array([f"class {number}" for number in range(5000)])
+    other = names.copy()
+    other[2500] = "class x"
+    assert flatten({"a": names}).values != flatten({"a": other}).values
 
 
 def test_values_are_named_by_their_path_and_sets_are_in_order() -> None:

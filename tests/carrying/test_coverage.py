@@ -50,7 +50,7 @@ def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path
     }
     assert "Not proved: what ran agrees, but 2 edits were never executed." in journey.said
     assert "migrated train.py:13: return net(torch.ones(1, 4).npu()).sum()" in journey.said
-    assert "Try: Both runs were stopped after 4 steps, so nothing behind the loop ran." in journey.said
+    assert "Try: Both runs were stopped after 4 steps, so nothing after the loop ran." in journey.said
     page = (journey.out / "report.html").read_text()
     assert "3 of 5 changed lines with code were executed" in page
     assert page.count("this edit was never executed") == 2

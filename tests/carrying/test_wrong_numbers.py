@@ -44,7 +44,7 @@ TF1_MISTAKES: dict[str, tuple[str, str, list[str], str, str]] = {
         "NPUBroadcastGlobalVariablesHook(0, get_rank_id()), ",
         "",
         ["--ranks", "2"],
-        "Rank 0 begins as in the original, the others do not",
+        "Rank 0 begins as in the original, but not rank 1",
         "hooks = [tf.train",
     ),
     "all_reduce_lost": (

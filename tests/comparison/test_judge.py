@@ -45,6 +45,15 @@ def test_the_first_bad_operator_with_good_inputs_is_named_and_the_rest_follow() 
     }
 
 
+def test_inputs_that_could_not_be_compared_are_not_said_to_agree() -> None:
+    story = Story()
+    x, result = story.normal(4, 8), story.normal(4, 8)
+    story.tell("op", None, x, "input", order=0)
+    story.tell("op", x, x, "input", index=1, order=0)
+    story.tell("op", off(result), result, order=0)
+    assert story.judged().origins[0].why.endswith("none of its inputs is bad; 1 of 2 could not be compared")
+
+
 def test_without_inputs_the_edges_tell_what_an_operator_was_given() -> None:
     story = Story()
     chain(story, 0, 0.2, 0.2, inputs=False)

@@ -133,7 +133,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "hooks": (make_hooked_block, "conv2 has hooks"),
     "a forward pass that was replaced": (make_block_with_own_forward, "the forward pass of bn1 was replaced"),
     "a tensor of its own": (make_weighted_block, "gamma is a tensor besides"),
-    "two convolutions": (Basic, "it has two convolutions"),
+    "two convolutions": (Basic, "it has two convolutions with norms"),
 }
 
 

@@ -64,7 +64,7 @@ def test_the_variable_is_set_for_every_card(text: str, value: str) -> None:
 def test_values_for_cuda_alone_are_pointed_out() -> None:
     text = "python a.py --device cuda --dist-backend=nccl\n"
     assert after(text, to="any") == text
-    assert [line.partition(" requires")[0] for line in said(text, "manual", to="any")] == [
+    assert [line.partition(" names")[0] for line in said(text, "manual", to="any")] == [
         "--device cuda",
         "--dist-backend nccl",
     ]

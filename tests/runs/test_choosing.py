@@ -8,7 +8,7 @@ import pytest
 
 from runs.made_up_runs import make_run
 from viaduct.errors import BadValue, UnknownName
-from viaduct.runs.choosing import describe_best, find_best, parse_conditions, sort_runs
+from viaduct.runs.choosing import describe_best, find_best, is_on_noise, parse_conditions, sort_runs
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
 
@@ -78,6 +78,11 @@ def test_noise_is_no_candidate_for_accuracy(runs: list[RunFacts]) -> None:
     found = find_best(runs, "top1", 1)
     assert ([run.name for run in found.runs], found.on_noise) == (["low"], 1)
     assert find_best(runs, "images_per_s", 3).on_noise == 0
+
+
+def test_a_folder_called_synthetic_is_no_noise(tmp_path: Path) -> None:
+    assert not is_on_noise(open_run(make_run(tmp_path / "folder", data="/data/synthetic")))
+    assert is_on_noise(open_run(make_run(tmp_path / "noise", data="synthetic")))
 
 
 def test_an_unknown_measure_is_refused(runs: list[RunFacts]) -> None:

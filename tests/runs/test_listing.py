@@ -44,7 +44,7 @@ def test_the_newest_run_comes_first(tmp_path: Path) -> None:
 
 
 def test_no_runs_is_an_error_that_names_the_place(tmp_path: Path) -> None:
-    with pytest.raises(BadValue, match="there are no runs in"):
+    with pytest.raises(BadValue, match="no run was found in"):
         require_runs(list_runs([tmp_path]), [tmp_path])
 
 

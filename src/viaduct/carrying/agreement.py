@@ -7,7 +7,7 @@ its relative difference from the original. A difference of FACTOR times the drif
 allowed.
 
 The drift of a gradient or weight is its own, or the median of its kind if that is larger. The drift of a loss is the
-largest up to its step, and at least the median of the gradients. Integers must be equal.
+largest up to its step, and at least the median of the gradients. Integers and complex numbers must be equal.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Pair:
     left: float  # the original's loss, or the norm of its tensor
     right: float  # the same of the migrated script
     error: float  # difference relative to the original's norm
-    unit: float = SINGLE  # machine epsilon; 0 for integers
+    unit: float = SINGLE  # machine epsilon; 0 if neither side holds real floats
     why: str = ""  # why the two cannot be measured: one side lacks it, or the shapes differ
     noise: float = 0.0  # drift of the perturbed run
     allowed: float = 0.0  # tolerance of `error`
@@ -81,8 +81,8 @@ class Pair:
 class Agreement:
     """Verdict on all pairs, with remarks for the user.
 
-    "same": all values are equal. "rounding": no pair is beyond its tolerance. "differ": at least one is. "unsure": no
-    loss was recorded, the original is not deterministic, or the perturbed run failed.
+    "same": all recorded values are equal. "rounding": no pair is bad. "differ": at least one is. "unsure": no loss was
+    recorded, the original is not deterministic, or the perturbed run failed.
     """
 
     verdict: Verdict

@@ -72,7 +72,9 @@ class Carried:
     suspects: list[Suspect] = field(default_factory=list)  # changed lines that may cause a difference
     branches: list[Branch] = field(default_factory=list)  # lines of the original that test the device
     intended_changes: list[str] = field(default_factory=list)  # changes of numbers that `base` has too
-    ineffective: list[ChangedSetting] = field(default_factory=list)  # numbers that differ, though the runs agree
+    ineffective: list[ChangedSetting] = field(
+        default_factory=list
+    )  # numbers that differ, though no compared value does
     idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
     shared: list[str] = field(default_factory=list)  # absolute paths among the arguments that the original wrote to
     edits: list[Edit] = field(default_factory=list)  # the changed lines, with counts of their executions
@@ -90,7 +92,7 @@ class Carried:
 
     @property
     def failed_run(self) -> Run | None:
-        """Return the first run of the side that failed, if one did."""
+        """Return the first run of the original or of the migrated script, whichever failed; None if neither did."""
         return next((run for run in (self.original, self.migrated) if run is not None and not run.is_finished), None)
 
     @property

@@ -174,13 +174,16 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
     row = find_first_call(drift)
     if row is not None:
         of_rank = f" of rank {row.stored.rank}" if row.stored.rank else ""
+        if row.stored.role == "input" and not row.is_compared:
+            explanation.remarks.append(f"An input{of_rank} of {row.op} could not be compared: {row.reason}.")
+            return
         if row.stored.role == "input":
             explanation.remarks.append(f"The first batch{of_rank} already differs: the data, its order or its share.")
             explanation.keywords += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
             return
         explanation.module = row.op
         first_module = f"The first module{of_rank} whose output"
-        if row.measures is None:
+        if not row.is_compared:
             explanation.remarks.append(f"{first_module} could not be compared is {row.op}: {row.reason}.")
         else:
             explanation.remarks.append(f"{first_module} differs is {row.op}{describe_likely_cause(drift, row)}.")
@@ -191,8 +194,8 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
     # Rows without a key are inputs and outputs of modules; the others are losses, gradients and weights.
     has_calls = any(make_agreement_key(row.stored) is None for row in drift.rows)
     if has_calls and first.kind == "loss" and first.step == 0:
-        agreeing = "The outputs of all modules that were recorded agree in the first step"
-        explanation.remarks.append(f"{agreeing}; the loss is computed differently.")
+        agreeing = "The recorded samples of module outputs agree in the first step"
+        explanation.remarks.append(f"{agreeing}, so the loss is probably computed differently.")
         explanation.suspected_lines += [fact.line for fact in right.first.facts if fact.kind == "loss" and fact.line]
         explanation.keywords += ("loss", "smoothing", "weight", "reduction", "criterion")
 
@@ -206,13 +209,14 @@ def describe_likely_cause(drift: Drift, row: Row) -> str:
 
 
 def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
-    """Note that only ranks after rank 0 begin differently, or that ranks no longer average their gradients."""
+    """Note that only ranks after rank 0 begin differently, or that only the original's ranks have equal gradients."""
     if len(left.ranks) < 2 or len(right.ranks) != len(left.ranks):
         return
     begin = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
     if begin and 0 not in begin:
-        why = "its weights are not broadcast, or the others get other data"
-        explanation.remarks.append(f"Rank 0 begins as in the original, the others do not: {why}.")
+        why = "weights are not broadcast, or these ranks get other data"
+        others = ", ".join(map(str, sorted(begin)))
+        explanation.remarks.append(f"Rank 0 begins as in the original, but not rank {others}: {why}.")
         explanation.keywords += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
     if have_equal_gradients(left.ranks) and not have_equal_gradients(right.ranks):
         explanation.remarks.append(
@@ -232,12 +236,12 @@ def explain_gradients(explanation: Explanation, first: Pair, left: Observed, rig
     ratio = find_common_ratio(left.first, right.first) if first.kind == "gradient" else None
     if ratio is None or abs(ratio - 1) <= RATIO:  # a factor of 1 explains nothing
         return
-    explanation.remarks.append(f"All gradients are {ratio:.6g} times those of the original.")
+    explanation.remarks.append(f"The gradients of rank 0 are {ratio:.6g} times those of the original.")
     explanation.keywords += ("scale", "unscale", "average", "size", "mean", "sum", "allreduce")
 
 
 def find_common_ratio(left: Rank, right: Rank) -> float | None:
-    """Return the common factor of all gradients, or None."""
+    """Return the common factor of all real gradients that are not zero in the original, or None."""
     ratios = []
     for name, ours in left.gradients.items():
         theirs = right.gradients.get(name)

@@ -85,7 +85,7 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
     if name.endswith(".index"):
         return read_tensorflow
     if name.endswith((".meta", "graph.pbtxt", ".pb", ".onnx", ".om")):
-        return make_refusal("it holds a graph, which the migration changes")
+        return make_refusal("it holds a graph, and graphs are not compared")
     if name.endswith(".safetensors"):
         return read_safetensors
     if begin.startswith(b"\x93NUMPY") or name.endswith(".npz"):
@@ -122,7 +122,7 @@ def read_text(path: Path) -> Content:
 
 
 def read_numpy(path: Path) -> Content:
-    """Return the arrays of a .npy or .npz file; raise Unreadable for pickled objects."""
+    """Return the arrays of a .npy or .npz file; raise Unreadable if NumPy does not read it, as for pickled objects."""
     try:
         with np.load(path, allow_pickle=False) as archive:  # raises TypeError or AttributeError for a single array
             return Content({name: archive[name] for name in archive.files})
@@ -198,7 +198,7 @@ def read_torch(path: Path) -> Content:
         class_name = message.partition("Unsupported global: GLOBAL ")[2].partition(" ")[0]
         if class_name:
             return read_storages(path, f"it holds a pickled {class_name}, which is not executed")
-        raise Unreadable(f"torch.load does not read it without executing it: {message[:120]}") from None
+        raise Unreadable(f"torch.load(weights_only=True) does not read it: {message[:120]}") from None
     return flatten(loaded)
 
 
@@ -243,7 +243,7 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def flatten(value: Any) -> Content:
-    """Return the leaves of nested values by their paths; raise Unreadable if there are too many.
+    """Return the leaves of nested values by their paths; raise Unreadable if there are too many, or too deep ones.
 
     Arrays become `arrays`; other leaves, and arrays without axes, become `values` as text.
     """
@@ -262,8 +262,10 @@ def flatten(value: Any) -> Content:
 def iterate_leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     """Yield the values of nested containers with names such as `optimizer.state.0.exp_avg`.
 
-    A container within itself, or deeper than MAX_DEPTH, becomes "…". `above`: ids of the enclosing containers.
+    A container within itself becomes "…". `above`: ids of the enclosing containers.
     """
+    if len(above) > MAX_DEPTH:
+        raise Unreadable(f"its values are nested more than {MAX_DEPTH} deep")
     items: Any = None
     if isinstance(value, argparse.Namespace):
         items = vars(value).items()
@@ -273,7 +275,7 @@ def iterate_leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tu
         items = enumerate(value)
     elif isinstance(value, (set, frozenset)):
         items = enumerate(sorted(value, key=repr))
-    if items is None or id(value) in above or len(above) > MAX_DEPTH:
+    if items is None or id(value) in above:
         yield name or "value", value if items is None else "…"
         return
     for key, child in items:
@@ -293,6 +295,8 @@ def as_numpy(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def format_leaf(value: Any) -> str:
+    if isinstance(value, np.ndarray):  # of texts or objects; str() of a long array leaves most of it out
+        value = value.tolist()
     return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)
 
 

@@ -116,13 +116,13 @@ def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
     """Yield files that were loaded from the wrong tree, and files whose executed code is not their content."""
     assert carried.migrated is not None
     for run in (carried.base, carried.migrated):
-        side, other = ("migrated", "original's") if run.side == "migrated" else ("original", "migrated")
+        side = "migrated" if run.side == "migrated" else "original"
         files = run.provenance.problems
         yield from doubt_items(
             "wrong tree",
             [f"{file.position} ({file.file})" for file in files if file.problem == "wrong tree"],
-            f"the {side} run loaded {{n}} file{{s}} of the {other} tree, which its own tree does not have",
-            f"{SIDES[side]}加载了另一侧目录中的 {{n}} 个文件,而自己的目录中没有这些文件",
+            f"the {side} run loaded {{n}} file{{s}} from outside its own tree",
+            f"{SIDES[side]}加载了自己目录之外的 {{n}} 个文件",
         )
         yield from doubt_items(
             "not the file",
@@ -164,24 +164,24 @@ def find_unexecuted_edits(carried: Carried) -> list[Doubt]:
 
 
 def find_ineffective_values(carried: Carried) -> list[Doubt]:
-    """Return a doubt about objects that were created with other values, while the runs agree."""
+    """Return a doubt about objects that were created with other values, while no difference was found."""
     steps = carried.original.summary.steps
     return doubt_items(
         "no effect",
         [setting.sentence for setting in carried.ineffective],
-        f"{{n}} value{{s}} {{was}} set differently, without effect in {steps} step{'' if steps == 1 else 's'}",
+        f"{{n}} value{{s}} {{was}} set differently, without a known effect in {steps} step{'' if steps == 1 else 's'}",
         f"{{n}} 处数值不同,但在 {steps} 步内没有产生影响",
     )
 
 
 def find_manual_changes(carried: Carried) -> list[Doubt]:
-    """Return a doubt about values changed by hand in the copy (--migrated), while the runs agree."""
+    """Return a doubt about values changed by hand in the copy (--migrated), while no difference was found."""
     assert carried.agreement is not None
     lines = find_changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
     return doubt_items(
         "no effect",
         lines,
-        "{n} line{s} {was} given other numbers or operators by hand, without effect on the compared values",
+        "{n} line{s} {was} given other numbers or operators by hand, without a known effect on the compared values",
         "手工修改了 {n} 处数值或运算符,但比较的内容没有体现其影响",
     )
 

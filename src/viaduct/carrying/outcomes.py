@@ -82,8 +82,8 @@ def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: 
             if any(not is_alike(x, y, allowed) for x, y in numbers):
                 line, other = describe_line(before[a]), describe_line(after[b])
                 differing.append(f"{line} in the original, {other} after the migration")
-        differing += find_one_sided_lines("original", before, left, {a for a, _ in pairs})
-        differing += find_one_sided_lines("migrated script", after, right, {b for _, b in pairs})
+        differing += find_one_sided_lines("original", before, left, {a for a, _ in pairs}, after)
+        differing += find_one_sided_lines("migrated script", after, right, {b for _, b in pairs}, before)
     evaluated, count = compare_evaluations(original, migrated, allowed)
     return Outcomes([*compare_inputs(original, migrated), *evaluated, *differing], compared, unpaired, count)
 
@@ -135,12 +135,18 @@ def find_durations(line: str) -> set[int]:
 
 
 def find_one_sided_lines(
-    side: str, lines: list[str], numbers: list[list[str | None]], paired: set[int]
+    side: str, lines: list[str], numbers: list[list[str | None]], paired: set[int], others: list[str]
 ) -> Iterator[str]:
-    """Yield lines with repeatable numbers that the other side does not print."""
+    """Yield lines with repeatable numbers that are not paired with one of the other side's lines, `others`."""
     for index, line in enumerate(lines):
         if index not in paired and any(number is not None for number in numbers[index]):
-            yield f"{describe_line(line)} is printed by the {side} only"
+            yield f"{describe_line(line)} is printed by the {side} {describe_absence(line, others)}"
+
+
+def describe_absence(line: str, others: list[str]) -> str:
+    """Describe why a line has no partner among those of the other side."""
+    masked = mask_numbers(line)
+    return "more often or at another place" if any(mask_numbers(other) == masked for other in others) else "only"
 
 
 def is_alike(left: str, right: str, allowed: float) -> bool:

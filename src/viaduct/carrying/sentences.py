@@ -125,7 +125,7 @@ def list_remarks(carried: Carried) -> list[tuple[str, str]]:
         remarks += [("Note", remark) for remark in (*carried.agreement.remarks, *list_idle_remarks(carried))]
     for path in carried.shared:
         advice = "with a relative path, each side has its own"
-        remarks.append(("Shared", f"The original wrote to {path}, which both sides use; {advice}."))
+        remarks.append(("Shared", f"{path}, which both sides are given, changed while the original ran; {advice}."))
     if carried.branches:
         locations = ", ".join(f"original {branch.place}" for branch in carried.branches[:SHOWN])
         more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""
@@ -173,13 +173,14 @@ def advise_execution(carried: Carried) -> str:
     """Return advice for executing more of the edits."""
     assert carried.migrated is not None
     count = carried.original.summary.steps
+    both_stopped = carried.original.summary.stopped and carried.migrated.summary.stopped
     if carried.request.lang == "zh":
-        stopped = f"两次运行都在 {count} 步后被停止,循环之后的代码没有执行:" if carried.migrated.summary.stopped else ""
+        stopped = f"两次运行都在 {count} 步后被停止,循环之后的代码没有执行:" if both_stopped else ""
         return (
             f"{stopped}在 -- 之后给出能执行到这些行的参数,例如脚本自己的步数;"
             f"一条命令无法全部执行到时,用其他参数和 --earlier {carried.request.out} 再次运行。"
         )
-    if carried.migrated.summary.stopped:
+    if both_stopped:
         return (
             f"Both runs were stopped after {format_steps(carried)}, so nothing after the loop ran. "
             "After --, give the script's own option for so many steps, and other arguments that reach these lines."
@@ -197,10 +198,10 @@ def describe_doubt(carried: Carried, doubt: Doubt) -> str:
 
 
 def list_idle_remarks(carried: Carried) -> list[str]:
-    """Return a sentence for each optimizer that took no step."""
+    """Return a sentence for each optimizer that took no step on at least one side."""
     return [
         f"{fact.name[0].upper()}{fact.name[1:]} ({fact.settings['class']}) took no step in {format_steps(carried)}"
-        f"{format_location(carried, fact.line)}: its effect is not compared."
+        f"{format_location(carried, fact.line)}, on at least one side: its effect is not compared."
         for fact in carried.idle
     ]
 

@@ -35,5 +35,5 @@ def iterate_below(path: Path) -> Iterator[Path]:
 
 
 def find_written_since(before: dict[str, float]) -> list[str]:
-    """Return the paths with a later change than in `before`."""
+    """Return the paths with a later change than in `before`, by whatever program."""
     return [value for value, time in before.items() if find_last_change(Path(value)) > time]

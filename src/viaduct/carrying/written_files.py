@@ -1,8 +1,8 @@
 """Comparison of the files that the two sides wrote, by content.
 
 Tensors of a checkpoint are judged as weights, with tolerances by the perturbed run's file. Tensors, plain values,
-scalars and lines count if the second run of a side, if there is one, writes them equally. A file of only one side is a
-difference. A file that cannot be compared is listed with the reason.
+scalars and lines count unless the second run of a side writes them differently. A file of only one side is a difference
+unless the second run of that side lacks it. A file that cannot be compared is listed with the reason.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from viaduct.carrying.outcomes import (
     DEVICE,
     NUMBER,
     TIME,
+    describe_absence,
     describe_line,
     find_stable_numbers,
     is_alike,
@@ -77,7 +78,7 @@ def compare_written(runs: Runs) -> list[WrittenFile]:
     pairs = pair_names(list(ours), list(theirs))
     results = list(compare_one_sided(runs, ours, theirs, pairs))
     for number, (left, right) in enumerate(pairs.items()):
-        if CHECKPOINT_DATA.search(left) and any(name.endswith(".index") for name in ours):
+        if CHECKPOINT_DATA.search(left) and CHECKPOINT_DATA.sub(".index", left) in pairs:
             continue
         if number >= MAX_FILES:
             results.append(WrittenFile(left, "not compared", f"it is beyond the first {MAX_FILES} files"))
@@ -110,7 +111,7 @@ def pair_names(left: list[str], right: list[str]) -> dict[str, str]:
 def compare_one_sided(
     runs: Runs, ours: dict[str, Path], theirs: dict[str, Path], pairs: dict[str, str]
 ) -> Iterator[WrittenFile]:
-    """Yield the files that only one side wrote: a difference if the second run of the side writes them too."""
+    """Yield the files that only one side wrote: a difference unless the second run of the side lacks them."""
     sides = (
         (ours, set(pairs), runs.original_again, "the original"),
         (theirs, set(pairs.values()), runs.migrated_again, "the migrated script"),
@@ -175,6 +176,8 @@ def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, perturb
         return WrittenFile(name, "differs", describe_some(bad), count)
     skipped = [*dict.fromkeys([*ours.skipped, *theirs.skipped])]
     unread = f"; not read: {describe_some(skipped)}" if skipped else ""
+    if unstable:
+        unread += f"; not compared, since a second run writes another value: {describe_some(sorted(unstable))}"
     if not count:
         return WrittenFile(
             name, "not compared", f"it holds no value that repeats itself and that both sides write{unread}"
@@ -193,7 +196,7 @@ def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
     why = ours.unread or theirs.unread
     equal = (np.array_equal(array, theirs.arrays[storage]) for storage, array in ours.arrays.items())
     if ours.arrays.keys() != theirs.arrays.keys() or not all(equal):
-        return WrittenFile(name, "not compared", f"{why}; the bytes of its tensors differ")
+        return WrittenFile(name, "not compared", f"{why}; its bytes differ")
     count = len(ours.arrays)
     return WrittenFile(name, "equal", f"the bytes of {format_plural(count, 'tensor')} equal; {why}", count)
 
@@ -250,27 +253,30 @@ def compare_lines(
     right_again = read_lines(theirs_again, runs.migrated_again) if theirs_again and runs.migrated_again else right
     pairs = pair_lines(left, right)
     numbers = find_stable_numbers(left, left_again), find_stable_numbers(right, right_again)
-    bad, count, inexact = [], 0, False
+    bad, count, inexact, masks_difference = [], 0, False, False
     for a, b in pairs:
         both = [(x, y) for x, y in zip(numbers[0][a], numbers[1][b], strict=True) if x is not None and y is not None]
         count += 1
         inexact = inexact or any(x != y for x, y in both)
+        has_unstable = len(both) < len(numbers[0][a])
+        masks_difference |= left[a] != right[b] and (has_unstable or all(x == y for x, y in both))
         if any(not is_alike(x, y, runs.allowed) for x, y in both):
             bad.append(f"{describe_line(left[a])} in the original, {describe_line(right[b])} after the migration")
-    for lines, again, paired, side in (
-        (left, left_again, {a for a, _ in pairs}, "the original"),
-        (right, right_again, {b for _, b in pairs}, "the migrated script"),
+    for lines, others, again, paired, side in (
+        (left, right, left_again, {a for a, _ in pairs}, "the original"),
+        (right, left, right_again, {b for _, b in pairs}, "the migrated script"),
     ):
         repeated = {a for a, _ in pair_lines(lines, again)}
-        bad += [f"only {side} writes {describe_line(lines[index])}" for index in sorted(repeated - paired)]
+        only = (lines[index] for index in sorted(repeated - paired))
+        bad += [f"{describe_line(line)} is written by {side} {describe_absence(line, others)}" for line in only]
     if bad:
         return WrittenFile(name, "differs", describe_some(bad), count)
     if not count:
         return WrittenFile(name, "not compared", "both sides write no line in common, and neither repeats its own")
     state: State = "rounding" if inexact else "equal"
     result = "within rounding" if inexact else "equal"
-    if not inexact and any(left[a] != right[b] for a, b in pairs):
-        result = "equal except for device names and numbers that do not repeat themselves"
+    if masks_difference:
+        result += " except for device names and numbers that do not repeat themselves"
     return WrittenFile(name, state, f"{format_plural(count, 'line')} {result}", count)
 
 

@@ -23,7 +23,7 @@ from viaduct.errors import BadData, BadValue
 AUTO = "auto"
 BASES = ("192.168", "172.31", "10.255")
 SERVERS_A_SUBNET = 64
-HCCN_LINE = re.compile(r"\s*address_([0-9]{1,6})\s*=\s*(\S*)\s*")
+HCCN_LINE = re.compile(r"\s*address_([0-9]{1,6})\s*=\s*(\S*)\s*")  # address_0=192.168.0.2
 SOURCES = "Give --device-ips auto, the servers' hccn.conf files, a folder of them, or a CSV of server,device,ip."
 Addresses = dict[tuple[str, int], str]  # (server, device) -> address
 

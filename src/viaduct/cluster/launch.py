@@ -88,7 +88,7 @@ def resolve_command(argv: Sequence[str]) -> list[str]:
 
 
 def check_script(arguments: Sequence[str]) -> None:
-    """Refuse a python command without a script, or with a script that does not exist; `-m` and `-c` are not checked."""
+    """Refuse a python command without a script, or with a missing one; `python -OPTION …` is not checked."""
     script = next(iter(arguments), "")
     if not script:
         raise BadValue(

@@ -89,12 +89,12 @@ class RankTable:
             for node, server in enumerate(self.servers)
             for local, device in enumerate(server.devices)
         ]
-        return sorted(positions, key=lambda find_position: find_position.device.rank)
+        return sorted(positions, key=lambda position: position.device.rank)
 
     @property
     def devices(self) -> list[Device]:
         """All devices, in the order of their ranks."""
-        return [find_position.device for find_position in self.positions]
+        return [position.device for position in self.positions]
 
     @property
     def is_interleaved(self) -> bool:

@@ -55,11 +55,11 @@ T = TypeVar("T")
 
 
 class JobEnded(ViaductError):
-    """Another server gave up or has disappeared."""
+    """The job ended because of another server, or because the rendezvous is gone."""
 
 
 def connect_store(host: str, port: int, timeout: float) -> TCPStore:
-    """Connect to the rendezvous store; raise BadValue if something else listens there."""
+    """Connect to the rendezvous store; raise BadValue if no store answers there."""
 
     def connect() -> TCPStore:
         store = TCPStore(host, port, timeout=timedelta(seconds=timeout), wait_for_workers=False)
@@ -71,8 +71,8 @@ def connect_store(host: str, port: int, timeout: float) -> TCPStore:
         return call.answers[0]
     reason = get_first_line(call.errors[0]) if call.errors else ""
     if not reason or "Ping failed" in reason or "response expected" in reason:  # no answer, or not that of a store
-        reason = "the port is used by something else"
-    raise BadValue(f"what listens on {links.format_endpoint(host, port)} is no rendezvous: {reason}.", OTHER_PORT)
+        reason = "perhaps the port is used by something else"
+    raise BadValue(f"no rendezvous answers at {links.format_endpoint(host, port)}: {reason}.", OTHER_PORT)
 
 
 def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPStore:
@@ -126,7 +126,7 @@ class StoreCall(Generic[T]):
 
 
 def serve_if_host(share: NodeShare) -> TCPStore | None:
-    """Serve the store if this machine hosts it; None if another server of the job on this machine already does."""
+    """Serve the store; None if this machine does not host it, or the port is in use, perhaps by the job itself."""
     if not share.hosts_store:
         return None
     try:
@@ -146,7 +146,7 @@ class Heartbeat(threading.Thread):
     """Thread that sends this server's heartbeat and, with `watch_others`, reads those of the other servers."""
 
     def __init__(self, node: int, names: Sequence[str], store: Store, watch_others: bool) -> None:
-        super().__init__(name="viaduct-pulse", daemon=True)
+        super().__init__(name="viaduct-heartbeat", daemon=True)
         self.node, self.names, self.store = node, list(names), store
         self.round = 0
         self.closed = ""

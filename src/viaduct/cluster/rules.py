@@ -117,9 +117,9 @@ def check_counts(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 
 def check_groups(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Report a second group, and a first group whose name is not HCCL's."""
+    """Report every group after the first, and a first group whose name is not HCCL's."""
     for name in table.group_names[1:]:
-        wrong = "a second group; its devices are numbered after those before it"
+        wrong = "a further group; its devices are numbered after those before it"
         yield make_finding(name, "group-single", wrong, "Put all instances into one group.")
     for name in table.group_names[:1]:
         if name.text != GROUP_NAME:

@@ -18,7 +18,7 @@ PLAIN = 'exec "${PYTHON:-python3}"'
 
 
 def render_files(kind: Literal["npu", "mlu"], entry: str, has_ranks: bool, needs_ranks: bool) -> dict[str, str]:
-    """Return the texts of the files by name. The script can run as several ranks, or needs torchrun even for one."""
+    """Return the texts of the files by name. `needs_ranks`: the script needs torchrun even for one rank."""
     files = {
         "env.sh": ENVIRONMENT_HEAD + ENVIRONMENTS[kind],
         "run_1p.sh": render_run("One device.", TORCHRUN % 1 if needs_ranks else PLAIN, entry),

@@ -26,8 +26,8 @@ ADVICE = (
 FEWEST_LAYERS = 6  # outputs with an error; with fewer amplification is not judged
 BEYOND_SUM = 100.0  # errors this many times the sum of equal roundings were amplified
 GROWING = (
-    "No operator is wrong: the layers enlarge what comes in, one after the other. Look at residual branches without a "
-    "norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches down, or "
+    "No operator stands out: the layers enlarge what comes in, one after the other. Look at residual branches without "
+    "a norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches down, or "
     "compare fewer layers at a time, each from equal inputs."
 )
 

@@ -1,8 +1,8 @@
-"""The first divergence: the first operator that is bad while all its inputs are good.
+"""The first divergence: the first operator that is bad while none of its inputs is.
 
 The first step with a bad row is searched: its parameters, then the forward pass, the backward pass and the updates.
 
-- A module with a bad output, good inputs and good inner modules is itself the origin.
+- A module with a bad output, and without bad inputs and bad inner modules, is itself the origin.
 - A call before the first bad one is the origin if its inputs agree up to rounding and its output is off by far more:
   the error has grown before it crossed a threshold.
 - Rounding that grows from layer to layer until it crosses a threshold has no origin.
@@ -174,7 +174,7 @@ def explain_update(moment: Moment, update: Stored) -> str:
         for side, stored in (("left", row.pair.left), ("right", row.pair.right)):
             if stored is None:
                 return f"its update differs: it has no gradient on the {side}, while the weight itself agrees"
-        if row.measures is None:
+        if not row.is_compared:
             return f"its update differs, while the weight itself agrees; its gradient was not compared: {row.reason}"
     return "its update differs, while its gradient and the weight itself agree"
 
@@ -201,16 +201,16 @@ def make_candidate(
 
 
 def find_wrong_outputs(moment: Moment) -> list[Candidate]:
-    """Return calls with a bad output and good inputs, and the first bad input."""
+    """Return calls with a bad output and no bad input, and the first bad input."""
     candidates = [candidate for call in moment.calls if (candidate := check_output(moment, call)) is not None]
     first = find_wrong_input(moment, min((candidate.order for candidate in candidates), default=math.inf))
     return [*candidates, *([first] if first else [])]
 
 
 def check_output(moment: Moment, call: Call) -> Candidate | None:
-    """Return the candidate if the call's output is bad although its inputs and all modules within it are good.
+    """Return the candidate if the call's output is bad, but none of its inputs and of the modules within it.
 
-    Without dumped inputs, the outputs of the calls that feed it must be good; without edges those of all calls before.
+    Without dumped inputs, no output of the calls that feed it may be bad; without edges no tensor of the calls before.
     """
     bad = moment.bad_rows(call, "output")
     if not bad or moment.bad_rows(call, "input"):
@@ -243,7 +243,9 @@ def describe_output(moment: Moment, index: int, known: Sequence[int], has_parts:
         f"its {moment.rows[index].stored.role} differs by {compute_error(moment.rows[index]):.2g} of the golden size"
     )
     if not known:
-        return f"{differs}; it is the first in execution order"
+        return f"{differs}; the dump does not tell whether its inputs were good"
+    if uncompared := sum(not moment.rows[row].is_compared for row in known):
+        return f"{differs}, while none of its inputs is bad; {uncompared} of {len(known)} could not be compared"
     inside = " and all modules within it" if has_parts else ""
     return f"{differs}, while its inputs{inside} agree (largest difference {moment.largest_error(known):.2g})"
 
@@ -255,7 +257,7 @@ def find_rounding_unit(row: Row) -> float:
 
 
 def find_wrong_input(moment: Moment, before: float) -> Candidate | None:
-    """Return the first input that is bad although all outputs before it are good."""
+    """Return the candidate for the first bad input; None if an output before it is bad."""
     for call in moment.calls:
         bad = moment.bad_rows(call, "input")
         if call.order > before or (moment.bad_rows(call, "output") and not bad):
@@ -282,11 +284,12 @@ def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
     elif healthy:
         op = max(healthy, key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0).op
         why = (
-            f"{differs}, though {op} was given good inputs and no module before {call.op} is bad: it happens in {op}'s "
+            f"{differs}, though no input of {op} is bad and no module before {call.op}: it happens in {op}'s "
             f"own code, just before {call.op}"
         )
     elif feeding:
-        op, why = call.op, f"{differs}, though all that feeds it agrees: something between them is different"
+        agreeing = "nothing that feeds it is bad" if unseen else "all that feeds it agrees"
+        op, why = call.op, f"{differs}, though {agreeing}: something between them is different"
     else:
         return explain_network_input(moment, call, around, bad)
     outputs = list_output_rows(feeding)
@@ -317,8 +320,8 @@ def is_after_network(moment: Moment, call: Call) -> bool:
 def explain_loss_input(moment: Moment, call: Call, bad: Sequence[int], differs: str) -> Candidate:
     """Return the candidate for a loss with a bad input: labels, or values that the loop computes from the output."""
     why = (
-        f"{differs} (input number {moment.rows[bad[0]].stored.index}), though everything that the network computed "
-        "agrees: look at the input pipeline and the training loop"
+        f"{differs} (input number {moment.rows[bad[0]].stored.index}), though nothing that the network computed is "
+        "bad: look at the input pipeline and the training loop"
     )
     return make_candidate(moment, bad, "input", why, order=call.order - 0.5)
 
@@ -328,7 +331,7 @@ def list_output_rows(calls: Sequence[Call]) -> list[int]:
 
 
 def find_wrong_gradients(moment: Moment) -> list[Candidate]:
-    """Return the candidate for the first bad gradient of a step with a good forward pass; none if all are good."""
+    """Return the candidate for the first bad gradient of a step without a wrong output; empty if none is bad."""
     calls = sort_backward(moment, [call for call in moment.calls if any(map(call.row_indices.get, BACKWARD))])
     # Of the operators with bad gradients only the innermost modules count.
     ops = {call.op for call in calls if moment.bad_rows(call, *BACKWARD)}
@@ -341,7 +344,7 @@ def find_wrong_gradients(moment: Moment) -> list[Candidate]:
         return [explain_arriving_gradient(moment, first, before)]
     sent = moment.bad_rows(first, "grad_input", "gradient")
     differs = f"the gradient it hands on differs by {moment.largest_error(sent):.2g}"
-    why = f"{differs}, while the one it was given and the forward pass agree"
+    why = f"{differs}, while the one it was given and the forward pass are not bad"
     error = max(moment.largest_error(first.row_indices.get("grad_output", ())), estimate_relu_error(moment, [first]))
     if not moment.bad_rows(first, "grad_input"):
         error *= CANCELLED
@@ -351,7 +354,9 @@ def find_wrong_gradients(moment: Moment) -> list[Candidate]:
 def explain_arriving_gradient(moment: Moment, first: Call, before: Sequence[Call]) -> Candidate:
     """Return the candidate for a gradient that is bad when it arrives at the call `first`."""
     bad = moment.bad_rows(first, "grad_output") or moment.bad_rows(first, *BACKWARD)
-    differs = f"the gradient at {first.op} differs by {moment.largest_error(bad):.2g}, while the forward pass agrees"
+    differs = (
+        f"the gradient at {first.op} differs by {moment.largest_error(bad):.2g}, while the forward pass is not bad"
+    )
     if not before:
         return make_candidate(moment, bad, "input", f"{differs}, and it is the first of all gradients: labels or loss")
     # The calls that read the output of `first` pass it the gradient in the backward pass.

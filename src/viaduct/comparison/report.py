@@ -94,7 +94,7 @@ def shorten_paths(left: Path, right: Path) -> tuple[str, str]:
 
 
 def choose_overall_tone(rows: Sequence[Row]) -> Tone:
-    """Return the tone of the worst result, or "warn" if no row is good."""
+    """Return "bad" if a row is bad, "good" if all others are good or new and one is good, else "warn"."""
     count = count_results(rows)
     if count["bad"]:
         return "bad"

@@ -211,7 +211,7 @@ def can_compile(device: int) -> bool:
 
 
 def try_launch(launch: Callable[[], Tensor], device: torch.device) -> Tensor | None:
-    """Return a kernel's result; None if it cannot be loaded. The device is then not tried again."""
+    """Return a kernel's result; None if it cannot be loaded or launched. The device is then not tried again."""
     try:
         return launch()
     except CudaError as error:

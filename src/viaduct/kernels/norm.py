@@ -138,7 +138,7 @@ def _launch_scale_shift(
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of the output's gradient for each channel."""
+    """Sums of the output's gradient, and of its product with the normalised input, for each channel."""
 
     total: Tensor  # gradient w.r.t. bias
     product: Tensor  # gradient w.r.t. weight

@@ -56,8 +56,8 @@ def scale_shift_kernel(
     x, other, y, signs, scale, shift, other_scale, other_shift, rows, channels,
     RELU: tl.constexpr, OTHER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute relu(scale * x + shift + other) and `signs`, a bit where y > 0. OTHER 1: other is added unchanged, 2:
-    scaled and shifted."""
+    """Compute relu(scale * x + shift + other) and `signs`, a bit where y > 0; without RELU no relu. OTHER 0: without
+    other and signs, 1: other is added unchanged, 2: scaled and shifted."""
     column_tiles = tl.cdiv(channels, COLUMNS)
     block = tl.program_id(0) % column_tiles
     column = block * COLUMNS + tl.arange(0, COLUMNS)

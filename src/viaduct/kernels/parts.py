@@ -75,7 +75,7 @@ def read_parts(block: nn.Module) -> BottleneckParts | str | None:
         return None
     names = list(layout.layers)
     if any(name not in children for name in names[2]):
-        return "it has two convolutions, and our kernels are for bottlenecks of three"
+        return "it has two convolutions with norms, and our kernels are for bottlenecks of three"
     shortcut = children.get(layout.shortcut)
     if shortcut is not None and not is_identity(shortcut):
         projection = find_projection(children, layout.shortcut)

@@ -241,7 +241,7 @@ def merge_gradients(
     table = torch.empty((2, parts if first else 0, channels), dtype=torch.float32, device=like.device)
     sums = torch.empty((2, channels), dtype=torch.float32, device=like.device)
     padded = [gradient for gradient, _ in gradients] + [like] * (MAX_READERS - len(gradients))
-    masked = sum(has_relu << index for index, (_, has_relu) in enumerate(gradients))  # one bit for each gradient
+    masked = sum(relu << index for index, (_, relu) in enumerate(gradients))  # one bit for each gradient
     terms_kernels.merge_kernel[(columns, parts)](
         *(*padded, *(gradient.stride(0) for gradient in padded), like if signs is None else signs),
         *(x, mean, inverse, total, table, sums, get_tickets(like)),

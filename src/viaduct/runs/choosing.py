@@ -23,7 +23,7 @@ LARGEST_FIRST = {"top1", "best", "last", "images_per_s", "began", "changed", "st
 """Fields that are sorted from the largest value down."""
 MEASURES = {"top1": max, "best": max, "last": max, "loss": min, "images_per_s": max}
 """Measures of `best --by`; the largest or the smallest value is the best."""
-SYNTHETIC_DATA = "synthetic"  # fingerprint and name of the data of `--data synthetic`
+SYNTHETIC_DATA = "synthetic"  # fingerprint and path of the data of `--data synthetic`
 MAX_LISTED_NAMES = 3
 COMPARISONS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 
@@ -159,4 +159,4 @@ def describe_best(best: Ranking, measure: str) -> list[str]:
 
 def is_on_noise(run: RunFacts) -> bool:
     """Return True if a run was trained with `--data synthetic`."""
-    return run.fingerprint == SYNTHETIC_DATA or (run.data_path is not None and run.data == SYNTHETIC_DATA)
+    return SYNTHETIC_DATA in (run.fingerprint, run.data_path)

@@ -114,7 +114,7 @@ def ends_in_nan(losses: Sequence[float | None]) -> bool:
 
 
 def select_high_rates(losses: Sequence[float | None], rates: Sequence[float | None] | None) -> tuple[list[float], str]:
-    """Return the finite losses between warm-up and decay (all without rates); if none, the text is the reason."""
+    """Return the finite losses between warm-up and decay (all without rates); the text says why none are used."""
     if rates is None:
         return [loss for loss in losses if loss is not None and math.isfinite(loss)], ""
     known = [rate if rate is not None and math.isfinite(rate) else 0.0 for rate in rates]
@@ -122,7 +122,7 @@ def select_high_rates(losses: Sequence[float | None], rates: Sequence[float | No
         return [], f"There are {len(losses)} losses and {len(known)} rates."
     peak = max(known, default=0.0)
     if not peak > 0:
-        return [], "The learning rate is 0 throughout."
+        return [], "No learning rate above 0 was logged."
     begin = next(index for index, rate in enumerate(known) if rate >= PEAK * peak)
     if begin > 0.8 * len(known):
         text = "The learning rate rises until the last fifth of the curve: too little of it comes after the warm-up."

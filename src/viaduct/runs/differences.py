@@ -93,7 +93,7 @@ class RunDifference:
         noise = (
             self.noise.judge(difference)
             if self.noise
-            else f"seed noise is not known: neither recipe has {MIN_SEEDS} finished seeds beside these runs"
+            else f"seed noise is not known: neither recipe has {MIN_SEEDS} finished seeds in these folders"
         )
         return [f"{last}, B {difference:+.2f} points; {noise}."]
 

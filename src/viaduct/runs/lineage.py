@@ -132,7 +132,7 @@ def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | Non
 
 
 def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
-    """Return the end of a run's note if its weights do not fit; empty if they fit or no checksum was recorded."""
+    """Return the end of a run's note: whether its weights have the recorded checksum; empty if there is no doubt."""
     verdict = check_weights(run, init)
     if verdict == "same" and has_other_final(run, init):
         return "; the checkpoint fits, but its final weights have another checksum than this last step"

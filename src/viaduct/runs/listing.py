@@ -26,7 +26,7 @@ class Listing:
 
 
 def list_runs(roots: list[Path]) -> Listing:
-    """Return the runs below these folders, or below `runs/` if no folder is given; the last changed first."""
+    """Return the runs below these folders, or below `runs/` if no folder is given; the most recently changed first."""
     roots = roots or [DEFAULT_ROOT]
     search = search_folders(roots)
     index = open_index(roots)
@@ -74,7 +74,7 @@ def open_run(path: Path) -> RunFacts:
 
 
 def name_run(folder: str, roots: list[Path]) -> str:
-    """Return a run's path relative to the root if there is only one root, else its full path."""
+    """Return a run's path, relative to the root if there is only one and it is not the run itself."""
     if len(roots) == 1 and folder != str(roots[0]):
         return os.path.relpath(folder, roots[0])
     return folder
@@ -87,5 +87,7 @@ def require_runs(listing: Listing, roots: list[Path]) -> None:
     folders = " or ".join(repr(str(root)) for root in roots or [DEFAULT_ROOT])
     reasons = [f"{problem.path}: {problem.reason}." for problem in listing.problems[:5]]
     raise BadValue(
-        f"there are no runs in {folders}.", *reasons, "`viaduct train shapes_taster --run runs/try1` makes one."
+        f"no run was found in {folders} that can be read.",
+        *reasons,
+        "`viaduct train shapes_taster --run runs/try1` makes one.",
     )

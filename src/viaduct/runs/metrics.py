@@ -1,7 +1,7 @@
 """Digest of RUN/metrics.jsonl for the table of runs; the next command reads only added lines.
 
-Only the first log line, the last few and those whose loss is null are parsed: the others change nothing in the table,
-and parsing them would take most of the time.
+Of the log lines, only the first, the last few and those whose loss is null are parsed: the others change nothing in the
+table, and parsing them would take most of the time.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def build_tiles(runs: Sequence[RunFacts]) -> list[Tile]:
     fastest = max(runs, key=lambda run: run.images_per_s or 0.0, default=None)
     running = [run for run in runs if run.state == "running"]
     crashed = [run for run in runs if run.state == "crashed"]
-    top1 = Tile("best top-1", "–", "no evaluation")
+    top1 = Tile("best top-1", "–", "no evaluation on real data")
     if best:
         top1 = Tile("best top-1", f"{format_percent(best.best_top1)} %", best.name)
     speed = Tile("fastest", "–")

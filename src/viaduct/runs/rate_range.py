@@ -1,7 +1,8 @@
 """Evaluation of a learning-rate range test: a suggested rate, or the reason why there is none.
 
 The suggested rate is where the smoothed loss falls steepest over the logarithm of the rate, but at most a tenth of the
-rate at which it diverges. No rate is suggested if the loss does not fall by more than its noise.
+rate at which it diverges. No rate is suggested if the loss does not fall by more than its noise and
+LEAST_FALL.
 """
 
 from __future__ import annotations
@@ -101,11 +102,11 @@ def describe_slope(
 
 
 def describe_no_slope(smoothed: list[float], start: float, rates: list[float], diverges: float | None) -> Suggestion:
-    """Return the result without a rate for a loss that does not fall by more than its noise."""
+    """Return the result without a rate for a loss that does not fall clearly."""
     end = f", and diverges at {diverges:.2g}" if diverges is not None else f" up to {rates[-1]:.2g}"
     if diverges is None and smoothed[-1] > start * 1.1:
         end = f", and rises to {smoothed[-1]:.4g} at {rates[-1]:.2g}"
-    text = f"No clear slope: from {start:.4g} the loss does not fall by more than its noise{end}."
+    text = f"No clear slope: from {start:.4g} the loss falls by less than 2 %, or its noise hides the fall{end}."
     hint = "More steps (--steps 500) or larger batches lower the noise; or the network does not learn from these data."
     return Suggestion(None, f"{text} {hint}", smoothed, diverges=diverges)
 

@@ -40,7 +40,7 @@ class SeedNoise:
 
 
 def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
-    """Return the seed noise from the runs beside two runs; None if neither recipe has FEWEST_SEEDS seeds there."""
+    """Return the seed noise from the runs beside two runs; None if neither recipe has MIN_SEEDS seeds there."""
     neighbours = list_neighbours(first, second)
     groups = [find_seeds(run, neighbours) for run in (first, second)]
     results = [[run.top1 * 100 for run in group if run.top1 is not None] for group in groups]
@@ -67,7 +67,7 @@ def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
 
 
 def find_seeds(run: RunFacts, neighbours: Iterable[RunFacts]) -> list[RunFacts]:
-    """Return one finished run for each seed of the same recipe and data, including the run itself."""
+    """Return one finished run for each seed of the same recipe and data; for its own seed the run, if it finished."""
     key = make_seedless_key(run)
     by_seed = {}
     for other in [*neighbours, run]:

@@ -51,7 +51,7 @@ def main(
     """Run any PyTorch or TensorFlow 1 script, unmodified, and dump the tensors of chosen training steps.
 
     A step is one call of the optimizer. The script ends after the last chosen step, unless --run-on is given. For a
-    TensorFlow script every tensor of a step is dumped, with the names of the TensorFlow debugger.
+    TensorFlow script the output tensors of a step are dumped, with the names of the TensorFlow debugger.
     """
     from viaduct.comparison.naming import parse_steps
     from viaduct.scripts.runner import load_script
@@ -104,7 +104,7 @@ def refuse_options(flags: list[str | Literal[False]]) -> None:
 
 
 def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: bool, force: bool) -> int:
-    """Dump a TensorFlow 1 script; return its exit code, or 2 if nothing was dumped."""
+    """Dump a TensorFlow 1 script; return its exit code. Raises BadValue if it succeeds and nothing was dumped."""
     from viaduct.comparison.naming import parse_steps
     from viaduct.rehearsal.tf1_stage import golden, need_tensorflow
 
@@ -151,7 +151,7 @@ def report_graph(dump: Golden, script: Script, missing: str, out: Path) -> None:
 
 
 def report_dump(dump: ScriptDump, result: Ended, out: Path) -> int:
-    """Print the result of dumping a PyTorch script; return its exit code. Raises BadValue if nothing was dumped."""
+    """Print the result of dumping a PyTorch script; return its exit code, or raise BadValue if nothing was dumped."""
     if result.failure:
         print_note(f"viaduct dump: the script failed: {result.failure}")
     if not dump.written:

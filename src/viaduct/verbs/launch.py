@@ -345,7 +345,7 @@ def check_devices(kind: Kind | None, share: NodeShare) -> None:
 
 
 def announce_ranks(share: NodeShare, argv: list[str], show: Show) -> None:
-    """Print the number of ranks, and a warning if the job has no secret."""
+    """Print the number of ranks; warn on the server of the rendezvous if the job has no secret."""
     server = f" on {share.name}, one of {len(share.names)} servers" if share.host else ""
     shown = "; output of the first is shown here (--show all: of all)" if share.ranks > 1 and show == "first" else ""
     print(f"{format_count(share.ranks, 'rank')}{server}{shown}", file=sys.stderr, flush=True)

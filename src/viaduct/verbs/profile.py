@@ -90,7 +90,7 @@ def read(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Read an existing profile, also one of another tool; show its summary and advice, write its page."""
+    """Read an existing profile, also one of another tool; show its summary and advice; --out writes its page."""
     from viaduct.profiling.readers import read_any
 
     profile = read_any(path)
@@ -142,7 +142,7 @@ def compare(
 
 
 def is_recipe(target: str) -> bool:
-    """Return True for a recipe's name, and for a file that defines `recipe` with viaduct's Recipe."""
+    """Return True for a recipe's name, and for a file that assigns `recipe` and imports viaduct."""
     from viaduct import recipes
 
     if target in recipes.names():

@@ -60,7 +60,7 @@ def make(
     present: Present = None,
     force: Force = False,
 ) -> None:
-    """Write a rank table for these servers. A table that violates the rules is not written."""
+    """Write a rank table for these servers. A table with errors is not written."""
     names, numbers = generate.parse_servers(servers), generate.parse_devices(devices)
     text = generate.make_table(names, numbers, device_ips or [], card=card, present=present, template=FORMS[template])
     write_or_print(text, out, force, f"{format_size(len(numbers) * len(names), len(names))}, template {template}")

@@ -146,7 +146,7 @@ def run_rehearsal(plan: Plan, launch_line: str, record: Path | None) -> int:
     """
     from viaduct.rehearsal.process import rehearse
 
-    place = "in this folder" if plan.view == "here" else "what it writes is kept apart from your files"
+    place = "in this folder" if plan.view == "here" else "in a copy of its folder"
     print_note(f"this executes {Path(plan.script).name}, with your rights; {place}.")
     card = "CUDA calls run on the CPU" if plan.on == "original" else f"a stand-in on the CPU plays the {plan.on}"
     print_note(f"{card}; {describe_plan(plan)}.")

@@ -131,7 +131,8 @@ def best(
     runs = collect(dirs, conditions)[1]
     ranking = find_best(runs, by, top)
     if not ranking.runs:
-        raise BadValue(f"none of {len(runs):,} runs has a value of {by}.", "A run has one after its first evaluation.")
+        left_out = f"{ranking.without_value:,} have no value, {ranking.on_noise:,} were trained on noise"
+        raise BadValue(f"none of {len(runs):,} runs can be compared by {by}: {left_out}.")
     if as_json:
         print(json.dumps([build_record(run) for run in ranking.runs], indent=1))
         return 0

@@ -137,7 +137,7 @@ def format_rate_flags(recipe: Recipe, rate: float) -> str:
 
 
 def check_command(command: list[str], ranks: int, local_ranks: int, has_rank_0: bool) -> list[str]:
-    """Check the arguments of `viaduct train` before several ranks are started; raise the errors that ranks would raise.
+    """Check the arguments of `viaduct train` before several ranks are started; raise the errors found.
 
     Returns the lines about a run that has already finished, otherwise an empty list. `local_ranks` is the number of
     ranks on this machine. Only the machine with rank 0 checks the run directory.

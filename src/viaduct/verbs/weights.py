@@ -231,8 +231,9 @@ def print_summary(summary: dict[str, Any]) -> None:
     if summary["model"]:
         print(f"It is {summary['model']} with {summary['classes']} classes.")
     elif summary["looks_like"]:
+        classes = {guess["classes"] for guess in summary["looks_like"]}
         models = " or ".join(guess["model"] for guess in summary["looks_like"])
-        print(f"It looks like {models} with {summary['looks_like'][0]['classes']} classes.")
+        print(f"It looks like {models} with {' or '.join(map(str, sorted(classes)))} classes.")
 
 
 def escape_controls(name: str) -> str:

@@ -22,5 +22,5 @@ def test_the_page_has_history_importance_contours_and_all_trials(tmp_path: Path,
     assert ("part chart own contour" in page) == (trials > 2)
     assert ("Not given:" in page) == (trials <= 2)
     if past:
-        assert "12 past runs came before them" in page
+        assert "12 past runs are not drawn" in page
         assert re.search(r'<rect class="cell"', page)

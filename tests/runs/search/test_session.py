@@ -80,7 +80,7 @@ def test_the_reason_of_trials_that_all_fail_is_said_once() -> None:
             "failing",
         )
     assert str(refused.value).count("no data") == 1
-    assert "The others were not tried" in str(refused.value)
+    assert "No further trial was started" in str(refused.value)
     with pytest.raises(ViaductError) as refused:
         refuse_failure([make_failed_trial(0, "a"), make_failed_trial(1, "b"), make_failed_trial(2, "a")], "done")
     assert [str(refused.value).count(f"\n  {reason} (") for reason in "ab"] == [1, 1]
@@ -116,11 +116,13 @@ def test_reasons_that_differ_only_in_numbers_are_said_once() -> None:
 def test_it_is_said_where_no_first_trial_has_the_recipes_own_values() -> None:
     recipe = load("shapes_taster").recipe
     inside = parse_space(recipe, ["optimizer.lr=0.1,1"])
+    later = parse_space(recipe, ["optimizer.lr=1,0.1"])
     outside = parse_space(recipe, ["optimizer.lr=0.5,1"])
     request = make_request({})
     assert describe_first_trial(request, inside, make_study()) == ""
     assert "its optimizer.lr is not in the space" in describe_first_trial(request, outside, make_study())
-    assert "grid" in describe_first_trial(replace(request, sampler="grid"), inside, make_study())
+    assert describe_first_trial(replace(request, sampler="grid"), inside, make_study()) == ""
+    assert "grid" in describe_first_trial(replace(request, sampler="grid"), later, make_study())
 
 
 def test_a_refused_setting_is_named_with_its_full_path() -> None:

@@ -52,15 +52,15 @@ def find_cause(scene: Scene) -> Cause | None:
         unit = max(find_rounding_unit(row), find_rounding_unit(scene.row))
         if share > ENOUGH and 0 < error <= ROUNDINGS * unit:
             evidence = (
-                f"{row.op} of the right side depends on weights alone and has no partner on the left; with a {kind} "
-                f"that is {error / unit:.2g} roundings from it, {share:.0%} of the difference is gone"
+                f"{row.op} of the right side seems to depend on weights alone and has no partner on the left; "
+                f"with a {kind} that is {error / unit:.2g} roundings from it, {share:.0%} of the difference is gone"
             )
             return Cause(NAME, 0.95, evidence, ADVICE)
     return None
 
 
 def find_constants(scene: Scene) -> list[Row]:
-    """Return right-only outputs that depend on weights alone, nearest first."""
+    """Return right-only outputs that seem to depend on weights alone, nearest first."""
     constants = [
         row
         for row in scene.step_rows
@@ -71,7 +71,7 @@ def find_constants(scene: Scene) -> list[Row]:
 
 
 def is_constant(scene: Scene, row: Row) -> bool:
-    """Return True if an operator's output depends on weights alone.
+    """Return True if an operator's output seems to depend on weights alone.
 
     Its dumped inputs must equal parameters or other constants. Without dumped inputs, its output must be equal in all
     dumped steps. If only one step was dumped, an operator with parameters counts.

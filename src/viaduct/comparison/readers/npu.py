@@ -89,7 +89,7 @@ class DumpFile:
 
 
 def can_read(path: Path) -> bool:
-    """Return True if most files have names of NPU dumps, or numbers as names beside a mapping.csv."""
+    """Return True for numbers as names beside a mapping.csv, or more NPU names than half the number of tensor files."""
     listing = list_files(path)
     matches = [split_name(Path(name).name) is not None for name in listing.files]
     has_mapping = any(MAPPING in names and any(map(_is_number, names)) for names in listing.folders.values())

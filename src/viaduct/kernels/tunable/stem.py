@@ -124,7 +124,7 @@ def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_input(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the gradient w.r.t. the norm's input, with a random argmax of the pool."""
+    """Return the case of the gradient w.r.t. the norm's input, with a random argmax of the pool."""
     case = Stem(signature, device)
     size, x, statistics = case.size, case.rows(), case.draw.norm(FILTERS)
     windows = size.count * size.pooled_size[0] * size.pooled_size[1]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def print_findings(findings: Findings) -> None:
     """Print the table of trials, importance, verdict and the command that trains the best; write the page.
 
-    If no trial was trained to its end, print only how the search ended.
+    If nothing was trained to its end, print only how the search ended.
     """
     if findings.verdict is None:
         print(describe_end(findings), file=sys.stderr)
@@ -39,10 +39,13 @@ def print_findings(findings: Findings) -> None:
 
 
 def describe_end(findings: Findings) -> str:
-    trials = [result for result in findings.results if result.number is not None]  # without past runs
-    ended = sum(result.state != "unfinished" for result in trials)
+    states = [result.state for result in findings.results if result.number is not None]  # past runs have no number
+    ended = len(states) - states.count("unfinished")
     if findings.end == "done":
-        return "No trial was trained to its end, so there is no best one. --prune none trains all to theirs."
+        return (
+            f"No trial was trained to its end, so there is no best one: {states.count('pruned')} of {ended} were "
+            "stopped early. With --prune none and a higher --trials, the further ones are not."
+        )
     reason = {"timeout": "The time is over", "interrupted": "Interrupted"}.get(findings.end, "Ended")
     return f"{reason}: {ended} of {findings.request.trials} trials have ended; the same command continues the search."
 

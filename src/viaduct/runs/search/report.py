@@ -45,7 +45,7 @@ PER_MILLE = 1000
 
 
 def write_search_report(path: Path, findings: Findings, shares: dict[str, float] | None) -> None:
-    """Write the page of a search that has at least one finished trial."""
+    """Write the page of a search that has a verdict."""
     verdict = findings.verdict
     assert verdict is not None
     headline, *remarks = describe_verdict(verdict, findings.request.metric)
@@ -55,7 +55,7 @@ def write_search_report(path: Path, findings: Findings, shares: dict[str, float]
         build_importance(shares, findings),
         Section(
             "Each parameter",
-            "One dot a finished trial.",
+            "One dot for each trial or past run that was trained to its end.",
             [draw_slice(findings, dimension) for dimension in findings.space.dimensions],
         ),
         *build_contours(findings, shares),
@@ -94,12 +94,12 @@ def unit(metric: str) -> str:
 
 def describe_history(findings: Findings) -> str:
     past = sum(result.number is None for result in findings.results)
-    return f"In the order of the trials; {past} past runs came before them." if past else "In the order of the trials."
+    return f"In the order of the trials; {past} past runs are not drawn." if past else "In the order of the trials."
 
 
 def draw_history(findings: Findings) -> LineChart:
     metric = findings.request.metric
-    trials = [result for result in findings.results if result.number is not None]  # without past runs
+    trials = [result for result in findings.results if result.number is not None]  # past runs have none
     finished = [result for result in trials if result.is_measured]
     best = max if findings.study.direction.name == "MAXIMIZE" else min
     reached = [best(earlier.value or 0.0 for earlier in finished[: i + 1]) for i in range(len(finished))]

@@ -87,13 +87,13 @@ def read_result(trial: FrozenTrial, number: int | None, name: str, space: Space)
 
 
 def rank_results(results: Sequence[TrialResult], direction: str) -> list[TrialResult]:
-    """Return the trials that were trained to their end, the best first; equal ones keep their order."""
+    """Return the trials and past runs that were trained to their end, the best first."""
     sign = 1 if direction == "minimize" else -1
     return sorted((result for result in results if result.is_measured), key=lambda result: sign * (result.value or 0.0))
 
 
 def judge(results: Sequence[TrialResult], metric: str, direction: str) -> Verdict | None:
-    """Return the verdict about the finished trials; None if there are none."""
+    """Return the verdict about the trials and past runs that were trained to their end; None if there are none."""
     ranked = rank_results(results, direction)
     if not ranked:
         return None

@@ -230,7 +230,7 @@ class SearchLoop:
         return f"trial {number + 1}/{self.plan.trials}: {describe_values(result.values)}: {outcome}{duration}{best}"
 
     def has_only_equal_failures(self) -> bool:
-        """Return True if no trial has succeeded and at least MAX_EQUAL_FAILURES failed for the same reason.
+        """Return True if no trial has finished or was pruned, and MAX_EQUAL_FAILURES or more failed for one reason.
 
         A loss that diverged does not count: other values may train.
         """

@@ -197,13 +197,13 @@ def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Stu
 
 
 def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> str:
-    """Explain why the first trial does not have the recipe's own values; empty if it has, or if there are trials."""
+    """Explain that the first trial cannot have the recipe's own values; empty if it can, or if there are trials."""
     if any(result.number is not None for result in read_results(study, space)):
         return ""
     recipe_values = space.find(apply_settings(request.loaded.recipe, request.settings))
     if isinstance(recipe_values, str):
         return f"No trial has the recipe's own values: its {recipe_values} is not in the space."
-    if request.sampler == "grid":
+    if request.sampler == "grid" and space.grid()[0] != recipe_values:
         return "The first trial is the first combination of the grid, not the recipe's own values."
     return ""
 
@@ -236,13 +236,13 @@ def conclude_search(request: SearchRequest, space: Space, study: Study, end: End
 
 
 def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
-    """Raise ViaductError with the distinct reasons if the search was not interrupted and all its trials have failed."""
+    """Raise ViaductError with the reasons if all ended trials have failed, unless the search was cut short."""
     ended = [result for result in results if result.number is not None and result.state != "unfinished"]
     failed = [result for result in ended if result.state == "failed"]
     if end not in ("done", "failing") or not failed or len(failed) < len(ended):
         return
     reasons = list({fold_numbers(result.reason): result.reason for result in reversed(failed)}.values())[::-1]
-    stopped = " The others were not tried." if end == "failing" else ""
+    stopped = " No further trial was started." if end == "failing" else ""
     if len(failed) == 1 or end == "failing":
         subject = f"the first {len(failed)} trials failed" if len(failed) > 1 else "the trial failed"
         raise ViaductError(f"{subject}: {reasons[0]}.{stopped}")

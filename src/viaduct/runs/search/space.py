@@ -67,7 +67,7 @@ class Range:
         return repr(int(value)) if self.integer else repr(float(value))
 
     def find(self, stored: Any) -> Value | None:
-        """Convert a value of a recipe to a value of the study; None if it is outside the range."""
+        """Convert a value of a recipe to a value of the study; None if it is not a value of the range."""
         if isinstance(stored, bool) or not isinstance(stored, int | float):
             return None
         if not self.low <= stored <= self.high or (self.integer and stored != int(stored)):
@@ -141,7 +141,7 @@ class Space:
         return {dimension.path: dimension.write(values[dimension.path]) for dimension in self.dimensions}
 
     def find(self, recipe: Recipe) -> dict[str, Value] | str:
-        """Return the values of a recipe's fields in this space, or the path of the first field that is outside."""
+        """Return the values of a recipe's fields in this space, or the path of the first that is outside or missing."""
         values: dict[str, Value] = {}
         for dimension in self.dimensions:
             try:
