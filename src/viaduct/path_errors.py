@@ -69,7 +69,7 @@ class GivenPath(NamedTuple):
 
 
 def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequence[str] = ()) -> BadPath | None:
-    """Return the error to print, or None if `error` is not about a path of the user.
+    """Return the error to print; None if `error` has no cause that viaduct can explain to the user.
 
     `arguments` is the command line after `viaduct`; `flags` are the flags that take a value.
     """

@@ -118,7 +118,7 @@ class Repository:
         return commit if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit) else ""
 
     def resolve_ref(self, name: str) -> str:
-        """Return the commit of a ref such as refs/heads/main, loose or packed; empty if there is none."""
+        """Return the commit of a ref such as refs/heads/main, empty if there is none; OSError without packed-refs."""
         if not re.fullmatch(r"refs/[^\0]+", name) or ".." in name:
             return ""
         for folder in (self.folder, self.common):
@@ -203,7 +203,7 @@ def unquote(text: str) -> str:
 
 
 def parse_index(data: bytes, index_mtime: int, algorithm: str) -> Index:
-    """Parse an index of version 2, 3 or 4; raise ValueError for a split or sparse one."""
+    """Parse an index of version 2, 3 or 4; raise ValueError for a split, sparse or damaged one."""
     signature, version, count = struct.unpack_from(">4sII", data)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError(f"index version {version}")
@@ -221,7 +221,7 @@ def parse_index(data: bytes, index_mtime: int, algorithm: str) -> Index:
 
 
 def find_checksum_algorithm(data: bytes) -> str:
-    """Return the algorithm of the checksum at the end of an index; empty if the checksum is zero."""
+    """Return the algorithm of the checksum at the end of an index; empty if it is zero, ValueError if it is wrong."""
     for name, width in (("sha1", 20), ("sha256", 32)):
         if len(data) > width and hashlib.new(name, data[:-width]).digest() == data[-width:]:
             return name

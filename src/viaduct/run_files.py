@@ -202,7 +202,7 @@ def read_ending(run: Path) -> Json | None:
 
 
 def read_manifest(folder: Path) -> Json:
-    """Return the manifest of a checkpoint: its step, and size and checksum of each file."""
+    """Return the manifest of a checkpoint, with size and checksum of each file."""
     file = folder / MANIFEST
     try:
         manifest = read_json_object(file)

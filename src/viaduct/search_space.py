@@ -140,9 +140,9 @@ class Space:
         return tuple(parameter.find(point[parameter.name]) or 0 for parameter in self.parameters)
 
     def adapt(self, point: Point) -> Point | None:
-        """Return the point of this space closest to a point of a similar space; None if it is invalid.
+        """Return the point of this space closest to a point of a similar space.
 
-        Parameters that `point` lacks have the default's value.
+        Parameters that `point` lacks have the default's value. None if a value fits nothing or a rule forbids it.
         """
         adapted = dict(self.default)
         for parameter in self.parameters:

@@ -62,6 +62,8 @@ def test_other_files_and_other_words_are_not_touched(tmp_path: Path) -> None:
         ("a.yml", "- {train_device: cuda, x: 1}\n", "- {train_device: npu, x: 1}\n"),
         ("a.yaml", "dist:\r\n  backend: nccl\r\n", "dist:\r\n  backend: hccl\r\n"),
         ("a.yaml", "train.device: cuda", "train.device: npu"),
+        ("a.yaml", "device_backend: nccl", "device_backend: hccl"),
+        ("a.yaml", "device_backend: cuda", "device_backend: npu"),
         ("a.json", '{"device": "cuda", "dist_backend": "nccl"}\n', '{"device": "npu", "dist_backend": "hccl"}\n'),
         ("a.toml", '[run]\ndevice = "cuda:0"\n', '[run]\ndevice = "npu:0"\n'),
         ("a.ini", "[run]\ndevice=cuda ; card\n", "[run]\ndevice=npu ; card\n"),

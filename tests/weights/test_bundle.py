@@ -116,8 +116,10 @@ def test_shards_are_found_by_their_numbers(tmp_path: Path) -> None:
     with Bundle(prefix) as stored:
         assert stored.read("v0").tolist() == [3, 4]
     (tmp_path / "m.data-00001-of-00002").unlink()
-    with Bundle(prefix) as stored, pytest.raises(BadData, match="data-00001-of-00002 is missing"):
-        stored.read("v0")
+    with Bundle(prefix) as stored:
+        assert "data-00001-of-00002 is missing: 1 of its 1 variables" in next(stored.describe_shortages())
+        with pytest.raises(BadData, match="data-00001-of-00002 is missing"):
+            stored.read("v0")
 
 
 @pytest.mark.parametrize(

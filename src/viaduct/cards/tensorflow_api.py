@@ -15,7 +15,7 @@ ESTIMATOR = f"{NPU_BRIDGE}.estimator.npu"
 NPU_INIT = f"{NPU_BRIDGE}.npu_init"
 """Module whose star import binds most names of the adapter."""
 HCCL_API = f"{HCCL}.manage.api"
-"""Functions that return ranks and sizes."""
+"""Module of functions for ranks, sizes and groups."""
 HCCL_OPERATORS = f"{NPU_BRIDGE}.{HCCL}.hccl_ops"
 """Collectives as operators of a graph: allreduce, broadcast, allgather."""
 COLLECTIVE_PREFIXES = (f"{HCCL_API}.", f"{NPU_BRIDGE}.{HCCL}.")

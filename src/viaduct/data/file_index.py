@@ -61,7 +61,7 @@ def load_or_build_index(path: Path) -> FileIndex:
 
 
 def load_index(path: Path) -> FileIndex | None:
-    """Return the stored index, memory-mapped; None if there is none for the file's size and modification time."""
+    """Return the stored index, memory-mapped; None if none is valid for its size and modification time."""
     size, modified = read_identity(path)
     for stored_path in sidecar.list_paths(path):
         table = sidecar.load(stored_path)

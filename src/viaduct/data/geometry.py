@@ -48,7 +48,7 @@ class Sampler:
     area: tuple[float, float]  # range, as fractions of the image's area
     uses_boxes: bool = False
     frame: int | None = None  # sample in a square of this side, then stretch the crop to the image
-    least_covered: float = 0.1  # share of at least one box that the crop must cover
+    least_covered: float = 0.1  # share of at least one box (or of the image) that the crop must cover
     attempts: int = 100
 
 
@@ -197,7 +197,7 @@ def whole_numbers(begin: int, end: int) -> Floats:
 
 
 def central_box(length: int, fraction: float, size: int) -> Axis:
-    """Resize the central `fraction`, as `tf.image.crop_and_resize` does, with both ends on centres of pixels."""
+    """Resize the central `fraction` as `tf.image.crop_and_resize` does: it includes both ends."""
     begin, end, last = np.float32((1 - fraction) / 2), np.float32((1 + fraction) / 2), np.float32(length - 1)
     step = (end - begin) * last / np.float32(max(size - 1, 1))
     position = begin * last + np.arange(size, dtype=np.float32) * step

@@ -283,6 +283,7 @@ def unpack(data: memoryview, position: int, depth: int = 0) -> tuple[Any, int]:
     raise BadData(f"its fields hold a value of the unknown kind 0x{code:02x}.")
 
 
+# Codes of msgpack, which precede a value.
 CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 NUMBERS = {
     code: struct.Struct(">" + letter)

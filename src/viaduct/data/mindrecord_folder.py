@@ -3,9 +3,9 @@
     --data DIR                   train*.mindrecord0 … and val*, eval* or test*; or DIR/train and DIR/val
     --data cifar10.mindrecord0   one set of files; a tenth of every class is set aside for validation
 
-Files with val, eval, dev or test in their name are for validation, all others for training. A file lists all files of
-its set; a missing file is an error. The image is a bytes field, the label an integer field; `data.image_field` and
-`data.label_field` select them if the usual names do not. Labels are used unchanged.
+Files with val, eval, dev or test in their name (the first of these that occurs) are for validation, files with none of
+these for training. A file lists all files of its set; a missing file is an error. The image is a bytes field, the label
+an integer field; `data.image_field` and `data.label_field` select them if the usual names do not. Labels are unchanged.
 """
 
 from __future__ import annotations
@@ -153,13 +153,13 @@ def split_files(path: Path) -> dict[str, list[Path]]:
 
 
 def list_set(path: Path) -> list[Path]:
-    """Return all files of a file's set."""
+    """Return all files of a file's set; the file alone if the set does not name it."""
     names = MindRecordFile(path, stay_open=False).shard_names
     return [path.with_name(name) for name in names if Path(name).name == name] if path.name in names else [path]
 
 
 def group_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """Group files by the split that their names suggest."""
+    """Group files by the split that their names suggest; of several kinds for validation only one is used."""
     kinds: dict[str, list[Path]] = {}
     for file in files:
         kinds.setdefault(find_kind(file), []).append(file)
@@ -217,8 +217,8 @@ def choose_field(
     """Return the requested field, else the first usual name in `fitting`, else the only field in `fitting`.
 
     `fitting` are the fields of the right type, `setting` is the recipe's field, and `kind` has the type and the meaning
-    of the field, separated by a comma. Raise `BadValue` if the requested field does not fit, and `BadData` if the
-    choice is not unique.
+    of the field, separated by a comma. Raise `BadValue` if the requested field does not fit, and `BadData` if no field
+    or several fields fit.
     """
     if requested:
         if requested in fitting:
@@ -253,7 +253,10 @@ def open_mindrecords(path: Path, image: str = "", label: str = "") -> dict[str, 
 def open_mindrecord_splits(
     path: Path, image: str = "", label: str = ""
 ) -> tuple[MindRecordFolder | None, MindRecordFolder]:
-    """Return training and validation images; training is None if there are only validation files."""
+    """Return training and validation images; training is None if there are only validation files.
+
+    Without validation files a share of the training images is set aside.
+    """
     folders = open_mindrecords(path, image, label)
     for folder in folders.values():
         if not len(folder):
@@ -264,7 +267,7 @@ def open_mindrecord_splits(
 
 
 def set_rows_aside(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindRecordFolder]:
-    """Set a tenth of every class aside for validation, as `viaduct data build` does."""
+    """Set about a tenth of every class aside for validation, as `viaduct data build` does."""
     labels = folder.labels(skip_bad=True)
     rows = [SourceImage(str(row), str(label), 0, 0, row) for row, label in enumerate(labels.tolist())]
     train, validation = set_aside(rows, VALIDATION_SHARE, SEED)

@@ -224,7 +224,7 @@ def make_reader(base: Path) -> Callable[[SourceImage], bytes]:
 def open_image_list(file: Path | str) -> Origin:
     """Open a list with lines of path,label; a first line "path,label" is a header.
 
-    A label is a class name. If all labels are whole numbers, they are used unchanged, even with gaps.
+    A label is a class name. If all are whole numbers without leading zeros, they are used unchanged, even with gaps.
     """
     file = Path(file)
     images, refused = list[SourceImage](), list[str]()
@@ -245,7 +245,7 @@ def open_image_list(file: Path | str) -> Origin:
 
 
 def read_rows(file: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield line number, path and label of each line that is not empty."""
+    """Yield line number, path and label of each line except the header and empty lines."""
     try:
         refuse_special_file(file)
         with open(file, encoding="utf-8-sig", newline="") as opened:

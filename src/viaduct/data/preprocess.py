@@ -15,9 +15,9 @@ for views less than twice the size of the result. For larger views `fast` averag
 Mean and 99th percentile of the differences, of 255 grey levels: 1.5 and 7 (a retina, 1411x1411), 3.0 and 19 (a field of
 stars, 1000x872), 4.4 and 41 (a portrait, 512x512).
 
-In both modes only the region of a view is decoded if the extension was built (region.py); its pixels are those of the
-whole image. References that decode regions in training get other chroma from TensorFlow in the leftmost and rightmost
-column, by up to 13 grey levels (60 crops).
+In both modes only the region of a view is decoded, if region.py can do so; its pixels are those of the whole image.
+References that decode regions in training get other chroma from TensorFlow in the leftmost and rightmost column, by up
+to 13 grey levels (60 crops).
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def choose_view(
 ) -> View:
     """Return the view of an image of this size; in training draw a crop, mirroring and changes of colour.
 
-    All draws except a policy's happen here, in this order.
+    All draws except a policy's happen here, in this order; for networks of other packages see `cut_with_pillow`.
     """
     if size < 1:
         raise BadValue(f"size must be at least 1, got {size}.")

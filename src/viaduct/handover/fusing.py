@@ -245,7 +245,7 @@ def replace_node(traced: fx.GraphModule, node: fx.Node, layer: nn.Module, args: 
 
 
 def is_relu(traced: fx.GraphModule, node: fx.Node) -> bool:
-    """Return True for a ReLU module, or for a ReLU function that is not in place."""
+    """Return True for a ReLU module, function or method, except the method relu_ and inplace=True."""
     if node.op == "call_module":
         return isinstance(find_layer(traced, node), nn.ReLU)
     if node.op == "call_method":

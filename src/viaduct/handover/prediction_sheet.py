@@ -76,7 +76,7 @@ class SheetOutput:
 
 
 def is_sheet(file: Path) -> bool:
-    """Return True if a file was written by `SheetOutput`."""
+    """Return True if a file begins with the stamp of a sheet."""
     with open(file, "rb") as stream:
         return STAMP.encode() in stream.read(200)
 
@@ -152,7 +152,7 @@ def shorten_text(text: str, width: float, font: Any, *, middle: bool = False) ->
 
 
 def find_font(text: str, size: int) -> Any | None:
-    """Return a font that can show a text; None for East Asian text if no such font is installed."""
+    """Return a font for a text; None for East Asian text if no such font is installed."""
     if any(0x2E80 <= ord(character) < 0xFB00 or ord(character) >= 0x20000 for character in text):
         return load_font(EAST_ASIAN_FONTS, size)
     return load_font(FONTS, size) or ImageFont.load_default(size)

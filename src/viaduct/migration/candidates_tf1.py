@@ -12,7 +12,7 @@ from viaduct.migration.candidates import Candidate, Mark, State, make_candidate,
 from viaduct.migration.module_flow import HOROVOD_MODULES
 from viaduct.migration.predicates import is_constant, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_ANY_RECEIVER, CONFIG_SLOTS_OF_METHODS
+from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_KIND_AND_METHOD, CONFIG_SLOTS_BY_METHOD
 from viaduct.migration.values import kind_of_call
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def find_sessions(work: Work) -> Iterator[Candidate]:
         for call in calls:
             if method in SESSION_NAMES and work.names.qualified(call.func) is None:
                 yield make_candidate(work, "sessions", call, "unclear")
-            elif method in CONFIG_SLOTS_OF_ANY_RECEIVER and may_manage_sessions(work, call, method):
-                state = state_of_config(work, call, *CONFIG_SLOTS_OF_ANY_RECEIVER[method])
+            elif method in CONFIG_SLOTS_BY_METHOD and may_manage_sessions(work, call, method):
+                state = state_of_config(work, call, *CONFIG_SLOTS_BY_METHOD[method])
                 yield make_candidate(work, "sessions", call, state)
 
 
@@ -102,7 +102,7 @@ def is_hidden_session(work: Work, name: str) -> bool:
 def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
     """Return True if the receiver is a session manager or supervisor, or unknown and the method's name is specific."""
     kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
-    if (kind or "", method) in CONFIG_SLOTS_OF_METHODS:
+    if (kind or "", method) in CONFIG_SLOTS_BY_KIND_AND_METHOD:
         return True
     return kind is None and method in ("managed_session", "prepare_or_wait_for_session")
 

@@ -29,7 +29,7 @@ class OwnClass:
 
 
 def record_classes(project: Project, path: str, names: Names) -> None:
-    """Record the classes that a file defines at its top level."""
+    """Record the classes that a file defines outside functions and classes."""
     for node in names.source.of_kind(ast.ClassDef):
         if names.scopes[node].outer is names.scopes[names.source.tree]:
             name = f"{names.module}.{node.name}"

@@ -27,7 +27,7 @@ STATE_TITLES_ZH = dict(zip(STATES, ("已修改", "原本正确", "需人工检�
 UNRESOLVED_RULE = "engine.unresolved"
 """Value of `Finding.rule` in findings that the ledger adds."""
 MAX_LINES = 100
-"""Number of lines of one place or finding that are indexed; of a long class only the first lines are."""
+"""Number of lines after the first of a place or finding that are indexed; of a long class only the first lines are."""
 SECONDARY_RULES = ("tf1.session_grad_fusion",)
 """Rules that add to a place which another rule of the same requirement changes; their changes are not counted."""
 
@@ -92,7 +92,7 @@ def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tup
 
 def indexed_lines(line: int, end_line: int) -> range:
     """Return the lines under which a place or a finding is indexed and looked up."""
-    return range(line, min(end_line + 1, line + MAX_LINES))
+    return range(line, min(end_line, line + MAX_LINES) + 1)
 
 
 class ByLine:

@@ -37,7 +37,7 @@ class LockedFolder:
         self.folder, self.lock = folder, lock
 
     def release(self, *, remove: bool) -> None:
-        """Unlock the folder. `remove`: delete it first if it contains only the lock."""
+        """Unlock the folder. `remove`: delete the lock first, and the folder if it is then empty."""
         if remove:
             with contextlib.suppress(OSError):
                 os.unlink(self.folder / LOCK)
@@ -122,7 +122,7 @@ class Stopped(Exception):
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[Stop]:
-    """Defer Ctrl-C, SIGTERM and SIGHUP within the block; the first one is delivered at its end."""
+    """Defer Ctrl-C, SIGTERM and SIGHUP in the main thread within the block; the first one is delivered at its end."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -33,7 +33,7 @@ def find_scripts_without_plugin(
     """Return the scripts that no other file imports and that, with their imports, lack the plug-in (`lacks_plugin`).
 
     `marks`: file -> its marks; `imports`: file -> files that it imports; `is_set_outside`: a settings file or shell
-    script names the card.
+    script was changed, so it may name the card.
     """
     imported = {target for path, targets in imports.items() for target in targets if target != path}
     lacking = []

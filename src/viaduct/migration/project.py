@@ -64,7 +64,7 @@ class Project:
     # what files do: project_usage.py
     config_helpers: set[str] = field(default_factory=set)  # functions whose ConfigProto reaches a session
     keras_files: set[str] = field(default_factory=set)  # files that train or run a Keras model
-    rank_files: set[str] = field(default_factory=set)  # files that query ranks, or will once migrated
+    rank_files: set[str] = field(default_factory=set)  # files that query ranks or use HCCL, or will once migrated
     horovod_ranks: set[str] = field(default_factory=set)  # files that query Horovod for ranks
     cycle_files: set[str] = field(default_factory=set)  # files that run an Estimator more than once in a function
     training_files: set[str] = field(default_factory=set)  # files that minimise a loss or apply gradients

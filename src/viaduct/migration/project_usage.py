@@ -16,7 +16,7 @@ from viaduct.migration.import_graph import Modules, escapes_of
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import find_argument, is_literal_in
 from viaduct.migration.project import Project, passed_in, returns_of
-from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_ANY_RECEIVER
+from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_METHOD
 from viaduct.migration.values import Values, kind_of_call
 
 KERAS_RUN_METHODS = {"fit", "fit_generator", "predict", "train_on_batch"}
@@ -92,7 +92,7 @@ def record_call(project: Project, path: str, call: ast.Call, values: Values) -> 
         project.keras_files.add(path)
     if method in ESTIMATOR_RUN_METHODS or name in SPEC_TO_RUN:
         record_input_functions(project, values, call, SPEC_TO_RUN.get(name or "", method))
-    slot = CONFIG_SLOTS.get(name or "") or CONFIG_SLOTS_OF_ANY_RECEIVER.get(method)
+    slot = CONFIG_SLOTS.get(name or "") or CONFIG_SLOTS_BY_METHOD.get(method)
     if slot is not None:
         record_config_helper(project, values, find_argument(call, *slot))
 
@@ -240,7 +240,7 @@ def functions_of(values: Values, value: ast.expr, depth: int = 0) -> Iterator[st
 
 
 def asks_for_rank(name: str) -> bool:
-    """Return True for a call that returns a rank or a size."""
+    """Return True for Horovod's functions that return a rank or a size, and for all functions of HCCL."""
     if name.startswith("horovod."):
         return name.rpartition(".")[2] in HOROVOD_RANK_CALLS
     return name.startswith(COLLECTIVE_PREFIXES)

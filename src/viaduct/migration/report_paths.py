@@ -32,7 +32,7 @@ def check_report_paths(path: Path, reports: Mapping[str, Path | None], out: Path
 
 
 def check_report_path(path: Path, flag: str, report: Path, out: Path | None, force: bool) -> None:
-    """Raise BadValue for a folder, a link, a script of the project, or without `force` a file that is not a report."""
+    """Raise BadValue for a path that cannot be written, a link, a script, or without `force` a file but no report."""
     if os.path.isdir(report) or (out is not None and resolve_parent(report) == out.resolve()):
         raise BadValue(f"{flag} {report} is a folder.", "Name the file to write.")
     if not os.path.isdir(report.parent) and not (out is not None and resolve_parent(report).parent == out.resolve()):

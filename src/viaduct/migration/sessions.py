@@ -1,4 +1,4 @@
-"""Calls of TensorFlow that open a session, with the slot of their ConfigProto argument.
+"""Calls of TensorFlow that open a session or make its creator, with the slot of their ConfigProto argument.
 
 A slot is (keyword, position); positions count from 0 without `self`. Position -1: it differs between releases, so only
 the keyword is used.
@@ -12,6 +12,7 @@ SESSION_CLASSES = (
 )
 MONITORED_SESSIONS = ("tensorflow.train.MonitoredTrainingSession", "tensorflow.train.SingularMonitoredSession")
 SLIM = ("tensorflow.contrib.slim", "tf_slim")
+# qualified name of a class or function -> slot
 CONFIG_SLOTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(SESSION_CLASSES, ("config", 2)),
     "tensorflow.train.MonitoredTrainingSession": ("config", 9),
@@ -26,13 +27,14 @@ CONFIG_SLOTS: dict[str, tuple[str, int]] = {
     **{f"{slim}.evaluation.evaluation_loop": ("session_config", -1) for slim in SLIM},
 }
 # (kind of the receiver as in values.CONSTRUCTORS, method) -> slot
-CONFIG_SLOTS_OF_METHODS: dict[tuple[str, str], tuple[str, int]] = {
+CONFIG_SLOTS_BY_KIND_AND_METHOD: dict[tuple[str, str], tuple[str, int]] = {
     ("supervisor", "managed_session"): ("config", 1),
     ("supervisor", "prepare_or_wait_for_session"): ("config", 1),
     ("session_manager", "prepare_session"): ("config", 7),
     ("session_manager", "recover_session"): ("config", 6),
     ("session_manager", "wait_for_session"): ("config", 1),
 }
-CONFIG_SLOTS_OF_ANY_RECEIVER = {method: slot for (_, method), slot in CONFIG_SLOTS_OF_METHODS.items()}
+# method -> slot, for a receiver of unknown kind
+CONFIG_SLOTS_BY_METHOD = {method: slot for (_, method), slot in CONFIG_SLOTS_BY_KIND_AND_METHOD.items()}
 # Classes and functions that return a session, which has to be closed.
 CLOSABLE_SESSIONS = (*SESSION_CLASSES, *MONITORED_SESSIONS, "tensorflow.train.MonitoredSession")

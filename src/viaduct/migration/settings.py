@@ -133,12 +133,12 @@ class SettingsMigration:
             )
             self.report(lightning.rule, "manual", at, line, messages, "high")
             return ""
-        is_device, is_backend = is_device_name(key), "backend" in key.lower()
+        is_device = is_device_name(key) and "cuda" in value
+        is_backend = "backend" in key.lower() and "nccl" in value
         is_exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
-        names_cuda = (is_device and "cuda" in value) or (is_backend and "nccl" in value)
         device_rule = any_device_text.rule if self.options.to == "any" else device_string.rule
         rule = device_rule if is_device else backend.rule
-        if not names_cuda or not rule.is_wanted(self.options):
+        if not (is_device or is_backend) or not rule.is_wanted(self.options):
             return ""
         if self.options.to == "any":
             messages = (

@@ -72,7 +72,7 @@ class NeutralMigration(Migration):
     def change_option(self, rule: Rule, declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Report the value of an option, which names CUDA on every machine."""
         rule = backend.rule if rule is backend.rule else any_device_text.rule
-        message = f"{option} {value.plain} requires CUDA on every machine: remove it where the default is right"
+        message = f"{option} {value.plain} names CUDA on every machine: remove it where the default is right"
         zh = f"{option} {value.plain} 在任何机器上都指定 CUDA:若默认值可用,请去掉此选项"
         self.report(rule, "manual" if declared else "advice", value, (message, zh), "medium" if declared else "low")
 

@@ -20,7 +20,7 @@ from viaduct.migration.walk import Skipped, printable_path, visible
 
 STATUS_TITLES: dict[Status, str] = {
     "changed": "Changed",
-    "advice": "Advice, not needed",
+    "advice": "Advice",
     "manual": "Manual review needed, the riskiest first",
     "unresolved": "Could not be resolved",
 }

@@ -22,7 +22,7 @@ from viaduct.repository import UnreadableRepository
 
 COPY_FOLDER = "copy"
 MAX_NAME_BYTES = 200
-"""A longer name of a folder is replaced by its digest: a suffix could make it too long for the file system."""
+"""A folder's name of this length or more is replaced by its digest: a suffix could make it too long for a file name."""
 
 LARGE_BYTES = 1 << 18
 """With `link_data`, a file above this is linked, not copied."""
@@ -129,7 +129,7 @@ def remove_empty(folders: list[Path]) -> None:
 def lock_partial_folder(out: Path) -> LockedFolder:
     """Make and lock the folder for the unfinished copy; remove the copy of an interrupted run from it."""
     raw = os.fsencode(out.name)
-    name = out.name if len(raw) <= MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
+    name = out.name if len(raw) < MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
     folder = out.with_name(f".{name}{PARTIAL_SUFFIX}")
     try:
         locked = lock_folder(folder)

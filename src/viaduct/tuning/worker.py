@@ -60,8 +60,8 @@ class OperatorRequests:
     def measure(self, request: dict[str, Any]) -> Answer:
         """Check a candidate's values, then time it against the default and the incumbent, the best point so far.
 
-        The race ends when the ranking of candidate and incumbent is significant. A candidate with wrong values is not
-        timed; the answer then has only the key `wrong`.
+        The race ends early if the ranking of candidate and incumbent is significant. A candidate with wrong values is
+        not timed; the answer then has only the key `wrong`.
         """
         from viaduct.tuning.signature import decode_signature
 

@@ -156,7 +156,7 @@ class Bundle:
         return []
 
     def describe_shortages(self) -> Iterator[str]:
-        """Yield a line for each data file that is shorter than the index requires."""
+        """Yield a line for each data file that is missing or shorter than the index requires."""
         ends: dict[int, list[int]] = {}
         for stored in self.entries.values():
             if stored.shard < self.shards and not stored.sliced:
@@ -167,7 +167,8 @@ class Bundle:
             lost = sum(end > available for end in needed)
             if lost:
                 length = f"{available:,} bytes, expected {max(needed):,}"
-                yield f"{path} was cut short ({length}): {lost:,} of its {len(needed):,} variables cannot be read"
+                problem = f"was cut short ({length})" if path.is_file() else "is missing"
+                yield f"{path} {problem}: {lost:,} of its {len(needed):,} variables cannot be read"
 
     @contextlib.contextmanager
     def _name_damaged_index(self) -> Iterator[None]:

@@ -183,11 +183,13 @@ def explain_class_mismatch(link: Link, checkpoint: Checkpoint, shapes: Mapping[s
 
 
 def describe_likely_network(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Return a hint with the network that fits the checkpoint best."""
+    """Return a hint with the networks that fit the checkpoint best."""
     guesses = checkpoint.guess_networks()
     if not guesses:
         return ("It looks like none of the networks that `viaduct models` shows.",)
-    return (f"{'It looks like' if guesses[0].share > 0.9 else 'It comes closest to'} {guesses[0]}.",)
+    names = " or ".join(dict.fromkeys(guess.model for guess in guesses))
+    verb = "looks like" if guesses[0].share > 0.9 else "comes closest to"
+    return (f"It {verb} {names} with {guesses[0].classes} classes.",)
 
 
 def join_some(names: list[str]) -> str:

@@ -1,7 +1,7 @@
 """Weights of any supported kind: a TensorFlow or MindSpore checkpoint, a safetensors or PyTorch file, a run.
 
     with open_weights("runs/try1") as stored:
-        stored.infos["head.weight"], stored.read("head.weight"), stored.step, stored.model
+        stored.infos["head.weight"], stored.read("head.weight"), stored.facts.step
 
 Names and shapes are read from headers, and values one tensor at a time; a PyTorch file is loaded as a whole. For a run
 the newest intact checkpoint is opened, or RUN/model.safetensors if the run has no checkpoints. `.ckpt` may be
@@ -138,7 +138,7 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
         raise explain_nothing_at(path, message)
     elif path.is_file() and not is_tf_checkpoint(path):
         message = (
-            f"{path} holds no weights that can be read: no safetensors, PyTorch or MindSpore file, "
+            f"{path} holds no weights that can be read: no .safetensors, PyTorch or MindSpore file, "
             f"and {path}.index is not there."
         )
         raise BadData(message, *suggest_instead(path))

@@ -10,6 +10,8 @@ import pytest
 
 from handover.exporting.export_file import export_file, list_names
 from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.card import describe_check, describe_check_in_words
+from viaduct.handover.exporting.checking import Outcome
 
 
 def test_a_card_says_what_the_file_is(classifier: Classifier, tmp_path: Path) -> None:
@@ -31,6 +33,12 @@ def test_a_card_says_what_the_file_is(classifier: Classifier, tmp_path: Path) ->
     assert card["sha256"] in page
     assert f"{name}, SHA-256 `{checksum}`" in page
     assert "9. stripes" in page
+
+
+@pytest.mark.parametrize("distinct", [True, False])
+def test_a_weak_check_is_called_weak(distinct: bool) -> None:
+    outcome = Outcome("onnxruntime", 4, "photos", 1e-7, 1e-6, 4, 0, (1e-5, 2e-3), distinct)
+    assert ("shows little" in describe_check_in_words(describe_check(outcome))) is not distinct
 
 
 def test_without_a_check_the_card_says_so(classifier: Classifier, tmp_path: Path) -> None:

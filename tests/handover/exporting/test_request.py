@@ -28,7 +28,7 @@ REFUSED = [
     ("--to pt2 --out folder.pt2 --force", "folder.pt2 is a folder"),
     ("--to savedmodel --out photos --force", "holds no SavedModel; it is not replaced"),
     ("--to savedmodel --out plain --force", "plain is a file, and a SavedModel is a folder"),
-    ("--to pt2 --out m.pt2 --check-images empty", "it holds no JPEG or PNG files"),
+    ("--to pt2 --out m.pt2 --check-images empty", "it holds no .jpg, .jpeg or .png files"),
     ("--to pt2 --out m.pt2 --check-images nowhere", "there is no such folder"),
     ("--to pt2 --out m.pt2 --check-count 0", "--check-count"),
     ("--to pt2 --out there.pt2/inner/m.pt2", "is a file, not a folder"),

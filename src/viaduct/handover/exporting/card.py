@@ -145,9 +145,13 @@ def describe_check_in_words(check: Any) -> str:
     """Return the result of `describe_check` as text."""
     if not isinstance(check, dict):
         return "not checked"
+    weak = (
+        "" if check["outputs_differ_between_images"] else " (all images have nearly the same outputs: it shows little)"
+    )
     return (
         f"run in {check['runtime']} on {check['images']} images ({check['origin']}): probabilities differ from "
-        f"PyTorch's by at most {check['largest_difference_of_probabilities']:.2g}, top-1 equal on {check['equal_top1']}"
+        f"PyTorch's by at most {check['largest_difference_of_probabilities']:.2g}, top-1 equal on "
+        f"{check['equal_top1']}{weak}"
     )
 
 

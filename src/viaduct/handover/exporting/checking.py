@@ -39,7 +39,7 @@ FAINTEST = 1e-30  # smaller probabilities are inaccurate in float32
 BATCH = 8  # for graphs without a fixed batch size
 SUFFIXES = (".jpg", ".jpeg", ".png")
 SAME_ANSWERS = (
-    "Attention: PyTorch gives all of these images the same probabilities, so that this shows little; check with "
+    "Attention: PyTorch gives all of these images nearly the same probabilities, so that this shows little; check with "
     "other images, or a network that has learnt something."
 )
 
@@ -105,7 +105,7 @@ def read_folder(folder: Path, count: int) -> CheckImages:
     if not folder.is_file():
         files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
-        missing = "it holds no JPEG or PNG files" if folder.exists() else "there is no such folder"
+        missing = "it holds no .jpg, .jpeg or .png files" if folder.exists() else "there is no such folder"
         raise BadData(f"--check-images {folder}: {missing}.")
     encoded = []
     for file in islice(files, count):

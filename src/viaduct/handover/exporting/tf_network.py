@@ -139,7 +139,7 @@ class Translator:
     # Layouts
 
     def tensor(self, value: Any) -> Value:
-        """Convert an argument to a TensorFlow tensor; weights become constants, in PyTorch's layout."""
+        """Wrap an argument in a Value; weights become constants, in PyTorch's layout, and numbers stay numbers."""
         if isinstance(value, Value):
             return value
         if isinstance(value, torch.Tensor):

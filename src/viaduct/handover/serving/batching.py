@@ -85,7 +85,7 @@ class Batcher:
             raise self.failure
 
     def _warm_up(self, size: int) -> None:
-        """Run batches of all sizes, and record their times."""
+        """Run batches of all `sizes`, and record their times."""
         for images in self.sizes:
             inputs = torch.zeros(images, 3, size, size)
             for _ in range(2):  # the first run compiles the kernels for this size
@@ -222,7 +222,7 @@ class Batcher:
 
 
 def list_warm_sizes(most: int) -> list[int]:
-    """Return the possible batch sizes: all up to 8, then in steps of at most a quarter."""
+    """Return the batch sizes to warm up: all up to 8, then in steps of at most a quarter."""
     sizes = []
     images = 1
     while images < most:

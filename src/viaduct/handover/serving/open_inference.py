@@ -1,6 +1,6 @@
 """Requests and responses of the Open Inference Protocol v2 (KServe, Triton), with its binary tensor data extension.
 
-    request = parse_request(body, header_length, limits)        raises Refusal, status 400, for a malformed request
+    request = parse_request(body, header_length, limits)        raises Refusal for a malformed or large request
     content, headers = build_response(request, model, results, labels)
 
 A request has one input: `image_bytes` BYTES [N], encoded images; `pixels` UINT8 [N, height, width, 3], decoded ones; or
@@ -46,7 +46,7 @@ class RequestedOutput:
 
 @dataclass(frozen=True)
 class InferRequest:
-    """Parsed request; the values of its input are not checked."""
+    """Parsed request; its images are not checked yet."""
 
     input: str
     shape: tuple[int, ...]
@@ -99,7 +99,7 @@ def describe_model(name: str, size: int, classes: int) -> dict[str, Any]:
 
 
 def parse_request(body: bytes, header_length: str | None, limits: Limits) -> InferRequest:
-    """Parse a request; raise Refusal if it is malformed."""
+    """Parse a request; raise Refusal if it is malformed or too large."""
     head, binary = split_body(body, header_length, limits)
     request = require_type(parse_json(head), dict, "the request", absent="null")
     identity = request.get("id")

@@ -89,13 +89,15 @@ def choose_name(requested: str | None, classifier: Classifier) -> str:
     """Return the model's name in URLs: the requested one, or the network's."""
     if requested is not None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", requested):
-            raise BadValue(f"--name {requested!r}: a name has letters, digits, '.', '_' and '-', at most 100.")
+            raise BadValue(
+                f"--name {requested!r}: expected a letter or digit, then at most 99 letters, digits, '.', '_' or '-'."
+            )
         return requested
     return re.sub(r"[^A-Za-z0-9._-]+", "_", classifier.name).strip("._-")[:100] or "model"
 
 
 class Server(uvicorn.Server):
-    """uvicorn server; a signal ends it, with exit code 0, after all accepted requests are answered."""
+    """uvicorn server; a signal ends it, with exit code 0, after accepted requests are answered or `drain_seconds`."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ def find_compute_dtype(x: Tensor) -> torch.dtype:
 
 
 def cast_for_compute(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the operands cast as autocast would for a convolution or a matrix product."""
+    """Return the operands cast to autocast's type if it is enabled."""
     if not torch.is_autocast_enabled(x.device.type):
         return x, weight, bias
     dtype = find_compute_dtype(x)

@@ -37,7 +37,7 @@ from viaduct.migration.rules.tf1._session_configs import (
     report_host_session,
 )
 from viaduct.migration.rules.tf1._session_uses import advise_if_on_host
-from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_METHODS, SESSION_CLASSES
+from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_KIND_AND_METHOD, SESSION_CLASSES
 
 rule = Rule(__name__, after=("horovod_devices",))
 
@@ -47,10 +47,10 @@ def configure_new_session(site: Site) -> None:
     configure(site, *CONFIG_SLOTS[site.name])
 
 
-@rule.method(*{method for _, method in CONFIG_SLOTS_OF_METHODS})
+@rule.method(*{method for _, method in CONFIG_SLOTS_BY_KIND_AND_METHOD})
 def configure_from_method(site: Site) -> None:
     kind = site.values.kind(site.node.func.value)
-    slot = CONFIG_SLOTS_OF_METHODS.get((kind or "", site.name))
+    slot = CONFIG_SLOTS_BY_KIND_AND_METHOD.get((kind or "", site.name))
     if slot is not None:
         configure(site, *slot)
     elif kind is None and site.name in ("managed_session", "prepare_or_wait_for_session"):
@@ -131,7 +131,10 @@ def configure(site: Site, keyword: str, position: int) -> None:
 
 
 def switch_remapping_off(site: Site, value: ast.expr) -> None:
-    """Switch remapping off for a config with a custom optimizer, unless the file has the word remapping or npu_init."""
+    """Switch remapping off for a config, assigned once, that gets a custom optimizer.
+
+    A file with the word remapping or npu_init stays.
+    """
     config = proto.find_variable(site, value)
     adding_statement = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
     if config is None or adding_statement is None or "remapping" in site.source.text or "npu_init" in site.source.text:
