@@ -72,7 +72,16 @@ def test_identical_profiles_are_said_to_be_identical() -> None:
     difference = compare_profiles(make_profile(), make_profile())
     assert difference.is_identical
     assert not difference.differs
-    assert write_text(difference).startswith("The two profiles are identical in all that was measured.")
+    assert write_text(difference).startswith("The two profiles have the same steps, operators, kernels, memory, ")
+
+
+def test_facts_that_differ_are_shown_for_identical_records_too() -> None:
+    profile = make_profile()
+    other = dataclasses.replace(profile, facts=dataclasses.replace(profile.facts, batch=77))
+    text = write_text(compare_profiles(profile, other))
+    assert text.startswith("The two profiles have the same steps")
+    assert "batch" in text
+    assert "77" in text
 
 
 def test_profiles_that_differ_in_one_operator_are_not_identical() -> None:

@@ -34,7 +34,7 @@ def make_figures(**parts: Any) -> Figures:
 def test_without_steps_nothing_is_a_share_of_anything() -> None:
     figures = make_figures(steps=[])
     assert (figures.iteration_us, figures.share(100.0), figures.loader_waits) == (0.0, 0.0, {})
-    assert (figures.data_tail_us, figures.host_gap, figures.communication_us) == (0.0, (0.0, 0), 0.0)
+    assert (figures.data_tails, figures.host_gap, figures.communication_us) == ({}, (0.0, 0), 0.0)
     assert not figures.is_worth(1e9)
     assert figures.processor_load is None
 

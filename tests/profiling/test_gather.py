@@ -38,7 +38,7 @@ def test_a_line_that_was_torn_by_a_kill_is_left_out(tmp_path: Path) -> None:
     assert (rank.rank, rank.taken, rank.done) == (1, 2, False)
     assert [step.iteration_us for step in rank.profile.steps] == [1.0, 1.0]
     assert rank.profile.facts.batch == 8
-    assert "the process was killed" in rank.profile.facts.notes[0]
+    assert "the process ended early" in rank.profile.facts.notes[0]
 
 
 def test_of_two_processes_of_a_rank_the_one_with_the_most_steps_is_shown(tmp_path: Path) -> None:

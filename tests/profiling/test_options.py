@@ -63,7 +63,7 @@ def test_a_key_with_a_blank_inside_is_refused_with_the_key_that_is_meant() -> No
     ("text", "where", "hint"),
     [
         ("{“output”: “/tmp”}", "at character 2, in '{“output”", "typographic quotes"),
-        ('{"output": "/tmp",\n "task_\ntrace": "on"}', "control character at", "line break inside"),
+        ('{"output": "/tmp",\n "task_\ntrace": "on"}', "control character at", "line break or a tab inside"),
         ("{'output': '/tmp'}", "at character 2", "double quotes"),
         ('{"output": "/tmp"', "at character 18", "For example"),
         ('["output"]', "not a JSON object", "For example"),

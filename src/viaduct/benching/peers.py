@@ -80,7 +80,7 @@ def make_unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNa
 
 
 def find(names: list[str], modes: tuple[str, ...], recipe: Recipe) -> tuple[list[Peer], dict[str, str]]:
-    """Return the peers that can be built, one for each mode, and the reasons for the others."""
+    """Return the peers that can be built, one for each mode (plain: eager alone), and the reasons for the others."""
     peers: list[Peer] = []
     unavailable: dict[str, str] = {}
     for name in names:

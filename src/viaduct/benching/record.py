@@ -48,7 +48,8 @@ def make_record(
     ]
     starts_record: dict[str, Any] = {}
     if starts:
-        starts_record = {"starts": starts[0], "starts_left_out": starts[1], "starts_told": format_starts(starts)}
+        rows, left_out = starts
+        starts_record = {"starts": rows, "starts_left_out": left_out, "starts_told": format_starts(starts)}
     machine_facts = describe_machine(setting.device)
     return {
         "kind": "benchmark",
@@ -142,7 +143,7 @@ def build_variant_record(
 
 
 def compute_share(work: int | None, seconds: float, best: float) -> float | None:
-    """Return the achieved share of the best rate; None if unknown, or above 1 because `best` was measured too low."""
+    """Return the achieved share of the best rate; None if it is unknown or above 1."""
     share = None if work is None else work / seconds / best
     return None if share is None or share > 1 else share
 

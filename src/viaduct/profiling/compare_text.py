@@ -16,7 +16,8 @@ def write_text(difference: ProfileDifference) -> str:
     names = name_sides(difference)
     steps = write_figures("per step", [difference.iteration, *difference.phases], names)
     if difference.is_identical:
-        return "\n\n".join("\n".join(block) for block in ([write_headline(difference)], steps) if block)
+        blocks = [[write_headline(difference)], steps, write_facts(difference, names)]
+        return "\n\n".join("\n".join(block) for block in blocks if block)
     blocks = [
         [write_headline(difference)],
         steps,
@@ -46,7 +47,7 @@ def write_headline(difference: ProfileDifference) -> str:
     before, after = name_sides(difference)
     iteration = difference.iteration
     if difference.is_identical and iteration.before_us is not None:
-        return "The two profiles are identical in all that was measured."
+        return "The two profiles have the same steps, operators, kernels, memory, samples and tables."
     if iteration.before_us is None or iteration.after_us is None:
         missing = before if iteration.before_us is None else after
         return f"The iterations cannot be compared: {missing} has no uninterrupted step that follows another one."

@@ -102,10 +102,10 @@ class Figures:
         return {rank: self.profile.regular_steps_of(rank) for rank in self.profile.ranks}
 
     @cached_property
-    def data_tail_us(self) -> float:
-        """Mean time from the end of a step to the next forward pass (mean_without_largest), of the slowest rank."""
-        tails = ([max(0.0, step.data_tail_us or 0.0) for step in steps] for steps in self.steps_by_rank.values())
-        return max(map(mean_without_largest, tails), default=0.0)
+    def data_tails(self) -> dict[int, float]:
+        """Mean time of each rank from the end of a step to the next forward pass (mean_without_largest)."""
+        tails = {rank: [step.data_tail_us or 0.0 for step in steps] for rank, steps in self.steps_by_rank.items()}
+        return {rank: mean_without_largest(max(0.0, time) for time in times) for rank, times in tails.items()}
 
     @cached_property
     def host_gap(self) -> tuple[float, int]:

@@ -74,7 +74,7 @@ def list_folders(job: ScriptJob) -> list[Path]:
 
 
 def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
-    """Return the profile that a process wrote, or its steps until it was killed; None if it wrote nothing."""
+    """Return the profile that a process wrote, else its steps; None if it wrote neither."""
     lines = list(read_lines(folder / STEPS_FILE))
     taken = sum(line["kind"] == "step" for line in lines)
     rank = next((int(line["rank"]) for line in lines if line["kind"] == "facts"), 0)
@@ -94,7 +94,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
-    """Return the profile of a killed process from the lines of its steps.jsonl."""
+    """Return the profile of a process that ended before it wrote one, from the lines of its steps.jsonl."""
     known_facts = [decode_record(Facts, line["facts"]) for line in lines if line["kind"] == "facts"]
     facts = known_facts[-1] if known_facts else Facts(job.target, "script")
     steps = [(line["part"], decode_record(Step, line["step"])) for line in lines if line["kind"] == "step"]
@@ -105,7 +105,7 @@ def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
         timed_steps=sum(part == "timed" for part, _ in steps),
         recorded_steps=len(recorded),
         recorded_step_us=measure_recorded_us(recorded),
-        notes=(*facts.notes, "the process was killed: operators, kernels, memory and system figures are lost."),
+        notes=(*facts.notes, "the process ended early: operators, kernels, memory and system figures are lost."),
     )
     profile = Profile(facts, steps=[step for part, step in steps if part != "skip"])
     return clear_constant_interruptions(start_at_zero(profile, convert_to_unix(profile.start_us)))

@@ -62,7 +62,7 @@ class EventFile:
             self.notes.append(f"{self.path.name}: {self.malformed:,} malformed events were left out.")
         if not self.is_complete:
             damage = f"it is truncated or damaged after {self.count:,} events" if self.count else "it holds no events"
-            self.notes.append(f"{self.path.name}: {damage}; everything before was read.")
+            self.notes.append(f"{self.path.name}: {damage}.")
 
     def parse_events(self, text: Iterator[str]) -> Iterator[Any]:
         """Yield the elements of the list of events until the list or the file ends."""

@@ -148,7 +148,7 @@ def count_steps(count: int) -> str:
 
 
 def measure_throughput(profile: Profile) -> float | None:
-    """Return samples per second of all ranks together, from the mean iteration; None if the batch is not known."""
+    """Return samples per second of all ranks together, from the mean iteration; None if it or the batch is unknown."""
     steps = profile.regular_steps
     if profile.facts.batch is None or not steps:
         return None
@@ -207,10 +207,10 @@ def describe_uncovered(profile: Profile) -> str:
 
 
 def measure_uncovered(profile: Profile) -> float | None:
-    """Return the time of forward and backward pass outside operators and collectives; None if it is short.
+    """Return the time of forward and backward pass outside operators and collectives; None if short or not measured.
 
-    Recording makes steps longer, so the shorter of timed and recorded steps count. None on an accelerator, where
-    operators return before their kernels have run.
+    Recording makes steps longer, so the shorter of timed and recorded steps count. It is not measured on an
+    accelerator, where operators return before their kernels have run.
     """
     operators = list_first_rank_operators(profile)
     if profile.facts.device != "cpu" or not profile.facts.phases_measured or not operators:
@@ -232,7 +232,7 @@ def name_missing(profile: Profile) -> str:
         return "No step was measured: how long an iteration takes is not known, so nothing was judged"
     if steps < FEWEST_STEPS:
         verb = "follows" if steps == 1 else "follow"
-        regular = f"{steps} of {len(profile.steps)} steps {verb} another one directly"
+        regular = f"{steps} of {len(profile.steps)} steps {verb} another one without an interruption"
         return f"Too few steps to judge: {regular}, {FEWEST_STEPS} are needed"
     if not profile.operators and not profile.kernels:
         return "The phases alone gave no advice; operators were not recorded, so nothing within them was judged"

@@ -94,7 +94,7 @@ def filter_storages(by_kind: dict[str, Storages], is_kept: Callable[[int], bool]
 def describe_memory(
     raw: Iterable[dict[str, Any]], trace: Trace, before: dict[str, Storages], rank: int = 0
 ) -> tuple[list[MemoryPoint], list[MemoryOwner]]:
-    """Return the timeline of the recorded steps and the owners of its peak; empty lists if nothing was allocated."""
+    """Return the timeline of the recorded steps and the owners of its peak; empty lists without allocations in them."""
     allocations = list_allocations(raw, trace.device)
     if not allocations:
         return [], []

@@ -161,7 +161,7 @@ def list_hints(text: str, error: json.JSONDecodeError) -> list[str]:
     if any(quote in text for quote in TYPOGRAPHIC):
         hints.insert(0, 'It has typographic quotes: replace them by plain ones, ".')
     elif text[error.pos : error.pos + 1] in ("\n", "\r", "\t"):
-        hints.insert(0, "There is a line break inside a string: join the two lines.")
+        hints.insert(0, "There is a line break or a tab inside a string: remove it.")
     elif "'" in text:
         hints.insert(0, 'JSON has double quotes around keys and values: "output"; put single quotes around the JSON.')
     return hints
@@ -175,15 +175,15 @@ def check_key(key: str) -> None:
     if without_spaces in all_keys:
         raise BadValue(f"{OPTIONS_VARIABLE}: the key {key!r} contains spaces.", f"Write it as {without_spaces!r}.")
     close = difflib.get_close_matches(without_spaces.lower(), all_keys, n=1, cutoff=0.5)
-    closest = f"Closest is {close[0]!r}." if close else f"There are: {', '.join(USED_KEYS)}."
-    raise BadValue(f"{OPTIONS_VARIABLE}: no key is called {key!r}.", closest)
+    hint = f"Closest is {close[0]!r}." if close else f"Keys that have an effect: {', '.join(USED_KEYS)}."
+    raise BadValue(f"{OPTIONS_VARIABLE}: no key is called {key!r}.", hint)
 
 
 def check_metrics(value: Any) -> None:
     if value not in AIC_METRICS:
         close = difflib.get_close_matches(str(value), AIC_METRICS, n=1, cutoff=0.5)
-        closest = f"Closest is {close[0]!r}." if close else f"There are: {', '.join(AIC_METRICS)}."
-        raise BadValue(f"{OPTIONS_VARIABLE}: aic_metrics is {json.dumps(value)}, which CANN does not have.", closest)
+        hint = f"Closest is {close[0]!r}." if close else f"Known are: {', '.join(AIC_METRICS)}."
+        raise BadValue(f"{OPTIONS_VARIABLE}: aic_metrics is {json.dumps(value)}, which is not known.", hint)
 
 
 def check_text(key: str, value: Any) -> str:

@@ -43,7 +43,7 @@ VIADUCT_VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "GOMP_SPINCOUNT": "10
 class ScriptRun:
     """Result of a profiled script."""
 
-    code: int  # exit code for `viaduct profile`; 0 if all steps were taken
+    code: int  # exit code for `viaduct profile`, from `choose_code`
     reason: str  # why it ended before all steps were taken; "" if all were
     ranks: list[RankProfile]
     interrupted: int = 0  # number of the signal that stopped viaduct; 0 without one

@@ -1,8 +1,8 @@
 """Layered drawing of a small directed graph, top to bottom: producers stand above their consumers.
 
-A node's layer is its longest path from a source. An edge that spans several layers gets a *lane* (a narrow node) in
-each layer between, so that lines do not cross boxes. Nodes and lanes of a layer are ordered by the mean position of
-their neighbours. Made for some dozens of nodes, such as the surroundings of one operator.
+A node's layer is its longest path from a source; a source stands directly above its first consumer. An edge that spans
+several layers gets a *lane* (a narrow node) in each layer between, so that lines do not cross boxes. Nodes and lanes of
+a layer are ordered by the mean position of their neighbours. Made for some dozens of nodes around one operator.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Series:
 class LineChart:
     """Lines of one quantity.
 
-    `log_y` None: a log scale if the values span decades and none is negative, with a button for the other scale.
-    True: a log scale without the values that are not above zero; a note counts them. False: a linear scale.
+    `log_y` None: `choose_scales` decides, and may give a button for a second scale. True: a log scale without the
+    values that are not above zero; a note counts them. False: a linear scale.
     `unit` follows the name of the axis and the values of the read-out.
     """
 

@@ -144,6 +144,13 @@ def test_the_data_tail_of_an_npu_is_a_wait_for_data() -> None:
     assert "34% of each step waits for data" in advice.title
 
 
+def test_the_npu_with_the_longest_data_tail_is_named() -> None:
+    steps = [*make_steps(rank=0), *make_steps(rank=1, data_us=9000.0)]
+    advice = find(make_profile(steps, device="npu", kind="msprof"))
+    assert advice is not None
+    assert "of each step on rank 1 waits for data" in advice.title
+
+
 def test_a_recipe_can_try_the_number_of_workers() -> None:
     steps = make_steps(data_us=20_000.0, loader_wait_us=20_000.0)
     advice = find(make_profile(steps, kind="recipe", facts={"workers": 1}))

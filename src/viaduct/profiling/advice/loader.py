@@ -109,13 +109,11 @@ def find_wait(figures: Figures) -> Advice | None:
 
 
 def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
-    """Return the longest mean wait of a step and its rank; None and 0 if no loader was seen."""
-    waits = figures.loader_waits
-    if waits:
-        rank = max(waits, key=lambda number: waits[number])
-        return waits[rank], rank
+    """Return the longest mean wait of a step and its rank; None and 0 if no wait was measured."""
     # msprof's "Data Aug Bound" before the forward pass is the device's wait for its batch.
-    return (figures.data_tail_us if figures.facts.kind == "msprof" else None), 0
+    waits = figures.loader_waits or (figures.data_tails if figures.facts.kind == "msprof" else {})
+    rank = max(waits, key=lambda number: waits[number], default=None)
+    return (None, 0) if rank is None else (waits[rank], rank)
 
 
 def find_unseen(figures: Figures) -> Advice | None:

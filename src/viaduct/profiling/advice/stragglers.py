@@ -129,4 +129,4 @@ def name_phase(rows: list[dict[int, Step]], slow: int, fast: int) -> str:
     if is_before_forward(rows, slow, fast):
         data = show_time(compare_data(rows, slow, fast))
         return f"{data} of the difference is before the forward pass: its data take longer."
-    return "The difference is in its computation, not in its data."
+    return "At least half of the difference is in its computation."

@@ -19,6 +19,8 @@ HEAD = "import tensorflow as tf\n"
         "g = tf.gradients(d, [x])[0]\nloss = l + tf.norm(g)\ngvs = opt.compute_gradients(loss)\n"
         "opt.apply_gradients(gvs)\n",
         "from npu_bridge.npu_init import *\ng = npu_allreduce(tf.gradients(l, v))\nopt.apply_gradients(zip(g, v))\n",
+        "from npu_bridge.hccl import hccl_ops\ng = hccl_ops.allreduce(tf.gradients(l, v)[0], 'sum')\n"
+        "opt.apply_gradients([(g, v)])\n",
         "from npu_bridge.hccl import hccl_ops\ng = tf.gradients(l, v)\ng = [hccl_ops.allreduce(x, 'sum') for x in g]\n"
         "opt.apply_gradients(zip(g, v))\n",
         "def gradients(a, b): pass\ng = gradients(l, v)\nopt.apply_gradients(zip(g, v))\n",

@@ -23,6 +23,10 @@ def test_gelu_is_known_by_its_formula(line: str) -> None:
     "function",
     [
         "def gelu(x):\n    return tf.tanh(x)\n",
+        "def gelu(x, other):\n    y = 1 + tf.tanh(0.7978845608 * (x + 0.044715 * x ** 3))\n"
+        "    if other:\n        y = tf.tanh(x)\n    return 0.5 * x * y\n",
+        "def gelu(x):\n    y = 1 + tf.tanh(0.7978845608 * (x + 0.044715 * x ** 3))\n"
+        "    y += 1\n    return 0.5 * x * y\n",
         "def gelu(x, a):\n    return a * 0.5 * x * (1 + tf.tanh(0.7978845608 * (x + 0.044715 * x ** 3)))\n",
         "def gelu(x):\n    return 0.5 * x * (1 + mine.tanh(0.7978845608 * (x + 0.044715 * x ** 3)))\n",
         "def gelu(x):\n    return 0.5 * x * (1 + tf.tanh(0.8 * (x + 0.044715 * x ** 3)))\n",

@@ -20,7 +20,9 @@ def test_other_arguments_are_dropped_and_listed() -> None:
     assert any("dropped: name='d', sparse_as_dense=True" in finding.message for finding in result.findings)
 
 
-@pytest.mark.parametrize("argument", ["op=hvd.Adasum", "op=hvd.Sum", "backward_passes_per_step=4"])
+@pytest.mark.parametrize(
+    "argument", ["op=hvd.Adasum", "op=hvd.Sum", "backward_passes_per_step=4", "average_aggregated_gradients=True"]
+)
 def test_arguments_that_change_the_result_are_named(argument: str) -> None:
     result = migrate_source(HEAD + f"opt = hvd.DistributedOptimizer(opt, {argument})\n", "horovod_optimizer")
     assert any(finding.status == "manual" and "has no counterpart" in finding.message for finding in result.findings)

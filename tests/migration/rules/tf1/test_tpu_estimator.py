@@ -80,3 +80,9 @@ def test_what_the_vendors_converter_wrote_stays(config: str) -> None:
     result = migrate_source(source, "tpu_estimator")
     assert not result.changed
     assert not [finding for finding in result.findings if finding.status in ("manual", "unresolved")]
+
+
+def test_a_loop_that_the_code_does_not_show_is_reported() -> None:
+    source = "import tensorflow as tf\nc = tf.contrib.tpu.RunConfig(tpu_config=make_config())\n"
+    result = migrate_source(source, "tpu_estimator")
+    assert any("does not show the iterations_per_loop" in finding.message for finding in result.findings)

@@ -78,3 +78,8 @@ def test_something_that_may_be_a_device_is_pointed_out() -> None:
 def test_a_text_that_is_taken_apart_is_left_to_a_person() -> None:
     source = "import torch\nn = str(device).replace('cuda:', '')\n"
     check_says("any_device_compare", source, "manual", "takes a device's text apart", to="any")
+
+
+def test_a_match_of_something_that_may_be_no_device_is_reported() -> None:
+    source = "import torch\nmatch kind:\n    case 'cuda':\n        pass\n"
+    check_says("any_device_compare", source, "manual", "may be no device", to="any")

@@ -62,3 +62,8 @@ def test_a_name_that_holds_a_device_is_one() -> None:
 def test_match_follows() -> None:
     source = HEAD + "match device.type:\n    case 'cuda' | 'mps':\n        pass\n    case _:\n        print('cuda')\n"
     check_rewrite("device_compare", source, source.replace("case 'cuda'", "case 'npu'"))
+
+
+def test_a_match_of_something_that_may_be_no_device_is_reported() -> None:
+    source = "import torch\nmatch kind:\n    case 'cuda':\n        pass\n"
+    check_says("device_compare", source, "manual", "may be no device", to="npu")

@@ -63,3 +63,16 @@ def test_a_variable_that_is_read_is_pointed_out() -> None:
 )
 def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:
     check_noop("visible_devices", source, to="any")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env = dict(os.environ)\nenv['CUDA_VISIBLE_DEVICES'] = '0'",
+        "env = dict(os.environ, CUDA_VISIBLE_DEVICES='0')",
+        "os.environ.update(CUDA_VISIBLE_DEVICES='0')",
+    ],
+)
+def test_the_environment_of_a_child_process_gets_advice(line: str) -> None:
+    source = f"import os, torch\n{line}\n"
+    check_says("visible_devices", source, "advice", "ASCEND_RT_VISIBLE_DEVICES", to="any")

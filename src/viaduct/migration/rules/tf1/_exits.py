@@ -149,7 +149,7 @@ def is_computed(value: ast.expr) -> bool:
 def ends_program(site: Site, statements: list[ast.stmt]) -> bool:
     """Return True if a call in the statements, except in definitions, ends the program.
 
-    Unlike `runs_script` it resolves names: `run = tf.app.run; run()` counts.
+    Unlike `runs_main_and_exits` it resolves names: `run = tf.app.run; run()` counts.
     """
     executed = [statement for statement in statements if not isinstance(statement, FunctionNode | ast.ClassDef)]
     return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in executed)

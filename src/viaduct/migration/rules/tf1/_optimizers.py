@@ -127,18 +127,22 @@ def trains_with_argument(site: Site, call: ast.Call) -> bool:
 def trains_in_project(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """Return True for a call of a project's function that trains with the parameter that gets the value."""
     receiver = find_receiver(site, call, value)
-    return receiver is not None and any(is_training_call(node, receiver[1]) for node in ast.walk(receiver[0]))
+    if receiver is None:
+        return False
+    function, parameter = receiver
+    return any(is_training_call(node, parameter) for node in ast.walk(function))
 
 
 def find_receiver(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNode, str] | None:
     """Return the project's function that a call runs, and the parameter that gets the value; None if unknown."""
-    definition = site.work.project.functions.get(site.qualified_name(call.func) or "")
-    if definition is None:
+    called = site.qualified_name(call.func) or ""
+    if called not in site.work.project.functions:
         return None
-    parameters = [argument.arg for argument in definition[1].args.args]
+    _, function = site.work.project.functions[called]
+    parameters = [argument.arg for argument in function.args.args]
     arguments = [*zip(parameters, call.args, strict=False), *((item.arg, item.value) for item in call.keywords)]
     name = next((name for name, argument in arguments if argument is value), None)
-    return (definition[1], name) if name else None
+    return (function, name) if name else None
 
 
 def is_training_call(node: ast.AST, name: str) -> bool:

@@ -60,7 +60,7 @@ def is_ready(site: Site, value: ast.expr) -> bool:
 
 
 def is_from_helper(site: Site, value: ast.expr) -> bool:
-    """Return True for a call of a project's function that returns a config with, or soon with, NpuOptimizer."""
+    """Return True for a call of a project's function whose config has NpuOptimizer, at the latest after its edit."""
     return is_from_config_helper(site, value) or is_npu_helper_call(site, value)
 
 

@@ -8,7 +8,7 @@
 The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. The rule edits batch,
 padded_batch and map_and_batch of datasets, and reports `.batch()` of an object that only looks like a dataset. It also
 replaces a value that is a parameter; if every call in the project passes a literal for the parameter, the finding names
-those calls, which may be changed instead. Evaluation and prediction lose the examples of the last batch: the finding
+calls, which may be changed instead. Evaluation and prediction lose the examples of the last batch: the finding
 says so, and needs manual review if an Estimator's predict() gets the data. With `--pad-predict` the last batch of a
 prediction is padded: `ds.batch(n)` becomes `ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)`,
 which yields every example, and at most n - 1 of the first ones again at the end.
@@ -172,7 +172,7 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
         return
     position, name = parameters.index(present.id), f"{site.work.names.module}.{function.name}"
     calls = site.work.project.calls.get(name, [])
-    locations = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
+    locations = ", ".join([f"{path}:{call.lineno}" for path, call in calls[:5]] + ["…"] * (len(calls) > 5))
     if calls and all(is_literal(find_argument(call, present.id, position)) for _, call in calls):
         site.advise(
             f"{present.id} is a literal at every call ({locations}): those calls could pass True instead, and the "

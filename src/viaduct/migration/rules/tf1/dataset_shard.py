@@ -132,7 +132,7 @@ def mentions_context(site: Site, test: ast.expr) -> bool:
 
 
 def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: str, rank: str) -> None:
-    """Replace `if input_context:`, which is never true without a strategy, by a condition on the number of ranks.
+    """Replace `if input_context:`, which only a strategy passes, by a condition on the number of ranks.
 
     `block` holds the nodes in its branches. If they use the context for more than the shard's numbers, report it.
     """
@@ -143,9 +143,9 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
     if not name or not all(isinstance(parent, ast.Attribute) and parent.attr in replacements for parent in parents):
         text = ast.unparse(test)
         site.request_review(
-            f"this shard depends on `if {text}`, and without a strategy nothing passes that value: make sure that "
+            f"this shard depends on `if {text}`, and without a strategy that value may be missing: make sure that "
             "the shard is reached",
-            zh=f"该 shard 受 `if {text}` 控制:没有分布式策略时不会传入该值,请确保能执行到此处",
+            zh=f"该 shard 受 `if {text}` 控制:没有分布式策略时可能没有该值,请确保能执行到此处",
             risk="high",
             node=test,
         )
@@ -155,8 +155,8 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
         if isinstance(parent, ast.Attribute) and not site.source.is_within(parent, [site.node]):
             site.edit.replace_node(parent, replacements[parent.attr])
     site.report_change(
-        f"nothing passes {name} without a strategy: the condition now tests the number of ranks",
-        zh=f"没有分布式策略时不会传入 {name}:条件改为按 rank 数量判断",
+        f"without a strategy {name} may be missing: the condition now tests the number of ranks",
+        zh=f"没有分布式策略时可能没有 {name}:条件改为按 rank 数量判断",
         node=test,
     )
 

@@ -84,7 +84,7 @@ def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
         return only_value({device_in_text(site, node.body, depth), device_in_text(site, node.orelse, depth)})
     if isinstance(node, ast.Call):
         return device_in_call(site, node, depth)
-    if isinstance(node, ast.Name) and depth < 5:
+    if isinstance(node, ast.Name) and depth < 5:  # of at most five assignments in a row
         return only_value(
             {device_in_text(site, value, depth + 1) if value else "" for value in possible_values(site, node)}
         )
@@ -135,7 +135,7 @@ def remove_device(site: Site, index: int, device: ast.expr | None) -> None:
 
 
 def report_cpu_block(site: Site) -> None:
-    """Report code of a GPU block that is now directly in a block for the CPU."""
+    """Report code of a GPU block that is now in a block for the CPU."""
     blocks = [site.node]
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode | ast.ClassDef):
@@ -190,7 +190,7 @@ def report_towers(site: Site) -> None:
 
 
 def report_unchanged(site: Site, call: ast.expr, kind: str) -> None:
-    """Report a device that stays, since it is a parameter server's or decided at run time."""
+    """Report a device that stays: of a parameter server, decided at run time, or bound by `as`."""
     if kind == "setter":
         site.request_review(
             "replica_device_setter places variables on parameter servers: train with NPUDistributedOptimizer instead",
@@ -200,8 +200,8 @@ def report_unchanged(site: Site, call: ast.expr, kind: str) -> None:
         )
     else:
         site.request_review(
-            f"{site.text(call)}: whether this is a GPU is decided at run time; remove the block if it is",
-            zh=f"{site.text(call)}:是否为 GPU 在运行时决定;若是请删除该语句块",
+            f"{site.text(call)}: if this is a GPU, perhaps decided at run time, remove the block",
+            zh=f"{site.text(call)}:若为 GPU(可能在运行时决定),请删除该语句块",
             node=call,
         )
         report_towers(site)

@@ -12,8 +12,8 @@ With `--distributed`:
     +    grads = [grad for grad, _ in opt.compute_gradients(loss, tvars)]
          return opt.apply_gradients(zip(grads, tvars))
 
-The rule edits gradients that reach apply_gradients together with their variables, or that are computed for all
-trainable variables; penalties and saliency maps stay. If the file does not show that the gradients belong to the
+The rule edits gradients that reach apply_gradients, either with their variables or computed for all trainable
+variables or a collection; penalties and saliency maps stay. If the file does not show that the gradients belong to the
 updated variables, they need manual review. With `--style wrapper`, or if the optimizer is not wrapped before,
 npu_allreduce averages the gradients; with `--reduction sum` it is always used, as `npu_allreduce(…, "sum")`.
 """
@@ -34,8 +34,10 @@ NEW_KEYWORDS = {  # keyword of tf.gradients -> keyword of compute_gradients
     "aggregation_method": "aggregation_method",
     "colocate_gradients_with_ops": "colocate_gradients_with_ops",
 }
-EXCHANGING_CALLS = (f"{optimizers.OPTIMIZER_MODULE}.npu_allreduce", f"{optimizers.OPTIMIZER_MODULE}.allreduce")
-GRADIENT_CALLS = ("tensorflow.gradients", f"{HCCL_OPERATORS}.allreduce", *EXCHANGING_CALLS)
+EXCHANGING_CALLS = (
+    *(f"{optimizers.OPTIMIZER_MODULE}.npu_allreduce", f"{optimizers.OPTIMIZER_MODULE}.allreduce"),
+    f"{HCCL_OPERATORS}.allreduce",
+)
 
 
 @rule.call("tensorflow.gradients")
@@ -119,7 +121,10 @@ def reads_any(site: Site, node: ast.AST, names: set[str]) -> bool:
 
 def computes_gradients(site: Site, call: ast.Call) -> bool:
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return method in ("compute_gradients", "minimize") or site.qualified_name(call.func) in GRADIENT_CALLS
+    return method in ("compute_gradients", "minimize") or site.qualified_name(call.func) in (
+        "tensorflow.gradients",
+        *EXCHANGING_CALLS,
+    )
 
 
 def are_exchanged(site: Site, function: ast.AST, names: set[str]) -> bool:
@@ -133,7 +138,7 @@ def are_exchanged(site: Site, function: ast.AST, names: set[str]) -> bool:
 
 
 def is_exchange(site: Site, node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and site.qualified_name(node.func) in GRADIENT_CALLS[1:]
+    return isinstance(node, ast.Call) and site.qualified_name(node.func) in EXCHANGING_CALLS
 
 
 def is_for_updated_variables(site: Site, apply_call: ast.Call, variables: ast.expr) -> bool:

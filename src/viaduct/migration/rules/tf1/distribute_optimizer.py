@@ -137,7 +137,7 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
 def outermost_choice(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
     """Return the outermost `if` whose branches all create the optimizer, raise or return.
 
-    None if the optimizer is used within that `if`.
+    None without such an `if`, or if the optimizer is used within it.
     """
     outermost = None
     for parent in site.source.ancestors(statement):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -75,7 +76,7 @@ def matches(values: list[float], form: Callable[[float], float]) -> bool:
 
 
 def evaluate_returned(site: Site, function: FunctionNode, parameter: str) -> list[float]:
-    """Return the values of the returned expression at POINTS; empty if it is more than arithmetic on the parameter."""
+    """Return the values of the returned expression at POINTS; [] if it is not plainly arithmetic on the parameter."""
     try:
         return [Arithmetic(site, function, {parameter: x}).value(site.node.value) for x in POINTS]
     except NOT_ARITHMETIC:
@@ -89,13 +90,14 @@ class Arithmetic:
         self.site, self.parameters = site, parameters
         self.assigned: dict[str, ast.expr] = {}
         self.used: set[str] = set()  # variables that were read
+        names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        stores = Counter(node.id for node in names)
+        if any(stores[name] for name in parameters) or max(stores.values(), default=0) > 1:
+            raise ValueError("a name has several assignments")
         for statement in function.body:
             target = sole_target(statement)
-            if isinstance(statement, ast.Assign) and target is not None:
-                if isinstance(target, ast.Name) and target.id not in self.assigned and target.id not in parameters:
-                    self.assigned[target.id] = statement.value
-                else:
-                    raise ValueError("a name has several assignments")
+            if isinstance(statement, ast.Assign) and isinstance(target, ast.Name):
+                self.assigned[target.id] = statement.value
 
     def value(self, node: ast.AST) -> float:
         """Return the value of an expression; raise one of NOT_ARITHMETIC for anything but arithmetic."""

@@ -29,7 +29,7 @@ from viaduct.migration.rules.tf1 import _ranks as ranks
 rule = Rule(__name__)
 
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
-REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")  # the others are dropped, and reported
+REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")  # others are reported; name is dropped
 KNOWN_KEYWORDS = (*REPRODUCED_KEYWORDS, "device_dense", "device_sparse", "compression")
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import bindings_of, sole_target
-from viaduct.migration.predicates import is_literal_in
+from viaduct.migration.predicates import is_constant, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
@@ -66,7 +66,8 @@ def report_result_arguments(site: Site) -> None:
     """Report the dropped arguments that change the result of the training, unless they have Horovod's default."""
     for keyword in site.node.keywords:
         is_average = (site.qualified_name(keyword.value) or "").endswith(".Average")
-        is_default = is_literal_in(keyword.value, 1, 1.0, False)
+        is_one = is_literal_in(keyword.value, 1) and not is_constant(keyword.value, True)  # True equals 1
+        is_default = is_one or is_constant(keyword.value, False)
         if keyword.arg in RESULT_ARGUMENTS and not is_average and not is_default:
             reason, zh = RESULT_ARGUMENTS[keyword.arg]
             argument = site.text(keyword)

@@ -48,7 +48,7 @@ def set_up_entry(site: Site) -> None:
 
 
 def set_up(site: Site) -> None:
-    """Insert a session before the started script creates or runs its first model, or report that it is missing."""
+    """Insert a session where the started script first creates or runs a model, or report that it may be missing."""
     if has_session(site) or not mark_once(site, "keras session"):
         return
     entry, path = site.options.entry or site.work.project.entry, site.work.path
@@ -61,9 +61,9 @@ def set_up(site: Site) -> None:
     location = find_location(site)
     if location is None:
         site.request_review(
-            "Keras models run here, but this file is not the script that is started: name that script with --entry "
-            "FILE, so that the session is set up before any layer is created",
-            zh="此处运行 Keras 模型,但本文件不是启动脚本:请用 --entry FILE 指明启动脚本,以便在建立任何层之前设置会话",
+            "Keras models run, but this file does not show where the script starts: name the script with --entry FILE, "
+            "so that the session is set up before any layer is created",
+            zh="存在 Keras 模型运行,但本文件看不出启动之处:请用 --entry FILE 指明启动脚本,以便在建立任何层之前设置会话",
             node=runs[0] if runs else None,
             risk="high",
         )
@@ -104,7 +104,7 @@ def has_session(site: Site) -> bool:
 
 
 def find_location(site: Site) -> ast.stmt | None:
-    """Return the statement before which the session is set; None if the file is not the script that is started.
+    """Return the statement before which the session is set; None if the file seems not to be the started script.
 
     It is the first one at module level that creates a layer or model, or runs one; else the first one of main that does
     so or calls a function that does; else the first one of main or of the main guard.

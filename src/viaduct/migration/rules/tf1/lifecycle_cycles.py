@@ -82,7 +82,7 @@ def restart(site: Site, call: ast.Call) -> None:
 
 
 def restart_lines(site: Site) -> list[str]:
-    """Return the statements that shut communication down and start it again."""
+    """Return the statements that start communication again; except with `--style wrapper` they shut it down first."""
     if site.options.resources == "plugin":
         plugin = site.import_name("npu_plugin")
         return [f"{plugin}.npu_resource_shutdown()", f"{plugin}.npu_resource_init()"]

@@ -131,7 +131,10 @@ def configure(site: Site, keyword: str, position: int) -> None:
 
 
 def switch_remapping_off(site: Site, value: ast.expr) -> None:
-    """Switch remapping off for a config with a custom optimizer, unless the file has the word remapping or npu_init."""
+    """Switch remapping off for a config, assigned once, that gets a custom optimizer.
+
+    A file with the word remapping or npu_init stays.
+    """
     config = proto.find_variable(site, value)
     adding_statement = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
     if config is None or adding_statement is None or "remapping" in site.source.text or "npu_init" in site.source.text:

@@ -7,7 +7,7 @@
 
 The accelerator's own engine compiles the graph; XLA would take nodes away from it. The rule also edits
 `tf.config.optimizer.set_jit` and `jit_scope`. Remapping, a pass of TensorFlow's graph optimizer Grappler, is switched
-off in every statement that switches it on: an attribute of any variable, or a keyword of RewriterConfig. Other settings
+off where a statement switches it on: by an attribute of rewrite options, or a keyword of RewriterConfig. Other settings
 that disturb the device get advice: Grappler's passes should stay on, model pruning and soft placement too.
 """
 
@@ -33,7 +33,7 @@ NEEDED_PASSES = {
 }
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2.RewriterConfig"
 OFF = 2  # value of RewriterConfig.OFF
-REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")
+REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")  # any value but OFF
 
 
 @rule.node(
@@ -113,7 +113,7 @@ def edit_jit_scope(site: Site) -> None:
 
 
 def is_jit_level(site: Site, target: ast.Attribute) -> bool:
-    """Return True for `options.global_jit_level` of an OptimizerOptions built before."""
+    """Return True for `options.global_jit_level` if the code shows that `options` is an OptimizerOptions."""
     origin = site.values.origin(target.value)
     is_options = isinstance(origin, ast.Call) and site.qualified_name(origin.func) == "tensorflow.OptimizerOptions"
     return target.attr == "global_jit_level" and is_options

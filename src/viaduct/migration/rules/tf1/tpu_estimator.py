@@ -13,7 +13,7 @@
     +    model_fn=model_fn, config=config, params={"batch_size": 32})
 
 TPUEstimator passes the batch size to input functions as params["batch_size"]; now `params` gets one, used for training,
-evaluation and prediction. iterations_per_loop is kept only if all numbers of steps in the file are multiples of it,
+evaluation and prediction. iterations_per_loop is kept only if all keywords for steps in the file are multiples of it,
 since NPUEstimator refuses others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off.
 Output of the vendor's converter (`config=npu_run_config_init(…)`) stays.
 """
@@ -138,11 +138,11 @@ def convert_run_config(site: Site) -> None:
 
 
 def loop_in_config(site: Site) -> str:
-    """Return the code of the TPUConfig's iterations_per_loop, or ""; report an unknown config."""
+    """Return the code of the TPUConfig's iterations_per_loop, or ""; report a config that is no visible TPUConfig."""
     config = site.argument("tpu_config")
     origin = site.values.origin(config) if config is not None else None
-    if not isinstance(origin, ast.Call):
-        if config is not None:
+    if not isinstance(origin, ast.Call) or site.qualified_name(origin.func) != f"{TPU}.TPUConfig":
+        if config is not None and not is_none(config):
             site.request_review(
                 f"the code does not show the iterations_per_loop of {site.text(config)}; give it to NPURunConfig",
                 zh=f"无法得知 {site.text(config)} 的 iterations_per_loop;请在 NPURunConfig 中设置",
@@ -153,7 +153,7 @@ def loop_in_config(site: Site) -> str:
 
 
 def check_loop(site: Site, loop: str) -> str:
-    """Return iterations_per_loop if all numbers of steps in the file are multiples of it; else report it, return ""."""
+    """Return iterations_per_loop if all `find_step_counts` are multiples of it; else report it and return ""."""
     if loop in ("", "1"):
         return ""
     unsuited = [text for text, value in find_step_counts(site) if not is_multiple(value, loop, text)]
@@ -174,7 +174,7 @@ def check_loop(site: Site, loop: str) -> str:
 
 
 def find_step_counts(site: Site) -> list[tuple[str, ast.expr | None]]:
-    """Return the numbers of steps in this file that must be multiples of iterations_per_loop, each with its text."""
+    """Return the keywords for steps in this file, each with its text: they must be multiples of iterations_per_loop."""
     keywords = {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
     saving = {name: keywords[name] for name in ("save_checkpoints_steps", "save_checkpoints_secs") if name in keywords}
     counts = [(f"{name}={site.text(value)}", value) for name, value in saving.items() if name.endswith("steps")]

@@ -22,7 +22,7 @@ LOGGERS = ("log", "logger", "logging", "writer", "pbar", "tqdm", "warnings")
 
 
 class RankDecisions:
-    """Values of a file that differ from rank to rank, and the decisions that depend on them."""
+    """Values of a file that may differ from rank to rank, and the decisions that depend on them."""
 
     def __init__(self, site: Site, training: list[LoaderTrace]) -> None:
         self.site, self.source = site, site.source
@@ -135,7 +135,7 @@ def sets_learning_rate(node: ast.AST) -> bool:
 
 
 def has_effect(node: ast.AST) -> bool:
-    """Return True for a node that does more than store or print a number, or end the process with an error."""
+    """Return True for a node that does more than compute, store or print a number, or end with an error."""
     if isinstance(node, ast.Break | ast.Continue | ast.Return) or sets_learning_rate(node):
         return True
     if not isinstance(node, ast.Call):

@@ -40,7 +40,7 @@ MAX_DEPTH = 6
 
 
 def is_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
-    """Return True for an expression that is the number of a device."""
+    """Return True for an expression that can be the number of a device, such as any integer."""
     if node is None or depth > MAX_DEPTH:
         return False
     if isinstance(node, ast.Constant):
@@ -98,7 +98,7 @@ def is_text_or_device(site: Site, value: ast.expr) -> bool:
 
 
 def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
-    """Return True for a name with only numbers as values, or a parameter that its name or its calls show to be one."""
+    """Return True for a name with only numbers as values, or one that is a number by its loop, name or calls."""
     if site.values.kind(node) is not None:
         return False
     bindings = bindings_of(site, node)
@@ -129,7 +129,7 @@ def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
 
 
 def is_number_by_name(site: Site, node: ast.Name) -> bool:
-    """Return True for a parameter with the annotation int, or without annotation and with a usual name."""
+    """Return True for a parameter with the annotation int, and for a name that is usual and has no annotation."""
     function = site.work.names.scope_of(node).node
     parameters = all_parameters(function.args) if isinstance(function, Function) else []
     annotation = next((parameter.annotation for parameter in parameters if parameter.arg == node.id), None)

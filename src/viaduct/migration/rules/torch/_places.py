@@ -108,7 +108,7 @@ def place_of_bindings(site: Site, node: ast.Name, bindings: Bound, depth: int) -
 
 
 def is_in_dataset(site: Site, node: ast.AST) -> bool:
-    """Return True in a class that derives from torch's Dataset, whose samples are on the CPU."""
+    """Return True in a class that derives from one of torch.utils.data; samples of a Dataset are on the CPU."""
     owner = site.source.class_around(node)
     bases = lineage(site.work.project, f"{site.work.names.module}.{owner.name}") if owner is not None else []
     return any(base.startswith("torch.utils.data.") for base in bases)

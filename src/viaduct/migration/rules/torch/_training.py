@@ -121,7 +121,7 @@ class LoaderTrace:
                 self.add_target(target.elts[index])
 
     def called_function(self, call: ast.Call) -> FunctionNode | None:
-        """Return the function of this file that a call runs, if it is the only function or method of that name."""
+        """Return the function, method or constructor of this file that a call runs, if its name belongs to one only."""
         name, is_method = last_name(call.func), isinstance(call.func, ast.Attribute)
         if is_method and self.site.qualified_name(call.func) and not is_self_attribute(call.func):
             return None

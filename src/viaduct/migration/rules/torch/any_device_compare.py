@@ -33,6 +33,10 @@ rule = Rule(__name__, targets=("any",))
 OTHER_CARDS = ("npu", "mlu", "xpu", "hpu", "musa")
 SPLITTING_METHODS = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")
 TYPE_ADVICE = ("compare with accelerator.TYPES here", "请在此处与 accelerator.TYPES 比较")
+UNDECIDED = (
+    "this compares 'cuda' with something that may be no device: unchanged; if it is one, use accelerator.TYPES",
+    "与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
+)
 NUMBER_ADVICE = ("compare with accelerator.card(NUMBER) here", "请在此处与 accelerator.card(编号) 比较")
 
 
@@ -53,12 +57,11 @@ def edit_comparisons(site: Site) -> None:
         for call in site.work.index.methods.get(method, []):
             report_split_text(site, devices, call)
     for statement in site.source.of_kind(ast.Match):
-        if devices.is_device(statement.subject):
-            report_cases(site, statement)
+        report_cases(site, devices, statement)
 
 
 def edit_comparison(site: Site, devices: Devices, node: ast.Compare) -> None:
-    """Change one comparison: a text on one of its sides, or texts within torch.device(…)."""
+    """Change or report one comparison with a CUDA text on one of its sides, or within torch.device(…)."""
     sides = [node.left, *node.comparators]
     new_device_texts = [text for side in sides for text in texts_of_new_devices(site, side)]
     if not any(device_literal(part) is not None for side in sides for part in elements(side)):
@@ -101,19 +104,14 @@ def edit_new_device(site: Site, text: ast.expr) -> None:
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:
-    """Report a comparison with 'cuda' of something that may be no device."""
+    """Report `x == "cuda"` for an x that may be no device."""
     exact = [side for side in (node.left, *node.comparators) if is_cuda_device(side)]
     if exact and not any(is_membership_key(operator, node.left, exact[0]) for operator in node.ops):
-        site.request_review(
-            "this compares 'cuda' with something that may be no device: unchanged; if it is one, use accelerator.TYPES",
-            zh="与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
-            risk="low",
-            node=node,
-        )
+        site.request_review(*UNDECIDED, risk="low", node=node)
 
 
 def render_comparison(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
-    """Return a comparison of a device with CUDA as one with every card; "" if no such form is known."""
+    """Return a comparison of a device with CUDA as one with any card; "" if no such form is known."""
     name = helper(site, left)
     negated = "not " if isinstance(operator, ast.NotEq | ast.NotIn) else ""
     if isinstance(operator, ast.Eq | ast.NotEq):
@@ -205,12 +203,14 @@ def else_branch(branch: ast.If | ast.IfExp) -> ast.AST | None:
     return branch.orelse[0] if len(branch.orelse) == 1 else None
 
 
-def report_cases(site: Site, statement: ast.Match) -> None:
+def report_cases(site: Site, devices: Devices, statement: ast.Match) -> None:
     """Report each `case "cuda":`."""
+    messages = ('write case "cuda" | "npu" | "mlu":', '请改为 case "cuda" | "npu" | "mlu":')
+    is_device = devices.is_device(statement.subject)
     for node in (node for case in statement.cases for node in ast.walk(case.pattern)):
         if isinstance(node, ast.MatchValue) and is_literal_in(node.value, "cuda"):
             site.request_review(
-                'write case "cuda" | "npu" | "mlu":', zh='请改为 case "cuda" | "npu" | "mlu":', node=node
+                *(messages if is_device else UNDECIDED), risk="medium" if is_device else "low", node=node
             )
 
 

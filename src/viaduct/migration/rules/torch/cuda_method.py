@@ -157,7 +157,7 @@ def report_undecided(site: Site, own_class: str) -> None:
 
 
 def has_arguments_of_to(site: Site) -> bool:
-    """Return True if `.to` accepts the arguments too."""
+    """Return True if `.to` accepts the arguments too, and the call can be edited."""
     unknown = {keyword.arg for keyword in site.node.keywords} - {"device", "non_blocking"}
     return not unknown and not site.has_unpacked_arguments and len(site.node.args) <= 2 and site.is_editable
 

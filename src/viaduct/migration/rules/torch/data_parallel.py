@@ -140,7 +140,9 @@ def remove_module_accesses(site: Site) -> None:
             continue
         if is_unwrapped:
             site.edit.delete(site.source.span(node.value)[1], site.source.span(node)[1])
-            site.report_change("nothing is wrapped: .module is removed", zh="不再有包装:去掉 .module", node=node)
+            site.report_change(
+                "the model has no wrapper now: .module is removed", zh="模型不再有包装:去掉 .module", node=node
+            )
         else:
             site.request_review(
                 f"if {site.text(node.value)} was the wrapped model, it has no .module any more",
@@ -158,9 +160,9 @@ def report_checkpoints(site: Site) -> None:
     for node in site.source.of_kind(ast.Subscript):
         if removes_module_prefix(site, node):
             site.request_review(
-                f"{site.text(node)} removes `module.`, which the keys of a model without DataParallel do not have: "
+                f"{site.text(node)} may remove `module.`, which the keys of a model without DataParallel do not have: "
                 f"write {site.text(node.value)}.removeprefix('module.'), which is right for both",
-                zh=f"{site.text(node)} 用于去掉 `module.`,但未用 DataParallel 的模型没有该前缀:"
+                zh=f"{site.text(node)} 可能用于去掉 `module.`,但未用 DataParallel 的模型没有该前缀:"
                 f"请改为 {site.text(node.value)}.removeprefix('module.')",
                 risk="high",
                 node=node,

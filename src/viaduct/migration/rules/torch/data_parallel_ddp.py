@@ -139,9 +139,9 @@ def advise_on_ranks(site: Site, calls: list[ast.Call]) -> None:
         test = wrapping_condition(site, call)
         if test is not None:
             site.advise(
-                f"the model is wrapped only if {site.text(test)}: otherwise several ranks would train separate models; "
-                "start only one rank then",
-                zh=f"仅当 {site.text(test)} 时才包装模型:否则多个 rank 会各自训练,此时请只启动一个",
+                f"whether the model is wrapped depends on {site.text(test)}: without the wrapper several ranks would "
+                "train separate models; start only one rank then",
+                zh=f"是否包装模型取决于 {site.text(test)}:未包装时多个 rank 会各自训练,此时请只启动一个",
                 node=call,
             )
     if "SummaryWriter(" in site.source.text or "wandb.init(" in site.source.text:
@@ -159,15 +159,15 @@ def advise_on_ranks(site: Site, calls: list[ast.Call]) -> None:
 
 
 def report_shared_files(site: Site, plan: Plan) -> None:
-    """Report files that every rank writes or removes, which is all but the saving in the plan."""
+    """Report calls that write or remove a file on every rank: those outside the saving in the plan."""
     on_rank_0 = {node for saving in (*plan.saving_statements, *plan.saving_functions) for node in ast.walk(saving)}
     for call in site.source.of_kind(ast.Call):
         if call not in on_rank_0 and writes_file(site, call):
             text = site.text(call)
             site.request_review(
-                f"every rank does this, on the same file: {text}. Let only rank 0 do it (dist.get_rank() == 0), or "
-                "give each rank its own file",
-                zh=f"每个 rank 都会对同一文件执行:{text}。请仅在 rank 0 执行(dist.get_rank() == 0),"
+                f"every rank does this, perhaps on one file: {text}. Let only rank 0 do it (dist.get_rank() == 0), "
+                "or give each rank its own file",
+                zh=f"每个 rank 都会执行(可能是同一文件):{text}。请仅在 rank 0 执行(dist.get_rank() == 0),"
                 "或让各 rank 使用不同文件",
                 node=call,
             )
@@ -185,7 +185,7 @@ def writes_file(site: Site, call: ast.Call) -> bool:
 
 
 def wrapping_condition(site: Site, call: ast.Call) -> ast.expr | None:
-    """Return the condition under which the model is wrapped, if it is not about the available cards."""
+    """Return the innermost `if` condition around a call that is not about the available cards; None without one."""
     function = site.source.function_around(call)
     for parent in site.source.ancestors(call):
         if parent is function:

@@ -31,7 +31,7 @@ OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 
 @rule.file(only_files_with=('"cuda', "'cuda"))
 def replace_in_comparisons(site: Site) -> None:
-    """Change every comparison of a device with CUDA."""
+    """Change comparisons of a device with CUDA; report those of what may be no device."""
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
@@ -41,13 +41,16 @@ def replace_in_comparisons(site: Site) -> None:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS:
             if devices.is_device(node.func.value):
                 replace_texts(site, node.args[0] if node.args else None)
-        elif isinstance(node, ast.Match) and devices.is_device(node.subject):
+        elif isinstance(node, ast.Match):
             for value in (value for case in node.cases for value in pattern_values(case.pattern)):
-                replace_texts(site, value)
+                if devices.is_device(node.subject):
+                    replace_texts(site, value)
+                elif is_cuda_device(value):
+                    report_undecided(site, value)
 
 
 def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
-    """Change the side of a comparison that names CUDA if the other side is a device."""
+    """Change the side of a comparison that names CUDA if the other side is a device; else report it."""
     sides = [node.left, *node.comparators]
     for left, operator, right in zip(sides, node.ops, node.comparators, strict=False):
         if not isinstance(operator, OPERATORS):
@@ -65,7 +68,7 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
 
 
 def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
-    """Turn `device.type == "cuda"`, in a file with code for both cards, into a test for both; return False if wrong."""
+    """Turn `device.type == "cuda"`, in a file with code for both cards, into a test for both; False if it stays."""
     if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.is_in_f_string(node):
         return False
     if site.work.is_left_alone(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
@@ -92,7 +95,7 @@ def is_branch_for_one_card(site: Site, node: ast.Compare) -> bool:
 
 
 def replace_texts(site: Site, value: ast.expr | None) -> None:
-    """Replace CUDA by the card in the texts of a value, unless it has the card."""
+    """Replace CUDA by the card in the texts of a value, unless one of them is the card."""
     device = card(site.options).device
     if value is None or any(is_literal_in(part, device) for part in elements(value)):
         return
@@ -109,7 +112,7 @@ def pattern_values(pattern: ast.pattern) -> Iterator[ast.expr]:
         yield from pattern_values(inner)
 
 
-def report_undecided(site: Site, node: ast.Compare) -> None:
+def report_undecided(site: Site, node: ast.expr) -> None:
     """Report a comparison with 'cuda' of something that may be no device."""
     device = card(site.options).device
     site.request_review(

@@ -8,7 +8,7 @@
 
 torch_npu has its own profiler with the same functions, except `record_function`, which is still torch's. The profiler
 writes files instead of tables, so `key_averages()` needs manual review. torch_mlu adds the activity MLU to torch's
-profiler. A profile of the CPU only stays.
+profiler. A file that profiles the CPU only stays.
 
 With `--to any` the helper returns the activity. torch's profiler stays; on an NPU it records the host only:
 

@@ -11,7 +11,7 @@ shell commands. The NPU's variable needs numbers in strictly ascending order, el
 the same way.
 
 With `--to any` an assignment sets the variables of all cards; one of another card has no effect. Other uses of the
-variable get advice:
+variable in Python code get advice:
 
      from os import environ
      import torch
@@ -67,7 +67,7 @@ def replace_variable(site: Site) -> None:
 @rule.node(ast.keyword, only_files_with=(CUDA_VISIBLE_DEVICES,))
 def replace_keyword(site: Site) -> None:
     """Rename the variable in `dict(os.environ, CUDA_VISIBLE_DEVICES="0")` and `os.environ.update(…)`."""
-    if site.node.arg != CUDA_VISIBLE_DEVICES or site.target.is_any or not is_in_torch_program(site):
+    if site.node.arg != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
         return
     call, value = site.source.parents[site.node], site.node.value
     sources = [call.func, *call.args] if isinstance(call, ast.Call) else []
@@ -75,6 +75,9 @@ def replace_keyword(site: Site) -> None:
         "os.environ",
         "os.environ.update",
     }:
+        return
+    if site.target.is_any:
+        advise_on_other_cards(site)
         return
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), card(site.options)):
         report_list(site, str(value.value))
@@ -107,19 +110,27 @@ def replace_by_every_variable(site: Site) -> None:
     if isinstance(target, ast.Expr):  # a docstring
         return
     statement = site.source.parents.get(target) if target is not None else None
-    if isinstance(statement, ast.Assign) and isinstance(target, ast.Subscript) and target in statement.targets:
-        assign_every_variable(site, statement, target)
-    elif site.is_editable and "VISIBLE_DEVICES" not in site.text(site.source.statement_around(site.node)).replace(
-        CUDA_VISIBLE_DEVICES, ""
-    ):
+    is_assigned = (
+        isinstance(statement, ast.Assign) and isinstance(target, ast.Subscript) and target in statement.targets
+    )
+    if is_assigned and site.qualified_name(target.value) == "os.environ":  # type: ignore[union-attr]
+        assign_every_variable(site, statement, target)  # type: ignore[arg-type]
+    else:
+        advise_on_other_cards(site)
+
+
+def advise_on_other_cards(site: Site) -> None:
+    """Advise on the variables of other cards, unless the statement has one."""
+    text = site.text(site.source.statement_around(site.node)).replace(CUDA_VISIBLE_DEVICES, "")
+    if site.is_editable and "VISIBLE_DEVICES" not in text:
         names = ", ".join(card.visible for card in CARDS.values())
         site.advise(f"other cards have their own variables: {names}", zh=f"其他加速卡使用各自的变量:{names}")
 
 
 def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscript) -> None:
-    """Assign the value to the variables of all cards; report a value that the NPU does not accept."""
+    """Assign the value to the variables of all cards, unless it is; report a value that the NPU does not accept."""
     targets = [site.text(node) for node in statement.targets]
-    if site.qualified_name(target.value) != "os.environ" or any("ASCEND" in text or "MLU" in text for text in targets):
+    if any("ASCEND" in text or "MLU" in text for text in targets):
         return
     value = statement.value
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), NPU):
