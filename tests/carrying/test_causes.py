@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from carrying.journeys import ON_THE_NPU, TORCH, replace_once, with_copy, with_c
 from carrying.made_up_observations import make_observation, no_drift
 from viaduct.carrying.agreement import judge, measure
 from viaduct.carrying.causes import explain, find_changed_settings, find_ineffective
+from viaduct.comparison.rows import Row
+from viaduct.comparison.tensors import Pair, Stored
 from viaduct.rehearsal.inspection import Fact
 
 SECOND = """\
@@ -87,6 +90,14 @@ def test_constants_that_gradients_take_from_shapes_are_not_made_differently() ->
 def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:
     left, right = (make_observation(facts=[op("a", value, 1), op("b", value, 2)]) for value in (1, 2))
     assert [other.name for other in find_ineffective(left, right, {("train.py", 2)})] == ["b"]
+
+
+def test_an_input_that_could_not_be_compared_is_not_said_to_differ() -> None:
+    stored = Stored("network", role="input", fault="cut short")
+    row = Row(Pair(0, stored, stored, "network", "network", "name"), None, "refused", "cut short")
+    left, right = make_observation(), make_observation(gradients={"w": np.full(4, 2, np.float32)})
+    found = explain(judge(measure(left, right)), left, right, replace(no_drift(), rows=(row,)), "npu")
+    assert found.remarks[0] == "An input of network could not be compared: cut short."
 
 
 def test_gradients_that_have_no_factor_are_not_said_to_be_1_times_those() -> None:

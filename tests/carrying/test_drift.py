@@ -103,6 +103,12 @@ def test_the_first_module_that_differs_is_named_in_the_order_of_the_calls(tmp_pa
     assert find_first_difference(original, original) is None
 
 
+def test_nan_in_the_same_places_is_no_divergence(tmp_path: Path) -> None:
+    same = {"00000 input 0": ONES, "00001 first": np.array([np.nan, 1.0], np.float32)}
+    original = write_record(tmp_path / "cuda", forward=same)
+    assert find_first_difference(write_record(tmp_path / "again", forward=same), original) is None
+
+
 def test_the_page_says_that_the_thresholds_were_measured(tmp_path: Path) -> None:
     original = write_record(tmp_path / "cuda")
     _, drift = compare(write_record(tmp_path / "npu", 1e-2), original, write_record(tmp_path / "shaken", 1e-6))

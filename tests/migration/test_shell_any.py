@@ -64,11 +64,11 @@ def test_the_variable_is_set_for_every_card(text: str, value: str) -> None:
 def test_values_for_cuda_alone_are_pointed_out() -> None:
     text = "python a.py --device cuda --dist-backend=nccl\n"
     assert after(text, to="any") == text
-    assert [line.partition(" requires")[0] for line in said(text, "manual", to="any")] == [
+    assert [line.partition(" names")[0] for line in said(text, "manual", to="any")] == [
         "--device cuda",
         "--dist-backend nccl",
     ]
-    assert "requires CUDA" in said("python a.py --kernel cuda\n", "advice", to="any")[0]
+    assert "names CUDA" in said("python a.py --kernel cuda\n", "advice", to="any")[0]
 
 
 def test_what_other_cards_have_is_said() -> None:

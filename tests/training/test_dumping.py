@@ -85,7 +85,7 @@ def test_nothing_dumped_is_said(tmp_path: Path) -> None:
     run.mkdir()
     train_recipe(CHANCE, RunDir(run), dumping)
     dumping.close()
-    assert "did not come to step 99" in dumping.describe_result()[0]
+    assert "this session did not take step 99" in dumping.describe_result()[0]
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,12 @@ def test_it_says_when_the_run_will_end(compiling: bool, said: str, capsys: pytes
     assert interrupt.received == signal.SIGINT
 
 
+def test_no_checkpoint_is_announced_where_none_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    with Interrupt(saves=False):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert capsys.readouterr().err == "\nEnding after this step. Ctrl-C once more ends at once.\n"
+
+
 def test_a_run_that_compiles_ends_after_its_first_step(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RECIPE)
     with begun("train", tmp_path / "mine.py", "--device", "cpu", "--run", tmp_path / "run") as run:

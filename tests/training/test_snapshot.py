@@ -30,7 +30,7 @@ def test_another_model_or_optimizer_does_not_continue_a_run(run: RunDir) -> None
     with pytest.raises(BadRun, match="is a checkpoint of another model"):
         training(replace(RECIPE, model=build_normed_network), run).restore(saved)
     everything = replace(RECIPE, optimizer=Sgd(weight_decay=0.1, decay="all"))
-    with pytest.raises(BadRun, match="step-2 was written with another optimizer"):
+    with pytest.raises(BadRun, match="step-2 does not fit this optimizer"):
         training(replace(RECIPE, model=plain, optimizer=two_rates), run).restore(saved)
     training(everything, run).restore(saved)
 

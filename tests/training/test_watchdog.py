@@ -61,7 +61,7 @@ def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
 def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
     ended = together(2, run_recipe, tmp_path / "run", replace(IMPATIENT, callbacks=(Stop(),)), silent=(1,))
     assert ended[0].exit_code == LostRank.exit_code
-    assert "it has not come past the end of step 3; its process does not answer at all." in ended[0].output
+    assert "it has not come past the end of step 3; its stack did not arrive." in ended[0].output
 
 
 class Slow(Callback):

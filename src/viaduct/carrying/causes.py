@@ -174,13 +174,16 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
     row = find_first_call(drift)
     if row is not None:
         of_rank = f" of rank {row.stored.rank}" if row.stored.rank else ""
+        if row.stored.role == "input" and not row.is_compared:
+            explanation.remarks.append(f"An input{of_rank} of {row.op} could not be compared: {row.reason}.")
+            return
         if row.stored.role == "input":
             explanation.remarks.append(f"The first batch{of_rank} already differs: the data, its order or its share.")
             explanation.keywords += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
             return
         explanation.module = row.op
         first_module = f"The first module{of_rank} whose output"
-        if row.measures is None:
+        if not row.is_compared:
             explanation.remarks.append(f"{first_module} could not be compared is {row.op}: {row.reason}.")
         else:
             explanation.remarks.append(f"{first_module} differs is {row.op}{describe_likely_cause(drift, row)}.")

@@ -139,9 +139,14 @@ def apply_agreement(row: Row, judged: Judged | None) -> Row:
 
 
 def find_first_call(drift: Drift) -> Row | None:
-    """Return the first input or output of a module that is not good, of the lowest rank."""
-    calls = [row for row in drift.rows if make_agreement_key(row.stored) is None and row.result != "good"]
+    """Return the first input or output of a module that differs or was not compared, of the lowest rank."""
+    calls = [row for row in drift.rows if make_agreement_key(row.stored) is None and not is_within_limits(row)]
     return min(calls, key=lambda row: (row.stored.rank, row.stored.step, row.stored.order), default=None)
+
+
+def is_within_limits(row: Row) -> bool:
+    """Return True for a good row, and for one that is only flagged because both sides have NaN in the same places."""
+    return row.result == "good" or (row.measures is not None and row.result == "flag" and row.measures.identical)
 
 
 def find_first_difference(again: str | Path, first: str | Path) -> str | None:

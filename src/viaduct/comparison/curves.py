@@ -23,7 +23,7 @@ METRICS_FILE = "metrics.jsonl"
 SMOOTHING_STEPS = 9  # length of the running median of the difference
 NOISE_WINDOW = 31  # steps around each step from which its noise is measured
 PARTING_NOISES = 2.0  # times the noise of one step beyond which a smoothed difference counts
-PARTING_STEPS = 10  # consecutive steps that must count, or all remaining ones at the end of the curves
+PARTING_STEPS = 10  # consecutive steps that must count; at the end of the curves FEWEST_STEPS are enough
 FEWEST_STEPS = 5  # fewer steps cannot tell a difference from noise
 LARGEST_BYTES = 1 << 30
 
@@ -45,7 +45,9 @@ class Curve:
         if not self.skipped_lines:
             return ""
         lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines:,} lines"
-        last = "; the last one is incomplete: the run was stopped or is still running" if self.cut_short else ""
+        last = (
+            "; the last one may be incomplete: was the run stopped, or is it still running?" if self.cut_short else ""
+        )
         return f"{lines} of {METRICS_FILE} could not be read{last}"
 
 

@@ -1,6 +1,6 @@
 """The output folder of a comparison: drift.csv (of tensors only), report.html and summary.json.
 
-If a file cannot be written, the folder is not changed.
+All files are written beside the folder first, so an error in writing them does not change it.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
     if stored is None:
         if location is None or location.origin == "default":
             return None
-        return f"Bank {location.describe()}: not used, this run was begun without a bank and keeps its bits."
+        return f"Bank {location.describe()}: not used, this run was begun without tuned operators."
     try:
         choices = {str(key): decode_choice(choice, key) for key, choice in stored["choices"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -79,7 +79,7 @@ def explain_no_choices(stored: Stored, location: Location) -> str:
     """Return the reason why a bank has no choice for a run."""
     if stored.entries:
         count = len(stored.entries)
-        return f"none of its {count} entries for this device is known to gain in this step (`viaduct tune show`)"
+        return f"none of {count} entries for this device, shipped ones too, is known to gain here (`viaduct tune show`)"
     others = location.bank.list_other_fingerprints(stored.fingerprint)
     if not others:
         return "it is empty (`viaduct tune run` fills it)"

@@ -85,11 +85,11 @@ class Dumping(Callback):
     def describe_result(self) -> list[str]:
         """Return lines for the user: the path of the dump and how to compare it, or why nothing was dumped."""
         if self.dump is None or not self.dump.written:
-            return [f"Nothing was dumped: this run did not come to step {self.options.steps}."]
+            return [f"Nothing was dumped: this session did not take step {self.options.steps}."]
         if misses := self.dump.plan.explain_no_match():
             return [f"Nothing was dumped: --dump-only: {misses}"]
         missing = self.dump.plan.steps.describe_missing(self.dump.written)
-        lines = [f"Not dumped: step {missing}, which this run did not take."] if missing else []
+        lines = [f"Not dumped: step {missing}, which this session did not take."] if missing else []
         steps = ", ".join(str(step) for step in self.dump.written)
         lines.append(f"Dumped step {steps} to {self.dump.folder}. Compare it with the dump of another run:")
         return [*lines, f"  viaduct compare {self.dump.folder} OTHER_RUN/dump --explain"]

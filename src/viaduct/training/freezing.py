@@ -53,11 +53,12 @@ def is_match(pattern: str, name: str) -> bool:
 
 
 def suggest_names(pattern: str, known: list[str]) -> str:
-    """Return a hint with the names nearest to a pattern without its wildcards: `heads.*` is close to `head`."""
+    """Return a hint with the names that resemble a pattern (`head` for `heads.*`), else with the outermost names."""
     modules = list(dict.fromkeys(part for name in known for part in (name, *list_parents(name))))
     near = difflib.get_close_matches(pattern.rstrip("*?."), modules, n=3, cutoff=0.5)
-    near = near or list(dict.fromkeys(name.split(".")[0] for name in known))[:8]
-    return f"Closest are: {', '.join(near)}."
+    if near:
+        return f"Closest are: {', '.join(near)}."
+    return f"Names begin with: {', '.join(list(dict.fromkeys(name.split('.')[0] for name in known))[:8])}."
 
 
 def list_parents(name: str) -> list[str]:

@@ -16,8 +16,9 @@ from viaduct.training.output_streams import print_line
 class Interrupt:
     """Within its `with` block the signals set `received`; afterwards the earlier handlers are restored."""
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+    def __init__(self, quiet: bool = False, saves: bool = True) -> None:
+        """`saves`: the run ends with a checkpoint, and the message says so."""
+        self.quiet, self.saves = quiet, saves
         self.received: int | None = None
         self.compiling: Callable[[], bool] = lambda: False  # True while the network compiles; changes the message
         self._earlier_handlers: dict[int, Any] = {}
@@ -38,4 +39,5 @@ class Interrupt:
         is_first, self.received = self.received is None, self.received or number
         if is_first and not self.quiet:
             when = "when the network is compiled and this step is done" if self.compiling() else "after this step"
-            print_line(f"\nEnding {when}, with a checkpoint. Ctrl-C once more ends at once.", sys.stderr)
+            saving = ", with a checkpoint" if self.saves else ""
+            print_line(f"\nEnding {when}{saving}. Ctrl-C once more ends at once.", sys.stderr)

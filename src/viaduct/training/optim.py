@@ -22,7 +22,7 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer over the model's trainable parameters, those that decay in the first group."""
+    """Return the optimizer over the model's trainable parameters."""
     # torch's fused kernel, where torch has one.
     fused = next(model.parameters()).device.type in ("cpu", "cuda") or None
     match recipe.optimizer:

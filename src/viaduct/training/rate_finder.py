@@ -53,7 +53,7 @@ def measure_rates(request: Request, steps: int = STEPS) -> RateTest:
     low, high = choose_range(request.loaded.recipe)
     device, torch_device = devices.pick(request.device)
     images = load_images(request.loaded.recipe.data, request.data)
-    with tempfile.TemporaryDirectory(prefix="viaduct-rates-") as folder, Interrupt() as interrupt:
+    with tempfile.TemporaryDirectory(prefix="viaduct-rates-") as folder, Interrupt(saves=False) as interrupt:
         run = RunDir(Path(folder))
         recipe = prepare_recipe(request.loaded.recipe, steps)
         with explain_limits(run, recipe):

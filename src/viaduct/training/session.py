@@ -191,7 +191,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
     with (
         explain_limits(run, recipe),
         contextlib.ExitStack() as cleanups,
-        Interrupt(quiet=not group.is_first) as interrupt,
+        Interrupt(quiet=not group.is_first, saves=not recipe.evaluation.eval_only) as interrupt,
     ):
         group.run_on_first(lambda: cleanups.enter_context(run.lock()))
         saved = group.run_on_first(lambda: find_start(request))

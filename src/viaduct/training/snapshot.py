@@ -66,7 +66,7 @@ class RunState:
         try:
             self.optimizer.load_state_dict(state["optimizer"])
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise BadRun(f"{source} was written with another optimizer: {error}") from None
+            raise BadRun(f"{source} does not fit this optimizer: {error}") from None
         self.progress.restore(state)
         self.stopwatch.seconds = state["seconds"]
         self.scale.restore(state["scale"])

@@ -198,7 +198,8 @@ def detach_outputs(outputs: Any) -> Any:
         return outputs.detach()
     if isinstance(outputs, tuple | list):
         return tuple(detach_outputs(part) for part in outputs)
-    message = f"viaduct.sink: the step returned {type(outputs).__name__}, not tensors, tuples of them, or None."
+    expected = "it must return tensors, tuples of them, or None"
+    message = f"viaduct.sink: the step returned {type(outputs).__name__}; {expected}."
     raise BadValue(message, "A replay computes tensors only: return the loss, not loss.item().")
 
 

@@ -1,4 +1,4 @@
-"""RUN/summary.json: the figures of a run, with everything needed to repeat it."""
+"""RUN/summary.json: the figures of a run, with its command, versions and machine."""
 
 from __future__ import annotations
 

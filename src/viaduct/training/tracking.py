@@ -97,7 +97,7 @@ class Tracking(Callback):
 
 
 def build_trackers(recipe: Recipe) -> list[Callback]:
-    """Return the callbacks of the recipe's trackers; raise BadValue if a package is not installed."""
+    """Return the callbacks of MLflow and W&B, if the recipe has them; BadValue if a package is not installed."""
     return [Tracking(name) for name in recipe.log.trackers if name in CLIENTS]
 
 

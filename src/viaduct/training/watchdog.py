@@ -152,7 +152,7 @@ def explain_hang(
 ) -> Iterator[str]:
     """Yield lines that name the ranks behind, with their stacks."""
     for rank in behind:
-        silence = "" if rank in stacks else "; its process does not answer at all"
+        silence = "" if rank in stacks else "; its stack did not arrive"
         yield f"rank {rank} hangs: for {seconds:g} s it has not come past {positions[rank].describe()}{silence}."
         yield from stacks.get(rank, "").splitlines()
     if not behind:

@@ -1,7 +1,7 @@
 """The operator computed in a shorter format (half precision, TF32), or stored its result in it.
 
-Two signs: every left value is a number of the shorter format, and nearly all lie within one rounding of the right; or
-the layer recomputed from inputs and weights rounded to the shorter format gives most of the difference.
+Two signs: every finite left value is a number of the shorter format, and nearly all lie within one rounding of the
+right; or the layer recomputed from inputs and weights rounded to the shorter format gives most of the difference.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def find_cause(scene: Scene) -> Cause | None:
     for grid in HALVES:
         if is_one_rounding(both.left, both.right, grid):
             close = "nearly all are within one rounding of the right side's"
-            return Cause(NAME, 0.9, f"every value on the left is a {grid.name} number, and {close}", ADVICE)
+            return Cause(NAME, 0.9, f"every finite value on the left is a {grid.name} number, and {close}", ADVICE)
     replay = replay_origin(scene)
     return None if replay is None else explain_by_replay(replay)
 

@@ -43,10 +43,11 @@ def explain_old_copy(scene: Scene) -> Cause | None:
 
 
 def explain_zero_update(both: Both) -> Cause | None:
-    """Report an update that is zero on one side only."""
+    """Report an update that is zero, or almost, on one side only."""
     for side, values, other in (("left", both.left, both.right), ("right", both.right, both.left)):
         if rms(values) <= 1e-6 * rms(other):
-            evidence = f"the {side} side's update is zero; the other side's has a root mean square of {rms(other):.3g}"
+            size = f"a root mean square of {rms(other):.3g}"
+            evidence = f"the {side} side's update is zero or almost zero; the other side's has {size}"
             return Cause(NAME, 0.97, evidence, ADVICE)
     return None
 

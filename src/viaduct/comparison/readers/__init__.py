@@ -47,15 +47,15 @@ def read(path: Path) -> Side:
             return reader.read(path)
     raise BadData(
         f"{str(path)!r} holds no dump that can be read.",
-        f"It holds: {_list_contents(path)}.",
+        _describe_contents(path),
         f"Known are: {', '.join(KINDS.values())}; files end in .npy, .npz, .safetensors or .pt.",
     )
 
 
-def _list_contents(path: Path) -> str:
+def _describe_contents(path: Path) -> str:
     if not path.is_dir():
-        return "it is a file of another kind"
-    return join_some(list_files(path).files) or "nothing"
+        return "It is a file of another kind."
+    return f"It holds: {join_some(list_files(path).files) or 'no file'}."
 
 
 def describe_swap(left: Side, right: Side) -> str | None:

@@ -54,7 +54,7 @@ def read(path: Path) -> Side:
 
 
 def _read_tensors(root: Path, name: str, alone: bool) -> list[Stored]:
-    """Return the tensors of one file. `alone`: it is the only file with several, so a tensor's key is its name."""
+    """Return the tensors of one file. `alone`: no other file may hold several, so a tensor's key is its name."""
     bare, step, rank = _split_path(name)
     path = root / name
     try:
