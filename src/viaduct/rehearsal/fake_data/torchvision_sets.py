@@ -1,8 +1,8 @@
-"""Synthetic images for torchvision datasets whose folder is missing.
+"""Synthetic images for torchvision datasets that cannot be opened, because their files are missing for example.
 
-Datasets of a known image size and number of classes are replaced, and folders of images (ImageFolder, ImageNet) by
-images of a usual size. The script's transforms run on the synthetic images. Dataset classes of the script are not
-replaced.
+Some datasets of a known image size and number of classes are replaced, and folders of images (ImageFolder, ImageNet) by
+images of a usual size. The script's transforms run on the synthetic images. Objects of the script's own subclasses
+become plain synthetic datasets too; other dataset classes of the script are not replaced.
 """
 
 from __future__ import annotations

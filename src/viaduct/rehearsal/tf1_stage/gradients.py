@@ -1,7 +1,7 @@
 """Records the losses and the gradients of trainable variables while a script builds its graph.
 
 A graph has two kinds of records. Every call of tf.gradients, by an optimizer or by the script, records a loss and its
-gradients. Every call of apply_gradients records the gradients that the optimizer applies.
+gradients. A call of apply_gradients records the gradients that the optimizer applies.
 
 Optimizers nest: a loss scale around an average over ranks around Adam, and each calls the methods of the next. The
 outermost call counts: its compute_gradients gets the unscaled loss, and its apply_gradients gets gradients that are
