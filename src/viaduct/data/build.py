@@ -303,7 +303,7 @@ def explain_write_errors(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(
-                f"{out}: the disk is full.",
+                f"{out}: the disk is full, or a quota is used up.",
                 "The finished shards are complete: make room and run the same build again.",
             ) from error
         if out.exists() and not out.is_dir():

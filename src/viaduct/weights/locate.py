@@ -64,7 +64,7 @@ def suggest_instead(file: Path) -> tuple[str, ...]:
     if start.startswith(b"PK"):
         return ("If torch.save wrote it, rename it to end in .pth.",)
     if file.suffix == SAFETENSORS:
-        return ("It is a safetensors file already: `viaduct weights show` and `viaduct train --init` accept it.",)
+        return ("A safetensors file needs no import: `viaduct weights show` and `viaduct train --init` accept it.",)
     if start.endswith(b"{") and len(start) == 9:
         return (f"If it is a safetensors file, rename it to end in {SAFETENSORS}.",)
     return ()
