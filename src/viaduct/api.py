@@ -339,7 +339,7 @@ def sink(step: Callable[..., Any], steps: int = 100) -> StepSink:
 
 
 def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:
-    """Compare two dumps; `rows` has every tensor, `exit_code` 0 means that no tensor is bad or refused.
+    """Compare two dumps; `rows` has every tensor, `exit_code` 0: some were compared, none is bad or refused.
 
     Options are those of `viaduct.comparison.drift.Options`: only, steps, rules, graph, thresholds, workers.
     """

@@ -19,6 +19,7 @@ from viaduct.plain_files import open_plain_file, read_plain_file
 LARGEST_INDEX = 512 << 20  # bytes; millions of files fit
 LARGEST_TEXT = 1 << 20  # bytes of config, HEAD and other small files
 GITLINK = 0o160000  # mode of a submodule
+# Lines of a config file: `[section "subsection"]`, and `key = value` or `key` alone.
 SECTION = re.compile(r"\s*\[\s*([\w.-]+)\s*(?:\"((?:[^\"\\]|\\.)*)\")?\s*\]")
 SETTING = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*$")
 

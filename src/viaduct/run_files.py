@@ -26,7 +26,7 @@ from viaduct.path_errors import refuse_special_file
 from viaduct.typed_fields import matches, show_value, spell_type
 
 LARGEST = 64 << 20  # bytes of a JSON file
-LARGEST_METRICS = 4 << 30
+LARGEST_METRICS = 4 << 30  # bytes of metrics.jsonl
 DEEPEST = 50  # levels of lists and objects
 LATEST_STEP = 1 << 62
 MANIFEST = "manifest.json"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 512 << 20  # of a parameter in one value, as in MindSpore
 MAX_PARAMETERS = 100_000
-MAX_AXES = 254
+MAX_AXES = 254  # as in TensorFlow
 MAX_NAME_BYTES = 4096
 TRAILER, CRC_LENGTH = b"crc_num", 10
 # Encrypted files begin with the number of their cipher.
