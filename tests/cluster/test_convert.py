@@ -58,7 +58,7 @@ def test_a_hostfile_alone_has_no_addresses_for_a_table_but_is_a_hostfile(tmp_pat
         ("a slots=0\n", "line 1: 'a slots=0'"),
         ("a slots=9999\n", "line 1"),
         ("a slots=x\n", "line 1"),
-        ("# nothing\n", "no lines"),
+        ("# nothing\n", "names no host"),
         ("", "json-syntax"),
         ("{", "json-syntax"),
     ],

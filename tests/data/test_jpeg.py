@@ -139,6 +139,7 @@ def test_damage_and_then_an_end_too_early_is_refused() -> None:
         (b"GIF89a...", "it is a GIF"),
         (b"BM......", "it is a BMP"),
         (b"RIFF1234WEBP", "it is a WebP"),
+        (b"RIFF1234WAVE", "it begins with b'RIFF1234'"),
         (b"hello, world", "it begins with b'hello, w'"),
     ],
 )

@@ -68,7 +68,7 @@ def test_values_for_cuda_alone_are_pointed_out() -> None:
         "--device cuda",
         "--dist-backend nccl",
     ]
-    assert "requires CUDA" in said("python a.py --kernel cuda\n", "advice", to="any")[0]
+    assert "names CUDA" in said("python a.py --kernel cuda\n", "advice", to="any")[0]
 
 
 def test_what_other_cards_have_is_said() -> None:

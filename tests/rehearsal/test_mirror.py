@@ -84,6 +84,19 @@ def test_what_was_changed_behind_a_link_is_noticed(origin: Path, tmp_path: Path)
     assert mirror.find_changed_originals() == sorted(map(str, expected))
 
 
+def test_only_compared_files_are_named_as_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "bcd":
+        (tmp_path / name).touch()
+    monkeypatch.setattr(mirrors, "MAX_COMPARED", 3)
+    mirror = Mirror(tmp_path / "here", tmp_path / "record" / "mirror")
+    mirror.originals = {str(tmp_path): mirror.read_states(tmp_path)}
+    (tmp_path / "b").unlink()  # now `d` is among the first three
+    assert mirror.find_changed_originals() == [str(tmp_path / "b")]
+    (tmp_path / "a").touch()  # now `c` is not
+    (tmp_path / "aa").touch()
+    assert mirror.find_changed_originals() == [str(tmp_path / "b")]
+
+
 def test_large_data_and_large_checkpoints_are_links_and_history_is_left_out(origin: Path, tmp_path: Path) -> None:
     with (origin / "best.ckpt").open("wb") as file:
         file.truncate(50 << 30)

@@ -57,12 +57,21 @@ def test_a_timed_cell_is_run() -> None:
         ("%%bash\nls", "cell 4"),
         ("%%writefile net.py\nx = 1", "cell 4"),
         ("def f(:", "cell 4"),
+        ("%matplotlib inline\nprint 'x'", "cell 4"),
+        ("!pip install timm\ndef f(:", "cell 4"),
+        ("%%time\nprint 'x'", "cell 4"),
     ],
 )
 def test_what_the_rest_may_need_is_refused_with_its_cell(magic: str, place: str) -> None:
     with pytest.raises(BadValue) as refused:
         read_source("folder/a.ipynb", notebook("x = 1", magic))
     assert f"a.ipynb {place} cannot be run" in str(refused.value)
+
+
+def test_a_cell_that_only_shows_is_left_out() -> None:
+    names: dict[str, object] = {}
+    exec(read_source("a.ipynb", notebook("value = 1", "%%html\n<b>x</b>")), names)
+    assert names["value"] == 1
 
 
 def test_what_is_no_notebook_is_refused() -> None:

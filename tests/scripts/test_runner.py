@@ -93,6 +93,12 @@ def test_a_module_that_is_not_there_is_named(name: str) -> None:
         load_script(name, module=True)
 
 
+@pytest.mark.parametrize(("name", "remark"), [("math", "has no Python source"), ("email", "without __main__")])
+def test_a_module_that_cannot_be_run_has_the_right_reason(name: str, remark: str) -> None:
+    with pytest.raises(BadValue, match=remark):
+        load_script(name, module=True)
+
+
 def test_a_script_that_is_not_there_is_named_with_its_neighbours(tmp_path: Path) -> None:
     script(tmp_path, "", "train.py")
     with pytest.raises(BadValue, match=r"no script .*trian[\s\S]*train\.py"):

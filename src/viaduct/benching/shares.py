@@ -99,7 +99,7 @@ def attribute_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: flo
 
 
 def find_kernel_kind(event: dict[str, Any], launched: dict[Any, str]) -> str:
-    """Return a kernel's kind, from the operator that launched it if that is specific, else from the kernel's name."""
+    """Return a kernel's kind by its name, or by the operator that launched it if that is an update or more specific."""
     operator = launched.get((event.get("args") or {}).get("External id"), kinds.OTHER)
     kernel = kinds.classify_kernel(event["name"])
     if operator == kinds.OPTIMIZER:
@@ -134,7 +134,7 @@ class OptimizerSpans:
 
 def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
     """Divide a step's time by the kinds of its CPU operators, scaled to `ms_per_step` as the profiler slows them."""
-    window = find_spans(events, WINDOW)[0]
+    (window_start, window_end), *_ = find_spans(events, WINDOW)
     fetches = find_spans(events, FETCH)
     main_thread = next(event["tid"] for event in events if event["name"] == WINDOW)
     operators = [event for event in events if event.get("cat") == "cpu_op" and event["tid"] == main_thread]
@@ -143,7 +143,7 @@ def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: f
     for event, self_time in compute_self_times(operators):
         if not any(begin <= event["ts"] < end for begin, end in fetches):
             by_name.setdefault((event["name"], updates.classify(event)), []).append(self_time)
-    scale = ms_per_step / ((window[1] - window[0]) / 1000 / steps)
+    scale = ms_per_step / ((window_end - window_start) / 1000 / steps)
     by_kind = sum_by_kind({key: scale * sum(times) for key, times in by_name.items()}, steps)
     waiting = scale * sum(end - begin for begin, end in fetches) / 1000 / steps
     python = max(0.0, ms_per_step - sum(by_kind.values()) - waiting)

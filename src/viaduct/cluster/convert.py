@@ -20,7 +20,7 @@ from viaduct.cluster.ranktable import RankTable, parse_table, read_bytes, render
 from viaduct.cluster.rules import DEFAULT_CARD, Card
 from viaduct.errors import BadData, BadValue
 
-HOST_LINE = re.compile(
+HOST_LINE = re.compile(  # HOST slots=N [max_slots=M], or HOST:N
     r"(?P<host>[^\s:#=]+)(?:\s+slots=(?P<slots>[0-9]{1,4})|:(?P<short>[0-9]{1,4}))(?:\s+max_slots=[0-9]+)?"
 )
 
@@ -69,7 +69,7 @@ def read_hosts(text: str, path: Path) -> Iterator[tuple[str, int]]:
         hosts.add(host)
         yield host, slots
     if not hosts:
-        raise BadData(f"{path} is neither a rank table nor a hostfile: it has no lines.")
+        raise BadData(f"{path} is neither a rank table nor a hostfile: it names no host.")
 
 
 def parse_host_line(entry: str, where: str) -> tuple[str, int]:

@@ -99,7 +99,7 @@ def suggest_fix(text: str, position: int) -> str:
     """Suggest a fix from the characters around the syntax error."""
     character, previous = text[position : position + 1], text[:position].rstrip()[-1:]
     if not text.strip():
-        return "The file is empty; `viaduct ranktable make` writes a table."
+        return "The file is empty, or has comments only; `viaduct ranktable make` writes a table."
     if not character:
         return "The file ends too early: a bracket or a quote is not closed."
     if character in FULL_WIDTH:

@@ -109,7 +109,9 @@ def describe_formats(rows: Sequence[Row]) -> str:
     """Return the most common pair of different dtypes as the end of a sentence; empty if all are equal."""
     pairs = [(row.pair.left.dtype, row.pair.right.dtype) for row in rows if row.pair.left and row.pair.right]
     different = Counter(pair for pair in pairs if pair[0] != pair[1])
-    return "".join(f"; the left side is {left}, the right {right}" for (left, right), _ in different.most_common(1))
+    return "".join(
+        f"; the left side has {left} where the right has {right}" for (left, right), _ in different.most_common(1)
+    )
 
 
 def make_headline(origin: Origin, causes: Sequence[Cause]) -> str:

@@ -32,7 +32,7 @@ ENOUGH = 7  # lowest score of a match
 SHAPES, SAME_ORDER = 4, 2  # the same sizes in any order of axes; also in the same order
 TYPE, PARAMETERS, INPUTS, NAME = 3, 3, 2, 1
 VALUES, SAME_VALUES = 6, 2  # mean and root mean square are CLOSE; also EQUAL
-SAME_POSITION, OTHER_POSITION = 2, -3  # the same number of matched operators before; three or more fewer or more
+SAME_POSITION, OTHER_POSITION = 2, -3  # `matched_before` is equal; it differs by three or more
 CONFLICT, OTHER_VALUES = -4, -2  # both types are known and differ; values are FAR apart
 
 _SPLIT = re.compile(r"[/._:]+")
@@ -51,7 +51,7 @@ class Op:
 
     name: str
     type: str
-    matched_before: int  # number of operators with a known partner before it
+    matched_before: int  # number of the last matched call before it, counted on the left; 0: none
     tensors: list[Stored]
 
     @property

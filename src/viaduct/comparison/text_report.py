@@ -70,7 +70,7 @@ def describe_explanation(drift: Drift, full: bool) -> str:
         lines += [f"  {describe_neighbour(neighbour)}" for neighbour in shown]
     lines += [line for number, cause in enumerate(explanation.causes) for line in describe_cause(cause, number)]
     if origin is not None and not explanation.causes:
-        lines.append("  likely cause      none of the known ones fits; the neighbourhood is in the report")
+        lines.append("  likely cause      none of the known ones fits; the page (--out) draws the operators around it")
     for other in explanation.further[:MOST_FURTHER]:
         lines.append(f"  also by itself    {other.op} (step {other.step}): {other.why}")
     if (unprinted := len(explanation.further) - MOST_FURTHER) > 0:

@@ -142,7 +142,7 @@ def explain_errors(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = "What was downloaded is kept: make room and run the same command again."
-            raise DiskFull(f"{out}: the disk is full.", hint) from error
+            raise DiskFull(f"{out}: the disk is full, or a quota is used up.", hint) from error
         hint = "Give --out a folder that may be written to."
         raise BadData(f"{out}: could not be used: {reason(error)}.", hint) from error
 

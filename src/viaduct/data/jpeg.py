@@ -104,7 +104,7 @@ def describe_format(data: Encoded) -> str:
     if len(data) == 0:
         return "it is empty"
     for magic, name in REFUSED.items():
-        if data[: len(magic)] == magic:
+        if data[: len(magic)] == magic and (magic != b"RIFF" or b"WEBP".startswith(bytes(data[8:12]))):
             return f"it is {name}"
     return f"it begins with {bytes(data[:8])!r}"
 
@@ -137,7 +137,7 @@ def multiply_inks(inks: Pixels, *, inverted: bool) -> Pixels:
 
 
 def has_adobe_marker(data: bytes) -> bool:
-    """Return True if there is an APP14 segment before the pixels."""
+    """Return True if there is an Adobe segment (APP14) before the pixels."""
     position = 2
     while position + 4 <= len(data) and data[position] == 0xFF and data[position + 1] != 0xDA:
         if data[position + 1] == 0xEE and data[position + 4 : position + 9] == b"Adobe":

@@ -178,7 +178,7 @@ class Images(Source):
 
     def normalisation(self) -> tuple[Colour, Colour]:
         if self.normalise == "per_image":
-            return super().normalisation()
+            return super().normalisation()  # roughly; the exact values depend on the image
         red, green, blue = (255 * mean for mean in self.mean)
         return (red, green, blue), (1 / (255 * self.std[0]), 1 / (255 * self.std[1]), 1 / (255 * self.std[2]))
 

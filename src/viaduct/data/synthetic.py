@@ -1,7 +1,7 @@
 """Noise instead of images: `--data synthetic`, for every recipe.
 
-It measures training without the cost of reading: one batch of noise on the device is used for every step. An epoch is
-as long as with the recipe's own data; an evaluation has four batches. Nothing here imports torch.
+It measures training without the cost of reading: one batch of noise on the device is used for every step. An epoch
+has the usual length of the recipe's data; an evaluation has four batches. Nothing here imports torch.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 With `fold`, batch norms are folded into the convolutions, sums and ReLUs are fused into them, and the weights are cast
 to the compute precision; folding_effect.py measures the effect on the outputs. On NVIDIA cards the forward pass is then
-captured as a CUDA graph for each batch size. Without `fold` the network runs as in `viaduct evaluate`. Only one thread
-may use an engine.
+captured as a CUDA graph for each rounded batch size. Without `fold` the network runs as in `viaduct evaluate`. Only one
+thread may use an engine.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Engine:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def run_captured(self, inputs: Tensor) -> Tensor:
-        """Replay the captured pass of the next larger batch size; capture it if there is none yet."""
+        """Replay the captured pass of the rounded batch size; capture it if there is none yet."""
         count = len(inputs)
         batch = round_up(count)
         if batch not in self.passes:

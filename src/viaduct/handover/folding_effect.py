@@ -1,6 +1,6 @@
 """Measurement of the effect of folding on probabilities, at equal precision.
 
-    sample = draw_sample(classifier, "cpu", None)      validation images of the run; noise if there are none
+    sample = draw_sample(classifier, "cpu", None)      validation images of the run; noise if none can be read
     print(measure_effect(engine, sample))
 
     run = ComparedRun(engine, reference, print)        measures on the first batch that is predicted
@@ -63,7 +63,7 @@ class FoldingEffect:
 
 
 def draw_sample(classifier: Classifier, device: str, precision: str | None) -> Sample:
-    """Return validation images of the run, or noise if there are none, with the unfolded network's probabilities."""
+    """Return validation images of the run, or noise if none can be read, with the unfolded network's probabilities."""
     encoded = read_validation(classifier, IMAGES)
     if encoded:
         inputs = torch.from_numpy(np.stack([classifier.prepare(data) for data in encoded])).permute(0, 3, 1, 2)
@@ -72,7 +72,7 @@ def draw_sample(classifier: Classifier, device: str, precision: str | None) -> S
         shape = (IMAGES, 3, classifier.size, classifier.size)
         inputs = torch.randn(shape, generator=torch.Generator().manual_seed(0))
         origin = f"{IMAGES} images of noise"
-        caution = "There are no validation images to measure with; real images may differ much more."
+        caution = "No validation images could be read; real images may differ much more."
     reference = build_engine(classifier, device, precision, fold=False)
     if reference.precision != "fp32":
         caution += " Try --precision fp32 if this matters."

@@ -1,8 +1,8 @@
 """Bottleneck block as a single operation, forward and backward.
 
-1x1 convolutions are matrix products in cuBLAS. Our kernels compute the other operations with few passes over memory:
-the statistics of each batch norm; then scale, shift, ReLU and shortcut together. In the backward pass the matrix
-product for the gradient w.r.t. the input also adds the gradient of the shortcut.
+1x1 convolutions with stride 1 are matrix products in cuBLAS. Our kernels compute the other operations with few passes
+over memory: the statistics of each batch norm; then scale, shift, ReLU and shortcut together. In the backward pass the
+matrix product for the gradient w.r.t. the input also adds the gradient of the shortcut.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def apply_pointwise(rows: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weight
 
 
 def apply_convolution(x: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> tuple[Branch, Tensor]:
-    """Run a convolution that is not pointwise and compute its norm; return also the output as images."""
+    """Run a convolution on images and compute its norm; return also the output as images."""
     y = grouped.forward(x, weights[conv], conv)
     rows = view_as_rows(y)
     return Branch(rows, compute_norm(rows, layer), weights[conv]), y

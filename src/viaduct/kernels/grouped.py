@@ -1,7 +1,7 @@
-"""Convolutions larger than 1x1: our kernels for grouped 3x3 convolutions, cuDNN for all others.
+"""Convolutions larger than 1x1 or with a stride: our kernels for grouped 3x3 convolutions, cuDNN for all others.
 
-Our kernels (grouped.cu) are used if they compile and are faster. For TensorFlow's asymmetric SAME padding only cuDNN
-needs a padded copy of the images.
+Our kernels (grouped.cu) are used if they compile and were faster, in tuning or else on an H200. For TensorFlow's
+asymmetric SAME padding only cuDNN needs a padded copy of the images.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Max and average pooling with TensorFlow's SAME padding, for channels_last images.
+"""Max and average pooling with TensorFlow's SAME or VALID padding, for channels_last images.
 
 The backward pass reads, for every pixel, the windows that contain it. It needs no atomic additions, so the result is
 deterministic.

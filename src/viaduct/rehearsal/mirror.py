@@ -48,6 +48,7 @@ class Mirror:
     originals: dict[str, dict[str, State]] = field(default_factory=dict)
     _room: int = 0  # bytes that may be copied
     _compared: int = 0  # files and folders behind links whose states were read
+    _cut: set[str] = field(default_factory=set)  # targets of links whose states were read only in part
     _seen: int = 0  # entries that were mirrored
     _copies: dict[str, State] = field(default_factory=dict)  # initial state of each copy, by its path
     _copied: int = 0  # bytes copied so far
@@ -188,6 +189,8 @@ class Mirror:
             with suppress(OSError):
                 states[str(inner)] = read_state(inner)
         self._compared += len(states)
+        if self._compared >= MAX_COMPARED:
+            self._cut.add(str(path))
         return states
 
     def find_changed_originals(self) -> list[str]:
@@ -195,8 +198,11 @@ class Mirror:
         changed: set[str] = set()
         self._compared = 0
         for path, initial in self.originals.items():
+            is_complete = path not in self._cut  # all names of before the run are known
             current = self.read_states(Path(path))
-            changed |= {name for name in initial.keys() | current.keys() if initial.get(name) != current.get(name)}
+            changed |= current.keys() - initial.keys() if is_complete else set()
+            changed |= {name for name in initial.keys() - current.keys() if not os.path.exists(name)}
+            changed |= {name for name in initial.keys() & current.keys() if initial[name] != current[name]}
         record = self.folder.parent
         return sorted(name for name in changed if not Path(name).is_relative_to(record) and Path(name) != record)
 

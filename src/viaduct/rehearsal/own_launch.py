@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 def find_launch_line(project: Project) -> str:
-    """Return FILE:LINE of the first call by which the project starts its own ranks; "" if there is none."""
+    """Return FILE:LINE of the first call by which the project starts its own ranks; "" if none is found."""
     for source in project.sources:
         names, assigned = find_bound_names(source.tree), find_assigned_strings(source.tree)
         workers = find_workers(source.tree, names)

@@ -40,7 +40,7 @@ class Trees:
     _counterparts: dict[str, str] = field(default_factory=dict, compare=False)
 
     def find_position(self, path: str) -> str | None:
-        """Return the position of a path into a tree or the mirror; None for other paths."""
+        """Return the position of a path into a tree or the mirror; None for other paths and installed packages."""
         for spelling in (os.path.abspath(path), os.path.realpath(path)):
             if is_installed(spelling):
                 return None

@@ -1,8 +1,8 @@
 """Flame graph: nested times as rows of boxes, outermost on top, such as the modules of a network within a step.
 
 A box's width is its share. A click or Enter widens a box to the full width, Escape goes back; the arrow keys move along
-the tree. A table below has the same figures. Boxes too narrow to see are joined, which keeps the page small for a
-network of thousands of operators.
+the tree. A table below has the figures of the largest boxes. Boxes too narrow to see are joined, which keeps the page
+small for a network of thousands of operators.
 """
 
 from __future__ import annotations

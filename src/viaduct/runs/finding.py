@@ -1,7 +1,8 @@
 """Search for run directories below a folder: folders with recipe.json.
 
-Links are followed, and each folder is visited once. Run directories, hidden folders, `SKIPPED_FOLDERS` and folders more
-than `MAX_DEPTH` levels deep are not searched. Incomplete runs and unreadable folders are reported with the reason.
+Links are followed, and each folder is visited once. Run directories, records of rehearsals, hidden folders,
+`SKIPPED_FOLDERS` and folders more than `MAX_DEPTH` levels deep are not searched. Incomplete runs and unreadable folders
+are reported with the reason.
 """
 
 from __future__ import annotations

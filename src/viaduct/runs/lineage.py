@@ -31,7 +31,7 @@ NOTES: dict[Verdict, str] = {
     "same": "",
     "unrecorded": "",
     "missing": "; its file of these weights is gone, so that the checksum was not checked",
-    "changed": "; its weights have changed since: no file there has the recorded checksum",
+    "changed": "; its weights have changed since: their files have another checksum",
 }
 
 

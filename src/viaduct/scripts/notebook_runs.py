@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from viaduct.errors import BadValue
-from viaduct.scripts.notebooks import Notebook, NotebookError, parse_notebook
+from viaduct.scripts.notebooks import PYTHON_CELLS, Notebook, NotebookError, parse_notebook
 
 SUFFIX = ".ipynb"
 # Magics that can be skipped, without their first %.
@@ -60,11 +60,11 @@ def parse_source(path: str | Path) -> ast.Module:
 
 
 def refuse_cells(name: str, notebook: Notebook) -> None:
-    """Raise BadValue for the first cell or line that a run cannot skip."""
+    """Raise BadValue for a cell, or else a line, that a run cannot skip."""
     skipped = {cell.line: cell for cell in notebook.skipped}
     for number, start in zip(notebook.cells, notebook.starts, strict=True):
         cell = skipped.get(start)
-        if cell is not None and not is_harmless(cell.text.strip().partition("\n")[0]):
+        if cell is not None and not is_harmless_cell(cell.text.strip()):
             advice = "Rewrite it in Python, or remove it."
             raise BadValue(f"{name} cell {number + 1} cannot be run: {cell.reason}.", advice)
     hidden = {line for cell in notebook.skipped for line in range(cell.line, cell.line + cell.text.count("\n") + 1)}
@@ -78,6 +78,11 @@ def refuse_cells(name: str, notebook: Notebook) -> None:
                 f"{name} {describe_line(notebook, line)} cannot be run: {magic.strip()!r} is IPython syntax.",
                 "Run it in a shell beforehand and remove the line, or rewrite it in Python.",
             )
+
+
+def is_harmless_cell(text: str) -> bool:
+    """Return True for a cell in another language that can be skipped; False for Python with a syntax error."""
+    return text.startswith("%%") and not text.startswith(PYTHON_CELLS) and is_harmless(text.partition("\n")[0])
 
 
 def is_harmless(magic: str) -> bool:

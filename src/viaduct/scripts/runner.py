@@ -72,17 +72,20 @@ def load_file(path: Path, arguments: Sequence[str]) -> Script:
 def suggest_scripts(path: Path) -> list[str]:
     """Return a hint that names the scripts in the folder of a missing one."""
     beside = sorted(other.name for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
-    return [f"In {str(path.parent)!r} there are: {', '.join(beside[:10])}."] if beside else []
+    shown = [*beside[:10], "…"] if len(beside) > 10 else beside
+    return [f"In {str(path.parent)!r} there are: {', '.join(shown)}."] if beside else []
 
 
 def load_module(name: str, arguments: Sequence[str]) -> Script:
     """Compile the module that `python -m NAME` would run; raise BadValue if there is none."""
     with first_on_path(os.getcwd()):
         spec = package_or_module = find_spec(name)
-        if package_or_module is not None and package_or_module.submodule_search_locations is not None:
+        is_package = package_or_module is not None and package_or_module.submodule_search_locations is not None
+        if is_package:
             spec = find_spec(f"{name}.__main__")
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
-        remark = " It is a package without __main__." if package_or_module is not None else ""
+        remark = " It has no Python source." if package_or_module is not None else ""
+        remark = " It is a package without __main__.py." if is_package else remark
         raise BadValue(f"there is no module {name!r} to run.{remark}", "It is searched for like `python -m` does.")
     path = Path(spec.origin)
     return Script(name, path, compile_script(path), tuple(arguments), os.getcwd(), spec)

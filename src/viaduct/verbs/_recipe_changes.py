@@ -63,7 +63,7 @@ def check_flags(changes: dict[str, str], loaded: Loaded) -> None:
 
 
 def merge_changes(flags: dict[str, tuple[str, str]], settings: list[str] | None) -> list[tuple[str, str]]:
-    """Return (field, value) pairs from flags {name: (field, value)} and `--set`; refuse contradictions."""
+    """Return (field, value) pairs from flags {name: (field, value)} and `--set`; refuse those that contradict."""
     by_field = {path: (name, text) for name, (path, text) in flags.items()}
     changes = list(map(split_setting, settings or []))
     for path, text in changes:

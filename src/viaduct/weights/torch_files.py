@@ -80,8 +80,8 @@ def load_plain(path: Path) -> Any:
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, IndexError, AttributeError):
         refuse_other_files(path)
         raise BadData(
-            f"{path} is cut short or damaged: it begins as torch.save's files do, and its "
-            f"{path.stat().st_size:,} bytes cannot be read to the end.",
+            f"{path} is cut short or damaged, or torch.save did not write it: it begins as torch.save's files do, and "
+            f"its {path.stat().st_size:,} bytes cannot be read to the end.",
             f"{COPY_AGAIN} Compare the size with the original's.",
         ) from None
 

@@ -30,3 +30,4 @@ def test_the_free_time_that_torch_npu_wrote_counts() -> None:
     advice = find_advice("host_gaps", profile)
     assert advice is not None
     assert advice.gain_us == 2100.0
+    assert advice.evidence[0] == "Of the 10 ms of a step, the device has nothing to do for 2.1 ms."

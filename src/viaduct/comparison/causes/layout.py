@@ -1,7 +1,7 @@
 """The same numbers with their axes in another order: NHWC for NCHW, HWIO for OIHW, a transposed or mirrored kernel.
 
-Every order of the axes is tried on the tensor itself, as a true transpose and as a buffer read with the wrong shape,
-and on the weights of a layer that can be recomputed.
+Every order of up to five axes is tried on the tensor itself, as a true transpose and as a buffer read with the wrong
+shape, and on the weights of a layer that can be recomputed.
 """
 
 from __future__ import annotations

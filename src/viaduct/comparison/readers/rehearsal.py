@@ -45,7 +45,7 @@ def read(path: Path) -> Side:
     """Read the headers of all tensors that a rehearsal recorded; raise BadData if there are none."""
     tensors = [tensor for number, folder in find_ranks(path).items() for tensor in read_rank(folder, number)]
     if not tensors:
-        raise BadData(f"{str(path)!r} holds no tensors.", "The rehearsal ended before its first step.")
+        raise BadData(f"{str(path)!r} holds no tensors.", "Perhaps the rehearsal ended before its first step.")
     return Side(path, KIND, tuple(sorted(tensors, key=lambda tensor: (tensor.step, tensor.order))))
 
 

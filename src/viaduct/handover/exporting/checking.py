@@ -95,7 +95,7 @@ def find_images(classifier: Classifier, request: Request) -> CheckImages:
     height, width = classifier.image_shape or classifier.recipe.data.image_shape or (side, side)
     drawn = Shapes(global_batch=1, size=max(height, width), train_images=1, validation_images=count).load(None)
     pixels = [image[:height, :width] for image in drawn.validation.images]
-    reason = "" if classifier.run is None else "; the run's validation images are not there"
+    reason = "" if classifier.run is None else "; the run has no validation images that can be read"
     return CheckImages(tuple(map(encode_png, pixels)), f"built-in shapes, {width}x{height}{reason}")
 
 

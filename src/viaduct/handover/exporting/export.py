@@ -38,7 +38,7 @@ class Exported:
 
 
 def export(classifier: Classifier, request: Request) -> Exported:
-    """Write a classifier in another format, check it, and write its card; leave no files if anything fails."""
+    """Write a classifier in another format, check it, and write its card; leave no files if one of these fails."""
     form = load_format(request.form)
     require_packages(form, request)
     images = find_images(classifier, request) if request.check else None
@@ -93,7 +93,7 @@ def stage(out: Path) -> Iterator[Path]:
 
 def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
     """Rename finished files; a SavedModel that is replaced is moved away first, and back after an error."""
-    with ignore_interrupts():  # so that an interrupted export writes nothing
+    with ignore_interrupts():  # so that Ctrl-C does not leave a part of the files
         for source, target in moves:
             if not target.is_dir():
                 os.replace(source, target)

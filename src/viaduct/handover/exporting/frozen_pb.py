@@ -23,8 +23,8 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
     """Write the graph."""
     built = build_graph(classifier, request)
     write_file(path, built.graph.as_graph_def().SerializeToString())
-    (port,) = built.written.inputs
-    return Written((Port(INPUT, port.shape, port.dtype),), built.written.outputs, built.written.facts)
+    (graph_input,) = built.written.inputs
+    return Written((Port(INPUT, graph_input.shape, graph_input.dtype),), built.written.outputs, built.written.facts)
 
 
 class FrozenGraph:

@@ -30,8 +30,8 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
         torch.export.save(program, archive)
     with replace_file(path) as file:
         file.write(archive.getbuffer())
-    port, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
-    return Written((port,), outputs)
+    graph_input, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
+    return Written((graph_input,), outputs)
 
 
 class Program:

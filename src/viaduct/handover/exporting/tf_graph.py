@@ -53,9 +53,12 @@ def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
     batch: int | str = request.batch or "batch"
     key = "image_bytes" if takes_bytes else "input"
     dtype = describe_strings(classifier) if takes_bytes else "float32"
-    port = Port(key, (batch,) if takes_bytes else (batch, size, size, 3), dtype)
-    ports = (Port("classes", (batch,), "int64"), Port("probabilities", (batch, len(classifier.labels)), "float32"))
-    written = Written((port,), ports, {"tensorflow": tf.__version__})
+    input_port = Port(key, (batch,) if takes_bytes else (batch, size, size, 3), dtype)
+    output_ports = (
+        Port("classes", (batch,), "int64"),
+        Port("probabilities", (batch, len(classifier.labels)), "float32"),
+    )
+    written = Written((input_port,), output_ports, {"tensorflow": tf.__version__})
     return TensorFlowGraph(graph, key, placeholder, outputs, written)
 
 

@@ -55,7 +55,7 @@ def crop_after_resize(tf: Any, pixels: Any, size: int) -> Any:
 
 
 def crop_middle_box(tf: Any, pixels: Any, size: int) -> Any:
-    """Resize the central four fifths, with both ends on centres of pixels."""
+    """Resize the central four fifths, including both ends."""
     box = [[(1 - 0.8) / 2, (1 - 0.8) / 2, (1 + 0.8) / 2, (1 + 0.8) / 2]]
     return tf.image.crop_and_resize(pixels[None], box, [0], [size, size])[0]
 

@@ -56,7 +56,7 @@ def make_space(kernel: str, signature: Signature, limits: Limits) -> Space:
 
 
 def limit_warps(kernel: str, layer: Layer, point: Point) -> str | None:
-    """Reject numbers of warps that do not divide evenly among the slice's channels."""
+    """Reject slices that do not divide the channels, and warps that do not divide evenly among a slice's channels."""
     width, warps = int(point["slice"]), int(point["warps"])
     if layer.channels % width:
         return f"{layer.channels} channels are not divisible by {width}"

@@ -25,7 +25,7 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 
 def make_case(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the forward pass and both gradients of a library convolution."""
+    """Return the case of the forward pass and both gradients of a library convolution."""
     count, channels, height, width, filters, kernel, stride, padding, groups = read_sizes(signature)
     draw = make_draw(signature, device)
     x = draw.images(count, channels, height, width)

@@ -35,7 +35,7 @@ def find(figures: Figures) -> Advice | None:
     return Advice(
         name="communication",
         title=(
-            f"{share:.0%} of each step waits for collectives, although most begin in the backward pass"
+            f"{share:.0%} of each step waits for collectives"
             if gain is None
             else f"Communication is mostly not overlapped: {share:.0%} of each step waits for collectives"
         ),
@@ -47,7 +47,7 @@ def find(figures: Figures) -> Advice | None:
         ),
         gain_us=gain,
         gain_basis=(
-            "in most steps they already begin during the backward pass; try bucket sizes and compare the profiles"
+            "in half of the steps or more, none that is exposed begins after the backward pass; try other bucket sizes"
             if gain is None
             else "the exposed time of collectives after the backward pass, at most the length of the backward pass"
         ),

@@ -86,7 +86,8 @@ def measure_ratio(figures: Figures, island: list[Operator], dtype: str) -> float
         work = parse_convolution(row) if is_convolution(row) else parse_product(row)
         times = figures.trials.time_dtypes(work, dtype) if work is not None else None
         if times is not None:
-            return times[1] / times[0]
+            float32_us, low_precision_us = times
+            return low_precision_us / float32_us
     return None
 
 

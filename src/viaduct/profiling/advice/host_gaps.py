@@ -2,8 +2,8 @@
 
 Idle time is the time of forward, backward and update minus the time of kernels and of exposed communication; the time
 before the forward pass belongs to the loader. Concurrent kernels in several streams make the estimate smaller. If the
-profile has a table step_trace_time, written by torch_npu or computed from a trace (step_split.py), its free time is
-used instead.
+profile has a table step_trace_time, written by torch_npu or computed from a trace (step_split.py), its free time of the
+complete step is used instead.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ def find(figures: Figures) -> Advice | None:
     if not figures.on_accelerator or not figures.kernels:
         return None
     launches = sum(kernel.calls for kernel in figures.kernels)
-    step = figures.forward_backward_us + figures.update_tail_us
+    time, span = figures.iteration_us, "of a step"
     free = figures.read_column(STEP_TRACE_TABLE, FREE)
-    idle = median(free) if free else step - figures.communication_us - sum(row.time_us for row in figures.kernels)
+    if not free and figures.facts.phases_measured:
+        time = figures.forward_backward_us + figures.update_tail_us
+        span = "from the start of the forward pass to the end of the step"
+    idle = median(free) if free else time - figures.communication_us - sum(row.time_us for row in figures.kernels)
     if figures.share(idle) < NOTABLE_SHARE:
         return None
     in_sink = figures.facts.mode.startswith("sink")  # the device replays a captured graph of several steps
-    span = "from the start of the forward pass to the end of the step" if figures.facts.phases_measured else "of a step"
     return Advice(
         name="host_gaps",
         title=f"The device idles in {figures.share(idle):.0%} of each step, between kernels",
         action=suggest_capture(figures.facts.kind == "recipe", in_sink),
         evidence=(
-            f"Of the {show_time(step)} {span}, the device has nothing to do for {show_time(idle)}.",
-            f"{launches:.0f} kernels are queued in that time, one every {show_time(step / launches)}.",
+            f"Of the {show_time(time)} {span}, the device has nothing to do for {show_time(idle)}.",
+            f"{launches:.0f} kernels are queued in that time, one every {show_time(time / launches)}.",
         ),
         gain_us=idle,
         gain_basis="the time that no kernel accounts for, which a captured step hardly has",

@@ -49,11 +49,12 @@ def find_faster_layout(figures: Figures) -> Advice | None:
         times = figures.trials.time_layouts(convolution) if convolution else None
         if times is None:
             continue
-        gain += row.calls * (times[0] - times[1])
-        measured += row.calls * times[0]
+        contiguous_us, channels_last_us = times
+        gain += row.calls * (contiguous_us - channels_last_us)
+        measured += row.calls * contiguous_us
         evidence.append(
-            f"{row.module or row.name}, {convolution}: forward and backward {show_time(times[0])} contiguous, "
-            f"{show_time(times[1])} channels_last, {row.calls:.0f} calls per step."
+            f"{row.module or row.name}, {convolution}: forward and backward {show_time(contiguous_us)} contiguous, "
+            f"{show_time(channels_last_us)} channels_last, {row.calls:.0f} calls per step."
         )
     # Single convolutions are faster than in the step, where caches are cold, so the same share of the profile's time is
     # the most that is claimed.
@@ -86,7 +87,7 @@ def pick_forward(convolutions: list[Operator]) -> list[Operator]:
 
 
 def find_conversions(figures: Figures) -> Advice | None:
-    """Return advice if tensors are copied from one layout to another in every step."""
+    """Return advice if copies from one layout to another take a worthwhile time."""
     calls_of_contiguous = [row for row in figures.operators if row.name == "aten::contiguous"]
     conversions = [row for row in calls_of_contiguous if len(next(iter(parse_shapes(row.shapes)), ())) == 4]
     # Backward operators have module and location of their forward operator; other copies are torch's own.

@@ -26,8 +26,11 @@ def find(figures: Figures) -> Advice | None:
     if figures.trials is None or figures.share(time) < WORTHWHILE_SHARE or not sizes:
         return None
     times = figures.trials.time_updates(kind, sizes)
-    gain = min(times[0] - times[1], time) if times else 0.0
-    if times is None or not figures.is_worth(gain):
+    if times is None:
+        return None
+    default_us, fused_us = times
+    gain = min(default_us - fused_us, time)
+    if not figures.is_worth(gain):
         return None
     return Advice(
         name="optimizer",
@@ -35,8 +38,8 @@ def find(figures: Figures) -> Advice | None:
         action=f"Pass fused=True to the optimizer ({kind}).",
         evidence=(
             f"The optimizer's operators take {show_time(time)} of a step for {len(sizes)} parameters.",
-            f"Measured here with {len(sizes)} tensors of these sizes: {show_time(times[0])} by default, "
-            f"{show_time(times[1])} fused.",
+            f"Measured here with {len(sizes)} tensors of these sizes: {show_time(default_us)} by default, "
+            f"{show_time(fused_us)} fused.",
         ),
         gain_us=gain,
         gain_basis="the difference of the two updates measured here",

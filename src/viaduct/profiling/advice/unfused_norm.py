@@ -28,7 +28,7 @@ def find(figures: Figures) -> Advice | None:
     is_recipe = figures.facts.kind == "recipe"
     return Advice(
         name="unfused_norm",
-        title=f"Activations run as separate kernels after normalisation: {figures.share(time):.0%} of a step",
+        title=f"Activations are kernels beside normalisation: {figures.share(time):.0%} of a step",
         action=(
             "Let viaduct's fused kernels do both: kernels=auto."
             if is_recipe

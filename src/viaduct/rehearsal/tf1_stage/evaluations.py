@@ -1,7 +1,7 @@
 """Bounds on evaluation loops: the number of batches is limited to the number of allowed training steps (the limit).
 
-- Keras: evaluate, and the validation of fit, take `limit` batches; so does predict for a dataset, a Sequence or a
-  number of steps. Arrays are predicted completely: a script expects one row of output for each row.
+- Keras: evaluate, and the validation of fit, take at most `limit` batches; so does predict for a dataset, a Sequence
+  or a number of steps. Arrays are predicted completely: a script expects one row of output for each row.
 - A loop of the script that reads a dataset until its end, and catches this (`except tf.errors.OutOfRangeError`), gets
   this error after `limit` batches.
 - Any other loop of the script cannot be left from outside. If no training can follow it (the last step is taken, or no
@@ -72,7 +72,8 @@ class EvaluationBounds(sessions.Observer):
 
 def is_guarded(line: Line) -> bool:
     """Return True if a line is in a `try` that catches the end of a dataset."""
-    return any(first <= line[1] <= last for first, last in find_guarded_lines(line[0]))
+    file, number = line
+    return any(first <= number <= last for first, last in find_guarded_lines(file))
 
 
 @functools.cache

@@ -2,9 +2,10 @@
 
     OUT/step_000000/{operator, / and . as _}.{output}.{time in microseconds}.npy
 
-The script is not changed. Tensors that cannot be fetched (`snapshot.py`) are left out. All files of a step have the
-same time. If the names of two operators become the same file name, the second has an earlier time; readers take the
-file with the latest time. A file with too long a name is written under a number, which `mapping.csv` maps to the name.
+The script is not changed. Tensors that cannot be fetched (`snapshot.py`) are left out. The files of a step have the
+same time, unless the names of two operators become the same file name: then the second has an earlier time, and readers
+take the file with the latest time. A file with too long a name is written under a number, which `mapping.csv` maps to
+the name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records the losses and the gradients of trainable variables while a script builds its graph.
 
 A graph has two kinds of records. Every call of tf.gradients, by an optimizer or by the script, records a loss and its
-gradients. Every call of apply_gradients records the gradients that the optimizer applies.
+gradients. A call of apply_gradients records the gradients that the optimizer applies.
 
 Optimizers nest: a loss scale around an average over ranks around Adam, and each calls the methods of the next. The
 outermost call counts: its compute_gradients gets the unscaled loss, and its apply_gradients gets gradients that are
@@ -144,7 +144,8 @@ def record_gradients(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
     by_name = [(get_variable_name(target), gradient) for target, gradient in pairs if gradient is not None]
     if not by_name:
         return
-    graph = get_dense_tensor(by_name[0][1]).graph
+    _, first_gradient = by_name[0]
+    graph = get_dense_tensor(first_gradient).graph
     weights = find_trainable_names(graph)
     of_weights = [(name, gradient) for name, gradient in by_name if name in weights]
     if of_weights and not callable(loss):

@@ -149,9 +149,9 @@ def check_shapes(run: GraphRun) -> None:
 
 
 def check_types(run: GraphRun) -> None:
-    """Report the first created operator in float64 or complex128; the others follow from it.
+    """Report one operator in float64 or complex128: the first that is refused, else the first that computes.
 
-    Matrix and convolution operators and trainable variables are refused. Other operators are a warning, since the AI
+    Refused are matrix and convolution operators and trainable variables. Other operators are a warning, since the AI
     CPU has kernels for some of them.
     """
     wide = [op for op in run.reach.ops if find_wide_type(op) and not COPYING_OPERATORS.fullmatch(op.type)]

@@ -2,10 +2,10 @@
 
     {output}/PROF_{rank}_{time}/
       timeline/step_{n}.json        every operator, for chrome://tracing or Perfetto; the first steps only
-      summary/step_trace.csv        FP start, BP end and iteration end of every step, in microseconds
+      summary/step_trace.csv        start of the forward pass (FP), ends of the backward pass (BP) and of the step
 
-The times are the CPU's and say nothing about the NPU's speed. The trace shows that the options are valid and that
-fp_point and bp_point are in the graph. Steps that Keras runs itself (fit) are not traced.
+The table is in microseconds. The times are the CPU's and say nothing about the NPU's speed. The trace shows that the
+options are valid and that fp_point and bp_point are in the graph. Steps that Keras runs itself (fit) are not traced.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def end_time(span: Any) -> float:
 
 
 def find_tracer(run: GraphRun) -> Tracer | None:
-    """Return the tracer of a training run's session, made at its first step; None if none is requested."""
+    """Return the tracer of a training run's session, made at its first step; None without valid options."""
     if not (
         run.training
         and run.session_record.npu_options.npu

@@ -68,7 +68,7 @@ def forward(
     q, k, v, mask = map(to_cpu, (query, key, value, attn_bias))
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu.default
     output, logsumexp = kernel(q, k, v, dropout_p, is_causal, attn_mask=mask, scale=scale)
-    # The CPU's kernel returns no cumulative lengths, random state and debug mask, as CUDA's does.
+    # CUDA's kernel also returns cumulative lengths, a random state and a debug mask; here these are empty.
     empty = [torch.empty(0, dtype=torch.int64, device="cpu") for _ in range(5)]
     cum_seq_q, cum_seq_k, *others = [put_on_card(tensor, index) for tensor in empty]
     lengths = query.shape[-2], key.shape[-2]

@@ -53,7 +53,7 @@ def _report_cuda_checkpoint(function: Any) -> Any:
         if backend_name == "cuda" and not torch.cuda.is_available():
             limits.report_violation(
                 "map-location",
-                f"The checkpoint holds tensors of {location!r}, and map_location is not given.",
+                f"Tensors of the checkpoint are to be loaded to {location!r}.",
                 "There is no CUDA to put them on: torch.load fails.",
                 f"Write torch.load(…, map_location='cpu'), or '{cards.name}'.",
             )
@@ -63,12 +63,12 @@ def _report_cuda_checkpoint(function: Any) -> Any:
 
 
 def _check_backend(backend: Any) -> None:
-    """Report a backend of torch.compile that generates code for other processors."""
+    """Report a backend of torch.compile that is neither portable nor called like the card."""
     if isinstance(backend, str) and backend not in (*_PORTABLE_BACKENDS, cards.name):
         limits.report_violation(
             "compile",
             f"torch.compile is called with the backend {backend!r}.",
-            f"It generates code for CPUs and NVIDIA's cards; on the {cards.name.upper()} it fails or does nothing.",
+            f"A backend that is not made for the {cards.name.upper()} fails there or does nothing.",
             "Leave torch.compile out, or give the vendor's backend.",
         )
 

@@ -181,12 +181,14 @@ def describe_verdict(verdict: Verdict, metric: str) -> list[str]:
         names = ", ".join(result.name for result in ties[:5]) + (", …" if len(ties) > 5 else "")
         lines.append(
             f"It is not shown to be better than {len(ties)} other{'s' * (len(ties) > 1)} ({names}): "
-            f"differences up to {margin} are within the noise of {verdict.source}."
+            f"the differences are within the noise of {verdict.source} (about {margin})."
         )
     elif not verdict.others:
         lines.append(f"No other was trained to its end; the noise of {verdict.source} is {margin}.")
     else:
-        lines.append(f"All others trained to their end differ by more than the noise of {verdict.source} ({margin}).")
+        lines.append(
+            f"All others trained to their end differ by more than the noise of {verdict.source} (about {margin})."
+        )
     if "seeds" not in verdict.source:
         lines.append("Noise between seeds was not measured and comes on top: train the best ones with several seeds.")
     return lines

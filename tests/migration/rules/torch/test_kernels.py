@@ -45,3 +45,7 @@ def test_a_module_that_may_be_missing_and_a_function_are_left_alone(text: str) -
 def test_a_module_of_the_project_is_no_compiled_one() -> None:
     others = {"ops/roi_cuda.py": "import torch\n"}
     check_noop("kernels", "import torch\nfrom ops.roi_cuda import align\n", others=others)
+
+
+def test_an_extension_that_is_built_without_cuda_gets_advice() -> None:
+    check_says("kernels", HEAD + "e = load_inline('op', '', with_cuda=False)\n", "advice", "C++ extension")

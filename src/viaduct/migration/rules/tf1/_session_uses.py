@@ -12,7 +12,7 @@ FILE_FUNCTIONS = {
     *("restore", "save", "export_meta_graph", "convert_variables_to_constants", "write_graph", "simple_save"),
     *("add_meta_graph_and_variables", "add_meta_graph", "freeze_graph_with_def_protos", "assign_from_checkpoint"),
 }
-INITIALISERS = {
+INITIALIZING_FUNCTIONS = {
     f"tensorflow.{name}"
     for name in (
         *("global_variables_initializer", "local_variables_initializer", "tables_initializer"),
@@ -75,10 +75,10 @@ def purpose_of(site: Site, use: ast.Name) -> str:
 
 
 def is_initialising(site: Site, value: ast.expr) -> bool:
-    """Return True for an operation that only is_initialising variables or tables, and for several such operations."""
+    """Return True for an operation that only initialises variables or tables, and for several such operations."""
     if isinstance(value, ast.List | ast.Tuple):
         return all(is_initialising(site, element) for element in value.elts)
     origin = site.values.origin(value)
     if isinstance(origin, ast.Call) and site.qualified_name(origin.func) == "tensorflow.group":
         return all(is_initialising(site, argument) for argument in origin.args)
-    return isinstance(origin, ast.Call) and site.qualified_name(origin.func) in INITIALISERS
+    return isinstance(origin, ast.Call) and site.qualified_name(origin.func) in INITIALIZING_FUNCTIONS

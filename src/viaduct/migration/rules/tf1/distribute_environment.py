@@ -26,7 +26,10 @@ READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 
 @rule.node(ast.Call, only_files_with=tuple(DEFAULTS))
 def edit_int_call(site: Site) -> None:
-    """Add a default to an environment variable that `int(…)` converts, directly or through a name."""
+    """Add a default to an environment variable that `int(…)` converts, directly or through a name.
+
+    An import of the vendor's modules that another rule has requested counts, too.
+    """
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
     is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.work.needed.values())
     if not is_int_call or not (is_import_requested or imports_adapter(site)):

@@ -5,8 +5,8 @@
     +strategy = None
      run(strategy)
 
-Without `--distributed` a strategy that is only passed on becomes None; if its scope or attributes are used, it needs
-manual review. With `--distributed` a used strategy becomes NPUStrategy, whose replicas are the ranks. A call of
+Without `--distributed` a strategy that is only tested or passed on becomes None; one with other uses
+needs manual review. With `--distributed` a used strategy becomes NPUStrategy, whose replicas are the ranks. A call of
 get_distribution_strategy is only reported: the run configuration no longer uses its result.
 """
 
@@ -26,7 +26,7 @@ STRATEGY_HELPER = "get_distribution_strategy"  # of TensorFlow's official models
 
 @rule.call(*STRATEGIES)
 def convert(site: Site) -> None:
-    """Replace a strategy by NPUStrategy or None; report one whose scope or attributes are used."""
+    """Replace a strategy by NPUStrategy or None, or report it."""
     parent = site.source.parents[site.node]
     if any(getattr(ancestor, "name", "") == STRATEGY_HELPER for ancestor in site.source.ancestors(site.node)):
         report_strategy(site, "a helper chooses the strategy", "由辅助函数选择分布式策略")
@@ -44,11 +44,11 @@ def convert(site: Site) -> None:
         site.edit.replace_node(site.node, "None")
         site.report_change("no strategy: every device has its own process", zh="不使用分布式策略:每个设备对应一个进程")
     else:
-        report_strategy(site, "it is returned, or its scope or attributes are used", "被返回,或使用了其 scope 或属性")
+        report_strategy(site, "it is used for more than tests and arguments", "除判断与传参外另有用途")
 
 
 def is_only_passed_on(site: Site, node: ast.expr) -> bool:
-    """Return True for a test, and for an argument of a function that does not use its attributes."""
+    """Return True for a test, and for an argument of a function that is not known to use its attributes."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.keyword):
         parent = site.source.parents[parent]

@@ -59,7 +59,7 @@ def assigned_names(site: Site, calls: Iterable[ast.Call]) -> set[str]:
 
 
 def module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
-    """Yield every `x.module`, with True if this file wraps x in DataParallel."""
+    """Yield every `x.module`, with True if this file wraps x in DataParallel, and not in its distributed form."""
     wrapped = assigned_names(site, wrapping_calls(site)) - assigned_names(site, distributed_calls(site))
     for node in site.source.of_kind(ast.Attribute):
         if node.attr == "module" and site.qualified_name(node) is None:

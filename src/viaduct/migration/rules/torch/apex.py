@@ -72,7 +72,7 @@ def advise_optimizer(site: Site) -> None:
 @rule.call("apex.*")
 @rule.reference("apex.*")
 def report_use(site: Site) -> None:
-    """Advise on names that PyTorch has too; report CUDA kernels on the NPU, with their counterpart."""
+    """Advise on names that PyTorch has too; on the NPU report others, which may need CUDA kernels."""
     in_torch = IN_TORCH.get(site.name)
     if in_torch is not None:
         site.advise(f"PyTorch has this itself: {in_torch}", zh=f"PyTorch 自带:{in_torch}")
@@ -81,7 +81,7 @@ def report_use(site: Site) -> None:
         fused = "Lamb" if fused == "LAMB" else fused
         counterpart = f": {NPU_FUSED}{fused}" if fused in FUSED_OPTIMIZERS else ""
         site.request_review(
-            f"{site.name} is a CUDA kernel{counterpart or ': use the operator or optimizer of PyTorch'}",
-            zh=f"{site.name} 是 CUDA 核函数{counterpart or ':请使用 PyTorch 自带的算子或优化器'}",
+            f"{site.name} may need apex's CUDA kernels{counterpart or ': use the operator or optimizer of PyTorch'}",
+            zh=f"{site.name} 可能依赖 apex 的 CUDA 核函数{counterpart or ':请使用 PyTorch 自带的算子或优化器'}",
             risk="high",
         )

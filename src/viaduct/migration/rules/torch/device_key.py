@@ -1,4 +1,4 @@
-"""Report dictionaries with device types as keys that have no entry for the card.
+"""Report dictionaries with device types as keys that show no entry for the card.
 
      import torch
      BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
@@ -43,7 +43,7 @@ def table_reads(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def report_missing(site: Site, table: ast.expr) -> None:
-    """Report a dictionary with an entry for CUDA and none for the card."""
+    """Report a dictionary that shows an entry for CUDA and none for the card."""
     origin = site.values.origin(table)
     keys = origin.keys if isinstance(origin, ast.Dict) else []
     texts = [key.value for key in keys if isinstance(key, ast.Constant)]
@@ -51,8 +51,8 @@ def report_missing(site: Site, table: ast.expr) -> None:
     if missing and any(is_cuda_device(key) for key in keys):
         reported = " and ".join(map(repr, missing))
         site.request_review(
-            f"this dictionary is looked up by a device and has no entry for {reported}: add one beside 'cuda'",
-            zh=f"此表按设备查询,但没有 {reported.replace(' and ', '、')} 的条目:请在 'cuda' 之外添加",
+            f"this dictionary is looked up by a device and shows no entry for {reported}: add one beside 'cuda'",
+            zh=f"此表按设备查询,但未见 {reported.replace(' and ', '、')} 的条目:请在 'cuda' 之外添加",
             risk="high",
             node=table,
         )

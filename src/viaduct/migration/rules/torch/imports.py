@@ -66,7 +66,7 @@ def reduce_to_torch(site: Site, alias: ast.alias) -> None:
         _imports.drop_alias(site, statement, alias)
     else:
         site.edit.remove_statement(statement)
-    site.report_change(f"nothing is left to import from {alias.name}", zh=f"不再需要导入 {alias.name}")
+    site.report_change(f"{alias.name} is not imported any more", zh=f"不再导入 {alias.name}")
 
 
 def report_star_import(site: Site) -> None:

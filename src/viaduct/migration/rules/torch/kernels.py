@@ -12,7 +12,7 @@ import re
 
 from viaduct.cards.advice import CUDA_KERNELS
 from viaduct.migration.lookups import literal_text
-from viaduct.migration.predicates import imported_modules
+from viaduct.migration.predicates import imported_modules, is_constant, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(
@@ -36,10 +36,11 @@ def report_extension(site: Site) -> None:
 @rule.call(f"{CPP_EXTENSION}.load", f"{CPP_EXTENSION}.load_inline")
 def report_loaded(site: Site) -> None:
     """Report kernels that are compiled when the script runs."""
-    inline = site.keyword("cuda_sources")
+    inline, with_cuda = site.keyword("cuda_sources"), site.argument("with_cuda")
     sources = cuda_sources(site.node)
-    if inline is not None or sources or site.keyword("with_cuda") is not None:
-        report_kernel(site, ", ".join(sources) or f"{site.name.rpartition('.')[2]}(cuda_sources=…)")
+    is_for_cuda = not is_none_or_absent(with_cuda) and not is_constant(with_cuda, False)
+    if inline is not None or sources or is_for_cuda:
+        report_kernel(site, ", ".join(sources) or f"{site.name.rpartition('.')[2]}(…)")
     else:
         advise_rebuild(site)
 

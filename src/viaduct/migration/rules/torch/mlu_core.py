@@ -67,7 +67,7 @@ def drop_import(site: Site) -> None:
         site.edit.remove_statement(site.node)
     else:
         drop_alias(site, site.node, aliases[0])
-    site.report_change(f"nothing is left to import from {FORMER_PACKAGE}", zh=f"不再需要导入 {FORMER_PACKAGE}")
+    site.report_change(f"{FORMER_MODULE} is not imported any more", zh=f"不再导入 {FORMER_MODULE}")
 
 
 def is_still_used(site: Site) -> bool:

@@ -35,9 +35,9 @@ def keep_provider_choice(site: Site) -> None:
     if names:
         titles = " or the ".join(target.title for target in cards(site.options))
         site.request_review(
-            f"NVIDIA's runtime for ONNX is chosen here, which the {titles} does not have: the test for CUDA stays, so "
-            "the CPU's provider is used; install the vendor's runtime and name its provider",
-            zh="此处选择 NVIDIA 的 ONNX 运行时,目标设备没有同名运行时:对 CUDA 的判断保持不变,因此会使用 CPU;"
+            f"NVIDIA's runtime for ONNX is named here, which the {titles} does not have: a test for CUDA that chooses "
+            "it stays; install the vendor's runtime and name its provider",
+            zh="此处使用 NVIDIA 的 ONNX 运行时,目标设备没有同名运行时:选择它的 CUDA 判断保持不变;"
             "请安装厂商的运行时并写明其 provider",
             node=names[0],
         )

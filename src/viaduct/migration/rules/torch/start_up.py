@@ -13,7 +13,7 @@ With `--start-up`:
 
 With jit_compile off, operators are precompiled instead of compiled for every new shape; without internal formats
 tensors are not converted to other layouts and back. Both settings are per process: with `mp.spawn` they are written
-into the worker. Results change only by rounding. Without `--start-up` the rule only advises.
+into the worker. Results may change by rounding. Without `--start-up` the rule only advises.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Remove imports from torch.cuda that nothing uses any more.
+"""Remove imports from torch.cuda that their file uses no more.
 
      import torch
     -from torch.cuda.amp import GradScaler
@@ -44,7 +44,7 @@ def remove_unused(site: Site) -> None:
     else:
         site.edit.remove_statement(site.node)
     names = ", ".join(alias.name for alias in unused)
-    site.report_change(f"nothing uses {names} of {module} any more", zh=f"不再使用 {module} 的 {names}")
+    site.report_change(f"this file uses {names} of {module} no more", zh=f"本文件不再使用 {module} 的 {names}")
 
 
 def is_unused(site: Site, alias: ast.alias) -> bool:

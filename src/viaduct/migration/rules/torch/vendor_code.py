@@ -69,7 +69,7 @@ def report_move(site: Site) -> None:
 
 
 def is_conditional(site: Site) -> bool:
-    """Return True in a branch or a `try`, but not in a condition or in the main guard."""
+    """Return True in a branch or a `try`, and in a condition with hasattr; not in the main guard."""
     child: ast.AST = site.node
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.If | ast.IfExp):

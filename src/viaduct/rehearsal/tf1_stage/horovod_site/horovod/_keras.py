@@ -112,7 +112,10 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Callback that multiplies the initial learning rate by a number or a function of the epoch."""
+    """Callback that multiplies the initial learning rate by a number or a function of the epoch.
+
+    `momentum_correction` is ignored.
+    """
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ def check_passes(backward_passes_per_step: int) -> None:
 
 
 def check_exchange(name: str, value: Any, dtypes: tuple[str, ...] = EXCHANGED_DTYPES) -> Any:
-    """Return a tensor or variable unchanged; raise TypeError, as Horovod's operator does, for other dtypes."""
+    """Return a tensor or variable; raise TypeError, as Horovod's operator does, if its dtype is not in `dtypes`."""
     if value.dtype.base_dtype.name not in dtypes:
         raise TypeError(
             f"Value passed to parameter 'tensor' of Horovod's {name} has DataType {value.dtype.base_dtype.name} not in "

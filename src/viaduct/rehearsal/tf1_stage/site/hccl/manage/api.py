@@ -1,4 +1,4 @@
-"""Ranks, sizes and groups. Calls before communication is initialised are reported, since HCCL's would fail."""
+"""Ranks, sizes and groups. Calls before communication is initialised, except destroy_group, are reported as failing."""
 
 from __future__ import annotations
 

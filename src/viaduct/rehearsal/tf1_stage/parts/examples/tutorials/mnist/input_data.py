@@ -25,7 +25,7 @@ makes_up_missing = False  # `stage.py` sets it with --fake-data
 
 
 class DataSet:
-    """Images and labels in batches, shuffled before each pass. `fake_data` and `one_hot` have no effect."""
+    """Images and labels in batches, by default shuffled before each pass. `fake_data` and `one_hot` have no effect."""
 
     def __init__(
         self,
