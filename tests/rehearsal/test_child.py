@@ -52,7 +52,7 @@ def test_a_script_that_swallows_the_end_of_its_time_is_told_of_truly(tmp_path: P
     assert answer.summary["steps"] > 0
     assert 10 < answer.summary["seconds"] < 30
     assert "stopped by the time limit" in answer.talk
-    assert "no step was taken" not in answer.talk
+    assert "no step was recognised" not in answer.talk
 
 
 def test_a_loop_without_end_is_stopped_where_it_stands(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_without_a_step_nothing_was_rehearsed_and_processes_of_the_scripts_own_a
     )
     assert answer.out.split() == ["ran", "True"], answer.talk
     assert answer.code == 1
-    assert "no step was taken" in answer.talk
+    assert "no step was recognised" in answer.talk
 
 
 @pytest.mark.slow

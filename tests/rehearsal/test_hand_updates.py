@@ -150,7 +150,7 @@ def test_a_script_that_only_computes_gradients_takes_no_step(tmp_path: Path) -> 
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.replace("UPDATE", "pass").replace('"cuda"', '"cpu"'))
     answer = viaduct("rehearse", "train.py", "--on", "npu", cwd=tmp_path)
-    assert "no step was taken" in answer.stdout + answer.stderr
+    assert "no step was recognised" in answer.stdout + answer.stderr
 
 
 def test_updates_by_hand_stop_after_the_steps_that_were_asked_for(tmp_path: Path) -> None:

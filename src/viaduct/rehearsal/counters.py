@@ -106,13 +106,13 @@ def find_changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iter
     for token in tokens:
         if token.type in IGNORED_TOKENS:
             continue
-        for line in range(token.start[0], token.end[0] + 1):
-            start = token.start[1] if line == token.start[0] else 0
-            end = token.end[1] if line == token.end[0] else 1 << 30  # beyond any column
+        (first_line, column), (last_line, end_column) = token.start, token.end
+        for line in range(first_line, last_line + 1):
+            start = column if line == first_line else 0
+            end = end_column if line == last_line else 1 << 30  # beyond any column
             for span in spans_by_line.get(line, ()):
                 if span.start < end and (span.end is None or span.end > start):
-                    row = rows[token.start[0] - 1]
-                    yield line, (token.start[0], len(row[: token.start[1]].encode()))
+                    yield line, (first_line, len(rows[first_line - 1][:column].encode()))
                     break
 
 

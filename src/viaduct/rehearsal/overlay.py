@@ -6,7 +6,7 @@ read. Where the kernel does not let the user mount overlays, `mirror.py` makes a
 
 This file is also a script that runs without viaduct on its path:
 
-    overlay.py hold                         read a layout from stdin, mount it, answer, wait until stdin is closed
+    overlay.py hold                         read a Layout from stdin, mount it, answer, wait until stdin is closed
     overlay.py enter PID FOLDER COMMAND...  run a command in the view that process PID holds
 """
 

@@ -81,22 +81,23 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
         listed = ", ".join(sorted(matches or files)[:6])
         hint = [f"There are: {listed}."] if listed else []
         raise BadValue(f"{STEP_AT_FLAG} {text}: {subject} called {name}.", *hint)
-    path = files[matches[0]]
+    (match,) = matches
+    path = files[match]
     count = len(read_source(path, path.read_bytes()).decode("utf-8", errors="replace").splitlines())
     if not 1 <= line <= count:
         raise BadValue(
-            f"{STEP_AT_FLAG} {text}: {matches[0]} has {count} lines.", "Name a line after which a step is complete."
+            f"{STEP_AT_FLAG} {text}: {match} has {count} lines.", "Name a line after which a step is complete."
         )
     spans = [find_span(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
-    enclosing = [span for span in spans if span[0] <= line <= span[1]]
+    enclosing = [(first, last) for first, last in spans if first <= line <= last]
     if not enclosing:
-        following = min((span[0] for span in spans if span[0] > line), default=None)
+        following = min((first for first, _ in spans if first > line), default=None)
         advice = "Name a line after which a step is complete."
         if following:
             advice = f"The next statement is in line {following}."
         raise BadValue(f"{STEP_AT_FLAG} {text}: no statement is executed in this line.", advice)
     first, last = min(enclosing, key=lambda span: span[1] - span[0])
-    return Target(matches[0], first, last)
+    return Target(match, first, last)
 
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal)

@@ -1,8 +1,8 @@
 """Summary of a rehearsal, gathered from its record (folder), and its description in a few lines.
 
 The exit code is the script's own. If the script's is 0, the exit code is 1 where a limit in mode `error` was met (even
-if the script caught the exception), where a process ended without a report, or where no training step was taken
-although --steps is not 0.
+if the script caught the exception), where a process ended without a report, or where no training step was
+recognised although --steps is not 0.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def describe_summary(summary: Summary, plan: Plan) -> list[str]:
 def describe_steps(summary: Summary, plan: Plan) -> str:
     """Return a text such as "12 steps on 2 ranks, stopped there"."""
     if summary.steps == 0:
-        return "no step was taken"
+        return "no step was recognised"
     counted = f"{summary.steps} step{'s' if summary.steps > 1 else ''}"
     ranks = f" on {plan.ranks} ranks" if plan.ranks > 1 else ""
     return f"{counted}{ranks}, stopped there" if summary.stopped else counted + ranks
@@ -246,7 +246,7 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
         if plan.step_at:
             return [f"--step-at {plan.step_at} was never completed."]
         return [
-            "Nothing of its training was rehearsed: --step-at FILE:LINE names where a step ends; --steps 0 says that "
+            "No training step was recognised: --step-at FILE:LINE names where a step ends; --steps 0 says that "
             "none is expected."
         ]
     return []

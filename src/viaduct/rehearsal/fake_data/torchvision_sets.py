@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,16 +18,26 @@ from viaduct.rehearsal.fake_data import print_note
 
 IMAGE_COUNT = 512  # images of a synthetic dataset
 MAX_SIDE_IN_MEMORY = 32  # pixels; torchvision's datasets of images up to this size hold all of them in memory
-# By class: height, width, channels, number of classes.
+
+
+class ImageSet(NamedTuple):
+    """Size of a dataset's images, and its number of classes."""
+
+    height: int
+    width: int
+    channels: int
+    classes: int
+
+
 KNOWN_SETS = {
-    "CIFAR10": (32, 32, 3, 10),
-    "CIFAR100": (32, 32, 3, 100),
-    "MNIST": (28, 28, 1, 10),
-    "FashionMNIST": (28, 28, 1, 10),
-    "KMNIST": (28, 28, 1, 10),
-    "ImageFolder": (256, 256, 3, 2),
-    "ImageNet": (256, 256, 3, 1000),
-    "STL10": (96, 96, 3, 10),
+    "CIFAR10": ImageSet(32, 32, 3, 10),
+    "CIFAR100": ImageSet(32, 32, 3, 100),
+    "MNIST": ImageSet(28, 28, 1, 10),
+    "FashionMNIST": ImageSet(28, 28, 1, 10),
+    "KMNIST": ImageSet(28, 28, 1, 10),
+    "ImageFolder": ImageSet(256, 256, 3, 2),
+    "ImageNet": ImageSet(256, 256, 3, 1000),
+    "STL10": ImageSet(96, 96, 3, 10),
 }
 
 
@@ -42,7 +52,7 @@ def install() -> None:
             kind.__init__ = wrap_init(kind.__init__, facts, make_fake_class(kind))
 
 
-def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], fake_class: type) -> Callable[..., Any]:
+def wrap_init(plain: Callable[..., Any], facts: ImageSet, fake_class: type) -> Callable[..., Any]:
     """Return a constructor that falls back to synthetic images."""
     signature = inspect.signature(plain)
 
@@ -67,15 +77,15 @@ def make_fake_class(kind: type) -> type:
     """Return a subclass whose images are computed from their index."""
 
     class MadeUp(kind):  # type: ignore[misc]
-        facts: tuple[int, int, int, int]
+        facts: ImageSet
         class_to_idx: ClassVar[dict[str, int]] = {}  # hides the property of some datasets, which cannot be assigned
 
-        def make_up(self, facts: tuple[int, int, int, int], arguments: Mapping[str, Any]) -> None:
+        def make_up(self, facts: ImageSet, arguments: Mapping[str, Any]) -> None:
             self.facts = facts
             self.transform, self.target_transform = arguments.get("transform"), arguments.get("target_transform")
-            self.classes = [str(number) for number in range(facts[3])]
+            self.classes = [str(number) for number in range(facts.classes)]
             self.__dict__["class_to_idx"] = {name: number for number, name in enumerate(self.classes)}
-            self.targets: Any = [number % facts[3] for number in range(IMAGE_COUNT)]
+            self.targets: Any = [number % facts.classes for number in range(IMAGE_COUNT)]
             self.__dict__.update(make_arrays(facts, self.targets))
 
         def __len__(self) -> int:
@@ -91,28 +101,27 @@ def make_fake_class(kind: type) -> type:
     return MadeUp
 
 
-def make_arrays(facts: tuple[int, int, int, int], labels: list[int]) -> dict[str, Any]:
+def make_arrays(facts: ImageSet, labels: list[int]) -> dict[str, Any]:
     """Return the attributes in which small datasets hold all their images: tensors for MNIST, arrays for CIFAR."""
-    height, _, channels, _ = facts
-    if height > MAX_SIDE_IN_MEMORY:
+    if facts.height > MAX_SIDE_IN_MEMORY:
         return {}
     pixels = np.stack([make_pixels(index, facts) for index in range(IMAGE_COUNT)])
-    if channels > 1:
+    if facts.channels > 1:
         return {"data": pixels}
     import torch
 
     return {"data": torch.from_numpy(pixels[..., 0]), "targets": torch.tensor(labels)}
 
 
-def make_pixels(index: int, facts: tuple[int, int, int, int]) -> Any:
+def make_pixels(index: int, facts: ImageSet) -> Any:
     return np.random.default_rng(index).integers(0, 256, facts[:3], np.uint8)
 
 
-def make_image(index: int, facts: tuple[int, int, int, int]) -> Any:
+def make_image(index: int, facts: ImageSet) -> Any:
     """Return a random image, the same for the same index; raise IndexError beyond the last."""
     from PIL import Image
 
     if not 0 <= index < IMAGE_COUNT:
         raise IndexError(index)
     pixels = make_pixels(index, facts)
-    return Image.fromarray(pixels if facts[2] == 3 else pixels[..., 0])
+    return Image.fromarray(pixels if facts.channels == 3 else pixels[..., 0])

@@ -13,6 +13,7 @@ from typing import Any
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.plan import On
 
+# A card in a device string: "gpu:0", "/device:MLU:1", "npu:*".
 CARD_PATTERN = re.compile(r"(device:)?\b(gpu|xla_gpu|mlu|npu)\b(:(\d+|\*))?", re.IGNORECASE)
 GPU_PATTERN = re.compile(r"\b(xla_)?gpu\b", re.IGNORECASE)
 

@@ -1,4 +1,4 @@
-"""Dumps of training steps, requested by the session option enable_dump, in the layout of the NPU's converted dump.
+"""Dumps of training steps, requested by the session option enable_dump, with the paths of the NPU's converted dump.
 
     {dump_path}/{time}/{device}/{model}/{model id}/{step}/{type}.{operator}.{task}.{stream}.{time}.output.0.npy
 

@@ -144,7 +144,8 @@ def record_gradients(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
     by_name = [(get_variable_name(target), gradient) for target, gradient in pairs if gradient is not None]
     if not by_name:
         return
-    graph = get_dense_tensor(by_name[0][1]).graph
+    _, first_gradient = by_name[0]
+    graph = get_dense_tensor(first_gradient).graph
     weights = find_trainable_names(graph)
     of_weights = [(name, gradient) for name, gradient in by_name if name in weights]
     if of_weights and not callable(loss):

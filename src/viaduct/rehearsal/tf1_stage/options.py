@@ -78,6 +78,7 @@ OPTION_CHOICES: dict[str, tuple[str | int, ...]] = {
     "dynamic_graph_execute_mode": ("lazy_recompile", "dynamic_execute"),
     "aoe_mode": ("1", "2", "4", "mdat"),
 }
+# Steps to dump, such as 0|5-10|20.
 DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 FIELD_NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
 

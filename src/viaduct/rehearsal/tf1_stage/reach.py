@@ -16,6 +16,7 @@ from typing import Any
 from viaduct.rehearsal.tf1_stage import gradients
 from viaduct.rehearsal.tf1_stage.variables import find_trainable_names, find_variables
 
+# Types of operators that apply an update of an optimizer, write a variable, or read data.
 UPDATE_OPERATORS = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 WRITE_OPERATORS = re.compile(r"Assign(Add|Sub)?(VariableOp)?|(Resource)?Scatter(Sub|Add|Update)")
 READ_OPERATORS = re.compile(r"(OneShot)?IteratorGetNext(Sync|AsOptional)?|QueueDequeue\w*|ReaderRead\w*")

@@ -69,7 +69,7 @@ def _attend(
     dropout: float,
     mode: int,
 ) -> torch.Tensor:
-    """Return the attention of a batch in a layout. As in torch_npu, `mask` is True at positions to ignore."""
+    """Return the attention of a batch with axes as in `layout` (BSND). `mask` is True at positions to ignore."""
     width = query.shape[-1] if layout in ("BNSD", "BSND") else query.shape[-1] // heads
     q, k, v = (_split_heads(tensor, layout, width) for tensor in (query, key, value))
     if mode in (_TOP_LEFT, _DOWN_RIGHT):

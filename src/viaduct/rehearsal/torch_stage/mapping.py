@@ -25,7 +25,7 @@ from viaduct.rehearsal.torch_stage.cards import card_of, cards
 from viaduct.rehearsal.torch_stage.dispatch import make_library
 
 _VENDOR_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}  # module of the patch by plug-in
-_CUDA = re.compile(r"cuda(?::(\d+))?")
+_CUDA = re.compile(r"cuda(?::(\d+))?")  # "cuda" or "cuda:1"
 
 
 def map_to_card(device: Any) -> Any:

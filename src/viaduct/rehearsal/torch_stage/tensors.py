@@ -13,7 +13,7 @@ from viaduct.rehearsal.torch_stage.cards import cards, put_on_card
 from viaduct.rehearsal.torch_stage.dispatch import replace_function
 from viaduct.rehearsal.torch_stage.legacy import DTYPE_OF_PREFIX, TensorType
 
-_TENSOR_TYPE = re.compile(r"torch\.(\w+)\.(\w+)Tensor")
+_TENSOR_TYPE = re.compile(r"torch\.(\w+)\.(\w+)Tensor")  # such as torch.npu.FloatTensor
 
 
 def install() -> None:

@@ -105,11 +105,11 @@ def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Lay
                 if arguments["normalizer_fn"] is not None:
                     outputs = arguments["normalizer_fn"](outputs, **(arguments["normalizer_params"] or {}))
                 elif arguments["biases_initializer"] is not None:
-                    layout = arguments.get("data_format") or "NHWC"
-                    shape, initial = [count_channels(outputs, layout)], arguments["biases_initializer"]
+                    data_format = arguments.get("data_format") or "NHWC"
+                    shape, initial = [count_channels(outputs, data_format)], arguments["biases_initializer"]
                     biases = make_variable("biases", shape, inputs, initial, arguments["biases_regularizer"], trainable)
                     is_image = outputs.shape.rank == 4
-                    outputs = tf.nn.bias_add(outputs, biases, data_format=layout) if is_image else outputs + biases
+                    outputs = tf.nn.bias_add(outputs, biases, data_format=data_format) if is_image else outputs + biases
                 if arguments["activation_fn"] is not None:
                     outputs = arguments["activation_fn"](outputs)
                 return add_to_collections(outputs, arguments["outputs_collections"])
@@ -132,10 +132,10 @@ def conv2d(
     rate: Any = 1,
 ) -> Any:
     """Add a 2-D convolution."""
-    layout = data_format or "NHWC"
-    weights = weight([*pair(kernel_size), count_channels(inputs, layout), num_outputs])
-    strides, rates = add_unit_axes(pair(stride), layout), add_unit_axes(pair(rate), layout)
-    return tf.nn.conv2d(inputs, weights, strides, padding.upper(), data_format=layout, dilations=rates)
+    data_format = data_format or "NHWC"
+    weights = weight([*pair(kernel_size), count_channels(inputs, data_format), num_outputs])
+    strides, rates = add_unit_axes(pair(stride), data_format), add_unit_axes(pair(rate), data_format)
+    return tf.nn.conv2d(inputs, weights, strides, padding.upper(), data_format=data_format, dilations=rates)
 
 
 convolution2d = conv2d
