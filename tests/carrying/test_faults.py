@@ -41,6 +41,11 @@ CASES = {
     ),
     "a name that the project lacks": (["OWN"], "ImportError: cannot import name 'Net' from 'model'", "script"),
     "a file": (["OWN"], "FileNotFoundError: [Errno 2] No such file or directory: 'data/a.csv'", "file"),
+    "a variable that a checkpoint lacks": (
+        ["OWN"],
+        "NotFoundError: Key dense/kernel not found in checkpoint",
+        "script",
+    ),
     "a mistake in the script": (["OWN"], "TypeError: unsupported operand type(s) for +: 'int' and 'str'", "script"),
     "a mistake of ours": (["OWN", OURS], "AttributeError: 'Device' object has no attribute 'index'", "viaduct"),
     "an import of ours": (["OWN", OURS], "ImportError: cannot import name 'x' from 'torch._C'", "viaduct"),

@@ -79,6 +79,12 @@ def test_the_drift_of_the_shaken_file_is_the_yardstick(tmp_path: Path) -> None:
     assert found["a.pt"].state == "rounding"
 
 
+def test_a_file_of_tensors_that_are_mostly_rounding_is_not_compared(tmp_path: Path) -> None:
+    left, right = {"a.pt": torch_writer(w=weights()["fc.weight"])}, {"a.pt": torch_writer(w=weights(0.1)["fc.weight"])}
+    found = compare(tmp_path, left, right, perturbed={"a.pt": torch_writer(w=weights(0.1)["fc.weight"])}, allowed=1e-3)
+    assert (found["a.pt"].state, found["a.pt"].detail) == ("not compared", "1 tensor, mostly rounding")
+
+
 def test_lines_count_where_a_side_repeats_them_and_times_do_not(tmp_path: Path) -> None:
     log = "2026-11-16 14:51:02 epoch {} loss {} on {} took {} s\n"
     found = compare(

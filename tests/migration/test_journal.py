@@ -58,6 +58,16 @@ def kill_before_the_end(folder: Path) -> None:
     assert (folder / "a.py").read_bytes() == NEW["a.py"]
 
 
+@pytest.mark.process
+def test_a_kill_after_the_last_change_is_not_called_a_migration_without_changes(project: Path, tmp_path: Path) -> None:
+    last = call_that_removes_the_journal(write_old_project(tmp_path / "counted"))
+    assert killed_at(project, last + 1) == 9
+    messages: list[str] = []
+    recover(project, messages.append)
+    assert (project / "a.py").read_bytes() == NEW["a.py"]
+    assert "it changed no file, or all" in messages[0]
+
+
 def plant(folder: Path, path: str, way: str = "rename", old: bytes = b"theirs") -> None:
     state = folder / STATE_FOLDER
     (state / "old").mkdir(parents=True)
@@ -84,7 +94,7 @@ def test_a_journal_does_not_follow_links(tmp_path: Path) -> None:
     folder = write_old_project(tmp_path / "project")
     os.symlink("..", folder / "up")
     plant(folder, "up/victim.py")
-    with pytest.raises(BadValue, match="somebody has changed since"):
+    with pytest.raises(BadValue, match="were changed since"):
         recover(folder, silent)
     assert (tmp_path / "victim.py").read_bytes() == b"victim"
 

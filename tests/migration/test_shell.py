@@ -106,7 +106,7 @@ def test_values_of_declared_options_follow(before: str, later: str) -> None:
 @pytest.mark.parametrize("text", ["python a.py --kernel cuda\n", "python a.py --backend=nccl\n"])
 def test_values_of_other_options_are_pointed_out(text: str) -> None:
     assert after(text) == text
-    assert "found no script that declares it so" in said(text, "advice")[0]
+    assert "no script seen declares a" in said(text, "advice")[0]
 
 
 def test_what_has_no_counterpart_is_said() -> None:

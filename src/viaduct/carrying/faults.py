@@ -30,7 +30,10 @@ NOT_IMPORTED = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
 NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no attribute '\w+'")
 KNOWN_RELEASES = {"NoneType copy mode not allowed": "numpy"}  # message, package: copy=None needs NumPy 2
 NO_NAME = re.compile(r"^ImportError: cannot import name '\w+' from '([A-Za-z0-9_.]+)'")
-NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No such file or directory")
+# TensorFlow also raises NotFoundError for a variable that a checkpoint lacks.
+NO_FILE = re.compile(
+    r"FileNotFoundError|NotADirectoryError|No such file or directory|NotFoundError(?![\s\S]*\bKey \S+ not found)"
+)
 # Bugs of viaduct if the innermost frame is viaduct's; other errors are raised by PyTorch because of the script.
 MISTAKES = (
     "AttributeError", "TypeError", "KeyError", "IndexError", "NameError", "AssertionError", "NotImplementedError",
@@ -101,11 +104,12 @@ def find_fault(run: Run) -> Fault:
             "Put the file where the script looks for it, or give --fake-data.",
             "请将文件放到脚本查找的位置,或使用 --fake-data。",
         )
-    if NO_FILE.search(summary.failure) or has_empty_input(summary):
+    is_input_empty = has_empty_input(summary)
+    if NO_FILE.search(summary.failure) or is_input_empty:
         return Fault(
             "file",
-            f"{who} does not find a file: {error}",
-            f"{who_zh}找不到文件:{error}",
+            f"{who} {'has no input before its first step' if is_input_empty else 'does not find a file'}: {error}",
+            f"{who_zh}{'在第一步之前没有输入数据' if is_input_empty else '找不到文件'}:{error}",
             "Give the script the path of its data after --, or give --fake-data. A relative path is read from the "
             "folder in which the command is given.",
             "请在 -- 之后给出数据路径,或使用 --fake-data;相对路径以执行命令的目录为准。",

@@ -182,10 +182,12 @@ def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, perturb
         return WrittenFile(
             name, "not compared", f"it holds no value that repeats itself and that both sides write{unread}"
         )
+    hidden = sum(not pair.is_informative and not pair.same for pair in judged)
+    if hidden == count:
+        return WrittenFile(name, "not compared", f"{counts}, mostly rounding{unread}")
     equal_values = (is_same_value(ours.values.get(key), theirs.values.get(key), 0.0) for key in compared)
     equal = all(pair.same for pair in pairs) and all(equal_values)
     result = "equal" if equal else "within rounding"
-    hidden = sum(not pair.is_informative and not pair.same for pair in judged)
     if hidden:
         result += f", {hidden} of them mostly rounding"
     return WrittenFile(name, "equal" if equal else "rounding", f"{counts} {result}{unread}", count)

@@ -262,7 +262,10 @@ def recover_folder(root: Path, say: Callable[[str], None]) -> None:
         locked.release(remove=False)
         raise
     locked.release(remove=True)
-    result = "it is undone: every file that it had changed is as it was before" if changes else "it had changed no file"
+    # Without a journal, the migration was killed before the first change or after the last.
+    result = (
+        "it is undone: every file that it had changed is as it was before" if changes else "it changed no file, or all"
+    )
     say(f"A migration of {printable_path(root)} was interrupted; {result}.")
 
 
@@ -287,8 +290,8 @@ def make_edited_error(root: Path, state: Path, edited: dict[str, int]) -> BadVal
     ]
     remainder = f" and {len(edited) - MAX_SHOWN_FILES} more" if len(edited) > MAX_SHOWN_FILES else ""
     return BadValue(
-        f"a migration of {printable_path(root)} was interrupted, and somebody has changed since: "
-        f"{', '.join(descriptions[:MAX_SHOWN_FILES])}{remainder}.",
+        f"a migration of {printable_path(root)} was interrupted, and these files, or their saved copies, were changed "
+        f"since: {', '.join(descriptions[:MAX_SHOWN_FILES])}{remainder}.",
         "That is left as it is; every other changed file is as it was before.",
         f"Keep what you need of both, then remove {printable_path(state)}.",
     )

@@ -214,8 +214,9 @@ class Migration:
             messages = f"{option} {old} becomes {new}", f"{option} 的值 {old} 改为 {new}"
             self.report(rule, "changed", start, messages, "low")
         else:
-            message = f"{option} {value.plain}: found no script that declares it so; if it means the card, write {new}"
-            zh = f"{option} {value.plain}:未找到脚本对此选项的相应声明;若指加速卡,请改为 {new}"
+            kind, kind_zh = ("backend", "后端") if rule is backend.rule else ("device", "设备")
+            message = f"{option} {value.plain}: no script seen declares a {kind} by this name; for the card write {new}"
+            zh = f"{option} {value.plain}:未见脚本将此选项声明为{kind_zh};若指加速卡,请改为 {new}"
             self.report(rule, "advice", start, (message, zh), "low")
 
     def check_words(self, command: list[Word]) -> None:

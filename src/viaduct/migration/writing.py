@@ -102,7 +102,7 @@ def make_write_error(out: Path, error: OSError) -> BadValue:
             f"{printable_path(out)} is a mount point and cannot be replaced.", "Name a new folder within it."
         )
     path = printable_path(error.filename or out)
-    return BadValue(f"{printable_path(out)} cannot be written: {error.strerror} ({path}).", "Nothing was left behind.")
+    return BadValue(f"{printable_path(out)} cannot be written: {error.strerror} ({path}).", "No copy was made.")
 
 
 @contextlib.contextmanager
