@@ -76,6 +76,12 @@ def test_servers_of_unequal_size_get_variables_for_ranks_but_not_for_torchrun() 
         table.server_environment("10.0.0.10")
 
 
+def test_of_many_servers_one_of_each_size_is_named() -> None:
+    table = load(6, range(2), "other", **{"server_list[5].device[1]": ...})
+    with pytest.raises(BadValue, match=r"10.0.0.10 has 2, 10.0.5.10 has 1.\n"):
+        table.server_environment("10.0.0.10")
+
+
 @pytest.mark.parametrize(("port", "job", "named"), [(0, "a", "no port 0"), (65536, "a", "65536"), (1, "a b", "'a b'")])
 def test_a_port_or_a_job_that_cannot_be_is_refused(port: int, job: str, named: str) -> None:
     with pytest.raises(BadValue, match=named):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.cards import CUDA, MLU, NPU
-from viaduct.cluster.findings import format_count
+from viaduct.cluster.findings import format_count, join_first
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def build_server_variables(
 ) -> dict[str, str]:
     """Return the environment variables of one server, for torchrun; refuse servers with unequal numbers of devices."""
     server = table.server(server_id)
-    sizes = {listed.server_id: len(listed.devices) for listed in table.servers}
-    if len(set(sizes.values())) > 1:
-        listed = ", ".join(f"{name} has {size}" for name, size in list(sizes.items())[:4])
+    examples = {len(other.devices): other.server_id for other in reversed(table.servers)}  # one server of each size
+    if len(examples) > 1:
+        listed = join_first([f"{name} has {size}" for size, name in reversed(examples.items())])
         raise BadValue(
             f"torchrun needs the same number of devices on each server: {listed}.",
             "Start each process yourself, with the variables of `--rank N`.",

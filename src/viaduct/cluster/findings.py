@@ -5,6 +5,7 @@ Rules on the number of devices and servers, on subnets and on device ids above 7
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
@@ -107,3 +108,8 @@ def make_finding(field: Field, rule: str, wrong: str, fix: str) -> Finding:
 def format_count(number: int, noun: str) -> str:
     """Return a count with its noun: 1 server, 2 servers."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def join_first(names: Sequence[str], limit: int = 4) -> str:
+    """Return the first names, and the number of the others."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

@@ -11,7 +11,7 @@ from pathlib import Path
 from viaduct.atomic_files import write_file
 from viaduct.cluster.device_ips import Addresses, read_addresses
 from viaduct.cluster.draft import Template
-from viaduct.cluster.findings import format_count
+from viaduct.cluster.findings import format_count, join_first
 from viaduct.cluster.ranktable import Device, RankTable, Server, render_table, summarize_errors
 from viaduct.cluster.rules import DEFAULT_CARD, Card, examine
 from viaduct.errors import BadData, BadValue
@@ -81,7 +81,7 @@ def number_ranks(servers: Mapping[str, Sequence[int]], addresses: Addresses) -> 
 def find_address(server: str, device: int, addresses: Addresses) -> str:
     """Return the address of a device; raise BadData if there is none."""
     if (server, device) not in addresses:
-        servers = ", ".join(sorted({name for name, _ in addresses})[:4]) or "no server"
+        servers = join_first(sorted({name for name, _ in addresses})) or "no server"
         raise BadData(
             f"--device-ips has no address for device {device} of server {server!r}.",
             f"It has {format_count(len(addresses), 'device')}, of {servers}.",

@@ -35,7 +35,7 @@ from viaduct.cluster.environment import (
     check_job,
     refuse_unusable_table,
 )
-from viaduct.cluster.findings import format_count
+from viaduct.cluster.findings import format_count, join_first
 from viaduct.cluster.ranktable import RankTable, Server, render_table
 from viaduct.cluster.secret import VARIABLE, derive_key_prefix, make_secret, name_secret
 from viaduct.cores import count_cores
@@ -182,7 +182,7 @@ def find_server(table: RankTable) -> Server:
     matches = [server for server in table.servers if links.is_this_machine(server.address)]
     if len(matches) == 1:
         return matches[0]
-    servers = ", ".join(server.server_id for server in table.servers[:8])
+    servers = join_first([server.server_id for server in table.servers], 8)
     own_addresses = ", ".join(links.list_own_addresses()) or "none"
     if not matches:
         raise BadValue(
@@ -415,7 +415,7 @@ def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None
     if not first.stderr:
         print("  Its output is above.", file=sys.stderr)
     if others and first.exit_code != MISTAKE:
-        print(f"  Then {'; '.join(describe_end(other) for other in others[:8])}.", file=sys.stderr)
+        print(f"  Then {join_first([describe_end(other) for other in others], 8)}.", file=sys.stderr)
     print(f"  The output of the ranks that did not write to this terminal is in {logs}", file=sys.stderr, flush=True)
 
 

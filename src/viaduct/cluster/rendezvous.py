@@ -39,6 +39,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
 from viaduct.cluster import links
+from viaduct.cluster.findings import join_first
 from viaduct.errors import BadValue, ViaductError
 
 if TYPE_CHECKING:
@@ -411,6 +412,5 @@ def read_beats(store: Store, servers: int) -> list[int]:
 
 
 def name_servers(servers: Sequence[str]) -> str:
-    """Return the names of the first four servers and the number of the others, for a message."""
-    shown = ", ".join(servers[:4]) + (f" and {len(servers) - 4} more" if len(servers) > 4 else "")
-    return f"server {shown}" if len(servers) == 1 else f"servers {shown}"
+    """Return the names of the first servers and the number of the others, for a message."""
+    return f"{'server' if len(servers) == 1 else 'servers'} {join_first(servers)}"

@@ -31,7 +31,7 @@ from typing import Any, Literal
 from viaduct.cards import CUDA, MLU, NPU
 from viaduct.cards.shell import ENVIRONMENTS, MOUNTS
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, check_job
-from viaduct.cluster.findings import format_count
+from viaduct.cluster.findings import format_count, join_first
 from viaduct.cluster.generate import write
 from viaduct.cluster.launch import check_numbers
 from viaduct.cluster.ranktable import RankTable, render_table
@@ -104,7 +104,7 @@ def write_all(folder: Path, job: Job, force: bool) -> dict[Path, str]:
     files = {folder / name: (text, purpose) for name, text, purpose in render_files(job)}
     existing = [str(path) for path in files if path.exists()]
     if existing and not force:
-        raise BadValue(f"there already: {', '.join(existing[:4])}.", "--force replaces them; or name another folder.")
+        raise BadValue(f"there already: {join_first(existing)}.", "--force replaces them; or name another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

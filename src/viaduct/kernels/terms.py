@@ -195,14 +195,15 @@ def launch_sum(
     images = tuple(x.contiguous(memory_format=torch.channels_last) for x in images)
     arguments = [describe_term(term, x) for term, x in zip(terms, images, strict=True)]
     # Without a second term (kind 0) the kernel gets the tensors of the first, and does not read them.
-    first, second = arguments if len(arguments) == 2 else (arguments[0], (arguments[0][0], (0, 0, False)))
+    (first_tensors, first_kind), *others = arguments
+    second_tensors, second_kind = others[0] if others else (first_tensors, (0, 0, False))
     stride = max(term.pool.stride if term.pool else 1 for term in terms)
     tiling = Tiling.choose(size, channels, any(term.pool for term in terms), output.dtype)
     terms_kernels.sum_kernel[(tiling.tiles, count_blocks(channels, tiling.columns))](
-        *(*first[0], *second[0], *(output if out is None else out for out in (raw, positive, signs))),
+        *(*first_tensors, *second_tensors, *(output if out is None else out for out in (raw, positive, signs))),
         *((output if positive is None else positive).stride(0), rows, channels, *find_input_size(terms), *tiling.size),
-        *(size[1] * size[2], *first[1], *second[1], stride, raw is not None, positive is not None, signs is not None),
-        *(tiling.tall, tiling.wide, tiling.columns),
+        *(size[1] * size[2], *first_kind, *second_kind, stride),
+        *(raw is not None, positive is not None, signs is not None, tiling.tall, tiling.wide, tiling.columns),
         num_warps=tiling.warps,
     )
 

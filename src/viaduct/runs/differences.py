@@ -129,7 +129,7 @@ def compare_recipes(first: RunFacts, second: RunFacts) -> Aspect:
     fields = sorted({**first.fields, **second.fields}, key=rank_importance)
     pairs = {name: (first.fields.get(name, MISSING), second.fields.get(name, MISSING)) for name in fields}
     pairs = {"recipe": (first.recipe, second.recipe), **pairs}
-    changes = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    changes = {name: (left, right) for name, (left, right) in pairs.items() if left != right}
     count = "1 field of the recipe differs" if len(changes) == 1 else f"{len(changes)} fields of the recipe differ"
     return Aspect("recipe", not changes, count if changes else "Recipe: every field is the same", changes)
 
@@ -168,8 +168,8 @@ def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
         missing = name_missing((first.machine, second.machine))
         return Aspect("machine", None, f"Machine: not recorded in {missing}")
     left, right = describe_machine(first), describe_machine(second)
-    pairs = {name: (left.get(name), right.get(name)) for name in {**left, **right}}
-    changes = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    names = {**left, **right}  # in the order of both
+    changes = {name: (left.get(name), right.get(name)) for name in names if left.get(name) != right.get(name)}
     return Aspect("machine", not changes, "The machines differ" if changes else "Machine: the same", changes)
 
 

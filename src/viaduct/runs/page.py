@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from viaduct.cluster.findings import join_first
 from viaduct.errors import BadRun
 from viaduct.reporting import (
     Callout,
@@ -186,7 +187,7 @@ def describe_left_out(names: list[str], count: int) -> str:
     """Describe the hyper-parameters and runs that the plot leaves out; empty if it shows all."""
     parts = []
     if len(names) > MAX_PARAMETERS:
-        parts.append(f"the first {MAX_PARAMETERS} of {len(names)}, not {', '.join(names[MAX_PARAMETERS:][:5])}")
+        parts.append(f"the first {MAX_PARAMETERS} of {len(names)}, without {join_first(names[MAX_PARAMETERS:], 5)}")
     if count > MAX_LINES:
         parts.append(f"the newest {MAX_LINES} of {count:,} runs")
     return f": {'; '.join(parts)}" if parts else ""

@@ -22,9 +22,9 @@ def report_file(site: Site) -> None:
     for node in site.source.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and TENSORFLOW in imported_frameworks(node):
             site.report_unresolved(
-                "TensorFlow 1 has no device-neutral API, so this file stays as it is: migrate it with --to npu or "
+                "TensorFlow 1 has no device-neutral API, so this code stays: migrate the file with --to npu or "
                 "--to mlu, or exclude it with --exclude",
-                zh="TensorFlow 1 没有与设备无关的接口,此文件保持不变:"
+                zh="TensorFlow 1 没有与设备无关的接口,此处的 TensorFlow 代码保持不变:"
                 "请用 --to npu 或 --to mlu 单独迁移,或用 --exclude 排除",
                 node=node,
             )

@@ -21,7 +21,7 @@ def flow_of(site: Site) -> Flow:
 
 
 def load_destination(site: Site) -> Destination:
-    """Return the map_location for a load without one; "nothing" if it needs none.
+    """Return the place for the content of a load without map_location; "nothing" if it needs none.
 
     Weights for load_state_dict are loaded on the host; complete networks, and values that are moved later, on the card.
     Values that are used on the host, or in a script without a card, need no map_location.

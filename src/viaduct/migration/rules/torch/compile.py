@@ -1,7 +1,7 @@
 """Advise on torch.compile.
 
-On the NPU it needs a special backend: `npugraphs` from torch 2.6 on, or `torchair.get_npu_backend()`. Without
-torch.compile the results are the same.
+On the NPU it needs a special backend: `npugraphs` from torch 2.6 on, or `torchair.get_npu_backend()`. The
+script also runs without torch.compile.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def report(site: Site) -> None:
             return
     english, chinese = zip(*(TORCH_COMPILE[target.name] for target in cards(site.options)), strict=True)
     site.advise(
-        f"torch.compile: {'; '.join(english)}; without it the results are the same",
-        zh=f"torch.compile:{';'.join(chinese)};不编译时结果相同",
+        f"torch.compile: {'; '.join(english)}; the script also runs without it",
+        zh=f"torch.compile:{';'.join(chinese)};不编译也可运行",
         risk="medium",
     )
 

@@ -25,8 +25,8 @@ def report_cuda_graph(site: Site) -> None:
     target = card(site.options)
     name = site.name.rpartition(".")[2].replace("CUDAGraph", target.graph)
     site.request_review(
-        f"{site.name} captures a CUDA graph; the nearest is {target.root}.{name}, in new {target.module} releases",
-        zh=f"{site.name} 用于捕获 CUDA 图;最接近的是 {target.root}.{name},仅新版 {target.module} 提供",
+        f"{site.name} is for CUDA graphs; the nearest is {target.root}.{name}, in new {target.module} releases",
+        zh=f"{site.name} 用于 CUDA 图;最接近的是 {target.root}.{name},仅新版 {target.module} 提供",
         risk="high",
     )
 
