@@ -160,6 +160,12 @@ def test_what_is_only_a_warning(folder: Path) -> None:
     assert "1 validation images are also training images" in texts
 
 
+def test_every_copy_of_a_training_image_counts(folder: Path) -> None:
+    rewrite(folder / "validation-00000-of-00001", message(0, 1), message(0, 1))
+    texts = [finding.message for finding in check_records(folder).findings]
+    assert "2 validation images are also training images; the accuracy will look too good." in texts
+
+
 def test_a_class_without_images(folder: Path) -> None:
     (folder / "labels.txt").write_text("0:background\n1:ant\n2:bee\n3:cat\n4:dog\n")
     report = check_records(folder)

@@ -21,7 +21,7 @@ def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None
         model = recognise.sketch(name, 17)
         for layout in layouts_of(model):
             guesses = recognise.recognise_tensorflow(recognise.list_tf_variables(model, layout))
-            assert guesses[0].is_certain, name
+            assert guesses[0].is_complete, name
             assert guesses[0].classes == 17
             assert guesses[0].layout == layout
             assert name in [guess.model for guess in guesses]
@@ -31,7 +31,7 @@ def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None
 def test_a_larger_amoebanet_is_recognised_with_its_size() -> None:
     large = recognise.sketch("amoebanet_d", 11, (("cells", 12), ("image", 299)))
     (guess,) = recognise.recognise_tensorflow(recognise.list_tf_variables(large, ""))
-    assert guess.is_certain
+    assert guess.is_complete
     assert dict(guess.options) == {"cells": 12, "filters": 256, "stem_filters": 32, "image": 299}
 
 

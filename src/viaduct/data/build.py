@@ -145,6 +145,7 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
         train, validation = set_aside(train, share, seed)
     splits = [shuffle_images(train, seed), shuffle_images(validation, seed)]
     counts = [count_shards(images, requested) for images, requested in zip(splits, shards, strict=True)]
+    train_shards, validation_shards = counts
     planned = [
         Shard(
             shard_name(split, number, count),
@@ -157,8 +158,8 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
         "seed": seed,
         "validation_share": share,
         "first_label": first_label,
-        "train_shards": counts[0],
-        "validation_shards": counts[1],
+        "train_shards": train_shards,
+        "validation_shards": validation_shards,
     }
     manifest = {"version": VERSION, "source": summarise_source(origin), "options": options}
     return Plan(planned, labels, manifest, len(splits[0]), len(splits[1]))

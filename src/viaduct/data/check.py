@@ -371,16 +371,16 @@ def format_label(names: dict[int, str], label: int) -> str:
 
 def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
     """Find images with equal fingerprints; the chance of a false report is 1 in 20 million for all of ImageNet."""
-    findings, distinct = [], {}
+    findings, digests = [], {}
     for split in SPLITS:
         shard_digests = [np.array(shard.digests, np.uint64) for shard in shards if shard.split == split]
-        digests = np.concatenate([np.empty(0, np.uint64), *shard_digests])
-        distinct[split] = np.unique(digests)
-        repeated = len(digests) - len(distinct[split])
+        digests[split] = np.concatenate([np.empty(0, np.uint64), *shard_digests])
+        count = len(digests[split])
+        repeated = count - len(np.unique(digests[split]))
         if repeated:
-            message = f"{repeated:,} of {len(digests):,} images are copies of another one."
+            message = f"{repeated:,} of {count:,} images are copies of another one."
             findings.append(Finding("warning", "duplicates", split, message))
-    shared = len(np.intersect1d(distinct["train"], distinct["validation"], assume_unique=True))
+    shared = int(np.isin(digests["validation"], digests["train"]).sum())
     if shared:
         message = f"{shared:,} validation images are also training images; the accuracy will look too good."
         findings.append(Finding("warning", "duplicates", "validation", message))
@@ -392,8 +392,10 @@ def find_uneven_shards(shards: Sequence[ShardCheck]) -> list[Finding]:
     findings = []
     for split in SPLITS:
         sizes = sorted((shard.bytes, shard.path.name) for shard in shards if shard.split == split)
-        if sizes and sizes[-1][0] > MAX_SHARD_RATIO * sizes[0][0]:
-            (least, smallest), (most, largest) = sizes[0], sizes[-1]
+        if not sizes:
+            continue
+        (least, smallest), (most, largest) = sizes[0], sizes[-1]
+        if most > MAX_SHARD_RATIO * least:
             message = f"{largest} has {most:,} bytes, {smallest} {least:,}."
             findings.append(Finding("warning", "shard sizes", split, message))
     return findings

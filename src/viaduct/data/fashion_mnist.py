@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from viaduct.data.notices import join_first
 from viaduct.data.origins import read_idx_pair
 from viaduct.data.source import Colour, Images, ImageSet, Split
 from viaduct.errors import BadData
@@ -65,5 +66,5 @@ def find_file(folder: Path, name: str) -> Path:
     for file in (folder / name, folder / f"{name}.gz"):
         if file.is_file():
             return file
-    present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:12]) or "nothing"
+    present = join_first(sorted(entry.name for entry in folder.iterdir()), 12) or "nothing"
     raise BadData(f"{folder / name}[.gz]: there is no such file.", f"{folder} has: {present}", HOW_TO_GET)

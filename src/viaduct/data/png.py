@@ -80,6 +80,7 @@ def decode(data: bytes) -> Bytes:
     header = read_header(chunks)
     if b"IEND" not in chunks:
         raise BadData("the PNG is cut short: it has no end.")
+    # Each row has a first byte with the number of its filter.
     size = sum(rows * (1 + header.row_bytes(columns)) for columns, rows in list_sizes(header))
     pixels = read_pixels(header, inflate(b"".join(parts), size))
     return look_up(pixels, chunks.get(b"PLTE", b"")) if header.colour_type == PALETTE else pixels
@@ -138,7 +139,7 @@ def list_sizes(header: Header) -> list[tuple[int, int]]:
 
 
 def inflate(compressed: bytes, size: int) -> Bytes:
-    """Decompress the pixels; raise `TooLarge` if they exceed the limit."""
+    """Decompress the rows, `size` bytes; raise `TooLarge` if this exceeds the limit."""
     if size > max(MAX_UNPACKED_BYTES, MAX_EXPANSION * len(compressed)):
         raise TooLarge(
             f"the PNG expands from {len(compressed):,} to {size:,} bytes of pixels; beyond {MAX_UNPACKED_BYTES:,} "

@@ -61,7 +61,7 @@ def import_file(
         if slots and not values.done.slots:
             raise BadData(f"{checkpoint.prefix} has no optimizer slots.", "Leave out --slots.")
         metadata = build_metadata(guess, values.done.global_step, str(source), ema=ema)
-        fitting = {} if model else {other.model: None for other in checkpoint.guess_networks() if other.is_certain}
+        fitting = {} if model else {other.model: None for other in checkpoint.guess_networks() if other.is_complete}
     write_safetensors(out, add_counters(network, values.tensors), metadata)
     if slots:
         tensors = {
@@ -76,7 +76,7 @@ def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
     """Return the requested network and number of classes, or those that the checkpoint implies."""
     guesses = checkpoint.guess_networks()
     if not model:
-        if not guesses or not guesses[0].is_certain:
+        if not guesses or not guesses[0].is_complete:
             raise BadData(
                 f"{checkpoint.prefix} looks like none of our networks"
                 + (f"; it comes closest to {guesses[0]}." if guesses else "."),
@@ -172,7 +172,7 @@ def identify_network(stored: Stored, model: str) -> Guess:
     shape = stored.shapes.get("head.bias")
     if shape and name:
         return Guess(name, shape[0], 1.0, options=options)
-    guesses = [guess for guess in stored.guess_networks() if guess.is_certain]
+    guesses = [guess for guess in stored.guess_networks() if guess.is_complete]
     if len(guesses) == 1:
         return guesses[0]
     candidates = f"It may be {', '.join(guess.model for guess in guesses)}." if guesses else ""

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from viaduct.atomic_files import replace_file
+from viaduct.data.notices import join_first
 from viaduct.errors import BadData
 from viaduct.weights.table import MAGIC
 
@@ -131,7 +132,7 @@ def list_prefixes(folder: Path) -> list[Path]:
 def list_others(folder: Path) -> tuple[str, ...]:
     """Return a hint that lists the checkpoints in the folder."""
     prefixes = list_prefixes(folder) if folder.is_dir() else []
-    return (f"There is: {', '.join(str(prefix) for prefix in prefixes[:5])}.",) if prefixes else ()
+    return (f"There is: {join_first([str(prefix) for prefix in prefixes])}.",) if prefixes else ()
 
 
 def name_latest(prefix: Path) -> None:

@@ -31,7 +31,8 @@ class Guess:
     options: Options = ()  # of the network's constructor
 
     @property
-    def is_certain(self) -> bool:
+    def is_complete(self) -> bool:
+        """True if all of the network's tensors match; several networks may."""
         return self.share == 1
 
     def __str__(self) -> str:
@@ -55,12 +56,12 @@ def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> 
     model = sketch(name, 1, options)
     for layout, links in layouts_of(model).items():
         heads = {link.target: link.sources[0] for link in links if is_head(link.target)}
-        stored = shapes.get(heads["head.bias"])
-        if stored:
+        bias_shape = shapes.get(heads["head.bias"])
+        if bias_shape:
             expected = list_tf_variables(model, layout)
             # The sketch has one class; TensorFlow's class axis is the last one.
-            expected |= {source: (*expected[source][:-1], stored[-1]) for source in heads.values()}
-            yield Guess(name, stored[-1], compute_share(expected, shapes), layout, options)
+            expected |= {source: (*expected[source][:-1], bias_shape[-1]) for source in heads.values()}
+            yield Guess(name, bias_shape[-1], compute_share(expected, shapes), layout, options)
 
 
 def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
@@ -75,13 +76,14 @@ def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
         model = sketch(name, 1)
         for layout, links in mindspore.layouts_in(model, shapes).items():
             sources = {link.target: link.sources[0] for link in links}
-            stored = shapes.get(sources["head.bias"])
-            if stored and len(stored) == 1:
+            bias_shape = shapes.get(sources["head.bias"])
+            if bias_shape and len(bias_shape) == 1:
+                (classes,) = bias_shape
                 state = model.state_dict()
                 expected = {source: tuple(state[target].shape) for target, source in sources.items()}
                 heads = [source for target, source in sources.items() if is_head(target)]
-                expected |= {source: (stored[0], *expected[source][1:]) for source in heads}
-                guess = Guess(name, stored[0], compute_share(expected, shapes), layout)
+                expected |= {source: (classes, *expected[source][1:]) for source in heads}
+                guess = Guess(name, classes, compute_share(expected, shapes), layout)
                 guesses.append(guess)
                 if mindspore.is_faithful(model, layout):
                     faithful.add(guess)
