@@ -201,7 +201,7 @@ def test_a_copy_has_excluded_files_as_they_were(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "old.py").read_text() == TRAIN_TF
     assert "cuda()" not in (tmp_path / "out" / "train.py").read_text()
     assert "old.py" in done.stdout
-    assert "--exclude typo.py matches no file" in done.stderr
+    assert "--exclude typo.py matches no further file" in done.stderr
     assert "left out by --exclude" in (tmp_path / "all.json").read_text()
 
 

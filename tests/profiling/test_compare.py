@@ -65,7 +65,7 @@ def test_phases_that_were_not_measured_are_not_compared() -> None:
     difference = compare_profiles(make_run(steps=make_steps(STEADY)), unknown)
     assert difference.phases == ()
     assert difference.differs
-    assert "One of the profiles, or both, has no phases" in write_text(difference)
+    assert "Phases are not known for all steps of both profiles" in write_text(difference)
 
 
 def test_identical_profiles_are_said_to_be_identical() -> None:

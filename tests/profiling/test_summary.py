@@ -60,9 +60,11 @@ def test_steps_that_were_all_recorded_are_not_called_timed():
 
 def test_operators_of_an_unknown_number_of_steps_are_not_called_unrecorded():
     profile = small_profile()
-    text = write_summary(replace(profile, facts=replace(profile.facts, timed_steps=0, recorded_steps=0)))
+    facts = replace(profile.facts, warmup_steps=0, timed_steps=0, recorded_steps=0)
+    text = write_summary(replace(profile, facts=facts))
     assert "no steps were found" in text
     assert "no operators recorded" not in text
+    assert "0 steps timed after 3 of warm-up" in write_summary(replace(profile, facts=replace(facts, warmup_steps=3)))
 
 
 def test_every_rank_has_a_line():
@@ -76,7 +78,7 @@ def test_phases_that_were_not_measured_are_not_shown_as_zero():
     profile = small_profile()
     text = write_summary(replace(profile, facts=replace(profile.facts, phases_measured=False)))
     assert "data tail" not in text
-    assert "only its length was measured" in text
+    assert "Phases are not known for all steps" in text
 
 
 @pytest.mark.parametrize("width", [1, 40, 60, 80, 100, 100_000])

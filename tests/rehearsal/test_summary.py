@@ -28,3 +28,10 @@ def test_an_exit_code_that_is_no_signals_is_named_as_a_code() -> None:
     """sys.exit(-1) gives 255."""
     assert describe_end(137) == "was ended by SIGKILL"
     assert describe_end(255) == "ended with exit code 255"
+
+
+def test_a_module_that_may_be_the_projects_own_is_not_called_a_package() -> None:
+    plan = Plan("original", "torch", "train.py", (), "record", "work")
+    failure = "ModuleNotFoundError: No module named 'helpers.net'"
+    made = Summary("", "original", "torch", "train.py", [], 1, None, 1, failure=failure)
+    assert advise(made, plan) == ["No module 'helpers.net' was found. If helpers is a package: pip install helpers"]

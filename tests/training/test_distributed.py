@@ -326,6 +326,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(tmp_path: Path) -> N
     assert len({process.value.step for process in ended}) == 1
     assert "Stopped after step 5 of 100" in ended[0].output
     assert f"viaduct train --run {run} --ranks 3" in ended[0].output
+    assert '<span class="flag">--ranks</span> 3' in (run / "report.html").read_text()
     assert [process.output for process in ended[1:]] == ["", ""]
     assert SavedCheckpoint(run / "checkpoints" / "step-5").find_damage() is None
     assert [record["step"] for record in records(run, "checkpoint")] == [2, 4, 5]

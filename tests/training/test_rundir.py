@@ -80,6 +80,13 @@ def test_another_value_is_refused_with_both(run: RunDir, path: str, text: str, m
     assert f"`viaduct train --run {run.path}` continues it" in str(caught.value)
 
 
+def test_the_command_that_continues_a_run_can_be_pasted(tmp_path: Path) -> None:
+    spaced = RunDir(tmp_path / "try 1")
+    begin_run(spaced)
+    with pytest.raises(BadRun, match=r"`viaduct train --run '.*try 1'` continues it"):
+        spaced.refuse_other_recipe(make_loaded(replace(RECIPE, seed=9)))
+
+
 def test_several_other_values_are_counted(run: RunDir) -> None:
     begin_run(run)
     with pytest.raises(BadRun, match=r"optimizer.lr=0.1, not 0.5 \(and 2 more\)"):

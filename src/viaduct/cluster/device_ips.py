@@ -107,7 +107,8 @@ def read_tables(paths: Sequence[Path]) -> Addresses:
                     f"{location}: {line.strip()!r} is neither server,device,ip nor address_0=… of an hccn.conf.",
                     "A line is such as 10.0.0.10,0,192.168.0.2.",
                 )
-            add_address(addresses, (cells[0], int(cells[1])), cells[2], location)
+            server, device, address = cells
+            add_address(addresses, (server, int(device)), address, location)
     return addresses
 
 
@@ -116,7 +117,8 @@ def add_address(addresses: Addresses, key: tuple[str, int], address: str, locati
     if not is_ipv4_address(address):
         raise BadData(f"{location}: {address!r} is not an IPv4 address.", "Write it as 192.168.0.2.")
     if key in addresses:
-        raise BadData(f"{location}: device {key[1]} of server {key[0]!r} has an address already, {addresses[key]}.")
+        server, device = key
+        raise BadData(f"{location}: device {device} of server {server!r} has an address already, {addresses[key]}.")
     addresses[key] = address
 
 

@@ -188,8 +188,8 @@ def match_by_rules(pairing: StepPairing, rules: Rules) -> None:
         partner = rules.find_partner(tensor.op, tensor.call)
         if partner is None:
             continue
-        op = partner[0]
-        right = theirs.get((*partner, *_slot(tensor)))
+        op, call = partner
+        right = theirs.get((op, call, *_slot(tensor)))
         if op == INSERTED:
             pairing.add_left_only(tensor, INSERTED, "the rules say that it has no original")
         elif right is None:
@@ -395,10 +395,7 @@ def add_unmatched(pairing: StepPairing, graph: Graph | None) -> None:
 
 
 def _make_right_only_pair(tensor: Stored, group: fusion.Group | None, dumped: set[str]) -> Pair:
-    """Return the pair of a right tensor without a partner.
-
-    `group`: the compiled operators that compute it; `dumped`: the left operators with a tensor.
-    """
+    """Return the pair of a right tensor; `group` computes it, `dumped` are the left operators with a tensor."""
     if group is None:
         left_op, reason = tensor.op, "no counterpart was found on the left side"
     elif fusion.is_fused_away(tensor, group):
@@ -412,7 +409,8 @@ def _make_right_only_pair(tensor: Stored, group: fusion.Group | None, dumped: se
 
 def _order_right_only(pairing: StepPairing) -> Callable[[int], float]:
     """Return a function from a right order to the first number of a sort key: just after the last match before it."""
-    known = sorted((pair.right.order, key[0]) for pair, _, key in pairing.ordered_pairs if pair.left and pair.right)
+    matches = [(pair.right, sort_key) for pair, _, sort_key in pairing.ordered_pairs if pair.left and pair.right]
+    known = sorted((right.order, sort_key[0]) for right, sort_key in matches)
 
     def order_of(order: int) -> float:
         before = bisect_right(known, (order, math.inf))

@@ -45,7 +45,7 @@ class Device(Protocol):
         """Return the peak of allocated bytes since the process started or `reset_peak_memory` was called."""
 
     def reset_peak_memory(self) -> None:
-        """Set the peak to the bytes allocated now."""
+        """Set the peak to the bytes allocated now, where the system allows it."""
 
     def get_free_memory(self) -> int:
         """Return the bytes that can still be allocated."""
@@ -54,7 +54,7 @@ class Device(Protocol):
         """Return those of bf16 and fp16 that the hardware computes natively, best first."""
 
     def list_emulated_dtypes(self) -> tuple[str, ...]:
-        """Return those of bf16 and fp16 that run emulated, slower than fp32; used only if the recipe asks for one."""
+        """Return those of bf16 and fp16 that run emulated, usually slowly; used only if the recipe asks for one."""
 
     def set_tf32(self, allowed: bool) -> None:
         """Allow or forbid TF32 in fp32 convolutions; only NVIDIA cards have it.

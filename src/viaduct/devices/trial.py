@@ -1,8 +1,8 @@
 """One real training step on a card, checked against the same step on the CPU in fp32.
 
 The network is a convolution, batch norm and a linear layer, trained with cross entropy and SGD. A trial fails if the
-relative error of any tensor's update exceeds TOLERANCE. Updates are compared because a large weight would hide a wrong
-gradient.
+step raises an error, or if the relative error of any tensor's update exceeds TOLERANCE. Updates are compared because a
+large weight would hide a wrong gradient.
 """
 
 from __future__ import annotations

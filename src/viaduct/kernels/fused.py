@@ -53,9 +53,9 @@ def find_obstacle(network: nn.Module, dtype: torch.dtype) -> str | None:
         return "they are written in Triton, which is not installed"
     if torch.version.hip is not None:
         return "they are for NVIDIA cards"
-    capability = min(torch.cuda.get_device_capability(device) for device in devices)
-    if dtype == torch.bfloat16 and capability < (8, 0):
-        return f"this card does not compute in bfloat16 (compute capability {capability[0]}.{capability[1]})"
+    major, minor = min(torch.cuda.get_device_capability(device) for device in devices)
+    if dtype == torch.bfloat16 and major < 8:
+        return f"this card does not compute in bfloat16 (compute capability {major}.{minor})"
     return None
 
 

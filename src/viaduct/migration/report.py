@@ -89,7 +89,7 @@ def make_overview(outcome: Outcome, summary: Summary) -> Section:
         "verdict": f"{summary.verdict}: {'; '.join(summary.reasons)}",
         "started with": printable_path(outcome.entry) or "not known; see --entry",
     }
-    text = "Edits are made only where the text shows that they are right; what it does not show is listed below."
+    text = "Edits are made where the text shows what is right; other places that were found are listed below."
     return Section("Summary", text, [Facts(facts), Code(visible(outcome.command), "The command")])
 
 
@@ -116,7 +116,7 @@ def make_ledger_section(outcome: Outcome, summary: Summary, language: str) -> li
     ]
     text = (
         "Places that each requirement of the target concerns, and their states. A place that needs a change and could "
-        "not be analysed is unresolved. The verdict is complete if the last two columns are zero."
+        "not be analysed is unresolved. The verdict is complete only if the last two columns are zero."
     )
     return [Section("Requirements", text, [Table(heads, rows)])]
 

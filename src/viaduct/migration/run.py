@@ -323,7 +323,7 @@ def refuse_framework(project: Project, options: Options) -> None:
         )
     if options.mode == "patch":
         raise BadValue(
-            "--mode patch is for PyTorch, and no script here imports it.",
+            "--mode patch is for PyTorch, and no script was found that imports it.",
             "TensorFlow 1 has no such patch: leave --mode out.",
         )
 
@@ -332,7 +332,7 @@ def exclude_files(files: Walk, patterns: tuple[str, ...]) -> None:
     """Exclude the files that --exclude names; raise BadValue if no script is left."""
     for pattern in patterns:
         if not files.exclude(pattern):
-            print_progress(f"Note: --exclude {pattern} matches no file of the project.")
+            print_progress(f"Note: --exclude {pattern} matches no further file of the project.")
     if patterns and not files.scripts:
         raise BadValue(
             f"--exclude {' --exclude '.join(patterns)} leaves no Python file to migrate.",

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Layout = Literal["conv", "dense", "plain"]
+Layout = Literal["conv", "dense", "plain"]  # order of a tensor's axes
 
 
 @dataclass(frozen=True)

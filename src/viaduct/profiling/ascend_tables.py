@@ -84,7 +84,7 @@ class TaskTable:
     rows: int = 0
 
     def add(self, row: CsvRow) -> None:
-        """Add one task; rows without a duration are left out."""
+        """Add one task; rows without a duration, or with a negative one, are left out."""
         duration = row.time_us(*DURATION)
         if duration is None or duration < 0:
             return
@@ -170,7 +170,7 @@ def find_phase(name: str, scope: str, trained_scopes: set[str]) -> Phase:
 
 
 def read_memory_record(rows: Iterable[CsvRow], rank: int) -> list[MemoryPoint]:
-    """Return the memory over time of one component: the first in the rows of PTA+GE, PTA, GE, APP, or any other."""
+    """Return the memory over time of one component: the first of PTA+GE, PTA, GE, APP or any other that has rows."""
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for row in rows:
         time, allocated = row.time_us("Timestamp"), row.bytes("Total Allocated")
@@ -184,7 +184,7 @@ def read_memory_record(rows: Iterable[CsvRow], rank: int) -> list[MemoryPoint]:
 
 
 def read_memory_owners(rows: Iterable[CsvRow], rank: int, peak_us: float | None, most: int = 50) -> list[MemoryOwner]:
-    """Return the operators whose allocations were alive at the peak, the largest first."""
+    """Return the operators whose allocations were alive at the peak, the largest first, at most `most`."""
     sizes: dict[str, int] = defaultdict(int)
     for row in rows:
         size, start, duration = row.bytes("Size"), row.time_us("Allocation Time"), row.time_us("Duration")

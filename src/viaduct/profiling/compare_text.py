@@ -144,7 +144,7 @@ def list_remarks(difference: ProfileDifference) -> list[str]:
         before, after = ("–" if rate is None else f"{rate:,.1f}" for rate in rates)
         remarks.append(f"The batches differ ({batches[0]} and {batches[1]}): {before} and {after} samples/s.")
     if not difference.phases and None not in (difference.iteration.before_us, difference.iteration.after_us):
-        remarks.append("One of the profiles, or both, has no phases: only the iteration is compared.")
+        remarks.append("Phases are not known for all steps of both profiles: the iteration is compared without them.")
     kinds = {profile.facts.kind for profile in (difference.before, difference.after)}
     if len(kinds) > 1 and kinds & {"kineto", "torch_npu"}:
         remarks.append("At least one profile was measured while its profiler was on, which makes steps longer.")

@@ -70,7 +70,7 @@ def start_at_zero(profile: Profile, zero_unix_us: float | None) -> Profile:
 
 
 def start_read_times_at_zero(profile: Profile) -> Profile:
-    """Return a profile of another tool with its earliest time as 0; its times may count from 1970."""
+    """Return a profile of another tool with its earliest time as 0; times from 1970 also give its Unix time."""
     start = profile.start_us
     return start_at_zero(profile, start if start > UNIX_FROM_US else None)
 

@@ -46,11 +46,11 @@ class Step:
     """
 
     rank: int
-    number: int  # counted from 0
+    number: int  # counted from 0, or as another tool numbers its steps
     forward_start_us: float
     backward_end_us: float
     end_us: float
-    previous_end_us: float | None  # None for the first step of a profile
+    previous_end_us: float | None  # None if it is not known, as for the first step of a profile
     loader_wait_us: float | None = None  # time for which the host waited for the batch of this step
     collectives: tuple[Collective, ...] = ()
     recompiled: int = 0  # graphs that torch.compile compiled in this step
@@ -68,17 +68,17 @@ class Step:
 
     @property
     def start_us(self) -> float:
-        """End of the previous step; for the first step of a profile its forward start."""
+        """End of the previous step, or this step's forward start if that is not known."""
         return self.forward_start_us if self.previous_end_us is None else self.previous_end_us
 
     @property
     def iteration_us(self) -> float:
-        """Time from the end of the previous step to the end of this one; for the first step from its forward start."""
+        """Time from `start_us` to the end of the step."""
         return self.end_us - self.start_us
 
     @property
     def data_tail_us(self) -> float | None:
-        """Time from the end of the previous step to the start of this forward pass; None for the first step."""
+        """Time from the end of the previous step to the start of this forward pass; None if it is not known."""
         return None if self.previous_end_us is None else self.forward_start_us - self.previous_end_us
 
     @property
@@ -209,7 +209,7 @@ class Facts:
     date: str = ""
     workers: int | None = None  # of the DataLoader, if there is one
     cores: int | None = None
-    phases_measured: bool = True  # False: only iterations; all of their time is in forward + backward
+    phases_measured: bool = True  # False: some or all steps have no phases; their time is in forward + backward
     zero_unix_us: float | None = None  # Unix time of this profile's zero, to merge the profiles of ranks
 
 

@@ -148,7 +148,7 @@ def make_throughput_tile(profile: Profile) -> Tile:
 def make_data_tile(ranks: Sequence[RankFigures]) -> Tile:
     with_phases = [figures for figures in ranks if figures.phases]
     if not with_phases:
-        return Tile("data tail", MISSING, "phases were not measured" if ranks else "no iteration")
+        return Tile("data tail", MISSING, "phases are not known for all steps" if ranks else "no iteration")
     worst = max(with_phases, key=lambda figures: figures.phases[0].share)
     note = f"median {write_ms(worst.phases[0].median_us)} ms a step"
     rank = f"rank {worst.rank}, " if len(with_phases) > 1 else ""
@@ -187,7 +187,7 @@ def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[
     definition = (
         "From the end of one step to the end of the next."
         if profile.facts.phases_measured
-        else "Only the length of each iteration is known, not its phases."
+        else "Phases are not known for all steps: only iterations are shown."
     )
     left_out = describe_left_out(step for step in profile.steps if step.interrupted_by)
     return [Section("Iterations", " ".join([definition, *left_out, *describe_uneven(ranks)]), parts)]

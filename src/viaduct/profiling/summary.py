@@ -62,9 +62,9 @@ def describe_run(facts: Facts) -> str:
 
 def describe_steps(facts: Facts) -> str:
     """Return the numbers of timed, warm-up and recorded steps."""
-    if not facts.timed_steps and not facts.recorded_steps:
+    if not facts.timed_steps and not facts.recorded_steps and not facts.warmup_steps:
         return "no steps were found"
-    if not facts.timed_steps:
+    if not facts.timed_steps and facts.recorded_steps:
         return f"{count_steps(facts.recorded_steps)}, all of them under the operator profiler"
     warmup = f" after {facts.warmup_steps:,} of warm-up" if facts.warmup_steps else ""
     recorded = f", operators of {facts.recorded_steps:,}" if facts.recorded_steps else ", no operators recorded"
@@ -81,7 +81,7 @@ def write_phases(profile: Profile, width: int) -> list[str]:
         return wrap(f"The times of an iteration are not known: {explain_no_steps(profile)}.", width)
     lines = write_one_rank(ranks[0], width) if len(ranks) == 1 else write_several_ranks(ranks, width)
     if not profile.facts.phases_measured:
-        lines += wrap("The phases of an iteration are not known: only its length was measured.", width)
+        lines += wrap("Phases are not known for all steps: only iterations are shown.", width)
     throughput = measure_throughput(profile)
     if throughput is not None:
         lines.append(f"{write_rate(throughput)} images/s")

@@ -486,7 +486,7 @@ RESERVED_METRIC_NAMES = (
 
 @dataclass(frozen=True)
 class Recipe(Part):
-    """A training. Batch sizes are global, so a run is the same on one card or eight.
+    """A training. Batch sizes are global: they count the images of all cards together.
 
     In a recipe of your own, `model`, `loss`, `optimizer` and `schedule` may be callables:
     model(classes) -> nn.Module; loss(logits, labels) -> scalar tensor; optimizer(parameters) ->

@@ -223,10 +223,12 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
     if summary.interrupted:
         return [f"It was interrupted by {name_signal(summary.interrupted)}."]
     match = MISSING_PACKAGE.search(summary.failure)
-    if match and match[1].partition(".")[0] in STAND_IN_PACKAGES:
-        return [f"The stand-in has no module {match[1]!r}."]
     if match:
-        return [f"The package {match[1]!r} is missing: {make_pip_line([match[1].partition('.')[0]])}"]
+        module = match[1]
+        package = module.partition(".")[0]
+        if package in STAND_IN_PACKAGES:
+            return [f"The stand-in has no module {module!r}."]
+        return [f"No module {module!r} was found. If {package} is a package: {make_pip_line([package])}"]
     if "NotFoundError" in summary.failure or has_empty_input(summary):
         alternative = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
         return [f"Data is missing, or another file: {summary.failure}. Data is given after --{alternative}."]

@@ -98,7 +98,7 @@ def apply_to_training(training: Training, choices: Mapping[str, Choice], step_ke
 def find_calls(training: Training) -> list[Call]:
     """Return the calls of tunable modules in one forward pass of blank images; empty, with a note, if the pass fails.
 
-    Statistics, random state and modes are restored.
+    Statistics, the random state on the CPU and modes are restored.
     """
     recipe = training.recipe
     count = len(training.parallel.positions) // recipe.accumulate

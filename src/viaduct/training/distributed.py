@@ -71,6 +71,11 @@ class Group:
         """Return True on rank 0, which writes the files and prints for all."""
         return self.rank == 0
 
+    @property
+    def ranks_flag(self) -> str:
+        """The --ranks flag of a command that resumes the run, if several ranks train on one machine; else empty."""
+        return f" --ranks {self.ranks}" if 1 < self.ranks == self.local_ranks else ""
+
     def sum_over_ranks(self, tensor: Tensor) -> None:
         if self.ranks > 1:
             distributed.all_reduce(tensor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -92,7 +93,7 @@ class Dumping(Callback):
         lines = [f"Not dumped: step {missing}, which this session did not take."] if missing else []
         steps = ", ".join(str(step) for step in self.dump.written)
         lines.append(f"Dumped step {steps} to {self.dump.folder}. Compare it with the dump of another run:")
-        return [*lines, f"  viaduct compare {self.dump.folder} OTHER_RUN/dump --explain"]
+        return [*lines, f"  viaduct compare {shlex.quote(str(self.dump.folder))} OTHER_RUN/dump --explain"]
 
     def close(self) -> None:
         if self.dump is not None:

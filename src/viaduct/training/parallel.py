@@ -214,7 +214,8 @@ class HybridParallel(DataParallel):
         return state
 
     def take_tensor_rows(self, key: tuple[Any, ...], value: Any) -> Any:
-        is_split = key[1] in self.classifier.names or key[1] in self.classifier.indices
+        _, name_or_index, *_ = key
+        is_split = name_or_index in self.classifier.names or name_or_index in self.classifier.indices
         return self.classifier.take_rows(key, value) if is_split and value.ndim else value
 
     def has_full_model(self) -> bool:

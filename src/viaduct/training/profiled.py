@@ -148,7 +148,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
             training.advance(batches)
         training.agreement.finish_exchange()
         if profiling.collector is None:
-            raise BadRun("interrupted before the first step: there is nothing to profile.")
+            raise BadRun("stopped before the first step: there is nothing to profile.")
         if not profiling.written:
             profiling.write(training, f"interrupted after step {training.step}")
     for line in profiling.lines:

@@ -15,6 +15,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -130,21 +131,21 @@ def read_checked(run: Path, name: str, checksum: str | None) -> bytes:
 
     Raise BadRun if the file is missing, a link out of the run, larger than MAX_SOURCE_BYTES, or has another checksum.
     """
-    path = run / name
+    path, shown = run / name, shlex.quote(str(run))
     if not path.resolve().is_relative_to(run.resolve()):
         message = f"{path} is a link to {path.resolve()}, outside of the run; it is not executed."
         raise BadRun(message, "A run executes only files inside its directory: replace the link by the file itself.")
     if not path.is_file():
         raise BadRun(
             f"{path} is missing: the run was trained with a user's recipe file, and this is the run's copy of it.",
-            f"`viaduct train FILE --run {run}` and `viaduct evaluate {run} --recipe FILE` take the original.",
+            f"`viaduct train FILE --run {shown}` and `viaduct evaluate {shown} --recipe FILE` take the original.",
         )
     if (size := path.stat().st_size) > MAX_SOURCE_BYTES:
         raise BadRun(f"{path} has {size:,} bytes; a source file of a recipe may have {MAX_SOURCE_BYTES:,}.")
     content = path.read_bytes()
     if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
         message = f"{path} has changed since the run was begun with it (checksum); it is not executed."
-        raise BadRun(message, f"Restore it; or name the file to execute: `viaduct evaluate {run} --recipe FILE`.")
+        raise BadRun(message, f"Restore it; or name the file to execute: `viaduct evaluate {shown} --recipe FILE`.")
     return content
 
 

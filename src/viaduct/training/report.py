@@ -92,7 +92,8 @@ def describe_early_end(training: Training, stopped: str) -> list[Callout]:
         headline = f"Stopped {where}{because}."
     remarks = [Remark("What is shown", "The figures up to there; none of them is a final result.")]
     if training.run.checkpoints.is_dir() and any(training.run.checkpoints.iterdir()):
-        remarks.append(Remark("Resume", f"viaduct train --run {shlex.quote(str(training.run.path))}"))
+        run = shlex.quote(str(training.run.path))
+        remarks.append(Remark("Resume", f"viaduct train --run {run}{training.group.ranks_flag}"))
     return [Callout("bad" if stopped else "warn", headline, remarks)]
 
 
@@ -183,7 +184,7 @@ def build_restarts(training: Training) -> Section:
     restarts = training.run.read_restarts()
     rows = [[f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]] for restart in restarts]
     table = Table(("steps done twice", "continued from step", "ranks"), rows)
-    return Section("Restarts", "A rank was lost; all began again at the last checkpoint.", [table])
+    return Section("Restarts", "The ranks were started again and repeated some steps.", [table])
 
 
 def build_confusion(training: Training, score: Score) -> Section:

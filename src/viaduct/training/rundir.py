@@ -27,6 +27,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -140,13 +141,13 @@ class RunDir:
             raise BadRun(message, "Choose another place with --run.")
         if anew:
             return
-        changed_file = None
+        resume, changed_file = f"viaduct train --run {shlex.quote(str(self.path))}", None
         if loaded.file is not None and loaded.file != (self.path / RECIPE_FILE).resolve():
             changed_file = next(find_changed_files(self.path, read_checksums(self.path, record), loaded.file), None)
         if changed_file is not None:
             raise BadRun(
                 f"{changed_file} has changed since {str(self.path)!r} was begun with it.",
-                f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
+                f"`{resume}` continues with its own copy; for a new run give another --run.",
             )
         if changed_module := find_changed_model_file(record, loaded.recipe):
             message = f"{changed_module} has changed since {str(self.path)!r} was begun with its network."
@@ -162,7 +163,7 @@ class RunDir:
             others = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
             raise BadRun(
                 f"{str(self.path)!r} was begun with {path}={format_value(before)}, not {format_value(now)}{others}.",
-                f"`viaduct train --run {self.path}` continues it as it was begun; for a new run give another --run.",
+                f"`{resume}` continues it as it was begun; for a new run give another --run.",
             )
 
     @contextlib.contextmanager

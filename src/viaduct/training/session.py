@@ -147,7 +147,7 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
     run = request.run
     if not outcome.finished:
         by = f" by {name_signal(outcome.signal)}" if outcome.signal else ""
-        resume = Remark("Resume", f"viaduct train --run {shlex.quote(str(run.path))}{repeat_ranks_flag(group)}")
+        resume = Remark("Resume", f"viaduct train --run {shlex.quote(str(run.path))}{group.ranks_flag}")
         return Ending("interrupted", f"Interrupted{by} after step {outcome.step:,} of {outcome.steps:,}.", (resume,))
     early = f", early: {outcome.stop_reason}" if outcome.stop_reason else ""
     report = Remark("Report", str(run.report))
@@ -321,7 +321,7 @@ def fit_and_save(training: Training) -> str:
 
 
 def print_resume_command(training: Training) -> None:
-    run, flag = shlex.quote(str(training.run.path)), repeat_ranks_flag(training.group)
+    run, flag = shlex.quote(str(training.run.path)), training.group.ranks_flag
     training.print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
     training.print_note(f"  viaduct train --run {run}{flag}")
 
@@ -344,10 +344,11 @@ def restore_or_initialise(request: Request, training: Training, saved: checkpoin
 def refuse_fewer_steps(request: Request, training: Training) -> None:
     """Raise an error if the run has already taken more steps than the recipe now has."""
     if training.step > training.steps and not request.loaded.recipe.evaluation.eval_only:
+        path = shlex.quote(str(request.run.path))
         raise BadRun(
             f"{training.step:,} steps are done already in {str(request.run.path)!r}, more than the "
             f"{training.steps:,} now asked for.",
-            f"Ask for more with --steps or --epochs; `viaduct train --run {request.run.path}` goes on as it was begun.",
+            f"Ask for more with --steps or --epochs; `viaduct train --run {path}` goes on as it was begun.",
         )
 
 
@@ -366,11 +367,6 @@ def fingerprint_labels(images: Dataset) -> dict[str, dict[str, int]]:
     """Return image counts and label checksums of both splits."""
     splits = {"training": images.train, "validation": images.validation}
     return {name: {"count": len(split), "labels": zlib.crc32(split.labels.tobytes())} for name, split in splits.items()}
-
-
-def repeat_ranks_flag(group: Group) -> str:
-    """Return the --ranks flag if several ranks train on one machine, else an empty string."""
-    return f" --ranks {group.ranks}" if 1 < group.ranks == group.local_ranks else ""
 
 
 def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:

@@ -8,6 +8,7 @@ is stored and of the same kind; with "restart" it begins at step 0. A resumed ru
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +119,7 @@ def describe_foreign_weights(stored: Stored, renamed: Stored, model: nn.Module) 
     if stored.kind == "PyTorch file" and (key := find_averages(stored.path)):
         notes.append(
             f"the file has averaged weights, too, under {key!r}; the others were taken "
-            f"(`viaduct weights import {stored.path} --ema` writes the averages)"
+            f"(`viaduct weights import {shlex.quote(str(stored.path))} --ema` writes the averages)"
         )
     return notes
 

@@ -159,7 +159,7 @@ def explain_hang(
         position = next(iter(positions.values())).describe()
         yield f"all ranks hang at {position}, for {seconds:g} s: none is behind, so look at the network between them."
     else:
-        yield f"The other ranks wait for it; all {len(positions)} end, to be started again."
+        yield f"The other ranks wait for it; all {len(positions)} end, so that a launcher can start them again."
 
 
 def open_store() -> Any:

@@ -372,14 +372,14 @@ def print_outcome(outcome: Outcome, arguments: Arguments) -> None:
 
 
 def describe_written(outcome: Outcome, arguments: Arguments) -> str:
-    """Return the last line of the output: the written files, or a note that nothing was written."""
+    """Return the last line of the output: the written files, or a note that there are none."""
     from viaduct.migration.summary import plural
     from viaduct.migration.walk import printable_path
 
     if arguments.out is not None:
         return f"Written: {arguments.out}"
     if not arguments.in_place:
-        return "Nothing was written; --out DIR or --in-place does."
+        return "No migrated file was written; --out DIR or --in-place writes them."
     if not outcome.changed:
         return "Nothing was changed: there is nothing to write."
     if len(outcome.written) == 1:

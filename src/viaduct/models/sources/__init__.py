@@ -67,7 +67,7 @@ def read_input(name: str) -> InputSettings:
 
 
 def list_names(source: str, pattern: str = "*") -> list[str]:
-    """Return the names of a source's classifiers that match a pattern, prefixed with the source."""
+    """Return the names of a source's networks that match a pattern, prefixed with the source."""
     if source not in PACKAGES:
         raise UnknownName("source of networks", source, PACKAGES)
     names = import_source(source).list_names()

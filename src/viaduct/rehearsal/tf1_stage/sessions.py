@@ -329,7 +329,7 @@ def report_open_sessions() -> None:
         if is_checked and not is_closed and not is_closed_at_exit(record.session):
             limits.report_violation(
                 "session-not-closed",
-                "This session is never closed.",
+                "This session is still open at the script's end.",
                 "The device graph is released in close(): without it the NPU's memory stays taken.",
                 "Call close() on it when the work is done, or open it with `with`.",
                 at=record.location,

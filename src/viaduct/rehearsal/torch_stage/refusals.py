@@ -86,7 +86,7 @@ def _report_cuda_precision(name: str, function: Any) -> Any:
             limits.report_violation(
                 "cuda-left",
                 f"{name} is made for CUDA.",
-                "There is no CUDA: it switches itself off with a warning, and nothing is in mixed precision.",
+                "There is no CUDA: it switches itself off with a warning.",
                 f"Write torch.amp.{name}('{cards.name}', …).",
             )
         function(self, *args, **kwargs)

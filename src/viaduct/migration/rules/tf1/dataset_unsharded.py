@@ -31,8 +31,8 @@ def report_unsharded(site: Site) -> None:
         return
     if mark_once(site, "source", outer):
         site.request_review(
-            f"{outer.name} shows no shard: unless the data is divided elsewhere, every rank gets the same; add "
-            ".shard(get_rank_size(), get_rank_id()) after this",
+            f"{outer.name} shows no shard: unless the data is divided elsewhere, every rank sees the same "
+            "examples; add .shard(get_rank_size(), get_rank_id()) after this",
             zh=f"{outer.name} 未切分数据集:若未在别处切分,各 rank 会读取相同样本;请在此之后添加 "
             ".shard(get_rank_size(), get_rank_id())",
             risk="medium",
