@@ -58,15 +58,12 @@ def test_a_kind_that_was_not_seen_is_not_said_to_agree() -> None:
     losses_only = [pair for pair in EQUAL if pair.kind == "loss"]
     tile = report.make_agreement_tile(judge(losses_only), "weight")
     assert (tile.value, tile.note, tile.good) == ("not seen", "not compared", None)
-    assert (
-        make_headline(make_journey(losses_only))
-        == "Agrees on the NPU stand-in: 1 loss of 1 step is equal in every bit."
-    )
+    assert make_headline(make_journey(losses_only)) == "Agrees on the NPU stand-in: 1 loss of 1 step is exactly equal."
 
 
 def test_the_headline_claims_what_was_compared_and_nothing_more() -> None:
     verdict = "Agrees on the NPU stand-in: 1 loss of 1 step, 1 gradient of the first step and 1 tensor at the end "
-    assert make_headline(make_journey(EQUAL)) == verdict + "are equal in every bit."
+    assert make_headline(make_journey(EQUAL)) == verdict + "are exactly equal."
     assert (
         make_headline(make_journey(EQUAL, agreement=Agreement("rounding", EQUAL))) == verdict + "agree up to rounding."
     )
@@ -108,7 +105,7 @@ def test_limits_of_a_run_that_ended_early_or_never_began_are_not_good_news() -> 
 def test_losses_are_equal_only_if_there_are_some() -> None:
     assert not report.has_equal_losses(make_journey([pair for pair in EQUAL if pair.kind != "loss"]))
     html = html_of(report.make_loss_sections(make_journey(EQUAL)))
-    assert "Equal in every bit, step by step" in html
+    assert "Exactly equal, step by step" in html
     assert html.count('class="line-0"') + html.count('class="line-1"') <= 1, "one line, not two on each other"
 
 

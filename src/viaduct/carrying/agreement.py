@@ -1,6 +1,6 @@
 """Agreement of two rehearsals: losses of every step, gradients of the first step, weights at the end.
 
-The same CPU kernels compute both, with the same seed and data, so most migrations agree in every bit. A rewrite that
+The same CPU kernels compute both, with the same seed and data, so most migrations agree exactly. A rewrite that
 adds in another order changes the last bit, and training amplifies this. The perturbed run measures by how much: it is a
 run of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). Its drift is
 its relative difference from the original. A difference of FACTOR times the drift plus UNITS units in the last place is
@@ -101,7 +101,7 @@ class Agreement:
 
     @property
     def earliest(self) -> Pair | None:
-        """Return the earliest pair that is not equal in every bit."""
+        """Return the earliest pair that is not exactly equal."""
         return min((pair for pair in self.pairs if not pair.same), key=make_training_key, default=None)
 
     def pairs_of(self, kind: Kind) -> list[Pair]:

@@ -44,7 +44,7 @@ from viaduct.rehearsal.plan import StageName
 Report = Callable[[str], None]  # prints one line of progress
 Verdict = Literal["agrees", "differs", "not proved", "could not run"]
 NO_PERTURBED_RUN = (
-    "They are not equal in every bit, and it is not known if rounding explains this: the run of the original with its "
+    "They are not exactly equal, and it is not known if rounding explains this: the run of the original with its "
     "weights moved by one unit in the last place failed ({reason})"
 )
 EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2, "not proved": 3}
@@ -217,7 +217,7 @@ def has_other_results(carried: Carried) -> bool:
 def compare_results(carried: Carried) -> None:
     """Compare network inputs, evaluations, printed numbers and written files.
 
-    Runs that agree in every bit must print the same numbers. Others may differ by the largest tolerance of a loss, and
+    Runs that agree exactly must print the same numbers. Others may differ by the largest tolerance of a loss, and
     by at least 1e-6 (relative).
     """
     assert carried.agreement is not None
@@ -259,7 +259,7 @@ def judge_agreement(carried: Carried, report: Report) -> Agreement:
     if not judging.needs_perturbed_run(pairs):
         return judging.judge(pairs)
     report(
-        "they are not equal in every bit: to measure the effect of rounding, the original is run once more with its "
+        "they are not exactly equal: to measure the effect of rounding, the original is run once more with its "
         "weights moved by one unit in the last place."
     )
     perturbed = run_perturbed(carried, base, report)

@@ -109,7 +109,7 @@ def describe_bits(carried: Carried) -> str:
         return ""
     if carried.verdict == "not proved":
         return plural(len(carried.doubts), "reason")
-    closeness = {"same": "in every bit that was compared", "rounding": "within rounding"}
+    closeness = {"same": "exactly, in all that was compared", "rounding": "within rounding"}
     return closeness.get(carried.agreement.verdict, "")
 
 
@@ -214,7 +214,7 @@ def describe_losses(carried: Carried) -> str:
     if carried.agreement is None:
         return ""
     if has_equal_losses(carried):
-        return "Equal in every bit, step by step: original and migrated are drawn as one line."
+        return "Exactly equal, step by step: original and migrated are drawn as one line."
     return "Losses of the original, and of the migrated script on the stand-in."
 
 

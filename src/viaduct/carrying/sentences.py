@@ -54,10 +54,10 @@ def make_agreement_headline(carried: Carried, to: str) -> str:
     counts = [count_values(carried, kind) for kind in KINDS]
     compared = join_parts([count for count in counts if count], carried.request.lang)
     if carried.request.lang == "zh":
-        result = "在舍入误差内一致" if carried.agreement.verdict == "rounding" else "逐位相等"
+        result = "在舍入误差内一致" if carried.agreement.verdict == "rounding" else "完全相等"
         return f"一致:在 {to} 替身上,{compared}{result}。"
     single = sum(len(carried.agreement.informative_pairs(kind)) for kind in KINDS) == 1
-    result = "is equal in every bit" if single else "are equal in every bit"
+    result = "is exactly equal" if single else "are exactly equal"
     if carried.agreement.verdict == "rounding":
         result = "agrees up to rounding" if single else "agree up to rounding"
     return f"Agrees on the {to} stand-in: {compared} {result}."
@@ -324,8 +324,8 @@ def describe_kind(carried: Carried, kind: Kind) -> str:
     }[kind]
     equal = sum(pair.same for pair in pairs)
     if equal == len(pairs):
-        return f"{count}, equal in every bit"
-    return f"{count}, {equal} equal in every bit{describe_worst(carried.agreement.informative_pairs(kind))}"
+        return f"{count}, exactly equal"
+    return f"{count}, {equal} exactly equal{describe_worst(carried.agreement.informative_pairs(kind))}"
 
 
 def describe_worst(pairs: list[Pair]) -> str:
