@@ -71,7 +71,7 @@ def test_the_headline_claims_what_was_compared_and_nothing_more() -> None:
     assert "tensor" not in make_headline(make_journey(EQUAL, agreement=Agreement("rounding", hidden)))
     chinese = make_journey(EQUAL)
     chinese.request.lang = "zh"
-    assert make_headline(chinese) == "一致:在 NPU 替身上,1 个损失、第一步的 1 个梯度、结束时的 1 个张量逐位相等。"
+    assert make_headline(chinese) == "一致:在 NPU 替身上,1 个损失、第一步的 1 个梯度、结束时的 1 个张量完全相等。"
 
 
 def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
