@@ -127,6 +127,16 @@ def test_an_exit_without_a_traceback_is_told_with_the_last_line(tmp_path: Path) 
     assert text.endswith("it ended with exit code 1 (train.py: error: unrecognized arguments: --x)")
 
 
+@pytest.mark.parametrize(
+    ("code", "ending"), [(255, "it ended with exit code 255"), (139, "it was ended by SIGSEGV"), (3, "exit code 3")]
+)
+def test_only_the_number_of_a_signal_is_called_one(tmp_path: Path, code: int, ending: str) -> None:
+    run = run_that_failed(tmp_path, [], "")
+    (Path(run.plan.record) / "output.txt").write_text("")
+    failed = replace(run, summary=replace(run.summary, script_exit_code=code))
+    assert ending in find_fault(failed).text
+
+
 def test_horovod_that_a_migration_left_is_a_matter_of_review(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, ["OWN"], "ModuleNotFoundError: No module named 'horovod'")
     assert find_fault(run).whose == "viaduct"  # the original's is served by gloo

@@ -15,8 +15,7 @@ from viaduct.carrying.running import TRACEBACK_FRAME, Run
 from viaduct.extras import is_installed
 from viaduct.rehearsal.limits import StandInFails
 from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, make_pip_line
-from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, has_empty_input
-from viaduct.signals import name_signal
+from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, describe_end, has_empty_input
 
 Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # what is at fault; see sentences.FAULTS
 _PACKAGE = str(Path(viaduct.__file__).resolve().parent) + "/"
@@ -127,7 +126,7 @@ def find_fault(run: Run) -> Fault:
             "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数,"
             "或用 --step-at 文件:行号 指出一步在哪里结束。",
         )
-    reason = error or f"{describe_ending(summary.script_exit_code)}{quote_last_line(run)}"
+    reason = error or f"it {describe_end(summary.script_exit_code)}{quote_last_line(run)}"
     return Fault("script", f"{who} fails: {reason}", f"{who_zh}运行失败:{reason}")
 
 
@@ -236,7 +235,7 @@ def blame_viaduct(run: Run, text: str, chinese: str) -> Fault:
 def blame_stand_in(run: Run) -> Fault:
     """Return the fault of a failure within viaduct's stand-in."""
     who, who_zh = name_side(run)
-    error = shorten_error(run.summary.failure) or describe_ending(run.summary.script_exit_code)
+    error = shorten_error(run.summary.failure) or f"it {describe_end(run.summary.script_exit_code)}"
     return blame_viaduct(
         run, f"viaduct's stand-in fails under {who}: {error}", f"viaduct 的替身在运行{who_zh}时出错:{error}"
     )
@@ -255,10 +254,6 @@ def is_viaducts_fault(run: Run) -> bool:
         return True
     frames = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
     return bool(frames) and frames[-1][0].startswith(_PACKAGE) and failure.startswith(MISTAKES)
-
-
-def describe_ending(code: int) -> str:
-    return f"it was ended by {name_signal(code - 128)}" if code > 128 else f"it ended with exit code {code}"
 
 
 def quote_last_line(run: Run) -> str:
