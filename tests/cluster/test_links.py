@@ -85,7 +85,7 @@ def test_an_ipv6_address_of_this_machine_is_met_like_an_ipv4_one(ipv6_listener: 
     port = ipv6_listener.getsockname()[1]
     assert links.is_this_machine("::1")
     assert not links.is_this_machine("2001:db8::7")  # for documentation: no machine has it
-    assert links.find_meeting_address("::1") == links.find_address_towards("::1", port) == "::1"
+    assert links.find_reachable_address("::1") == links.find_address_towards("::1", port) == "::1"
     assert links.try_connect("::1", port, 5) is None
     assert links.find_interface("::1") == links.find_interface("127.0.0.1") == "lo"
     assert "::1" not in links.list_own_addresses()
@@ -144,9 +144,9 @@ def test_a_port_that_never_answers_is_reported_once_and_given_up_in_time(monkeyp
 
 def test_another_machine_is_not_this_one_and_is_met_at_its_own_address() -> None:
     assert not links.is_this_machine("192.0.2.7")  # for documentation: no machine has it
-    assert links.find_meeting_address("192.0.2.7") == "192.0.2.7"
+    assert links.find_reachable_address("192.0.2.7") == "192.0.2.7"
     assert links.is_this_machine("127.0.0.1")
-    assert links.find_meeting_address("127.0.0.1") == "127.0.0.1"
+    assert links.find_reachable_address("127.0.0.1") == "127.0.0.1"
 
 
 def test_a_name_that_resolves_to_loopback_is_met_at_the_network_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +154,11 @@ def test_a_name_that_resolves_to_loopback_is_met_at_the_network_address(monkeypa
     monkeypatch.setattr(links, "resolve_host", lambda host: "127.0.1.1")
     monkeypatch.setattr(links, "IPV6_INTERFACES", Path("/missing"))
     monkeypatch.setattr(links, "list_interfaces", lambda: {"lo": "127.0.0.1", "eth0": "10.0.0.10"})
-    assert links.find_meeting_address("node-3") == "10.0.0.10"
+    assert links.find_reachable_address("node-3") == "10.0.0.10"
     assert links.find_address_towards("node-3", 29500) == "10.0.0.10"
-    assert links.find_meeting_address("localhost") == "127.0.1.1"
+    assert links.find_reachable_address("localhost") == "127.0.1.1"
     monkeypatch.setattr(links, "list_interfaces", lambda: {"lo": "127.0.0.1"})
-    assert links.find_meeting_address("node-3") == "127.0.1.1"
+    assert links.find_reachable_address("node-3") == "127.0.1.1"
 
 
 def test_a_name_that_nobody_knows_is_an_error_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:

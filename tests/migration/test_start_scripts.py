@@ -45,3 +45,8 @@ def test_one_tensorflow_file_does_not_make_the_start_scripts_tensorflows(tmp_pat
     files = {"train.py": TRAIN, "eval.py": TRAIN, "log.py": TRAIN_TF}
     outcome = migrate_files(tmp_path, files)
     assert not any("rank" in path for path in start_scripts(outcome))
+
+
+def test_start_scripts_lie_elsewhere_if_an_excluded_file_has_their_folders_name(tmp_path: Path) -> None:
+    outcome = migrate_files(tmp_path, {"train.py": TRAIN, "scripts": "mine"}, exclude=("scripts",))
+    assert {Path(path).parent.name for path in start_scripts(outcome)} == {"npu_scripts"}

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,6 +40,15 @@ WAYS = [
     "open('link/a').read(); open('own', 'w')",
     "open(given + '/log', 'w'); os.remove(given + '/log')",
 ]
+
+
+def test_a_copy_above_half_of_the_free_space_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, link = tmp_path / "file", tmp_path / "link"
+    target.write_text("mine")
+    link.symlink_to(target)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=7))
+    with pytest.raises(OSError, match="its copy of 4 bytes would take more than half of the free space"):
+        guard.copy_file(str(link), str(target), is_empty=False)
 
 
 def run_guarded(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:

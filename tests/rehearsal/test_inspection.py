@@ -88,7 +88,7 @@ def test_only_the_first_step_is_recorded_and_an_optimizer_without_a_step_is_name
     inspection = Inspection()
     inspection.start()
     network = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
-    optimizer, idle = torch.optim.SGD(network.parameters(), 0.5), torch.optim.Adam(network.parameters())
+    idle, optimizer = torch.optim.Adam(network.parameters()), torch.optim.SGD(network.parameters(), 0.5)
     for _ in range(2):
         train(inspection, network, optimizer)
     optimizer.param_groups[0]["lr"] = 0.25
@@ -98,5 +98,6 @@ def test_only_the_first_step_is_recorded_and_an_optimizer_without_a_step_is_name
     assert facts["module", "0"]["in_features"] == 4
     assert facts["optimizer", "optimizer 0 group 0"]["lr"] == 0.5
     assert facts[LAST_LEARNING_RATE_KIND, "optimizer 0 group 0 at the end"] == {"lr": 0.25}
-    assert facts[IDLE_OPTIMIZER_KIND, "optimizer 2 of 2"] == {"class": type(idle).__name__}
+    assert facts["optimizer", "optimizer 1 group 0"]["class"] == type(idle).__name__
+    assert facts[IDLE_OPTIMIZER_KIND, "optimizer 1"] == {"class": type(idle).__name__}
     assert facts[RANKS_KIND, "ranks"] == {"together": False}

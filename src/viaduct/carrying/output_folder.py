@@ -14,7 +14,7 @@ from pathlib import Path
 from viaduct.errors import BadRun, BadValue
 
 PAGE_FILE, RECORD_FILE = "report.html", "carry.json"
-COPY_FOLDER, RUNS_FOLDER, COMPARISON_FOLDER = "migrated", "runs", "comparison"
+MIGRATED_FOLDER, RUNS_FOLDER, COMPARISON_FOLDER = "migrated", "runs", "comparison"
 BASELINE_FILE = "baseline.csv"  # accuracy and speed, with cells for the user to fill in
 REPRODUCER_FILE = "reproducer.txt"  # only if viaduct is at fault
 
@@ -25,7 +25,10 @@ def check_output_folder(source: Path, out: Path, force: bool) -> None:
     if target == project or target in project.parents:
         raise BadValue(f"--out {out} contains the script or project that is carried.", "Name another folder.")
     if project.is_dir() and project in target.parents:
-        raise BadValue(f"--out {out} lies within {str(source)!r}.", "Name a folder outside it: it would be copied too.")
+        raise BadValue(
+            f"--out {out} lies within {str(source)!r}.",
+            "Name a folder outside the project: the whole project is copied.",
+        )
     if os.path.lexists(out) and not out.is_dir():
         raise BadValue(f"--out {out} exists and is not a folder.", "Name a new folder.")
     if out.is_dir() and any(out.iterdir()) and not force:
@@ -38,7 +41,7 @@ def check_output_folder(source: Path, out: Path, force: bool) -> None:
 
 @contextmanager
 def prepare_folder(out: Path) -> Iterator[Path | None]:
-    """Provide an empty folder, and yield the folder with its old content, if any; restore it after an error."""
+    """Provide an empty folder; yield the folder with its old content, or None; restore that content after an error."""
     existed = out.is_dir()
     old_output = move_aside(out) if existed and any(out.iterdir()) else None
     try:

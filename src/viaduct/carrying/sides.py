@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from viaduct.carrying.output_folder import COPY_FOLDER
+from viaduct.carrying.output_folder import MIGRATED_FOLDER
 from viaduct.carrying.request import Request
 from viaduct.errors import BadValue
 from viaduct.migration import report as migration_report
@@ -116,7 +116,7 @@ def migrate(request: Request) -> Sides:
     outcome = migrate_project(path, options, command=request.command)
     if not outcome.files:
         raise BadValue(f"{path} has no Python file.", "Give the folder in which the scripts are.")
-    sides = Sides(outcome.root, request.out / COPY_FOLDER, entry or outcome.entry or find_entry(outcome), outcome)
+    sides = Sides(outcome.root, request.out / MIGRATED_FOLDER, entry or outcome.entry or find_entry(outcome), outcome)
     sides.files = {file.path: compare_texts(file.old, file.new, file.stems) for file in outcome.changed}
     return sides
 
@@ -139,7 +139,7 @@ def write(sides: Sides, request: Request) -> None:
     if sides.outcome is not None:
         is_script = not request.module and not is_notebook(sides.entry)
         extra = start_scripts(sides.outcome) if is_script else {}
-        write_out(sides.outcome, request.out / COPY_FOLDER, extra, link_data=True)
+        write_out(sides.outcome, request.out / MIGRATED_FOLDER, extra, link_data=True)
 
 
 # ---- the user's copy (--migrated)

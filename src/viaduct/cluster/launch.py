@@ -51,6 +51,7 @@ MAX_RESTARTS = 3
 CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported
 LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
 TIMEOUT_S = 300.0
+# Names of environment variables; `rank_table` and `interface` of a card are such names too.
 HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface, NPU.interface)
 """Variables that bind the collectives to the network interface that the job uses."""
@@ -145,7 +146,7 @@ def share_from_table(
     target: Target | None = None,
     secret: str = "",
 ) -> NodeShare:
-    """Return this machine's share of a job with a rank table: that of `server`, or of this machine's addresses."""
+    """Return this machine's share of a job with a rank table; by default its addresses tell which `server` it is."""
     refuse_unusable_table(table, port, job, target)
     check_environment(table, os.environ)
     own_server = table.server(server) if server else find_server(table)
@@ -160,7 +161,7 @@ def share_from_table(
     digest = hashlib.sha256(render_table(table).encode()).hexdigest()[:12]
     return NodeShare(
         ranks=len(own_server.devices),
-        host=links.find_meeting_address(table.master),
+        host=links.find_reachable_address(table.master),
         port=port,
         hosts_store=node == 0,
         node=node,
@@ -218,7 +219,7 @@ def share_from_nodes(
     if nodes == 1:
         return NodeShare(ranks, job=job)
     given_host, port = links.parse_endpoint(rdzv or "", DEFAULT_PORT)
-    host = links.find_meeting_address(given_host)
+    host = links.find_reachable_address(given_host)
     address = links.find_address_towards(host, port)
     return NodeShare(
         ranks=ranks,
@@ -237,14 +238,14 @@ def share_from_nodes(
 
 
 def check_nodes(nodes: int, ranks: int, rdzv: str | None, node: int | None) -> None:
-    """Refuse contradictory numbers of machines and ranks."""
+    """Refuse numbers of machines and ranks that are out of range, and several machines without --rdzv."""
     if nodes < 1:
         raise BadValue(f"--nodes is {nodes}; it must be 1 or more.")
     if nodes > 1 and not rdzv:
         raise BadValue(f"where do the {nodes} machines meet?", "Give --rdzv HOST:PORT, the same on all: one of them.")
     if node is not None and not 0 <= node < nodes:
         raise BadValue(f"--node-rank is {node}; with {format_count(nodes, 'machine')} it is 0 to {nodes - 1}.")
-    check_numbers(ranks, 0)
+    check_numbers(ranks, max_restarts=0)
 
 
 # Running
@@ -341,7 +342,7 @@ def start_ranks(
         return variables | share.variables(int(torchrun_variables["RANK"]))
 
     handler = rendezvous or LocalRendezvous(uuid.uuid4().hex)
-    release_streams()  # torch copies the ranks' output to them
+    release_streams()  # torch copies the ranks' output to stdout and stderr
     try:
         outcome = run_agent(
             command,
@@ -357,7 +358,7 @@ def start_ranks(
         if rendezvous is None or rendezvous.round < 0:  # no rank was started
             raise
         return Outcome(abort_reason=str(end))
-    if rendezvous and outcome.by_ranks:  # other servers' ranks are ending too: let their servers report that first
+    if rendezvous and outcome.by_ranks:  # other machines' ranks are ending too: let those machines report first
         time.sleep(LINGER_S)
     if rendezvous and (outcome.failures or outcome.signal):
         rendezvous.leave(describe_end(outcome.failures[0]) if outcome.failures else "was interrupted")
@@ -404,7 +405,7 @@ def report_outcome(outcome: Outcome, max_restarts: int, logs: str) -> int:
 
 
 def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None:
-    """Print the most likely cause, the last lines of this rank's output, and the other failed ranks."""
+    """Print the most likely cause, the last lines of that rank's output, and the other failed ranks."""
     from viaduct.cluster.agent import MISTAKE, describe_end
 
     first, *others = failures
@@ -412,7 +413,7 @@ def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None
     print_note(f"{describe_end(first)}{restarts}.")
     print_quoted("The end of its stderr:", read_last_lines(first.stderr))
     print_quoted("The end of its stdout:", read_last_lines(first.stdout))
-    if not first.stderr:
+    if not first.stderr:  # no file: its stderr went to the terminal
         print("  Its output is above.", file=sys.stderr)
     if others and first.exit_code != MISTAKE:
         print(f"  Then {join_first([describe_end(other) for other in others], 8)}.", file=sys.stderr)

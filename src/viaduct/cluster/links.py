@@ -99,7 +99,7 @@ def open_listening_socket(address: str, port: int = 0) -> socket.socket:
     return listener
 
 
-def find_meeting_address(host: str) -> str:
+def find_reachable_address(host: str) -> str:
     """Return the address at which other machines reach this one, if `host` is this machine; else `host` itself.
 
     /etc/hosts may give this machine's name the address 127.0.1.1, which no other machine can reach.

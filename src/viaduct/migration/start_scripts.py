@@ -17,24 +17,25 @@ SPAWN_CALL = re.compile(r"\bspawn\(")  # the script starts its ranks itself
 def start_scripts(outcome: Outcome) -> dict[str, str]:
     """Return the texts of the start scripts by path; {} with --to any or if no file was changed.
 
-    The folder is `scripts`; if the project has one of these files there, `npu_scripts` or `mlu_scripts`. No file of the
-    project is replaced.
+    The folder is `scripts`; if the project has one of the files there, or a file or link `scripts`, it is `npu_scripts`
+    or `mlu_scripts`. Files that the project has in this folder too are left out.
     """
     if not outcome.changed or outcome.options.to == "any":
         return {}
     files, walk = make_start_scripts(outcome), outcome.walk
-    existing = {*walk.others, *walk.scripts, *walk.excluded, *walk.links, *walk.folders}
-    is_taken = "scripts" in (*walk.others, *walk.links) or any(f"scripts/{name}" in existing for name in files)
+    files_and_links = {*walk.others, *walk.scripts, *walk.excluded, *walk.links}
+    existing = files_and_links.union(walk.folders)
+    is_taken = "scripts" in files_and_links or any(f"scripts/{name}" in existing for name in files)
     folder = f"{outcome.options.to}_scripts" if is_taken else "scripts"
     return {f"{folder}/{name}": text for name, text in files.items() if f"{folder}/{name}" not in existing}
 
 
 def make_start_scripts(outcome: Outcome) -> dict[str, str]:
-    """Return the start scripts by name, for the framework that `find_started_framework` returns."""
+    """Return the texts of the start scripts by name, for the framework of the entry script."""
     target = outcome.options.to
     assert target != "any"
     rules = {finding.rule for finding in outcome.findings if finding.status == "changed"}
-    if find_started_framework(outcome) == TENSORFLOW:
+    if find_entry_framework(outcome) == TENSORFLOW:
         from viaduct.cluster import tf1_scripts
 
         flags = [(flag.name, flag.default, flag.file) for flag in list_flags(outcome)]
@@ -42,11 +43,13 @@ def make_start_scripts(outcome: Outcome) -> dict[str, str]:
         return tf1_scripts.render_files(target, outcome.entry, flags, **profiling)
     from viaduct.cluster import torch_scripts
 
-    has_ranks = any(LOCAL_RANK_TEXT.search(file.new) and not SPAWN_CALL.search(file.new) for file in outcome.changed)
-    return torch_scripts.render_files(target, outcome.entry, has_ranks, "torch.data_parallel_ddp" in rules)
+    is_started_per_rank = any(
+        LOCAL_RANK_TEXT.search(file.new) and not SPAWN_CALL.search(file.new) for file in outcome.changed
+    )
+    return torch_scripts.render_files(target, outcome.entry, is_started_per_rank, "torch.data_parallel_ddp" in rules)
 
 
-def find_started_framework(outcome: Outcome) -> Framework:
+def find_entry_framework(outcome: Outcome) -> Framework:
     """Return the framework of the entry script; if it is unknown or both, the one with more changed files."""
     frameworks = outcome.frameworks.get(outcome.entry, frozenset())
     if len(frameworks) == 1:

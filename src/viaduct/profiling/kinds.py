@@ -44,7 +44,7 @@ OPERATOR_PATTERNS = (
     (COPIES, r"::(copy_|_to_copy|clone|contiguous|cat|to)$"),
 )
 # Kinds within OTHER, and their patterns.
-DETAILED_KINDS = (
+DETAILED_PATTERNS = (
     (
         COMMUNICATION,
         "|".join(BACKENDS.values())
@@ -64,7 +64,8 @@ DETAILED_KINDS = (
     ),
 )
 # Kinds of viaduct's own kernels, by patterns that are searched in the kernel's name, then in the name of its file.
-VIADUCT_FILES = (
+# terms_kernels.py pools and sums, in cells of AmoebaNet; halves_kernels.py copies half of the pixels.
+VIADUCT_PATTERNS = (
     (POOLING, "pool|terms"),
     (NORMALISATION, "norm|moments"),
     (CONVOLUTION, "grouped|stem|bottleneck|conv"),
@@ -92,7 +93,7 @@ def classify_operator_in_detail(name: str) -> str:
 
 
 def divide_others(kind: str, name: str) -> str:
-    return find_first_match(DETAILED_KINDS, name) if kind == OTHER else kind
+    return find_first_match(DETAILED_PATTERNS, name) if kind == OTHER else kind
 
 
 def find_first_match(table: tuple[tuple[str, str], ...], name: str) -> str:
@@ -109,8 +110,10 @@ def classify_viaduct_kernels() -> dict[str, str]:
     for path in sorted((Path(__file__).parents[1] / "kernels").glob("*_kernels.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel"):
-                # The kernel's name comes first: the file of the stem has convolutions and poolings.
-                patterns = [(kind, pattern, text) for text in (node.name, path.stem) for kind, pattern in VIADUCT_FILES]
+                # The kernel's name comes first: stem_kernels.py has convolutions and poolings.
+                patterns = [
+                    (kind, pattern, text) for text in (node.name, path.stem) for kind, pattern in VIADUCT_PATTERNS
+                ]
                 kind = next((kind for kind, pattern, text in patterns if re.search(pattern, text)), OTHER)
                 kinds.setdefault(node.name, set()).add(kind)
     return {name: file_kinds.pop() if len(file_kinds) == 1 else OTHER for name, file_kinds in kinds.items()}

@@ -1,9 +1,10 @@
 """Execution counts of the lines that a migration changed, by counters compiled into the files that hold such lines.
 
 A counter counts the executions of a unit: a statement, an `except` clause, a `case`, or a part of an expression that
-Python may skip. Such parts are a branch of `a if b else c`, the operands of `and`, `or` and chained comparisons after
-the first, the body of a lambda, the element and conditions of a comprehension, the guard of a `case`. A change within a
-line belongs to the innermost unit around it: a number in a branch that was not taken does not count as executed.
+Python may skip. Such parts are a branch of `a if b else c`, the operands of `and` and `or` after the first, those of a
+chained comparison after the second, the body of a lambda, the element and conditions of a comprehension, the guard of a
+`case`. A change within a line belongs to the innermost unit around it: a number in a branch that was not taken does not
+count as executed.
 
 The counters of a process are in RECORD/counts/PID.bin, mapped into memory, so that a killed process leaves them too.
 """
@@ -97,7 +98,7 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
 
 
 def find_changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
-    """Yield each changed line of a token, with the position at which the token begins."""
+    """Yield the changed lines of each token, with the position at which the token begins."""
     rows = text.split("\n")  # splitlines() would also split at a form feed, unlike tokenize
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
@@ -130,17 +131,17 @@ def iterate_units(node: ast.AST, is_for_type_checkers: bool = False) -> Iterator
     if isinstance(node, ast.JoinedStr):  # before Python 3.12 the parts of an f-string have wrong columns
         return
     for attribute, value in ast.iter_fields(node):
-        is_unread = is_for_type_checkers or (attribute == "body" and is_type_checking_block(node))
+        is_field_for_type_checkers = is_for_type_checkers or (attribute == "body" and is_type_checking_block(node))
         children = enumerate(value) if isinstance(value, list) else [(None, value)]
         for index, child in children:
             if not isinstance(child, ast.AST):
                 continue
             if is_unit(node, attribute, index, child):
                 start, end = find_extent(child)
-                inner = list(iterate_units(child, is_unread))
-                yield Unit(child, start, end, node, attribute, index, inner, is_unread)
+                inner = list(iterate_units(child, is_field_for_type_checkers))
+                yield Unit(child, start, end, node, attribute, index, inner, is_field_for_type_checkers)
             else:
-                yield from iterate_units(child, is_unread)
+                yield from iterate_units(child, is_field_for_type_checkers)
 
 
 def is_type_checking_block(node: ast.AST) -> bool:
@@ -150,7 +151,7 @@ def is_type_checking_block(node: ast.AST) -> bool:
 
 
 def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) -> bool:
-    """Return True if Python may skip this child of a node."""
+    """Return True for a statement, an `except` clause, a `case`, or an expression that Python may skip."""
     if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
         return True
     if isinstance(child, ast.Starred) or not isinstance(child, ast.expr):
@@ -250,11 +251,11 @@ class Counters:
         setattr(builtins, COUNTERS_NAME, counters)
         setattr(builtins, INCREMENT_NAME, increment)
 
-    def compile(self, data: bytes, path: str, position: str | None) -> CodeType:
-        """Compile a file, with counters where it has changes; `position` is its path within the project."""
-        if position not in self.files:
+    def compile(self, data: bytes, path: str, project_path: str | None) -> CodeType:
+        """Compile a file, with counters where it has changes; `project_path` is its path within the project."""
+        if project_path not in self.files:
             return compile_plain(data, path)
-        offset, spans = self.files[position]
+        offset, spans = self.files[project_path]
         tree = ast.parse(data, path)
         changed = find_changed_units(tree, decode(data), spans)
         return compile_plain(insert_counters(tree, changed, offset), path)
@@ -269,15 +270,15 @@ def compile_plain(source: bytes | ast.Module, path: str) -> CodeType:
 # ---- called by the process that starts a rehearsal
 
 
-def save(record: str, files: Mapping[str, Sequence[Span]], units: Mapping[str, int]) -> None:
-    """Write edits.json, the counters for all processes of a rehearsal.
+def save(record: str, files: Mapping[str, Sequence[Span]], unit_counts: Mapping[str, int]) -> None:
+    """Write edits.json, each file's changed spans and the number of its first counter.
 
-    `files` and `units` map a file's path within the project to its changed spans and its number of counters.
+    `files` and `unit_counts` map a file's path within the project to its changed spans and its number of units.
     """
     entries, offset = {}, 0
     for name, spans in files.items():
         entries[name] = {"offset": offset, "spans": [[span.line, span.start, span.end] for span in spans]}
-        offset += units[name]
+        offset += unit_counts[name]
     Path(record, EDITS_FILE).write_text(json.dumps({"files": entries, "count": offset}), encoding="utf-8")
 
 

@@ -3,8 +3,8 @@
 The mirror (`mirror.py`) is a folder of copies and links that the script sees in place of the user's folders. Python
 calls an audit hook before it opens, removes or renames a file. The hook replaces a link of the mirror in the path by a
 copy of the file, or by a folder of links. Writes by C++ code or another program do not call the hook; `mirror.py`
-detects them afterwards in files behind links. Writing to a full path in the user's own folders is refused, unless the
-user has passed this path to the script as an argument.
+detects these writes afterwards in files behind links. Writing to a full path in the user's own folders is refused,
+unless the user has passed this path to the script as an argument.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from viaduct.rehearsal.plan import Plan
 
-LINKS_FILE = "links.json"
+OWNED_FILE = "links.json"  # list of the user's own files and folders
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
 # Audit events whose first argument is a file that changes.
 FILE_EVENTS = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "sqlite3.connect"}
@@ -46,12 +46,12 @@ Use = Literal["entry", "content", "empty", "folder"]
 
 def save(record: str, owned: Iterable[str]) -> None:
     """Write the list of the user's files and folders for every process of the rehearsal."""
-    (Path(record) / LINKS_FILE).write_text(json.dumps(sorted({path for path in owned if path})), encoding="utf-8")
+    (Path(record) / OWNED_FILE).write_text(json.dumps(sorted({path for path in owned if path})), encoding="utf-8")
 
 
 def install(plan: Plan) -> None:
     """Install the audit hook in this process and its forks, where the script runs in a mirror."""
-    path = Path(plan.record) / LINKS_FILE
+    path = Path(plan.record) / OWNED_FILE
     if plan.view != "mirror" or not path.exists():
         return
     values = [split_flag(argument)[1] for argument in plan.arguments]
@@ -66,13 +66,13 @@ def split_flag(argument: str) -> tuple[str, str]:
 
 
 def move_arguments(plan: Plan) -> tuple[str, ...]:
-    """Return the script's arguments; in a mirror, full paths into the project or command's folder become its paths."""
+    """Return the script's arguments; full paths into the project or the command's folder become paths in the mirror."""
     if plan.view != "mirror":
         return plan.arguments
     moved = []
     for argument in plan.arguments:
         flag, path = split_flag(argument)
-        if os.path.isabs(path) and is_within(os.path.normpath(path), (plan.origin, plan.root)):
+        if os.path.isabs(path) and is_within(os.path.normpath(path), (plan.root, plan.origin)):
             path = plan.mirror + path
         moved.append(flag + path)
     return tuple(moved)
@@ -111,7 +111,7 @@ class Guard:
         elif event in FOLDER_EVENTS:
             self.replace_links(args[0], "folder", refuse=event != "os.chdir")
         elif event in LISTING_EVENTS:
-            self.list_folder(args[0])
+            self.replace_links_in_folder(args[0])
         elif event == "subprocess.Popen" and args[2] is not None:  # `cwd`
             self.replace_links(args[2], "folder", refuse=False)
 
@@ -131,7 +131,10 @@ class Guard:
             )
 
     def walk(self, path: str, use: Use) -> str:
-        """Replace links of the mirror along a path, follow all others, and return the real path."""
+        """Replace the mirror's links along a path that lead out of it; follow other links and return the real path.
+
+        Links to missing files are followed. With the use "entry" a link in the last part stays as it is.
+        """
         waiting, folder, followed_links = path.split(os.sep), os.sep, 0
         while waiting:
             name = waiting.pop(0)
@@ -170,7 +173,7 @@ class Guard:
         finally:
             os.close(lock)
 
-    def list_folder(self, path: Any) -> None:
+    def replace_links_in_folder(self, path: Any) -> None:
         """Before a folder is listed, replace its links to folders: `os.walk` does not descend into links."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
@@ -204,7 +207,9 @@ def copy_file(link: str, target: str, is_empty: bool) -> None:
         shutil.copymode(target, copy)
     elif size > shutil.disk_usage(os.path.dirname(link)).free // 2:
         raise OSError(
-            errno.ENOSPC, f"{target} is written to; there is no room for the rehearsal's copy of {size} bytes", link
+            errno.ENOSPC,
+            f"{target} is written to; its copy of {size} bytes would take more than half of the free space",
+            link,
         )
     else:
         shutil.copy2(target, copy)

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 FACTS_FILE, FORWARD_FILE = "facts.json", "forward.npz"
 MAX_ELEMENTS = 1 << 16  # recorded elements of one tensor
-MAX_CALLS = 4096  # recorded inputs and outputs
+MAX_TENSORS = 4096  # recorded inputs and outputs
 MAX_LOADERS = 64  # DataLoaders that are recorded
 # Kinds of facts: about ranks that train together or alone, an optimizer that took no step, and the learning rate with
 # which the next step would begin.
 RANKS_KIND, IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE_KIND = "ranks", "idle", "last rate"
 _CREATED_AT = "_viaduct_created_at"  # attribute of a module: the line that created it
-_locations: dict[int, tuple[str, int]] = {}  # by the id of another object: the line that created it
+_locations: dict[int, tuple[str, int]] = {}  # by the id of an object other than a module: the line that created it
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -56,8 +56,8 @@ class Inspection:
 
     facts: list[Fact] = field(default_factory=list)
     # Module, "input N" or "" for an output, and the thinned array.
-    _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)
-    _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all created optimizers
+    _tensors: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)
+    _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # in the order of their numbers
     _schedules: list[Any] = field(default_factory=list)  # all created learning rate schedulers
     together: bool = False  # this rank was in a process group with others
     _is_first_step_over: bool = False
@@ -94,12 +94,12 @@ class Inspection:
         """Record the inputs of an outermost module, in the first step and while gradients are on."""
         if self._is_active():
             for number, tensor in enumerate(iterate_tensors(args)):
-                self._calls.append((module, f"input {number}", thin_tensor(tensor)))
+                self._tensors.append((module, f"input {number}", thin_tensor(tensor)))
 
     def _on_forward(self, module: nn.Module, args: Any, output: Any) -> None:
         if self._is_active() and not any(True for _ in module.children()):
             for tensor in iterate_tensors(output):
-                self._calls.append((module, "", thin_tensor(tensor)))
+                self._tensors.append((module, "", thin_tensor(tensor)))
 
     def record_loss(self) -> None:
         """Record the line of the first backward call."""
@@ -110,20 +110,23 @@ class Inspection:
     def _is_active(self) -> bool:
         import torch
 
-        return not self._is_first_step_over and torch.is_grad_enabled() and len(self._calls) < MAX_CALLS
+        return not self._is_first_step_over and torch.is_grad_enabled() and len(self._tensors) < MAX_TENSORS
 
-    def _living_optimizers(self) -> list[torch.optim.Optimizer]:
-        return [optimizer for reference in self._optimizers if (optimizer := reference()) is not None]
+    def _number_optimizers(self) -> list[tuple[int, torch.optim.Optimizer]]:
+        """Return the optimizers that still exist, with their numbers."""
+        optimizers = enumerate(reference() for reference in self._optimizers)
+        return [(number, optimizer) for number, optimizer in optimizers if optimizer is not None]
 
     def finish_step(self, stepped: list[torch.optim.Optimizer]) -> None:
-        """At the end of the first step, record the optimizers (`stepped` before others), and stop recording outputs."""
+        """At the end of the first step, number and record the optimizers, `stepped` first; stop recording outputs."""
         self.together = self.together or is_in_group()
         if self._is_first_step_over:
             return
         self._is_first_step_over = True
         self._handle.remove()
-        idle = [created for created in self._living_optimizers() if not any(created is other for other in stepped)]
-        for number, optimizer in enumerate([*stepped, *idle]):
+        idle = [created for _, created in self._number_optimizers() if not any(created is other for other in stepped)]
+        self._optimizers = [weakref.ref(optimizer) for optimizer in (*stepped, *idle)]
+        for number, optimizer in self._number_optimizers():
             for group_number, group in enumerate(optimizer.param_groups):
                 settings = {"class": type(optimizer).__name__, **select_plain_values(group)}
                 name = f"optimizer {number} group {group_number}"
@@ -142,18 +145,18 @@ class Inspection:
             if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):
                 settings["milestones"] = sorted(schedule.milestones.elements())
             yield Fact("schedule", f"{type(schedule).__name__} {number}", settings, find_creation_line(schedule))
-        for number, optimizer in enumerate(stepped):
+        known = [optimizer for _, optimizer in self._number_optimizers()]
+        self._optimizers += [weakref.ref(other) for other in stepped if not any(other is listed for listed in known)]
+        for number, optimizer in self._number_optimizers():
+            if not any(optimizer is other for other in stepped):
+                settings = {"class": type(optimizer).__name__}
+                yield Fact(IDLE_OPTIMIZER_KIND, f"optimizer {number}", settings, find_creation_line(optimizer))
+                continue
             for group_number, group in enumerate(optimizer.param_groups):
                 if "lr" in group:
                     settings = {"lr": float(f"{float(group['lr']):.9g}")}
                     name = f"optimizer {number} group {group_number} at the end"
                     yield Fact(LAST_LEARNING_RATE_KIND, name, settings, find_creation_line(optimizer))
-        living = self._living_optimizers()
-        for number, optimizer in enumerate(living, 1):
-            if not any(optimizer is other for other in stepped):
-                name = f"optimizer {number} of {len(living)}"
-                settings = {"class": type(optimizer).__name__}
-                yield Fact(IDLE_OPTIMIZER_KIND, name, settings, find_creation_line(optimizer))
 
     def write(self, folder: Path, networks: Mapping[str, nn.Module], stepped: list[torch.optim.Optimizer]) -> None:
         """Write facts.json and forward.npz.
@@ -164,7 +167,7 @@ class Inspection:
         from viaduct.rehearsal.observe import save_arrays
 
         modules = {id(module): module for network in networks.values() for module in network.modules()}
-        modules |= {id(module): module for module, _, _ in self._calls}
+        modules |= {id(module): module for module, _, _ in self._tensors}
         # Modules that no network holds have the name of their class.
         names = {key: type(module).__name__ for key, module in modules.items()}
         for prefix, network in networks.items():
@@ -176,7 +179,7 @@ class Inspection:
         write_facts(folder, self.facts)
         arrays = (
             (f"{number:05d} {' '.join(filter(None, (names[id(module)], name)))}", array)
-            for number, (module, name, array) in enumerate(self._calls)
+            for number, (module, name, array) in enumerate(self._tensors)
         )
         save_arrays(folder / FORWARD_FILE, dict(arrays))
 

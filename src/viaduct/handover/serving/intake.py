@@ -18,8 +18,8 @@ from viaduct.handover.preparing import Floats
 from viaduct.handover.serving.limits import Limits, Refusal
 from viaduct.handover.serving.open_inference import InferRequest
 
-LARGE = 16_000_000  # pixels; requests with more are decoded one at a time, to limit memory
-LARGE_IMAGES = threading.Lock()
+LARGE_REQUEST = 16_000_000  # pixels; requests with more are decoded one at a time, to limit memory
+LARGE_REQUEST_LOCK = threading.Lock()
 
 
 def prepare_request(request: InferRequest, classifier: Classifier, limits: Limits) -> torch.Tensor:
@@ -39,10 +39,10 @@ def prepare_request(request: InferRequest, classifier: Classifier, limits: Limit
 
 
 def prepare_images(images: Sequence[bytes], classifier: Classifier, limits: Limits) -> torch.Tensor:
-    """Return the network's input for encoded images; images that are too large are refused by their headers."""
+    """Return the network's input for encoded images; check the sizes in their headers first."""
     pixels = check_sizes(images, limits)
     prepared: list[Floats] = []
-    with LARGE_IMAGES if pixels > LARGE else nullcontext():
+    with LARGE_REQUEST_LOCK if pixels > LARGE_REQUEST else nullcontext():
         for position, data in enumerate(images):
             try:
                 prepared.append(classifier.prepare(data))
@@ -52,7 +52,7 @@ def prepare_images(images: Sequence[bytes], classifier: Classifier, limits: Limi
 
 
 def check_sizes(images: Sequence[bytes], limits: Limits) -> int:
-    """Return the number of pixels of all images; raise Refusal if it is too large or a file is not an image."""
+    """Return the number of pixels of all images together; raise Refusal if it is too large or one is not an image."""
     pixels = 0
     for position, data in enumerate(images):
         try:

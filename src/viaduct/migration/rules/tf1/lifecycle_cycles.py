@@ -1,4 +1,4 @@
-"""Start communication again after each training and each evaluation.
+"""Start communication again after each train, evaluate and predict that is in a loop or followed by another one.
 
 With `--distributed`:
 
@@ -22,8 +22,9 @@ With `--distributed`:
     +    init_sess.run(npu_shutdown)
     +    init_sess.close()
 
-An Estimator releases the device's resources when train or evaluate ends; then input functions of the next round cannot
-ask for ranks. At the end of the function communication is shut down.
+An Estimator releases the device's resources when train, evaluate or predict ends; then input functions of the next call
+cannot ask for ranks. At the end of the function communication is shut down, except with `--style wrapper` or
+`--resources plugin`.
 """
 
 from __future__ import annotations
@@ -41,12 +42,11 @@ rule = Rule(__name__, when=communication.needs_communication, after=("lifecycle_
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_files_with=(".train(", ".evaluate("))
 def restart_in_cycles(site: Site) -> None:
-    """Restart communication after each train, evaluate and predict that is in a loop or followed by another one."""
     calls = [
         call for call in find_estimator_cycle(site.node, site.values) if site.source.function_around(call) is site.node
     ]
-    needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
-    if not calls or not needs_ranks or handles_communication(site):
+    asks_for_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
+    if not calls or not asks_for_ranks or handles_communication(site):
         return
     for call in calls:
         restart(site, call)
@@ -63,7 +63,7 @@ def handles_communication(site: Site) -> bool:
 
 
 def restart(site: Site, call: ast.Call) -> None:
-    """Insert a restart after the statement of a call; report a call in a compound statement."""
+    """Insert a restart after an expression or assignment with the call; report a call in another statement."""
     statement = site.source.statement_around(call)
     if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):
         site.request_review(
@@ -82,7 +82,10 @@ def restart(site: Site, call: ast.Call) -> None:
 
 
 def restart_lines(site: Site) -> list[str]:
-    """Return the statements that start communication again; except with `--style wrapper` they shut it down first."""
+    """Return the statements that shut communication down and start it again.
+
+    Those of `--style wrapper` only start it, unless `--resources plugin` is given too.
+    """
     if site.options.resources == "plugin":
         plugin = site.import_name("npu_plugin")
         return [f"{plugin}.npu_resource_shutdown()", f"{plugin}.npu_resource_init()"]
@@ -93,9 +96,8 @@ def restart_lines(site: Site) -> list[str]:
 
 def session_lines(site: Site) -> list[str]:
     """Return the statements that shut communication down in a new session; define the helper that they call."""
-    if not any(mark[0] == "init_npu" for mark in site.work.handled):
-        mark_once(site, "init_npu", communication.define_helper(site, site.node))  # for defined_helper
-    helper = communication.defined_helper(site)
+    helper = communication.define_helper(site, site.node)
+    mark_once(site, "init_npu", helper)  # so that the next call of define_helper finds it
     ops = site.import_name("npu_ops")
     return [
         f"init_sess, npu_init = {helper}()",

@@ -31,7 +31,7 @@ def DistributedOptimizer(
     """Change a Keras optimizer to use means or sums of gradients over the ranks, and return it."""
     if op not in (_exchanges.Average, _exchanges.Sum):
         raise ValueError("Keras' optimizers support op=Average and op=Sum only")
-    _exchanges.check_passes(backward_passes_per_step)
+    _exchanges.refuse_accumulation(backward_passes_per_step)
     plain, settings = optimizer.get_gradients, (compression, sparse_as_dense, op, gradient_predivide_factor)
     optimizer.get_gradients = lambda loss, params: _exchanges.reduce_gradients(plain(loss, params), *settings)
     return optimizer
@@ -83,13 +83,14 @@ def load_model(
 class BroadcastGlobalVariablesCallback(data_parallel.BroadcastCallback):
     """Callback that broadcasts the root's weights at the first batch."""
 
-    kind = "HorovodBroadcast"
+    kind = "HorovodBroadcast"  # name of the operator
 
     def __init__(self, root_rank: int, device: str = "") -> None:
         super().__init__(root_rank)
 
     def on_batch_begin(self, batch: int, logs: Any = None) -> None:
-        _exchanges.check_variables(tf.global_variables())
+        if not self.broadcast_done:
+            _exchanges.check_variables(tf.global_variables())
         super().on_batch_begin(batch, logs)
 
 
@@ -150,7 +151,7 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
-    """Callback that raises the learning rate from 1 / size of the initial one to the initial one."""
+    """Callback that raises the learning rate from `initial_lr` divided by the number of ranks to `initial_lr`."""
 
     def __init__(
         self,

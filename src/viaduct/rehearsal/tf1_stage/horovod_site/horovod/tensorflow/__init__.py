@@ -43,9 +43,9 @@ from ._exchanges import (
     allgather,
     allreduce,
     broadcast,
-    check_passes,
     check_variables,
     reduce_gradients,
+    refuse_accumulation,
 )
 from .compression import Compression
 
@@ -120,6 +120,6 @@ def DistributedOptimizer(
             gradient_predivide_factor=gradient_predivide_factor,
             backward_passes_per_step=backward_passes_per_step,
         )
-    check_passes(backward_passes_per_step)
+    refuse_accumulation(backward_passes_per_step)
     settings = (compression, sparse_as_dense, op, gradient_predivide_factor)
     return _DistributedOptimizer(optimizer, name, lambda gradients: reduce_gradients(gradients, *settings))

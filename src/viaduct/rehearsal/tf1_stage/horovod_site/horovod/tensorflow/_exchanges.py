@@ -85,7 +85,7 @@ def check_op(op: int) -> None:
         raise ValueError(f"op is {op!r}; it is hvd.Average, Sum, Adasum, Min, Max or Product")
 
 
-def check_passes(backward_passes_per_step: int) -> None:
+def refuse_accumulation(backward_passes_per_step: int) -> None:
     if backward_passes_per_step > 1:
         raise NotImplementedError(
             f"backward_passes_per_step={backward_passes_per_step} is not on viaduct's stand-in of Horovod, which does "
