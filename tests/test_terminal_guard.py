@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -109,3 +110,15 @@ def test_what_a_users_own_code_prints_is_its_own(monkeypatch: pytest.MonkeyPatch
     print("50 %\r", end="")
     print_line(f"class {EVIL}")
     assert written.getvalue().endswith(f"50 %\rclass a{SHOWN}\\x1b]0;owned\\x07b\\u202ec\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", ">&- 2>&-"])
+def test_a_stream_that_is_closed_at_the_start_changes_no_exit_code(tmp_path: Path, closed: str) -> None:
+    (tmp_path / "a.py").write_text("import torch\ntorch.zeros(2).cuda()\n")
+    line = f'"{sys.executable}" -m viaduct migrate a.py --to npu {closed}'
+    assert subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True).returncode == 0
+
+
+def test_a_refusal_keeps_its_exit_code_without_stderr(tmp_path: Path) -> None:
+    line = f'"{sys.executable}" -m viaduct migrate absent.py --to npu 2>&-'
+    assert subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True).returncode == 2

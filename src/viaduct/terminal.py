@@ -14,11 +14,12 @@ by cell.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,8 +41,8 @@ SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def print_note(line: str) -> None:
-    """Print progress or a note on stderr in one write; a closed stderr is ignored."""
-    with suppress(OSError):
+    """Print progress or a note on stderr in one write, if stderr can be written."""
+    with suppress(OSError, ValueError):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
@@ -65,11 +66,12 @@ class GuardedStream:
 
 
 def guard_streams() -> None:
-    """Escape control characters in everything that this process prints."""
-    if not isinstance(sys.stdout, GuardedStream):
-        sys.stdout = cast("TextIO", GuardedStream(sys.stdout))
-    if not isinstance(sys.stderr, GuardedStream):
-        sys.stderr = cast("TextIO", GuardedStream(sys.stderr))
+    """Escape control characters in what this process prints, except by rich; discard output to a closed stream."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, GuardedStream):
+            # Python has no stream for a descriptor that was closed at its start (`2>&-`).
+            setattr(sys, name, GuardedStream(stream or open(os.devnull, "w")))  # noqa: SIM115
 
 
 def release_streams() -> None:
@@ -79,7 +81,7 @@ def release_streams() -> None:
 
 
 def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
-    """Return a console that prints to stdout or stderr, or to `file` in the same format."""
+    """Return a console for stdout or stderr, or for `file` with the colours and width of stdout or stderr."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -91,7 +93,7 @@ def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Consol
 
 
 def figure_columns(*names: str) -> list[Column]:
-    """Return columns of numbers: right-aligned, never wrapped."""
+    """Return right-aligned columns for numbers, which `print_table` does not wrap."""
     from rich.table import Column
 
     return [Column(name, justify="right") for name in names]
@@ -123,11 +125,11 @@ def escape_cells(table: Table) -> None:
 
 
 def measure_minimum_width(table: Table, console: Console) -> int:
-    """Return the smallest width at which rich does not cut the table off."""
+    """Return a width at which rich does not cut the table off; text columns may shrink to MIN_TEXT_WIDTH."""
     from rich.measure import Measurement
 
     options = console.options.update(width=UNBOUNDED)
-    total = 2
+    total = 2  # the edges of the table
     for column in table.columns:
         widest = max(Measurement.get(console, options, cell).maximum for cell in (column.header, *column.cells))
         total += 4 + (widest if column.no_wrap else min(widest, MIN_TEXT_WIDTH))
@@ -146,7 +148,7 @@ def escape_controls(text: str, keep: str = "") -> str:
 def tidy_message(text: str) -> str:
     """Escape control characters in a message, and shorten very long names in the middle.
 
-    All lines of a message except the first are indented, so a line end without indentation is part of a name.
+    Messages indent all lines but the first by two spaces, so a line end before anything else is part of a name.
     """
     text = re.sub(r"\n(?!  )", r"\\n", text)
     text = re.sub(rf"\S{{{LONGEST_NAME},}}", lambda name: f"{name[0][:200]} … {name[0][-100:]}", text)

@@ -164,7 +164,7 @@ def make_boxed_example(numbers: bytes) -> bytes:
         (make_labelled_example(field(3, field(1, b"\xff" * 11 + b"\1"))), "a number of more than ten bytes"),
         (make_boxed_example(bytes(4)), "the four sides differ in number: 0 ymin, 1 xmin, 0 ymax, 0 xmax"),
         (make_boxed_example(bytes(3)), "a list of floats has 3 bytes, not a multiple of 4"),
-        (b"\x0a\x05\x0a", "a field claims 5 bytes where 1 are left at byte 1 of the message"),
+        (b"\x0a\x05\x0a", "a field claims 5 bytes where 1 are left at byte 1 of one of its messages"),
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "a field claims 9,223,372,036,854,775,807 bytes"),
         (b"\x0a" + b"\xff" * 20, "a number does not end"),
         (b"\x02\x00", "a field has an impossible number"),

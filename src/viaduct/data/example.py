@@ -47,6 +47,7 @@ IMAGE_NAMES = frozenset((ENCODED, LABEL, TEXT, *BOX_SIDES))
 LABEL_NAMES = frozenset((LABEL,))
 FILENAME = b"image/filename"
 FILENAME_NAMES = frozenset((FILENAME,))
+FIRST_FIELD, SECOND_FIELD = 0x0A, 0x12  # first byte of a length-delimited field 1 and 2
 MAX_NAME_LENGTH = 300  # characters of a name in messages
 NO_BOXES = np.empty((0, 4), np.float32)
 
@@ -61,7 +62,7 @@ class ImageFields(NamedTuple):
 
 
 def decode_example(data: Buffer) -> dict[str, Feature]:
-    """Return every feature by its name; a feature without a value is an empty list."""
+    """Return every feature by its name; a feature without a list of values is an empty list."""
     view = memoryview(data)
     return {decode_name(name): decode_feature(value) for name, value in iterate_features(view)}
 
@@ -106,7 +107,7 @@ def encode_example(values: Mapping[str, Encodable]) -> bytes:
 
 def format_error(reason: str, position: int) -> BadData:
     """Return the error for an invalid message."""
-    return BadData(f"not a tf.train.Example: {reason} at byte {position:,} of the message.")
+    return BadData(f"not a tf.train.Example: {reason} at byte {position:,} of one of its messages.")
 
 
 def read_varint(data: memoryview, position: int, stop: int) -> tuple[int, int]:
@@ -185,8 +186,8 @@ def list_messages(data: memoryview, number: int) -> list[memoryview]:
 
 def iterate_features(data: memoryview) -> Iterator[tuple[memoryview, memoryview]]:
     """Yield name and `Feature` message of each entry."""
-    for group in list_messages(data, 1):
-        for entry in list_messages(group, 1):
+    for features in list_messages(data, 1):
+        for entry in list_messages(features, 1):
             names, values = list_messages(entry, 1), list_messages(entry, 2)
             yield names[-1] if names else memoryview(b""), join_parts(values)
 
@@ -212,19 +213,19 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
     features: dict[bytes, memoryview] = {}
     try:
         stop = len(data)
-        length, position = read_length(data, 0, 0x0A)
+        length, position = read_length(data, 0, FIRST_FIELD)
         if position + length != stop:
             return None
         while position < stop:
-            length, position = read_length(data, position, 0x0A)
-            end, name = position + length, position + 2
-            if end > stop or data[position] != 0x0A or data[position + 1] > 0x7F:
+            length, position = read_length(data, position, FIRST_FIELD)
+            end, name_begin = position + length, position + 2
+            if end > stop or data[position] != FIRST_FIELD or data[position + 1] > 0x7F:
                 return None
-            after = name + data[position + 1]
-            length, begin = read_length(data, after, 0x12)
+            name_end = name_begin + data[position + 1]
+            length, begin = read_length(data, name_end, SECOND_FIELD)
             if begin + length != end:
                 return None
-            key = bytes(data[name:after])
+            key = bytes(data[name_begin:name_end])
             if key in names:
                 features[key] = data[begin:end]
             position = end
@@ -234,7 +235,7 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
 
 
 def read_sole_field(data: memoryview) -> tuple[int, memoryview]:
-    """Return number and content of a message's only field, if it has a length and a number below 16; 0 otherwise."""
+    """Return number and content of a message's only field; (0, data) unless it is length-delimited and below 16."""
     try:
         length, begin = read_length(data, 0, data[0])
     except LookupError:
@@ -368,7 +369,7 @@ def read_label(features: Mapping[bytes, memoryview]) -> int:
 def read_boxes(features: Mapping[bytes, memoryview]) -> Floats:
     """Return the bounding boxes, N x 4: top, left, bottom, right."""
     if not any(name in features for name in BOX_SIDES):
-        return np.empty((0, 4), dtype=np.float32)
+        return NO_BOXES
     sides = [read_floats(read_values(features, name, FLOAT_LIST)) for name in BOX_SIDES]
     if len({len(side) for side in sides}) > 1:
         counts = ", ".join(f"{len(side)} {name.decode()[-4:]}" for side, name in zip(sides, BOX_SIDES, strict=True))

@@ -11,7 +11,7 @@ from viaduct.errors import BadData, BadValue
 
 
 def check_output(out: Path, suffix: str, signature: bytes, kind: str, flag: str = "--out") -> None:
-    """Refuse another suffix, a folder that is not writable, and an existing file that is not an earlier result.
+    """Refuse another suffix, a folder that is not writable, and to overwrite a file of another kind.
 
     `signature` is the first bytes of every result, `kind` is the type of file in messages, such as "a PNG".
     """
@@ -22,14 +22,14 @@ def check_output(out: Path, suffix: str, signature: bytes, kind: str, flag: str 
         raise BadValue(f"{out} cannot be written: there is no folder {folder}.", "Make it, or name another.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise BadValue(f"{out} cannot be written: the folder {folder} may not be written to.", "Name another.")
-    if out.exists() and not is_earlier_result(out, signature):
+    if out.exists() and not has_signature(out, signature):
         raise BadValue(
             f"{out} is there already and is not {kind}; it stays as it is.", f"Name another file with {flag}."
         )
 
 
-def is_earlier_result(out: Path, signature: bytes) -> bool:
-    """Return True if the file begins with the signature, so that it may be overwritten."""
+def has_signature(out: Path, signature: bytes) -> bool:
+    """Return True for a file that begins with the signature."""
     if not out.is_file():  # reading a pipe would block
         return False
     try:

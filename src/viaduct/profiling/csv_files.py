@@ -64,7 +64,7 @@ class CsvRow:
         return parse_number(self.text(*names))
 
     def time_us(self, *names: str) -> float | None:
-        """Return the cell in microseconds, which is also the unit of a column that names none."""
+        """Return the cell in microseconds, the unit of a column without a unit in its name."""
         times = [time for name in names for time in self.times_us(name)]
         return times[0] if times else None
 

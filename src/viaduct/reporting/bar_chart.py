@@ -14,7 +14,7 @@ class BarChart:
     """One bar for each label, in the order given."""
 
     template: ClassVar[str] = "bar_chart.html"
-    beside: ClassVar[str] = "shapes"
+    beside: ClassVar[str] = "shapes"  # laid out beside other parts with this value (page.py)
 
     title: str
     labels: Sequence[str]

@@ -19,7 +19,7 @@ class HistogramPair:
     """Counts of bins of equal width from `low` to `high`, the same number of bins for both histograms."""
 
     template: ClassVar[str] = "histogram_pair.html"
-    beside: ClassVar[str] = "shapes"
+    beside: ClassVar[str] = "shapes"  # laid out beside other parts with this value (page.py)
 
     title: str
     low: float
@@ -65,7 +65,7 @@ class HistogramDrawing:
 
 
 def draw_outline(counts: Sequence[int], largest: int) -> str:
-    """Return the tops of the bins as the end of an SVG path that begins at the left edge of a square of 1000."""
+    """Return the tops of the bins, in a square of 1000, as the rest of an SVG path `M0 …` or `V…` at the left edge."""
     tops = 1000 - 1000 * np.log1p(np.asarray(counts, float)) / np.log1p(largest)
     width = 1000 / len(counts)
     return "V".join(f"{top:.0f}H{(position + 1) * width:.1f}" for position, top in enumerate(tops))

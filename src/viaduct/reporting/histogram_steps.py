@@ -39,7 +39,7 @@ class HistogramSteps:
     """`histograms` from the earliest step to the newest."""
 
     template: ClassVar[str] = "histogram_steps.html"
-    beside: ClassVar[str] = "shapes"
+    beside: ClassVar[str] = "shapes"  # laid out beside other parts with this value (page.py)
 
     title: str
     histograms: Sequence[Histogram]

@@ -23,7 +23,7 @@ class Report(Protocol):
     outcomes: list[Outcome]
     step_us: float
     verdict: Verdict | None
-    lines: list[str]  # sentences above the conclusions
+    lines: list[str]  # printed before the other conclusions
     result_file: Path | None
     measurements: int
     replayed: int  # measurements reused from an interrupted search
@@ -44,7 +44,7 @@ def describe_state(entry: Entry) -> str:
 
 
 def make_bank_table(stored: Stored) -> Table:
-    """Return the table of one file's entries, the largest gain first."""
+    """Return the table of a bank's entries, the largest gain first."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns
@@ -61,7 +61,9 @@ def make_bank_table(stored: Stored) -> Table:
 def list_verdicts(stored: Stored) -> Iterable[str]:
     """Yield a line for each recipe's step that was measured with the bank's choices."""
     for verdict in stored.verdicts.values():
-        shown = verdict.step.partition("shown=")[2].partition(" recipe=")[0] or verdict.step  # the key's readable part
+        shown = (
+            verdict.step.partition("shown=")[2].partition(" recipe=")[0] or verdict.step
+        )  # `step` is a key with a readable part
         yield f"{shown}: {verdict.describe_times()}, {verdict.gain:.2f}x{'' if verdict.is_gain else ': no gain'}"
 
 
@@ -102,7 +104,7 @@ def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
 
 
 def list_conclusions(report: Report) -> list[str]:
-    """Return the lines below the table: the verdict, defaults that were stored, failures, measurements and files."""
+    """Return the lines below the table: the report's own, the verdict, defaults, failures, measurements and files."""
     lines = [*report.lines]
     verdict = report.verdict
     if verdict is not None:
@@ -114,7 +116,7 @@ def list_conclusions(report: Report) -> list[str]:
         names = ", ".join(dict.fromkeys(outcome.operator.signature.kind for outcome in defaults))
         lines.append(
             f'Stored as "default is best", not searched again: {len(defaults)} operators ({names}); '
-            "REPEAT_TUNE=True searches again."
+            "the environment variable REPEAT_TUNE=True searches again."
         )
     for outcome in report.outcomes:
         for point, reason in outcome.search_result.failed if outcome.search_result is not None else ():

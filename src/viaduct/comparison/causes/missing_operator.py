@@ -1,4 +1,7 @@
-"""An operator that does nothing, or is missing: a ReLU, a bias, or one of the right side just before the origin."""
+"""An operator that does nothing on the left, or that one side lacks: a ReLU, a bias, or one just before the origin.
+
+The origin is the first operator that differs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from viaduct.comparison.scene import Both, Scene, explained_share
 
 NAME = "missing operator"
 ADVICE = (
-    "Compare the two definitions of this part: an operator that the rewrite left out, one behind a flag, or a fused "
+    "Compare the two definitions of this part: an operator that one side leaves out, one behind a flag, or a fused "
     "operator that lost its activation or bias."
 )
 ENOUGH = 0.99  # share of the difference that the missing operator must explain
@@ -57,7 +60,7 @@ def describe_missing_bias(scene: Scene, both: Both) -> str:
 
 
 def explain_by_unmatched(scene: Scene) -> Cause | None:
-    """Report a right operator without a partner, at most two operators before the origin."""
+    """Report an operator of the right side without a partner, run at most two places before the origin."""
     order = scene.row.stored.order
     right_only = [row for row in scene.step_rows if row.pair.left is None]
     unmatched = [row for row in right_only if 0 <= order - row.stored.order <= 2]

@@ -21,7 +21,7 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(
     __name__,
     targets=("any",),
-    ignores_only=True,
+    ignores_only=True,  # also runs if --only names other rules: their edits leave unused imports
     former_names=("any_unused_imports",),
     after=("cuda_api",),
     runs_last=True,
@@ -32,8 +32,8 @@ rule = Rule(
 def remove_unused(site: Site) -> None:
     """Remove the unused names of an import from torch or torch.cuda."""
     module = site.node.module or ""
-    is_cuda = module == "torch" or f"{module}.".startswith("torch.cuda.")
-    if site.node.level or not is_cuda or site.work.path.endswith("__init__.py") or not uses_helper(site):
+    is_of_torch = module == "torch" or f"{module}.".startswith("torch.cuda.")
+    if site.node.level or not is_of_torch or site.work.path.endswith("__init__.py") or not has_helper(site):
         return
     unused = [alias for alias in site.node.names if is_unused(site, alias)]
     if not unused:
@@ -56,8 +56,8 @@ def is_unused(site: Site, alias: ast.alias) -> bool:
     return alias.name != "*" and name not in used_names(site.work) and not is_quoted
 
 
-def uses_helper(site: Site) -> bool:
-    """Return True if the file uses the helper."""
+def has_helper(site: Site) -> bool:
+    """Return True if the file imports `accelerator` from the helper file, or contains a pasted copy of the helper."""
     work = site.work
     full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
     return work.names.local_name(full) is not None or find_pasted_helper(site.source.tree) is not None
