@@ -147,7 +147,7 @@ def test_a_module_that_only_the_other_tree_has_proves_nothing(tmp_path: Path) ->
     write_tree(tmp_path / "project", files)
     journey = carry_trees(tmp_path, {"train.py": files["train.py"]}, {}, ".", "--entry", "train.py")
     assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
-    assert "Not proved: the migrated run loaded 1 file of the original's tree" in journey.said
+    assert "Not proved: the migrated run loaded 1 file from outside its own tree" in journey.said
     assert "lib/helper.py" in journey.said
     assert [doubt["kind"] for doubt in journey.record["not_proved"]] == ["wrong tree"]
     assert "wrong tree" in (journey.out / "report.html").read_text()

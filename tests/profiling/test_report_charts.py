@@ -27,7 +27,7 @@ def test_phases_that_were_not_measured_are_not_drawn_as_zero():
     (chart,) = find_parts(unknown, "Iterations", StackedBars)
     assert list(chart.layers) == ["iteration"]
     assert read_tiles(unknown)["data tail"] == "–"
-    assert "not its phases" in build_sections(unknown)["Iterations"].text
+    assert "Phases are not known for all steps" in build_sections(unknown)["Iterations"].text
 
 
 def test_modules_nest_by_phase_and_path_and_keep_all_the_time():

@@ -19,7 +19,7 @@ from command import viaduct
         (("train.py", "--migrated", "nowhere"), "there is no such file or folder"),
         (("train.py", "--migrated", "empty"), "has no train.py"),
         (("train.py", "--limit", "speed=warn"), "no limit called 'speed'"),
-        (("other.py",), "imports neither torch nor tensorflow"),
+        (("other.py",), "import neither torch nor tensorflow"),
         (("missing.py",), "not installed here, though the script imports it: not_there_at_all (missing.py:2)"),
     ],
 )

@@ -13,7 +13,7 @@ from command import viaduct
     ("words", "said"),
     [
         (["nothing.py"], "there is no script 'nothing.py'"),
-        (["plain.py"], "imports neither torch nor tensorflow"),
+        (["plain.py"], "import neither torch nor tensorflow"),
         (["torches.py", "--memory", "much"], "--memory 'much' is not a size"),
         (["torches.py", "--limit", "float46=off"], "no limit called 'float46'"),
         (["torches.py", "--record", "."], "--record . exists already"),
