@@ -1,8 +1,8 @@
 """Random changes of colour in training, on float32 images of 0..255.
 
-vary_saturation(image, draw_saturation(generator))        resnext: brightness, contrast about the mean, saturation
-vary_chroma(image, draw_chroma(generator))                amoebanet: brightness and the two chroma axes
-vary_increased(image, draw_increased(generator, ranges))  increased_aug: brightness, hue and saturation in YIQ,
+vary_saturation(image, draw_saturation(generator))        brightness, contrast about the mean, saturation
+vary_chroma(image, draw_chroma(generator))                brightness and the two chroma axes
+vary_increased(image, draw_increased(generator, ranges))  brightness, hue and saturation in YIQ,
                                                           contrast about the mean
 """
 

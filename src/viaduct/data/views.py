@@ -81,12 +81,12 @@ def central_seven_eighths(height: int, width: int, size: int) -> View:
 
 
 def draw_saturation_change(generator: np.random.Generator) -> Recolour:
-    """Draw a change of brightness, contrast and saturation (resnext)."""
+    """Draw a change of brightness, contrast and saturation."""
     return partial(vary_saturation, colour=draw_saturation(generator))
 
 
 def draw_chroma_change(generator: np.random.Generator) -> Recolour:
-    """Draw a change of brightness and of the two chroma axes (amoebanet)."""
+    """Draw a change of brightness and of the two chroma axes."""
     return partial(vary_chroma, colour=draw_chroma(generator))
 
 
