@@ -52,7 +52,7 @@ def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
     assert found == {"momentum": (0.9, 0.99), "gamma": (0.5, 0.1)}
     assert "momentum is 0.9 in the original and 0.99 after the migration" in journey.said
     assert "without a known effect in 1 step" in (journey.out / "report.html").read_text()
-    assert "1 loss, equal" in journey.said
+    assert "1 loss, exactly equal" in journey.said
 
 
 def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
