@@ -35,7 +35,7 @@ WORKS = {
     "compare run_a run_b": (0, "curves"),
     "runs": (0, "1 run: 1 finished"),
     "runs show runs/a": (0, "Learning rate"),
-    "runs diff runs/a runs/a": (0, "equal in every bit"),
+    "runs diff runs/a runs/a": (0, "exactly equal, as recorded"),
     "runs lineage runs/a": (0, "fingerprint"),
     "runs page --out runs.html": (0, ""),
     "runs export --to mlflow --out mlruns": (0, ""),

@@ -32,7 +32,7 @@ def test_two_identical_runs_are_said_to_be_so(tmp_path: Path) -> None:
     assert not found.differs
     assert found.lines()[0] == "No difference was found in what both runs have recorded."
     assert "Same recipe, data, code, machine" in text(found)
-    assert "Losses: 600 equal in every bit." in text(found)
+    assert "Losses: 600 exactly equal, as recorded." in text(found)
     assert found.unrecorded_aspects == []
 
 

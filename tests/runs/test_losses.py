@@ -67,7 +67,7 @@ def test_no_distance_is_claimed_of_a_loss_that_is_nan(tmp_path: Path) -> None:
 
 def test_losses_that_are_nan_in_both_are_not_counted_as_equal(tmp_path: Path) -> None:
     found = diff(*(lose_losses(make_run(tmp_path / name), 500) for name in "ab"))
-    assert "Losses: 500 equal in every bit." in text(found)
+    assert "Losses: 500 exactly equal, as recorded." in text(found)
     assert "100 in A and 100 in B of 600 steps" in text(found)
 
 

@@ -80,7 +80,7 @@ def test_diff_ends_with_0_for_equal_runs_and_1_for_others(folder: Path) -> None:
     make_run(folder / "runs" / "same", lr=0.1, top1=0.9)
     equal = runs("diff", "runs/high", "runs/same", cwd=folder)
     assert equal.returncode == 0
-    assert "equal in every bit" in equal.stdout
+    assert "exactly equal, as recorded" in equal.stdout
     other = runs("diff", "runs/high", "runs/low", "--json", cwd=folder)
     assert other.returncode == 1
     assert list(json.loads(other.stdout)["aspects"][0]["changes"]) == ["optimizer.lr"]

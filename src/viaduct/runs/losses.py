@@ -105,7 +105,7 @@ def describe_losses(losses: LossDifference | str) -> list[str]:
     if isinstance(losses, str):
         return [f"Losses: not compared: {losses}"]
     if losses.first is None or losses.first_losses is None:
-        lines = [f"Losses: {losses.common - losses.lost_in_both:,} equal in every bit."]
+        lines = [f"Losses: {losses.common - losses.lost_in_both:,} exactly equal, as recorded."]
     else:
         step, (left, right) = losses.first, losses.first_losses
         lines = [f"Losses: first differ at step {step:,} of {losses.common:,} compared: {left:.9g} and {right:.9g}."]
