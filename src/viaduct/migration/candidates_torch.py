@@ -108,7 +108,7 @@ def amp_state(work: Work, node: ast.expr, name: str, card_prefix: str) -> State:
 
 def find_moves(work: Work) -> Iterator[Candidate]:
     """Yield calls and bound methods that move a tensor or module to a card, and reads of `is_cuda`."""
-    from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root, receiver_class
+    from viaduct.migration.rules.torch._devices import is_of_other_library, is_own_method, qualified_root
     from viaduct.migration.rules.torch._is_cuda import is_own_field
     from viaduct.migration.rules.torch.cuda_method import is_bound_move
 
@@ -118,10 +118,7 @@ def find_moves(work: Work) -> Iterator[Candidate]:
         for call in work.index.methods.get(method, []):
             site = Site(RULE, work, call)
             receiver = call.func.value  # type: ignore[attr-defined]
-            if (
-                not is_of_other_library(qualified_root(site, receiver))
-                and receiver_class(site, receiver, method) is None
-            ):
+            if not is_of_other_library(qualified_root(site, receiver)) and not is_own_method(site, receiver, method):
                 yield make_candidate(work, "moves", call, state)
     for node in work.source.of_kind(ast.Attribute):
         is_read = isinstance(node.ctx, ast.Load)
@@ -221,7 +218,7 @@ def find_loads(work: Work) -> Iterator[Candidate]:
     for name in CHECKPOINT_LOADS:
         for call in work.index.calls.get(name, []):
             site = Site(RULE, work, call, name)
-            is_right = not is_none_or_absent(site.argument("map_location", 1)) or load_destination(site) == "nothing"
+            is_right = not is_none_or_absent(site.argument("map_location", 1)) or load_destination(site) == "unneeded"
             yield make_candidate(work, "checkpoints", call, "right" if is_right else "needed")
         for node in work.index.references.get(name, []):
             if not is_alias_or_signature(work, node):

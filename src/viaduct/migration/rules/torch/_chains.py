@@ -78,6 +78,6 @@ def replace_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
 
 
 def require_torch(site: Site) -> str:
-    """Add `import torch` to a file that imports only a part of torch; return its name."""
+    """Request `import torch` for a file that imports only a part of torch; return its name."""
     site.work.needed["torch"] = site.work.names.added["torch"] = "torch"
     return "torch"

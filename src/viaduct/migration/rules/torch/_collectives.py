@@ -102,7 +102,8 @@ def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
     if name == "torch.distributed.Backend":
         return call.args[:1]
     if name in DEFAULT_POSITIONS:
-        return call.args[DEFAULT_POSITIONS[name] :][:1]
+        position = DEFAULT_POSITIONS[name]
+        return call.args[position : position + 1]  # [] without a default
     if method in ("lower", "strip"):
         return [call.func.value]  # type: ignore[attr-defined]
     if method in ("get", "pop", "setdefault") and call.args:
@@ -136,10 +137,10 @@ def passed_values(site: Site, parameter: str, function: ast.AST) -> list[ast.exp
 def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | None:
     """Return the values that this file assigns to attributes of that name.
 
-    [] for a command line option that has that name and no assignment: another handler changes its default.
+    [] for a command line option that has that name and no assignment: the rule `backend` changes its default.
     """
     if site.qualified_name(node) == "torch.distributed.Backend.NCCL":
-        return []  # the rule `backend` has a handler for it
+        return []  # the rule `backend` replaces it
     values = [*assigned_values(site, node.attr)]
     is_option = any(node.attr in option_names(site, call) for call in site.work.index.methods.get("add_argument", []))
     return values if values or is_option else None

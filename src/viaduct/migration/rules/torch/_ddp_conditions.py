@@ -24,11 +24,11 @@ LOADER_ARGUMENTS = {"shuffle", "sampler", "batch_sampler", "batch_size"}
 
 
 class Refused(Exception):
-    """A condition does not hold at a node. With `explain` the finding also says how to rewrite the script by hand."""
+    """A condition does not hold at a node. With `with_steps` the finding lists the steps of a rewrite by hand."""
 
-    def __init__(self, message: str, zh: str, node: ast.AST | None = None, explain: bool = True) -> None:
+    def __init__(self, message: str, zh: str, node: ast.AST | None = None, with_steps: bool = True) -> None:
         super().__init__(message)
-        self.message, self.zh, self.node, self.explain = message, zh, node, explain
+        self.message, self.zh, self.node, self.with_steps = message, zh, node, with_steps
 
 
 @dataclass
@@ -49,8 +49,8 @@ class Plan:
 
     wrapping_calls: list[ast.Call]  # of DataParallel
     loaders: list[Loader]
-    first: ast.stmt  # first statement of the started script that could use the card
-    last: ast.stmt  # last statement of the started script
+    first_card_use: ast.stmt  # first statement of the started script that could use the card
+    last_statement: ast.stmt  # of the started script
     saving_statements: list[ast.stmt]
     saving_functions: list[FunctionNode]
 
@@ -80,16 +80,17 @@ def refuse_unsuitable_script(site: Site) -> None:
             f"the script has a distributed path already ({name}): start it that way",
             f"脚本已有分布式路径({name}):请按该方式启动",
             call,
-            explain=False,
+            with_steps=False,
         )
-    for node in (node for name in wrapped.DATA_PARALLEL for node in site.work.index.references.get(name, [])):
-        parent = site.source.parents[node]
-        if isinstance(parent, ast.ClassDef):
-            raise Refused(f"{parent.name} derives from DataParallel", f"{parent.name} 继承自 DataParallel", node)
+    for name in wrapped.DATA_PARALLEL:
+        for node in site.work.index.references.get(name, []):
+            parent = site.source.parents[node]
+            if isinstance(parent, ast.ClassDef):
+                raise Refused(f"{parent.name} derives from DataParallel", f"{parent.name} 继承自 DataParallel", node)
 
 
 def refuse_wrapping(call: ast.Call) -> None:
-    """Refuse a DataParallel with a hidden model or hidden arguments, or that splits along another dimension than 0."""
+    """Refuse a DataParallel whose model or arguments are in * or **, or that splits along another dimension than 0."""
     if wrapped.wrapped_model(call) is None or any(keyword.arg is None for keyword in call.keywords):
         raise Refused("the call does not show which model is wrapped", "无法看出被包装的模型", call)
     dim = keyword_value(call, "dim")
@@ -115,10 +116,7 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
 
 
 def refuse_sampler(site: Site, call: ast.Call) -> None:
-    """Refuse a loader with a sampler or with hidden arguments.
-
-    A `**kwargs` is accepted if the file shows its entries and none of them is one of LOADER_ARGUMENTS.
-    """
+    """Refuse a loader with a sampler, with `*args`, or with a `**kwargs` that may have one of LOADER_ARGUMENTS."""
     if keyword_value(call, "sampler", "batch_sampler") is not None or len(call.args) > 3:  # the fourth is the sampler
         raise Refused("the training loader has an argument for a sampler", "训练数据加载器带有 sampler 参数", call)
     for value in (keyword.value for keyword in call.keywords if keyword.arg is None):
@@ -261,9 +259,8 @@ def may_use_card(site: Site, statement: ast.stmt) -> bool:
     """
     defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
     for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
-        if (site.qualified_name(call.func) or "").startswith("torch.") or getattr(
-            call.func, "attr", ""
-        ) in MOVING_METHODS:
+        is_of_torch = (site.qualified_name(call.func) or "").startswith("torch.")
+        if is_of_torch or getattr(call.func, "attr", "") in MOVING_METHODS:
             return True
         if plain_name(call.func) in defined and "arg" not in plain_name(call.func):
             return True
@@ -325,6 +322,6 @@ def saving_statement(site: Site, call: ast.Call) -> ast.stmt:
         raise Refused("a checkpoint is saved within another statement", "在其他语句内保存权重", call)
     while isinstance(parent := site.source.parents[statement], ast.With) and "open" in ast.unparse(parent.items[0]):
         statement = parent
-    if site.edit.own_indent(statement) is None or len(site.source.block(statement)) == 0:
+    if site.edit.own_indent(statement) is None:
         raise Refused("a checkpoint is saved on the line of another statement", "保存语句与其他语句同行", call)
     return statement

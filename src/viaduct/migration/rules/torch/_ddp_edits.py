@@ -19,15 +19,18 @@ NO_PARENTHESES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # before `.
 
 
 class Rewriter:
-    """Rewrites a script as a program for several ranks: `check` may raise Refused; then `write` edits."""
+    """Rewrites a script as a program for several ranks, in two steps.
+
+    First `collect_card_numbers`, which may raise Refused, then `edit_script`.
+    """
 
     def __init__(self, site: Site, plan: Plan) -> None:
         self.site, self.plan, self.card = site, plan, card(site.options)
         self.device_texts: list[ast.Constant | ast.JoinedStr] = []  # texts that name one card by its number
         self.numbered_moves: list[ast.Call] = []  # `.cuda(0)`
-        self.removed: list[ast.stmt] = []
+        self.device_settings: list[ast.stmt] = []  # `torch.cuda.set_device(0)`
 
-    def check(self) -> None:
+    def collect_card_numbers(self) -> None:
         """Collect the expressions that name a card by its number; refuse those that cannot become the rank's card."""
         source = self.site.source
         for node in source.nodes:
@@ -37,16 +40,16 @@ class Rewriter:
             elif isinstance(node, ast.JoinedStr) and is_numbered_device(node):
                 self.device_texts.append(node)
             elif isinstance(node, ast.Call):
-                self.check_call(node)
+                self.collect_from_call(node)
 
-    def check_call(self, call: ast.Call) -> None:
-        """Mark a `set_device` for removal and the number in `.cuda(0)`; refuse a block for one card."""
+    def collect_from_call(self, call: ast.Call) -> None:
+        """Collect a `set_device` and a `.cuda(0)`; refuse a block for one card, `with torch.cuda.device(0):`."""
         name = self.site.qualified_name(call.func) or ""
         if name in (f"torch.{root}.set_device" for root in CARDS):
             statement = self.site.source.statement_around(call)
             if not isinstance(statement, ast.Expr):
                 raise Refused("set_device is part of another statement", "set_device 位于其他语句内", call)
-            self.removed.append(statement)
+            self.device_settings.append(statement)
         elif name in (f"torch.{root}.device" for root in CARDS):
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
         elif isinstance(call.func, ast.Attribute) and call.func.attr in CARDS and call.args and not name:
@@ -55,17 +58,16 @@ class Rewriter:
                 raise Refused(f"the code does not show which card {text} is", f"无法看出 {text} 是哪张卡", call)
             self.numbered_moves.append(call)
 
-    def import_module(self, qualified: str, wanted: str) -> str:
-        """Return the local name of a module; import it if the file does not."""
+    def import_module(self, qualified: str, preferred: str) -> str:
+        """Return the local name of a module; request its import if the file has none."""
         imported = self.site.work.names.local_name(qualified)
         if imported is not None:
             return imported
-        local = self.site.reserve_name(wanted)
+        local = self.site.reserve_name(preferred)
         self.site.work.needed[local] = self.site.work.names.added[local] = qualified
         return local
 
-    def write(self) -> None:
-        """Make all edits."""
+    def edit_script(self) -> None:
         self.dist = self.import_module("torch.distributed", "dist")
         self.local_rank = self.site.reserve_name("local_rank")
         self.parallel = self.site.work.import_name("torch.nn.parallel", "DistributedDataParallel")
@@ -93,7 +95,7 @@ class Rewriter:
                 edit.replace_node(node, self.site.text(node).replace(str(node.value), device))
             else:
                 edit.replace_node(node, f'"{device}"')
-        for statement in self.removed:
+        for statement in self.device_settings:
             edit.remove_statement(statement)
 
     def wrap_model(self, call: ast.Call) -> None:
@@ -215,23 +217,23 @@ class Rewriter:
 
     def start_process_group(self) -> None:
         """Set the device and start the process group where the script starts."""
-        environ = self.import_module("os", "os")
+        os_name = self.import_module("os", "os")
         torch = self.import_module("torch", "torch")
         lines = [
-            f'{self.local_rank} = int({environ}.environ["LOCAL_RANK"])',
+            f'{self.local_rank} = int({os_name}.environ["LOCAL_RANK"])',
             f"{torch}.{self.card.device}.set_device({self.local_rank})",
             f'{self.dist}.init_process_group("{self.card.backend}")',
         ]
-        self.site.edit.insert_before(self.plan.first, lines)
+        self.site.edit.insert_before(self.plan.first_card_use, lines)
         self.site.report_change(
             f"torchrun starts one process per card; the processes communicate over {self.card.backend}",
             zh=f"torchrun 为每张卡启动一个进程,各占一卡,通过 {self.card.backend} 通信",
-            node=self.plan.first,
+            node=self.plan.first_card_use,
         )
 
     def destroy_process_group(self) -> None:
         """Destroy the process group where the script ends."""
-        last, line = self.plan.last, f"{self.dist}.destroy_process_group()"
+        last, line = self.plan.last_statement, f"{self.dist}.destroy_process_group()"
         value = exit_value(last)
         if value is None:
             self.site.edit.insert_after(last, [line])

@@ -11,7 +11,7 @@ from viaduct.migration.rule import Site
 CUDA_DEVICE = re.compile(r"cuda(?::(?:\d+|%[dis]|\{[^{}]*\})?)?")  # "cuda", "cuda:", "cuda:0", "cuda:%d", "cuda:{}"
 EXACT_CUDA_DEVICE = re.compile(r"cuda(?::\d+)?")  # "cuda", "cuda:0"
 OPENING_QUOTE = re.compile(r"[rRbBfFuU]*(?:\"\"\"|'''|\"|')(?=cuda)")  # of a literal that begins with cuda
-DEVICE_WORDS = {"device", "devices", "dev"}  # one of them is a word of every device name but map_location
+DEVICE_WORDS = {"device", "devices", "dev"}  # a name with one of these words, `train_device`, is a device's
 WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # in `deviceType`
 
 
@@ -47,7 +47,7 @@ def is_cuda_device(node: ast.AST | None) -> bool:
 def rename_device(site: Site, literal: ast.expr, device: str) -> bool:
     """Replace `cuda` at the beginning of a literal; return False if it stays.
 
-    A literal that cannot be edited is reported, except in code that is for the card already (target_code.py).
+    A literal that cannot be edited is reported, except on a line that rules leave alone.
     """
     if site.work.is_left_alone(literal):
         return False

@@ -61,19 +61,19 @@ def is_of_other_library(name: str | None) -> bool:
     return name is not None and name.partition(".")[0] in OTHER_LIBRARIES
 
 
-def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
-    """Return the project's class that defines the method called on this receiver; None if no such class is known."""
-    kind = site.values.kind(node) or ""
-    project, own_class = site.work.project, site.source.class_around(node)
+def is_own_method(site: Site, receiver: ast.expr, method: str) -> bool:
+    """Return True if a class of the project is known to define the method that is called on the receiver."""
+    kind = site.values.kind(receiver) or ""
+    project, own_class = site.work.project, site.source.class_around(receiver)
     name = f"{site.work.names.module}.{own_class.name}" if own_class is not None else ""
+    classes: tuple[str, ...] = ()
     if kind.startswith(OBJECT):  # an instance of the project's class of that name
-        return owner_of(project, kind.removeprefix(OBJECT), method)
-    if plain_name(node) == "self":
-        return owner_of(project, name, method) if name else None
-    if isinstance(node, ast.Call) and plain_name(node.func) == "super":
-        bases = project.classes[name].bases if name in project.classes else ()
-        return next(filter(None, (owner_of(project, base, method) for base in bases)), None)
-    return None
+        classes = (kind.removeprefix(OBJECT),)
+    elif plain_name(receiver) == "self" and name:
+        classes = (name,)
+    elif isinstance(receiver, ast.Call) and plain_name(receiver.func) == "super" and name in project.classes:
+        classes = project.classes[name].bases
+    return any(owner_of(project, base, method) is not None for base in classes)
 
 
 @dataclass
@@ -183,7 +183,7 @@ class Devices:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if name is not None and name.startswith("torch."):
             yield from self.device_arguments_of_torch(call, name)
-        elif method in MOVERS and call.args and receiver_class(self.site, call.func.value, method) is None:  # type: ignore[attr-defined]
+        elif method in MOVERS and call.args and not is_own_method(self.site, call.func.value, method):  # type: ignore[attr-defined]
             yield call.args[0]
         elif method == "parametrize" and len(call.args) > 1:
             if isinstance(call.args[0], ast.Constant) and is_device_name(str(call.args[0].value)):
@@ -305,13 +305,12 @@ class Devices:
         function = plain_name(node.func)
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if name in ("torch.device", "os.getenv", "os.environ.get") or function == "str":
-            position = 1 if name and name.startswith("os.") else 0  # of os.getenv the default
+            position = 1 if name and name.startswith("os.") else 0  # the default of os.getenv
             self.trace(node.args[position] if len(node.args) > position else None)
         elif function == "getattr" or method in ("get", "setdefault", "pop"):
-            # getattr(x, key), getattr(x, key, default), x.get(key), x.get(key, default)
-            key, default, *_ = *(node.args[1:] if function == "getattr" else node.args), None, None
-            self.trace(default)
-            self.trace_key(literal_text(key))
+            arguments = node.args[1:] if function == "getattr" else node.args  # key, default
+            self.trace(arguments[1] if len(arguments) > 1 else None)
+            self.trace_key(literal_text(arguments[0]) if arguments else "")
         elif name is not None and name.rpartition(".")[2] in ("field", "Field", "Option", "Argument"):
             self.trace(node.args[0] if node.args else None)
             self.trace(keyword_value(node, "default"))

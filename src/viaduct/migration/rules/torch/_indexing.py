@@ -25,14 +25,14 @@ class Body:
     values: Values
 
 
-def is_index(body: Body, name: str, depth: int = 0) -> bool:
+def is_used_as_index(body: Body, name: str, depth: int = 0) -> bool:
     """Return True if the tensor of that name is used as an index, here or in functions to which it is passed."""
     if depth > MAX_DEPTH:
         return False
     names = aliases(body.root, name)
     if any(uses_any(value, names) for node in ast.walk(body.root) for value in index_expressions(node)):
         return True
-    return any(is_index(called, parameter, depth + 1) for called, parameter in receiving_functions(body, names))
+    return any(is_used_as_index(called, parameter, depth + 1) for called, parameter in receiving_functions(body, names))
 
 
 def aliases(root: ast.AST, name: str) -> set[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.classes import OBJECT, meet
-from viaduct.migration.lookups import last_name, mark_once, plain_name
-from viaduct.migration.rule import Site
+from viaduct.migration.lookups import last_name, plain_name
+from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.source import Source
 
 SETTINGS_NAMES = {
@@ -14,20 +14,23 @@ SETTINGS_NAMES = {
 }
 
 
-def is_tensor_attribute(site: Site, replacement: str) -> bool:
-    """Return True for a tensor's `is_cuda`; report an `is_cuda` that may be a field of the project.
+def may_be_tensor_attribute(site: Site) -> bool:
+    """Return True for an `is_cuda` that is read and is not known to be a field of the project."""
+    return site.node.attr == "is_cuda" and isinstance(site.node.ctx, ast.Load) and not is_own_field(site)
+
+
+def report_if_ambiguous(site: Site, replacement: str) -> bool:
+    """Report an `is_cuda` of a tensor or of the project, and return True for it.
 
     `replacement` is the code for a tensor, for the message.
     """
-    if site.node.attr != "is_cuda" or not isinstance(site.node.ctx, ast.Load) or is_own_field(site):
-        return False
     if site.values.kind(site.node.value) in ("tensor", "module") or not is_defined_in_program(site):
-        return True
+        return False
     site.report_unresolved(
         f"this may be the field is_cuda of this program: if it is the is_cuda of a tensor, write {replacement}",
         zh=f"该程序自有 is_cuda 字段,此处可能是它:若判断的是张量,请改为 {replacement}",
     )
-    return False
+    return True
 
 
 def is_own_field(site: Site) -> bool:
@@ -40,17 +43,13 @@ def is_own_field(site: Site) -> bool:
     return is_candidate and is_defined_in_program(site)
 
 
+@cache_per_file
 def is_defined_in_program(site: Site) -> bool:
-    """Return True if a file of the same program defines `is_cuda`; searched once for each text."""
-    if mark_once(site, "is_cuda", "looked for"):
-        project, path = site.work.project, site.work.path
-        others = [
-            other for other in sorted(project.files_with("is_cuda")) if other != path and meet(project, path, other)
-        ]
-        sources = [site.source, *(project.parsed[other].source for other in others)]
-        if any(is_definition(source, node) for source in sources if "is_cuda" in source.text for node in source.nodes):
-            mark_once(site, "is_cuda", "defined")
-    return ("is_cuda", "defined") in site.work.handled
+    """Return True if a file of the same program defines `is_cuda`."""
+    project, path = site.work.project, site.work.path
+    others = [other for other in sorted(project.files_with("is_cuda")) if other != path and meet(project, path, other)]
+    sources = [site.source, *(project.parsed[other].source for other in others)]
+    return any(is_definition(source, node) for source in sources if "is_cuda" in source.text for node in source.nodes)
 
 
 def is_definition(source: Source, node: ast.AST) -> bool:

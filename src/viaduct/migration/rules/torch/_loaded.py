@@ -10,7 +10,7 @@ from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules.torch._places import is_in_dataset
 
-Destination = Literal["host", "card", "nothing", "unknown"]
+Destination = Literal["host", "card", "unneeded", "unknown"]
 DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.get_default_device")
 
 
@@ -21,7 +21,7 @@ def flow_of(site: Site) -> Flow:
 
 
 def load_destination(site: Site) -> Destination:
-    """Return the place for the content of a load without map_location; "nothing" if it needs none.
+    """Return the place for the content of a load without map_location; "unneeded" if it may stay without.
 
     Weights for load_state_dict are loaded on the host; complete networks, and values that are moved later, on the card.
     Values that are used on the host, or in a script without a card, need no map_location.
@@ -32,11 +32,11 @@ def load_destination(site: Site) -> Destination:
     if STATE in uses and MODULE not in uses:
         return "host"
     if not on_card:
-        return "host" if STATE in uses else "nothing"
+        return "host" if STATE in uses else "unneeded"
     if MODULE in uses or site.name == "torch.jit.load":
         return "card"
     if HOST in uses or is_in_dataset(site, site.node):
-        return "nothing"
+        return "unneeded"
     if MOVED in uses:
         return "card"
     return "unknown" if uses - {CARD, CALLED} else "host"

@@ -121,9 +121,8 @@ def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             pairs = zip(target.elts, statement.value.elts, strict=False)
             values = [value for element, value in pairs if plain_name(element) == node.id]
-            if values and site.source.function_around(statement) is site.source.function_around(
-                node
-            ):  # slow, so tested last
+            # function_around is slow, so it is called only if there are values
+            if values and site.source.function_around(statement) is site.source.function_around(node):
                 unpacked += values
     return unpacked
 

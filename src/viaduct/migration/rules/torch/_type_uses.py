@@ -8,8 +8,7 @@ import re
 from viaduct.migration.lookups import plain_name
 from viaduct.migration.rule import Site
 
-CUDA_NAME = re.compile(r"torch\.cuda((?:\.\w+)*)")
-"""Text of a name in torch.cuda; the group is its last part with the dot: `.FloatTensor`."""
+CUDA_NAME = re.compile(r"torch\.cuda(?:\.(?P<member>\w+(?:\.\w+)*))?")  # `torch.cuda`, `torch.cuda.FloatTensor`
 SET_DEFAULT = "torch.set_default_tensor_type"
 
 

@@ -22,12 +22,12 @@ rule = Rule(__name__, category="advice", targets=("npu", "mlu"))
 
 
 @rule.file(only_files_with=("cuda", "CUDA", "nccl", "NCCL"))
-def report_served_code(site: Site) -> None:
-    """Report each construct that target_code.py finds."""
+def report_code_for_card(site: Site) -> None:
+    """Report each construct that supports the card already."""
     title = card(site.options).title
     for line in sorted(set(site.work.target_code_lines.values())):
         site.advise(
             f"this code supports the {title}, or any device, beside CUDA: it stays as it is",
             zh=f"此处除 CUDA 外已支持 {title} 或任意设备:保持不变",
-            node=ast.Pass(lineno=line, end_lineno=line, col_offset=0),
+            node=ast.Pass(lineno=line, end_lineno=line, col_offset=0),  # the finding takes only its position
         )

@@ -7,8 +7,8 @@
          pass
 
 The first parameter of `torch.cuda.amp.autocast` is `enabled`, but in older releases of torch_npu it is the device. A
-keyword argument is right with every release. On the MLU positional arguments stay. `cuda_api` and `imports` rename
-other names of `torch.cuda.amp`.
+keyword argument is right with every release. On the MLU positional arguments stay. The rules `cuda_api` and `imports`
+rename other names of `torch.cuda.amp`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from viaduct.migration.targets import card
 rule = Rule(__name__, targets=("npu", "mlu"))
 
 AUTOCAST_PARAMETERS = ("enabled", "dtype", "cache_enabled")
-NAMES = tuple(
+# Also the card's names, which migrated code has: its positional arguments are named too.
+AUTOCAST_NAMES = tuple(
     f"torch.{root}.amp.{name}" for root in ("cuda", "npu", "mlu") for name in ("autocast", "autocast_mode.autocast")
 )
 
 
-@rule.call(*NAMES)
+@rule.call(*AUTOCAST_NAMES)
 def name_arguments(site: Site) -> None:
     """Rename autocast, and name its positional arguments for the NPU."""
     target = card(site.options)
@@ -36,10 +37,10 @@ def name_arguments(site: Site) -> None:
     new = site.name.replace("torch.cuda", target.root, 1)
     renamed = rename_to(site, site.node.func, site.name, new)
     needs_parentheses = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)
-    can_be_named = (
+    names_arguments = (
         target.name == "npu" and bool(site.node.args) and not site.has_unpacked_arguments and not needs_parentheses
     )
-    if can_be_named:
+    if names_arguments:
         site.name_positions(AUTOCAST_PARAMETERS)
-    if renamed or can_be_named:
+    if renamed or names_arguments:
         site.report_change(f"autocast of the {target.title}", zh=f"改用 {target.title} 的 autocast")

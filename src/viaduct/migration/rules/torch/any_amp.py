@@ -55,11 +55,11 @@ def replace_reference(site: Site) -> None:
 
 
 @rule.call(*AUTOCAST_NAMES, *SCALER_NAMES)
-def replace_named(site: Site) -> None:
+def replace_torch_amp(site: Site) -> None:
     """Replace an autocast or GradScaler for "cuda", which is also the default device of a GradScaler."""
     device = site.argument("device" if site.name in SCALER_NAMES else "device_type", 0)
-    is_cuda_scaler = device is None and site.name in SCALER_NAMES and not site.has_unpacked_arguments
-    if not is_cuda_scaler and not is_literal_in(device, "cuda"):
+    is_cuda_by_default = device is None and site.name in SCALER_NAMES and not site.has_unpacked_arguments
+    if not is_cuda_by_default and not is_literal_in(device, "cuda"):
         replace_branches(site, device)
         return
     if not site.is_editable or site.has_unpacked_arguments:
@@ -95,6 +95,6 @@ def drop_device(site: Site, device: ast.expr) -> None:
     keywords = [keyword for keyword in site.node.keywords if keyword.value is device]
     if site.name in AUTOCAST_NAMES:
         slots, _ = site.source.slots(site.source.opening(site.node))
-        for name, value in list(zip(AUTOCAST_PARAMETERS, site.node.args, strict=False))[1:]:
+        for name, value in [*zip(AUTOCAST_PARAMETERS, site.node.args, strict=False)][1:]:  # without the device
             site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
     site.remove_arguments([*keywords] or [device])

@@ -26,7 +26,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_device, is_membership_key
 from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.rules.torch._helper import device_number_text, parenthesize, report_if_scripted
-from viaduct.migration.rules.torch._is_cuda import is_tensor_attribute
+from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
 from viaduct.migration.targets import helper
 
 rule = Rule(__name__, targets=("any",))
@@ -63,15 +63,15 @@ def edit_comparisons(site: Site) -> None:
 def edit_comparison(site: Site, devices: Devices, node: ast.Compare) -> None:
     """Change or report one comparison with a CUDA text on one of its sides, or within torch.device(…)."""
     sides = [node.left, *node.comparators]
-    new_device_texts = [text for side in sides for text in texts_of_new_devices(site, side)]
+    constructor_texts = [text for side in sides for text in texts_in_torch_device(site, side)]
     if not any(device_literal(part) is not None for side in sides for part in elements(side)):
-        for literal in new_device_texts:
-            edit_new_device(site, literal)
+        for literal in constructor_texts:
+            edit_text_in_torch_device(site, literal)
         return
     if not any(devices.is_device(side) for side in sides):
         report_undecided(site, node)
         return
-    if len(sides) != 2 or new_device_texts or site.source.is_in_f_string(node):
+    if len(sides) != 2 or constructor_texts or site.source.is_in_f_string(node):
         site.request_review(*TYPE_ADVICE, node=node)
         return
     text = render_comparison(site, node.left, node.ops[0], node.comparators[0])
@@ -81,21 +81,21 @@ def edit_comparison(site: Site, devices: Devices, node: ast.Compare) -> None:
         site.request_review(*NUMBER_ADVICE, node=node)
 
 
-def texts_of_new_devices(site: Site, side: ast.expr) -> Iterator[ast.expr]:
+def texts_in_torch_device(site: Site, side: ast.expr) -> Iterator[ast.expr]:
     """Yield the CUDA texts within `torch.device("cuda:0")`, also in a tuple, in str() or in a branch."""
     parts = [part for branch in branches(side) for part in elements(branch)]
     if isinstance(side, ast.Call) and plain_name(side.func) == "str":
         parts = side.args[:1]
-    if parts != [side]:
+    if parts != [side]:  # the side is a tuple, str() or a conditional expression
         for part in parts:
-            yield from texts_of_new_devices(site, part)
+            yield from texts_in_torch_device(site, part)
     elif isinstance(side, ast.Call) and site.qualified_name(side.func) == "torch.device":
         values = [*side.args[:1], *(keyword.value for keyword in side.keywords)]
         yield from (text for value in values for text in branches(value) if device_literal(text) is not None)
 
 
-def edit_new_device(site: Site, text: ast.expr) -> None:
-    """Write the helper's card for a text within torch.device(…)."""
+def edit_text_in_torch_device(site: Site, text: ast.expr) -> None:
+    """Replace the text in `torch.device("cuda:0")` by the helper's card."""
     number = device_number_text(site, text)
     if number is None or site.source.is_in_f_string(text):
         site.request_review(*NUMBER_ADVICE, node=text)
@@ -104,9 +104,9 @@ def edit_new_device(site: Site, text: ast.expr) -> None:
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:
-    """Report `x == "cuda"` for an x that may be no device."""
-    exact = [side for side in (node.left, *node.comparators) if is_cuda_device(side)]
-    if exact and not any(is_membership_key(operator, node.left, exact[0]) for operator in node.ops):
+    """Report `x == "cuda"` for an x that may be no device, but not `"cuda" in x`."""
+    texts = [side for side in (node.left, *node.comparators) if is_cuda_device(side)]
+    if texts and not any(is_membership_key(operator, node.left, texts[0]) for operator in node.ops):
         site.request_review(*UNDECIDED, risk="low", node=node)
 
 
@@ -164,7 +164,7 @@ def render_members(site: Site, collection: ast.Tuple | ast.List | ast.Set, name:
 
 
 def replace_comparison(site: Site, node: ast.expr, text: str, reported: ast.AST) -> None:
-    """Replace a comparison, or a text in it; report it if another branch is for another card."""
+    """Replace a comparison or a part of it; report it if another branch is for another card."""
     if site.work.is_left_alone(node) or report_if_scripted(site, node):
         return
     if has_branch_for_another_card(site, node):
@@ -217,7 +217,11 @@ def report_cases(site: Site, devices: Devices, statement: ast.Match) -> None:
 @rule.node(ast.Attribute, only_files_with=("is_cuda",))
 def replace_is_cuda(site: Site) -> None:
     """Replace `is_cuda` of a tensor by a comparison of its device's type."""
-    if not is_tensor_attribute(site, "x.device.type in accelerator.TYPES") or report_if_scripted(site, site.node):
+    if (
+        not may_be_tensor_attribute(site)
+        or report_if_ambiguous(site, "x.device.type in accelerator.TYPES")
+        or report_if_scripted(site, site.node)
+    ):
         return
     if not site.is_editable:
         site.request_review("write .device.type in accelerator.TYPES", zh="请改为 .device.type in accelerator.TYPES")

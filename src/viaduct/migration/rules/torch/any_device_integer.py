@@ -5,8 +5,9 @@
     +from accelerator_device import accelerator
     +model = model.to(accelerator.device(local_rank))
 
-PyTorch takes an integer for a CUDA device, which fails without CUDA. The rule edits literals, and values with the name
-or the origin of a rank: `gpu`, `local_rank`, `int(os.environ["LOCAL_RANK"])`. The helper returns a device unchanged.
+PyTorch takes an integer for a CUDA device, which fails without CUDA. The rule edits literals, names that are usual for
+a card's number (`gpu`, `local_rank`), and expressions such as `int(os.environ["LOCAL_RANK"])`. If such a value is a
+torch.device at run time, the helper returns it unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import ast
 
 from viaduct.migration.lookups import branches, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._devices import receiver_class
+from viaduct.migration.rules.torch._devices import is_own_method
 from viaduct.migration.rules.torch._helper import report_if_scripted
 from viaduct.migration.rules.torch._numbers import is_number, is_number_or_other, may_be_torch_object
 from viaduct.migration.targets import helper
@@ -36,7 +37,7 @@ def replace_in_to(site: Site) -> None:
     """Replace the number in `.to(number)`; report it if the receiver may be no tensor or module."""
     receiver = site.node.func.value
     value = site.argument("device", 0)
-    if value is None or receiver_class(site, receiver, "to") is not None:
+    if value is None or is_own_method(site, receiver, "to"):
         return
     if may_be_torch_object(site, receiver):
         wrap_number(site, value)
@@ -51,7 +52,7 @@ def replace_in_to(site: Site) -> None:
 def replace_in_method(site: Site) -> None:
     """Replace `device=number` in methods that create a tensor from another."""
     keyword = site.keyword("device")
-    if keyword is not None and receiver_class(site, site.node.func.value, site.name) is None:
+    if keyword is not None and not is_own_method(site, site.node.func.value, site.name):
         wrap_number(site, keyword.value)
 
 

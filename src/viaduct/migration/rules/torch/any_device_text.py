@@ -121,10 +121,10 @@ def replace_text(site: Site, literal: ast.expr) -> None:
     replaced: ast.AST = node
     call = site.source.parents.get(node)
     if isinstance(call, ast.Call) and site.qualified_name(call.func) == "torch.device" and call.args[:1] == [node]:
-        others = [*call.args[1:], *(keyword.value for keyword in call.keywords)]  # torch.device("cuda", rank)
-        if len(others) > 1 or (others and number):
-            return
-        new, replaced = f"{helper(site, call)}.device({site.text(others[0]) if others else number})", call
+        indices = [*call.args[1:], *(keyword.value for keyword in call.keywords)]  # torch.device("cuda", rank)
+        if len(indices) > 1 or (indices and number):
+            return  # not a valid call
+        new, replaced = f"{helper(site, call)}.device({site.text(indices[0]) if indices else number})", call
     else:
         new = f"{helper(site, node)}.name({number})"
     site.edit.replace_node(replaced, new)

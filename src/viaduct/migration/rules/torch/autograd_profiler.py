@@ -26,25 +26,26 @@ from viaduct.migration.targets import card
 rule = Rule(__name__, targets=("npu", "mlu"))
 
 PROFILER = "torch.autograd.profiler"
-NVTX = f"{PROFILER}.emit_nvtx"
+EMIT_NVTX = f"{PROFILER}.emit_nvtx"
+EMIT_CNPX = f"emit_{MLU.marks}"
 
 
 @rule.node(ast.ImportFrom, only_files_with=("emit_nvtx",))
 def move_imports(site: Site) -> None:
     """Import emit_cnpx from torch_mlu."""
     if site.options.to == "mlu" and site.node.module == PROFILER:
-        move_names(site, lambda name: f"{MLU.module}.profiler.emit_{MLU.marks}" if name == NVTX else None)
+        move_names(site, lambda name: f"{MLU.module}.profiler.{EMIT_CNPX}" if name == EMIT_NVTX else None)
 
 
-@rule.call(NVTX)
-@rule.reference(NVTX)
+@rule.call(EMIT_NVTX)
+@rule.reference(EMIT_NVTX)
 def replace_nvtx(site: Site) -> None:
     """Replace emit_nvtx on the MLU, report it on the NPU."""
     if site.options.to == "npu":
-        report_by_hand(site, "emit_nvtx", site.node)
-    elif rename_to(site, named_node(site), site.name, f"{PROFILER}.emit_{MLU.marks}"):
+        report_for_npu(site, "emit_nvtx", site.node)
+    elif rename_to(site, named_node(site), site.name, f"{PROFILER}.{EMIT_CNPX}"):
         site.target.require_plugin(site)
-        site.report_change(f"emit_nvtx becomes emit_{MLU.marks}", zh=f"emit_nvtx 替换为 emit_{MLU.marks}")
+        site.report_change(f"emit_nvtx becomes {EMIT_CNPX}", zh=f"emit_nvtx 替换为 {EMIT_CNPX}")
 
 
 @rule.call(f"{PROFILER}.profile")
@@ -54,7 +55,7 @@ def replace_use_cuda(site: Site) -> None:
     if keyword is None or (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
         return
     if site.options.to == "npu":
-        report_by_hand(site, "use_cuda", keyword.value)
+        report_for_npu(site, "use_cuda", keyword.value)
     elif isinstance(keyword.value, ast.Constant) and site.is_editable:
         site.edit.replace_node(keyword, f'use_device="{card(site.options).device}"')
         site.report_change("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
@@ -66,7 +67,7 @@ def replace_use_cuda(site: Site) -> None:
         )
 
 
-def report_by_hand(site: Site, name: str, node: ast.AST) -> None:
+def report_for_npu(site: Site, name: str, node: ast.AST) -> None:
     site.request_review(
         f"{name}: this profiler does not see the NPU; use {NPU.module}.profiler.profile",
         zh=f"{name}:该性能分析器看不到 NPU,请使用 {NPU.module}.profiler.profile",

@@ -48,7 +48,7 @@ ABSL_FLAGS = tuple(
 GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
 DEVICE_DEPENDENT = (".backend()", "get_default_backend_for_device(")
 """Texts in an expression that chooses the backend by the available device."""
-# A message for one card, and one for `--to any`:
+# A message for one card, and one for `--to any`. The expression that decides the backend is inserted last, at {}:
 RUN_TIME_BACKEND: tuple[Texts, Texts] = (
     (
         "the backend is decided at run time ({{}}): where that is nccl it must become {backend}",
@@ -71,7 +71,7 @@ GROUP_CLASS_REVIEW: tuple[Texts, Texts] = (
         'ProcessGroupNCCL 仅 CUDA 可用,不带 CUDA 的 torch 没有该类:请置于 if accelerator.name() == "cuda": 之下',
     ),
 )
-AVAILABILITY: tuple[Texts, Texts] = (
+AVAILABILITY_REVIEW: tuple[Texts, Texts] = (
     (
         "call torch.distributed.is_{backend}_available(), which {module} adds",
         "请改用 {module} 提供的 torch.distributed.is_{backend}_available()",
@@ -128,7 +128,7 @@ def replace_in_option(site: Site) -> None:
     names = ("default", "const", "choices") if site.target.is_any else ("default", "const", "choices", "type")
     values = [keyword.value for keyword in site.node.keywords if keyword.arg in names]
     if site.name != "add_argument" and not site.target.is_any:
-        values += site.node.args[1:3]
+        values += site.node.args[1:3]  # of absl: name, default, choices, help text
     for value in values:
         for text in ast.walk(value):
             if isinstance(text, ast.Constant) and collectives.is_nccl(text):
@@ -146,8 +146,7 @@ def replace_in_own_call(site: Site) -> None:
     if name in BACKEND_POSITIONS:
         return
     if collectives.is_backend_receiver(site, name):
-        if site.target.is_any or getattr(call.func, "id", "") != "dict":
-            collectives.replace_backend(site, site.node.value)
+        collectives.replace_backend(site, site.node.value)
     elif name and not name.startswith("torch.") and not site.target.is_any:
         new = site.target.card.backend
         site.request_review(
@@ -175,7 +174,7 @@ def replace_constant(site: Site) -> None:
 def replace_availability(site: Site) -> None:
     """Replace `is_nccl_available()` by the test for the card's backend."""
     if not isinstance(site.node.func, ast.Attribute) or not site.is_editable:
-        site.request_review(*site.target.select(*AVAILABILITY))
+        site.request_review(*site.target.select(*AVAILABILITY_REVIEW))
         return
     if site.target.is_any:
         root = site.text(site.node.func.value)

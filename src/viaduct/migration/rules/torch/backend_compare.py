@@ -33,7 +33,7 @@ def change_comparison(site: Site) -> None:
     if site.target.is_any:
         constants = [side for side in sides if is_nccl_constant(site, side)]
         if (texts or constants) and not compare_with_any_backend(site):
-            request_comparison(site)
+            report_comparison(site)
     elif texts:
         change_or_report(site, texts, any(is_backend_expression(site, side) for side in sides))
 
@@ -82,10 +82,10 @@ def change_or_report(site: Site, texts: list[ast.expr], is_backend: bool) -> Non
     if is_backend and not site.target.is_any:
         replace_texts(site, texts)
     else:
-        request_comparison(site)
+        report_comparison(site)
 
 
-def request_comparison(site: Site) -> None:
+def report_comparison(site: Site) -> None:
     new = "accelerator.BACKENDS" if site.target.is_any else card(site.options).backend
     site.request_review(
         f"if this checks the collective backend, it must compare with {new}",

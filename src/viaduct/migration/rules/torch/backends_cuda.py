@@ -14,18 +14,22 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True, runs_last=True)
 
 SETTINGS_PREFIX = "torch.backends.cuda."
-CARD_VALUES = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
+VALUES_WITHOUT_CUDA = {
+    "torch.version.cuda": "None",
+    "torch.backends.cuda.is_built": "False",
+    "torch.has_cuda": "False",
+}
 EDITED_BY_TF32 = ("torch.backends.cuda.matmul.allow_tf32",)
 
 
-@rule.call(*CARD_VALUES)
-@rule.reference(*CARD_VALUES)
+@rule.call(*VALUES_WITHOUT_CUDA)
+@rule.reference(*VALUES_WITHOUT_CUDA)
 def report_value(site: Site) -> None:
     """Report a value about CUDA with its value on the card."""
     titles = " or ".join(target.title for target in cards(site.options))
     site.request_review(
-        f"{site.name} is {CARD_VALUES[site.name]} on the {titles}: check which branch is then taken",
-        zh=f"{site.name} 在 {titles.replace(' or ', '、')} 上为 {CARD_VALUES[site.name]}:请检查随后执行的分支",
+        f"{site.name} is {VALUES_WITHOUT_CUDA[site.name]} on the {titles}: check which branch is then taken",
+        zh=f"{site.name} 在 {titles.replace(' or ', '、')} 上为 {VALUES_WITHOUT_CUDA[site.name]}:请检查随后执行的分支",
         risk="low",
     )
 
@@ -34,8 +38,12 @@ def report_value(site: Site) -> None:
 def advise_setting(site: Site) -> None:
     """Advise on a setting of torch.backends.cuda."""
     name = site.qualified_name(site.node) or ""
-    is_part_of_name = isinstance(site.source.parents.get(site.node), ast.Attribute)
-    if not name.startswith(SETTINGS_PREFIX) or is_part_of_name or name in (*CARD_VALUES, *EDITED_BY_TF32):
+    is_part_of_longer_name = isinstance(site.source.parents.get(site.node), ast.Attribute)
+    if (
+        not name.startswith(SETTINGS_PREFIX)
+        or is_part_of_longer_name
+        or name in (*VALUES_WITHOUT_CUDA, *EDITED_BY_TF32)
+    ):
         return
     titles = " or ".join(target.title for target in cards(site.options))
     site.advise(

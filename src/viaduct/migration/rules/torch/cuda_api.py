@@ -40,8 +40,8 @@ rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_cuda_api
 # torch.cuda.device is a context manager for one card; accelerator.device() is a torch.device.
 HELPER_NAMES = {"device": "device_index"}
 REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"}
-# Submodules of torch.cuda that it re-exports: torch.cuda.memory.empty_cache is torch.cuda.empty_cache.
-MODULES = ("memory", "random", "streams")
+# Submodules whose names torch.cuda has too: torch.cuda.memory.empty_cache is torch.cuda.empty_cache.
+REEXPORTED_MODULES = ("memory", "random", "streams")
 
 
 @rule.node(ast.Attribute, only_files_with=("cuda",))
@@ -68,7 +68,7 @@ def rename(site: Site) -> None:
     renamed = rename_to(site, named_node(site), site.name, new)
     if renamed:
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
-    elif renamed is False:
+    elif renamed is False:  # None: the import or assignment of the name is edited instead
         site.request_review(
             f"write {new} for {site.name}; it cannot be edited safely here", zh=f"请改为 {new};此处无法安全改写"
         )
@@ -78,7 +78,7 @@ def replace_or_report(site: Site, node: ast.expr) -> None:
     """Replace a name that all cards have by the helper's; report a name that only CUDA has."""
     name = site.name.removeprefix("torch.cuda.")
     module, _, inner = name.partition(".")
-    if module in MODULES and inner in SUBMODULES[module]:
+    if module in REEXPORTED_MODULES and inner in SUBMODULES[module]:
         name = inner
     root_name = name.partition(".")[0]
     if is_default_type(site, node):
@@ -111,10 +111,10 @@ def report_cuda_only(site: Site, name: str) -> None:
 
 @rule.reference("torch.cuda")
 def report_module_value(site: Site) -> None:
-    """Report torch.cuda as a value, except in an assignment to a variable, which is followed."""
+    """Report torch.cuda as a value, except in `cuda = torch.cuda`: there the uses of the variable are replaced."""
     parent = site.source.parents.get(site.node)
-    is_named = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
-    if site.target.is_any and not is_named:
+    is_assigned = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
+    if site.target.is_any and not is_assigned:
         site.request_review(
             "torch.cuda is passed on as a module: pass the helper's accelerator, which has the same functions",
             zh="torch.cuda 作为模块被传递:请改为传递辅助模块的 accelerator,其名称相同",

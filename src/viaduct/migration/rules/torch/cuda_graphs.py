@@ -14,7 +14,7 @@ from viaduct.migration.targets import card
 rule = Rule(__name__, category="report", targets=("npu", "mlu"), after=("cuda_api",), runs_last=True)
 
 SHARED_NAMES = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
-CUDA_GRAPH_NAMES = tuple(f"torch.cuda.{text}" for text in (*SHARED_NAMES, "CUDAGraph", "graphs.*"))
+CUDA_GRAPH_NAMES = tuple(f"torch.cuda.{name}" for name in (*SHARED_NAMES, "CUDAGraph", "graphs.*"))
 MLU_CAPTURES = tuple(f"{MLU.root}.{name}" for name in (MLU.graph, "graph", "make_graphed_callables"))
 
 
@@ -23,7 +23,7 @@ MLU_CAPTURES = tuple(f"{MLU.root}.{name}" for name in (MLU.graph, "graph", "make
 def report_cuda_graph(site: Site) -> None:
     """Report names that stay: all on the NPU, and those that the MLU lacks."""
     target = card(site.options)
-    name = site.name.rpartition(".")[2].replace("CUDAGraph", target.graph)
+    name = site.name.rpartition(".")[2].replace("CUDAGraph", target.graph)  # NPUGraph or MLUGraph
     site.request_review(
         f"{site.name} is for CUDA graphs; the nearest is {target.root}.{name}, in new {target.module} releases",
         zh=f"{site.name} 用于 CUDA 图;最接近的是 {target.root}.{name},仅新版 {target.module} 提供",

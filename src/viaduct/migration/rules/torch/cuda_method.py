@@ -31,7 +31,7 @@ from viaduct.migration.lookups import named_node, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal
-from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root, receiver_class
+from viaduct.migration.rules.torch._devices import is_of_other_library, is_own_method, qualified_root
 from viaduct.migration.rules.torch._helper import device_number_text, report_if_scripted
 from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_method_lookup, is_module_lookup, is_torch_object
 from viaduct.migration.targets import Texts, card, helper
@@ -65,13 +65,15 @@ def move(site: Site) -> None:
     """Replace `.cuda()`, unless the project may define the method."""
     receiver = site.node.func.value
     is_torch_file = is_in_torch_program(site) or "torch" in site.source.text
-    if not is_torch_file or is_of_other_library(qualified_root(site, receiver)):
-        return
-    if receiver_class(site, receiver, "cuda") is not None:
+    if (
+        not is_torch_file
+        or is_of_other_library(qualified_root(site, receiver))
+        or is_own_method(site, receiver, "cuda")
+    ):
         return
     own_classes = owners(site.work.project, "cuda", site.work.path)
     function = site.source.function_around(site.node)
-    is_in_cuda_method = function is not None and function.name == "cuda"  # it moves the tensors of its object
+    is_in_cuda_method = function is not None and function.name == "cuda"  # which moves the tensors of its object
     is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_cuda_method)
     if site.target.is_any:
         if is_doubtful or not has_arguments_of_to(site):
@@ -126,7 +128,7 @@ def is_bound_move(site: Site) -> bool:
         return False
     if isinstance(parent, ast.Call) and parent.func is node:
         return False
-    if site.qualified_name(node) is not None or receiver_class(site, node.value, "cuda") is not None:
+    if site.qualified_name(node) is not None or is_own_method(site, node.value, "cuda"):
         return False
     is_flag = plain_name(node.value) == "self"  # `self.cuda` is usually a setting
     return not is_flag and is_torch_object(site, node.value)

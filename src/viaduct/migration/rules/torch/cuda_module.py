@@ -29,7 +29,7 @@ def rename(site: Site) -> None:
             f"torch.cuda is used as a value here: make sure that every name used from it exists in {target.root}",
             zh=f"此处把 torch.cuda 当作值使用:请确认后续用到的名称在 {target.root} 中都存在",
         )
-    elif renamed is False:
+    elif renamed is False:  # None: the import or assignment of the name is edited instead
         site.request_review(
             f"write {target.root} for torch.cuda; it cannot be edited safely here", zh=f"请改为 {target.root}"
         )

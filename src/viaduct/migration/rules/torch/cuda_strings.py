@@ -8,7 +8,8 @@
          pass
 
 Such a string is a quoted annotation, or the first argument of `mock.patch`, `monkeypatch.setattr` or `import_module`.
-Other strings stay, and so does a name that the card does not have. `tensor_type` edits strings that name a tensor type.
+Other strings stay, and so does a name that the card does not have. The rule `tensor_type` edits strings that name a
+tensor type.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def rename(site: Site) -> None:
     if match is None or not site.is_editable or not is_used_as_name(site, site.node):
         return
     target = card(site.options)
-    new_name = counterpart(match[1][1:], target) if match[1] else ""
+    new_name = counterpart(match["member"], target) if match["member"] else ""
     code = site.text(site.node)
     if new_name is None or code[1:-1] != site.node.value:  # it has a prefix, escapes or triple quotes
         return

@@ -50,8 +50,8 @@ def report_unknown(site: Site) -> None:
 
 @rule.call("torch.npu.*", "torch.mlu.*")
 @rule.reference("torch.npu.*", "torch.mlu.*")
-def report_moved(site: Site) -> None:
-    """Report names that only CUDA has after `from torch import cuda` became an import of the card's module."""
+def report_missing_member(site: Site) -> None:
+    """Report `cuda.nccl` where `cuda` is the card's module now: its import, `from torch import cuda`, was edited."""
     target = card(site.options)
     name = site.name[len(target.root) + 1 :]
     root_name = name.partition(".")[0]

@@ -177,8 +177,8 @@ def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
     nodes = ast.walk(state) if state is not None else ()
     loads = [node for node in nodes if isinstance(node, ast.Call) and site.qualified_name(node.func) == "torch.load"]
     is_own_file = bool(loads) and all(load.args and ast.unparse(load.args[0]) in saved for load in loads)
-    report = site.advise if is_own_file else site.request_review
-    report(
+    add_finding = site.advise if is_own_file else site.request_review
+    add_finding(
         "a checkpoint that was saved before, from the wrapped model itself, has keys that begin with `module.`: remove "
         "that before loading (key.removeprefix('module.')). Checkpoints that this script saves now have plain keys",
         zh="此前由包装模型直接保存的权重,键以 `module.` 开头:加载前请去掉(key.removeprefix('module.'))。"

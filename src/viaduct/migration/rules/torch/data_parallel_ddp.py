@@ -71,26 +71,26 @@ def rewrite_script(site: Site) -> None:
     try:
         plan = plan_edits(site)
         rewriter = Rewriter(site, plan)
-        rewriter.check()
+        rewriter.collect_card_numbers()
     except Refused as refused:
         report_refused(site, refused, calls[0])
         return
-    rewriter.write()
+    rewriter.edit_script()
     report_rewrite(site, calls)
     advise_on_ranks(site, calls)
     report_shared_files(site, plan)
 
 
 def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
-    """Report the condition that does not hold, and the steps of the rewrite by hand."""
+    """Report the condition that does not hold, and usually the steps of the rewrite by hand."""
     line = getattr(refused.node, "lineno", 0)
     location = f" (line {site.work.lines[line - 1]})" if line else ""
     location_zh = f"(第 {site.work.lines[line - 1]} 行)" if line else ""
-    english, chinese = manual_steps(site) if refused.explain else ("", "")
+    english, chinese = manual_steps(site) if refused.with_steps else ("", "")
     site.request_review(
         f"DataParallel stays: {refused.message}{location}{english}",
         zh=f"保留 DataParallel:{refused.zh}{location_zh}{chinese}",
-        risk="high" if refused.explain else "medium",
+        risk="high" if refused.with_steps else "medium",
         node=call,
     )
 
@@ -159,7 +159,7 @@ def advise_on_ranks(site: Site, calls: list[ast.Call]) -> None:
 
 
 def report_shared_files(site: Site, plan: Plan) -> None:
-    """Report calls that write or remove a file on every rank: those outside the saving in the plan."""
+    """Report calls that write or remove a file on every rank."""
     on_rank_0 = {node for saving in (*plan.saving_statements, *plan.saving_functions) for node in ast.walk(saving)}
     for call in site.source.of_kind(ast.Call):
         if call not in on_rank_0 and writes_file(site, call):
@@ -178,7 +178,7 @@ def writes_file(site: Site, call: ast.Call) -> bool:
     name, method = site.qualified_name(call.func) or plain_name(call.func), getattr(call.func, "attr", "")
     if name.rpartition(".")[2] != "open" and method != "open":
         return name in REMOVING_FUNCTIONS or method in WRITING_METHODS
-    # open(path, mode), but path.open(mode)
+    # The mode is the second argument of open(path, mode), the first of path.open(mode).
     arguments = [*call.args[1:2], *([] if name else call.args[:1]), keyword_value(call, "mode")]
     modes = [literal_text(argument) for argument in arguments]
     return any(OPEN_MODE.fullmatch(mode) and set(mode) & set("wax+") for mode in modes)
@@ -190,7 +190,7 @@ def wrapping_condition(site: Site, call: ast.Call) -> ast.expr | None:
     for parent in site.source.ancestors(call):
         if parent is function:
             break
-        is_condition = isinstance(parent, ast.If) and parent is not main_guard(site)
-        if is_condition and not CARD_TEST.search(site.text(parent.test)):  # type: ignore[attr-defined]
-            return parent.test  # type: ignore[attr-defined,no-any-return]
+        is_main_guard = parent is main_guard(site)
+        if isinstance(parent, ast.If) and not is_main_guard and not CARD_TEST.search(site.text(parent.test)):
+            return parent.test
     return None

@@ -17,16 +17,18 @@ from viaduct.migration.targets import cards
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu", "any"), in_patch_mode=True)
 
-ROOTS = ("torch.cuda.", "torch.npu.", "torch.mlu.")
+CARD_MODULES = ("torch.cuda.", "torch.npu.", "torch.mlu.")
 DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
 
 
 @rule.call(SET_DEFAULT)
 def report(site: Site) -> None:
     """Report a default tensor type of a card, with the calls that replace it."""
-    names = [name for name in type_names(site, site.argument("t", 0)) if name.startswith(ROOTS)]
-    for target in cards(site.options) if names else ():
-        dtype = DTYPES.get(names[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
+    names = [name for name in type_names(site, site.argument("t", 0)) if name.startswith(CARD_MODULES)]
+    if not names:
+        return
+    dtype = DTYPES.get(names[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
+    for target in cards(site.options):
         calls = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
         site.request_review(
             f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {calls}, and check the tensors of the data loader",

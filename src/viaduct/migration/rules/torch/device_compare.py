@@ -26,7 +26,7 @@ from viaduct.migration.targets import card
 rule = Rule(__name__, targets=("npu", "mlu"), after=("cuda_api",))
 
 TEXT_METHODS = ("startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip")
-OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
+EDITED_OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 
 
 @rule.file(only_files_with=('"cuda', "'cuda"))
@@ -53,15 +53,14 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
     """Change the side of a comparison that names CUDA if the other side is a device; else report it."""
     sides = [node.left, *node.comparators]
     for left, operator, right in zip(sides, node.ops, node.comparators, strict=False):
-        if not isinstance(operator, OPERATORS):
+        if not isinstance(operator, EDITED_OPERATORS):
             continue
         for item, other in ((left, right), (right, left)):
             if not any(map(device_literal, elements(item))):
                 continue
             if devices.is_device(other):
-                if not (
-                    site.work.target_code_lines and is_literal_in(item, "cuda") and compare_with_both(site, node, other)
-                ):
+                may_be_both = site.work.target_code_lines and is_literal_in(item, "cuda")
+                if not may_be_both or not compare_with_both(site, node, other):
                     replace_texts(site, item)
             elif any(map(is_cuda_device, elements(item))) and not is_membership_key(operator, left, item):
                 report_undecided(site, node)
@@ -84,11 +83,11 @@ def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
 
 def is_branch_for_one_card(site: Site, node: ast.Compare) -> bool:
     """Return True if the branch after the comparison calls functions of CUDA or the card."""
-    calls = ("torch.cuda", ".cuda(", f".{card(site.options).device}.", f".{card(site.options).method}(")
+    call_texts = ("torch.cuda", ".cuda(", f".{card(site.options).device}.", f".{card(site.options).method}(")
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp | ast.While):
             body = [parent.body] if isinstance(parent.body, ast.expr) else parent.body
-            return any(text in site.text(statement) for statement in body for text in calls)
+            return any(text in site.text(statement) for statement in body for text in call_texts)
         if isinstance(parent, ast.stmt):
             return False
     return False

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from viaduct.migration.lookups import branches
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._devices import receiver_class
+from viaduct.migration.rules.torch._devices import is_own_method
 from viaduct.migration.rules.torch._numbers import has_number_name, is_number, is_number_or_other, may_be_torch_object
 from viaduct.migration.rules.torch._plugin_use import is_imported_elsewhere
 from viaduct.migration.targets import card
@@ -55,6 +55,6 @@ def device_arguments(site: Site, call: ast.Call) -> Iterator[ast.expr]:
 def device_of_to(site: Site, call: ast.Call) -> list[ast.expr]:
     """Return the first argument of `.to` if it is PyTorch's method, by its receiver or the argument's name."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-    if not call.args or receiver_class(site, receiver, "to") is not None:
+    if not call.args or is_own_method(site, receiver, "to"):
         return []
     return call.args[:1] if may_be_torch_object(site, receiver) or has_number_name(call.args[0]) else []

@@ -55,12 +55,12 @@ def report_chosen_method(site: Site) -> None:
 
 
 def is_explained(site: Site) -> bool:
-    """Return True if the code around a text shows that it is no device: a docstring, a comparison, a key, another use.
+    """Return True if the code around a text shows that it is no device, or if another rule reports it.
 
-    Dicts are left to device_string.
+    Comparisons are reported by `device_compare`, values of dicts by `device_string`.
     """
     parent = site.source.parents[site.node]
-    if isinstance(parent, ast.Expr | ast.Compare | ast.MatchValue | ast.Dict):
+    if isinstance(parent, ast.Expr | ast.Compare | ast.MatchValue | ast.Dict):  # ast.Expr: a docstring
         return True
     child, names = site.node, []
     for ancestor in site.source.ancestors(site.node):

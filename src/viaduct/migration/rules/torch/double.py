@@ -75,8 +75,8 @@ def is_double(site: Site, node: ast.AST, depth: int = 0) -> bool:
         return True
     if not isinstance(node.func, ast.Attribute) or node.func.attr in OTHER_CASTS:
         return False
-    names_other = any(name.startswith("torch.") for name in dtypes)
-    return not names_other and is_double(site, node.func.value, depth + 1)
+    has_other_dtype = any(name.startswith("torch.") for name in dtypes)
+    return not has_other_dtype and is_double(site, node.func.value, depth + 1)
 
 
 def possible_dtypes(site: Site, call: ast.Call) -> set[str]:

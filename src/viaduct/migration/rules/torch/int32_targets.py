@@ -22,7 +22,7 @@ import ast
 
 from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._indexing import Body, is_index
+from viaduct.migration.rules.torch._indexing import Body, is_used_as_index
 
 rule = Rule(__name__, category="advice", targets=("npu",))
 
@@ -38,7 +38,7 @@ def cast(site: Site) -> None:
         return
     function = site.source.function_around(target) or site.source.tree
     moves = [node for node in ast.walk(function) if is_move_of(site, node, target.id)]
-    if not moves or is_index(Body(function, site.values), target.id):
+    if not moves or is_used_as_index(Body(function, site.values), target.id):
         return
     torch = site.work.names.local_name("torch")
     if not site.options.int32_targets or torch is None:

@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import replace_name
-from viaduct.migration.rules.torch._is_cuda import is_tensor_attribute
+from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, targets=("npu", "mlu"))
@@ -26,7 +26,7 @@ rule = Rule(__name__, targets=("npu", "mlu"))
 @rule.node(ast.Attribute, only_files_with=("is_cuda",))
 def rename_attribute(site: Site) -> None:
     target = card(site.options)
-    if not is_tensor_attribute(site, target.is_attr):
+    if not may_be_tensor_attribute(site) or report_if_ambiguous(site, target.is_attr):
         return
     name = dotted_name(site.node)
     if not site.source.is_in_f_string(site.node):

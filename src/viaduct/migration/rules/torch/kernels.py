@@ -34,7 +34,7 @@ def report_extension(site: Site) -> None:
 
 
 @rule.call(f"{CPP_EXTENSION}.load", f"{CPP_EXTENSION}.load_inline")
-def report_loaded(site: Site) -> None:
+def report_load(site: Site) -> None:
     """Report kernels that are compiled when the script runs."""
     inline, with_cuda = site.keyword("cuda_sources"), site.argument("with_cuda")
     sources = cuda_sources(site.node)

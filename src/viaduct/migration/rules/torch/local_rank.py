@@ -21,7 +21,7 @@ from viaduct.migration.rule import Rule, Site
 rule = Rule(__name__, category="advice", targets=("npu", "mlu", "any"), runs_last=True)
 
 RANK_TEXTS = ("LOCAL_RANK", "--local_rank", "--local-rank")
-SETTERS = ("set_device", "set_device_index", "device_index")
+SETTERS = ("set_device", "set_device_index", "device_index")  # the last one is the helper's
 
 
 @rule.call("torch.distributed.init_process_group")

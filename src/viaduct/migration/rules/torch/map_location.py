@@ -11,8 +11,9 @@
 torch.load puts a tensor on the device on which it was saved, which fails without CUDA. Weights for load_state_dict are
 loaded on the host; load_state_dict copies them to the network's device. Complete networks, and tensors that are used on
 the card, are loaded on the card. Content that is used on the host, such as the samples of a dataset, needs no
-map_location. If the script does not show how the content is used, the load is reported. A dictionary gets an entry for
-checkpoints that were saved on the card; `device_string` and `cuda_method` edit strings and lambdas.
+map_location. If the script does not show how the content is used, the load is reported. A map_location that is a
+dictionary gets an entry for checkpoints that were saved on the card. The rules `device_string` and `cuda_method` edit
+strings and lambdas.
 
 With `--to any` the helper decides; on CUDA its map_location() is None, the default:
 
@@ -72,12 +73,12 @@ def set_location(site: Site) -> None:
             add_entry(site, table, key, value)
 
 
-def add_location(site: Site, present: ast.expr | None) -> None:
-    """Set `map_location` to the device on which the loaded content is used."""
+def add_location(site: Site, given: ast.expr | None) -> None:
+    """Set `map_location`, which is absent or given as None, to the device on which the loaded content is used."""
     destination = load_destination(site)
-    if destination == "nothing" or not (site.node.args or site.node.keywords):
+    if destination == "unneeded" or not (site.node.args or site.node.keywords):
         return
-    if destination == "unknown" or not site.is_editable or (site.has_unpacked_arguments and present is None):
+    if destination == "unknown" or not site.is_editable or (site.has_unpacked_arguments and given is None):
         site.report_unresolved(*site.target.select(*UNKNOWN_USE))
     elif destination == "host":
         site.set_argument("map_location", site.target.render_host_location(site), 1)

@@ -13,8 +13,8 @@ from viaduct.migration.targets import card
 
 rule = Rule(__name__, category="report", targets=("npu", "mlu"), runs_last=True)
 
-MLU_MARKS = f"{MLU.root}.{MLU.marks}"
-NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")
+MLU_MARKS = f"{MLU.root}.{MLU.marks}"  # torch.mlu.cnpx, after `cuda_api`
+NVTX_NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")
 # Function of NVTX -> the card's functions to use instead.
 ALTERNATIVES = {
     "range_push": "range_start returns a number for range_end",
@@ -23,14 +23,14 @@ ALTERNATIVES = {
 }
 
 
-@rule.call(*NAMES)
-@rule.reference(*NAMES)
+@rule.call(*NVTX_NAMES)
+@rule.reference(*NVTX_NAMES)
 def report(site: Site) -> None:
     """Report a range of NVTX with the card's counterpart."""
     target = card(site.options)
     function = site.name.rpartition(".")[2]
     if site.name.startswith(MLU_MARKS) and function in NVTX_FUNCTIONS:
-        return
+        return  # torch_mlu has it
     site.request_review(
         f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: "
         f"{ALTERNATIVES.get(function, 'range_start, range_end, mark')}",

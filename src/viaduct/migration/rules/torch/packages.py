@@ -24,6 +24,7 @@ rule = Rule(
     runs_last=True,
 )
 
+# Of the package `cuda` the import statement, since files with code for CUDA have the word too; apex has a rule.
 IMPORT_TEXTS = tuple(
     sorted({name.partition(".")[0] for name in packages_by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})
 )
@@ -56,7 +57,7 @@ def report_requirements(site: Site) -> None:
 
 
 def report_package(site: Site, package: Package, name: str, node: ast.AST | None = None) -> None:
-    displayed = name if package.name.partition(" ")[0] not in name else package.name
+    displayed = package.name if package.name.partition(" ")[0] in name else name  # "triton" for triton.language
     english, chinese = describe_package(package, site.options.to, displayed)
     if package.risk == "low":
         site.advise(english, zh=chinese, node=node)

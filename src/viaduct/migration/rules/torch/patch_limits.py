@@ -41,14 +41,14 @@ def report_comparison(site: Site) -> None:
     sides = [site.node.left, *site.node.comparators]
     names_cuda = any(is_cuda(element) for side in sides for element in getattr(side, "elts", [side]))
     if names_cuda and any(is_device_text(site, side) for side in sides):
-        report_string(site)
+        report_cuda_text(site)
 
 
 @rule.method("startswith")
 def report_startswith(site: Site) -> None:
     """Report `startswith("cuda")` on a device."""
     if site.node.args and is_cuda(site.node.args[0]) and is_device_text(site, site.node.func.value):
-        report_string(site)
+        report_cuda_text(site)
 
 
 def is_device_text(site: Site, side: ast.expr) -> bool:
@@ -63,7 +63,7 @@ def is_cuda(node: ast.AST) -> bool:
     return literal_text(node).partition(":")[0] == "cuda"
 
 
-def report_string(site: Site) -> None:
+def report_cuda_text(site: Site) -> None:
     """Report a comparison with "cuda", which is not the device's name under the patch."""
     device = card(site.options).device
     site.request_review(
@@ -98,7 +98,7 @@ def report_variable(site: Site) -> None:
 
 
 @rule.reference("torch.channels_last")
-def report_layout(site: Site) -> None:
+def report_channels_last(site: Site) -> None:
     """Report a memory format that the NPU's patch does not support."""
     if site.options.to == "npu":
         site.request_review(

@@ -57,7 +57,8 @@ def import_patch(site: Site) -> None:
     if location is not None:
         site.edit.insert_after(location, lines)
     else:
-        start = site.source.starts[min(header_end(site.work), len(site.source.starts)) - 1]
+        line_number = min(header_end(site.work), len(site.source.starts))  # a file may consist of the header only
+        start = site.source.starts[line_number - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
     title = card(site.options).title
     site.report_change(
@@ -79,7 +80,8 @@ def is_started(site: Site) -> bool:
         return True
     if is_imported(site):
         return False
-    statements = site.source.tree.body[ast.get_docstring(site.source.tree) is not None :]
+    after_docstring = 1 if ast.get_docstring(site.source.tree) is not None else 0
+    statements = site.source.tree.body[after_docstring:]
     has_effect = any(isinstance(statement, ast.Expr | ast.For | ast.While | ast.With) for statement in statements)
     return has_effect or len(project.parsed) <= 1
 

@@ -24,7 +24,7 @@ from viaduct.migration.targets import card
 rule = Rule(
     __name__,
     targets=("npu", "mlu"),
-    ignores_only=True,
+    ignores_only=True,  # also runs if --only names other rules: their edits need the import
     visits_target_code=True,
     after=("data_parallel_ddp",),
     runs_last=True,
@@ -32,9 +32,6 @@ rule = Rule(
 
 Import = ast.Import | ast.ImportFrom
 ROOTS = ("torch", "torchvision", "torchaudio")
-IMPORT_NODES = (ast.Import, ast.ImportFrom)
-
-
 DEVICE_WORDS = ("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), MLU.marks, ".to(", "device")
 
 
@@ -42,12 +39,12 @@ DEVICE_WORDS = ("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.val
 def add_import(site: Site) -> None:
     """Import the plug-in after the imports of torch, at top level or in the functions that use the card."""
     target = card(site.options)
-    statements = [node for node in site.source.of_kinds(*IMPORT_NODES) if isinstance(node, IMPORT_NODES)]
+    statements: list[Import] = [*site.source.of_kind(ast.Import), *site.source.of_kind(ast.ImportFrom)]
     anchors = find_anchors(site, statements)
     if not anchors or needs_no_import(site, target) or not uses_card(site, target):
         return
     used = [anchor for anchor in anchors if is_card_used(site, target, anchor)]
-    # nested functions need no import of their own
+    # The import in an outer function covers the functions in it.
     inner = {anchor for anchor in used for other in used if other is not anchor and is_covered(site, anchor, other)}
     for anchor in [anchor for anchor in used if anchor not in inner] or anchors[:1]:
         if not is_plugin_imported(site, target, statements, anchor):

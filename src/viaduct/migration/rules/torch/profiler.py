@@ -63,7 +63,7 @@ def rename_profiler(site: Site) -> None:
     """Replace the activity CUDA, and for the NPU names with the prefix torch.profiler."""
     if site.target.is_any:
         if site.name == ACTIVITY:
-            replace_by_helper(site)
+            take_activity_from_helper(site)
         return
     node = named_node(site)
     old = dotted_name(node)
@@ -76,11 +76,11 @@ def rename_profiler(site: Site) -> None:
 def replace_older_activity(site: Site) -> None:
     """Replace the activity CUDA of an older module with `--to any`."""
     if site.target.is_any:
-        replace_by_helper(site)
+        take_activity_from_helper(site)
 
 
-def replace_by_helper(site: Site) -> None:
-    """Take the activity from the helper; an activity in a comparison stays."""
+def take_activity_from_helper(site: Site) -> None:
+    """Replace the activity CUDA by a call of the helper; an activity in a comparison stays."""
     parent = site.source.parents.get(site.node)
     if isinstance(site.node, ast.Call) or not site.is_editable or isinstance(parent, ast.Compare):
         return
@@ -108,8 +108,8 @@ def new_name(site: Site, name: str) -> str:
         activity = card(site.options).activity
         name, member = name.removesuffix("CUDA") + activity, member.removesuffix("CUDA") + activity
     is_in_plugin = site.options.to == "npu" and member.partition(".")[0] in IN_PLUGIN and profiles_cuda(site)
-    is_imported = name.partition(".")[0] in names_from_profiler(site)
-    return f"{NPU_PROFILER}.{member}" if is_in_plugin and not is_imported else name
+    is_imported_by_name = name.partition(".")[0] in names_from_profiler(site)
+    return f"{NPU_PROFILER}.{member}" if is_in_plugin and not is_imported_by_name else name
 
 
 def names_from_profiler(site: Site) -> set[str]:

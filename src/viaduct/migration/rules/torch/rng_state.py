@@ -7,7 +7,7 @@
          x = torch.rand(3)
 
 Without device_type torch.random.fork_rng saves the states of CUDA's generators. The accelerator cannot restore CUDA's
-states from a checkpoint, so calls that set a state get advice. With `--to any` both only get advice.
+states from a checkpoint, so calls that set a state get advice. With `--to any` fork_rng also only gets advice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def set_device_type(site: Site) -> None:
             )
         return
     if (
-        len(site.node.args) > 4
+        len(site.node.args) > 4  # the fifth parameter is device_type
         or site.has_unpacked_arguments
         or site.keyword("device_type") is not None
         or not site.is_editable

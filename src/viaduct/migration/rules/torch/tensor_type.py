@@ -60,8 +60,8 @@ def replace_by_helper_type(site: Site) -> None:
     """Replace the string in `x.type("torch.cuda.HalfTensor")` by the helper's type."""
     dtype = site.node.args[0] if site.node.args and site.target.is_any else None
     match = CUDA_NAME.fullmatch(literal_text(dtype))
-    if dtype is not None and match and match[1][1:] in NPU_AND_MLU_NAMES and site.is_editable:
-        site.edit.replace_node(dtype, f"{helper(site)}{match[1]}")
+    if dtype is not None and match and match["member"] in NPU_AND_MLU_NAMES and site.is_editable:
+        site.edit.replace_node(dtype, f"{helper(site)}.{match['member']}")
         site.report_change("the tensor type is the available card's", zh="张量类型取决于现有的加速卡")
 
 

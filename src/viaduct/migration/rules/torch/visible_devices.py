@@ -45,17 +45,14 @@ def replace_variable(site: Site) -> None:
     if site.target.is_any:
         replace_by_every_variable(site)
         return
-    if (
-        not variables.is_variable(site, site.node)
-        or not site.is_editable
-        or CUDA_VISIBLE_DEVICES not in site.text(site.node)
-    ):
+    code = site.text(site.node)  # may be split, as in "CUDA_" "VISIBLE_DEVICES"
+    if not variables.is_variable(site, site.node) or not site.is_editable or CUDA_VISIBLE_DEVICES not in code:
         return
     value, target = variables.assigned_value(site, site.node), card(site.options)
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), target):
         report_list(site, str(value.value))
         return
-    site.edit.replace_node(site.node, site.text(site.node).replace(CUDA_VISIBLE_DEVICES, target.visible))
+    site.edit.replace_node(site.node, code.replace(CUDA_VISIBLE_DEVICES, target.visible))
     report_renamed(site)
     if target is NPU and value is not None and not isinstance(value, ast.Constant):
         site.advise(
@@ -70,11 +67,8 @@ def replace_keyword(site: Site) -> None:
     if site.node.arg != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
         return
     call, value = site.source.parents[site.node], site.node.value
-    sources = [call.func, *call.args] if isinstance(call, ast.Call) else []
-    if site.source.is_in_f_string(site.node) or not {*map(site.qualified_name, sources)} & {
-        "os.environ",
-        "os.environ.update",
-    }:
+    names = {site.qualified_name(part) for part in (call.func, *call.args)} if isinstance(call, ast.Call) else set()
+    if site.source.is_in_f_string(site.node) or not names & {"os.environ", "os.environ.update"}:
         return
     if site.target.is_any:
         advise_on_other_cards(site)
@@ -128,7 +122,7 @@ def advise_on_other_cards(site: Site) -> None:
 
 
 def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscript) -> None:
-    """Assign the value to the variables of all cards, unless it is; report a value that the NPU does not accept."""
+    """Assign the value to the variables of all cards, unless the statement does; report one that the NPU refuses."""
     targets = [site.text(node) for node in statement.targets]
     if any("ASCEND" in text or "MLU" in text for text in targets):
         return
