@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from cluster.rank_tables import GUIDE_1, GUIDE_2, edit, table_1
-from viaduct.cluster.convert import describe_lost_devices, read_any, render_hostfile, render_template, renumber
+from viaduct.cluster.convert import (
+    describe_lost_devices,
+    read_table_or_hostfile,
+    render_hostfile,
+    render_template,
+    renumber,
+)
 from viaduct.cluster.ranktable import parse_table
 from viaduct.errors import BadData, BadValue
 
@@ -37,7 +43,7 @@ def test_a_table_becomes_a_hostfile_in_the_order_of_ranks() -> None:
 
 def test_a_hostfile_becomes_a_table_with_addresses_given(tmp_path: Path) -> None:
     text = "# our cluster\n10.0.0.10 slots=8\n\n10.0.0.11:8   # the new one\n"
-    table = read_any(hostfile(tmp_path, text), ["auto"])
+    table = read_table_or_hostfile(hostfile(tmp_path, text), ["auto"])
     assert [server.server_id for server in table.servers] == ["10.0.0.10", "10.0.0.11"]
     assert table.size == 16
     assert render_hostfile(parse_table(render_template(table, 1))) == "10.0.0.10 slots=8\n10.0.0.11 slots=8\n"
@@ -46,8 +52,8 @@ def test_a_hostfile_becomes_a_table_with_addresses_given(tmp_path: Path) -> None
 def test_a_hostfile_alone_has_no_addresses_for_a_table_but_is_a_hostfile(tmp_path: Path) -> None:
     path = hostfile(tmp_path, "10.0.0.10 slots=8 max_slots=8\n")
     with pytest.raises(BadValue, match="the devices' addresses are not given"):
-        read_any(path, [])
-    assert render_hostfile(read_any(path, [], needs_addresses=False)) == "10.0.0.10 slots=8\n"
+        read_table_or_hostfile(path, [])
+    assert render_hostfile(read_table_or_hostfile(path, [], needs_addresses=False)) == "10.0.0.10 slots=8\n"
 
 
 @pytest.mark.parametrize(
@@ -65,11 +71,11 @@ def test_a_hostfile_alone_has_no_addresses_for_a_table_but_is_a_hostfile(tmp_pat
 )
 def test_a_file_that_is_neither_is_named_with_its_line(tmp_path: Path, text: str, named: str) -> None:
     with pytest.raises(BadData, match=named):
-        read_any(hostfile(tmp_path, text), ["auto"])
+        read_table_or_hostfile(hostfile(tmp_path, text), ["auto"])
 
 
 def test_a_hostfile_of_slots_that_hccl_does_not_take_is_refused(tmp_path: Path) -> None:
-    table = read_any(hostfile(tmp_path, "a slots=4\nb slots=2\n"), ["auto"])
+    table = read_table_or_hostfile(hostfile(tmp_path, "a slots=4\nb slots=2\n"), ["auto"])
     with pytest.raises(BadValue, match="cluster-server-devices"):
         render_template(table, 1)
     assert parse_table(render_template(table, 1, "other"), "other").size == 6

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.cluster.secret import check_secret, derive_key_prefix, find_secret, make_secret, name_secret
+from viaduct.cluster.secret import check_secret, derive_key_prefix, describe_secret, find_secret, make_secret
 from viaduct.errors import BadValue
 
 
@@ -41,7 +41,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 
 def test_what_is_shown_of_a_secret_tells_two_apart_and_does_not_contain_them() -> None:
     first, second = "correct horse battery", "another horse battery"
-    names = [name_secret(secret) for secret in (first, second, first, "")]
+    names = [describe_secret(secret) for secret in (first, second, first, "")]
     assert names[0] == names[2]
     assert len(set(names)) == 3
     assert names[3] == "no secret"
@@ -51,7 +51,7 @@ def test_what_is_shown_of_a_secret_tells_two_apart_and_does_not_contain_them() -
 def test_keys_of_another_job_or_secret_have_another_prefix_which_the_name_does_not_tell() -> None:
     prefixes = {derive_key_prefix(secret, job) for secret in ("a" * 16, "b" * 16) for job in ("one", "two")}
     assert len(prefixes) == 4
-    assert not any(name_secret("a" * 16).removeprefix("secret ") in prefix for prefix in prefixes)
+    assert not any(describe_secret("a" * 16).removeprefix("secret ") in prefix for prefix in prefixes)
 
 
 def test_a_secret_that_is_made_is_one_that_is_taken_and_never_the_same() -> None:

@@ -13,7 +13,7 @@ from viaduct.comparison.dump import make_plan
 from viaduct.comparison.readers.viaduct import read
 from viaduct.comparison.script_dump import ScriptDump
 from viaduct.comparison.tensors import Side
-from viaduct.scripts.runner import Ended, load_script, run_script
+from viaduct.scripts.runner import ScriptResult, load_script, run_script
 
 HEAD = """
 import torch
@@ -45,7 +45,7 @@ finally:
 
 
 class Result:
-    def __init__(self, dump: ScriptDump, ended: Ended, folder: Path) -> None:
+    def __init__(self, dump: ScriptDump, ended: ScriptResult, folder: Path) -> None:
         self.dump, self.ended, self.folder = dump, ended, folder
 
     @property
@@ -70,7 +70,7 @@ def dump_script(
 
 def test_it_ends_after_the_last_dumped_step_and_cleans_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = dump_script(tmp_path, TRAINING, "0,1")
-    assert result.ended == Ended(0, stopped=True)
+    assert result.ended == ScriptResult(0, stopped=True)
     assert result.dump.written == [0, 1]
     assert capsys.readouterr().out.splitlines()[-1] == "finally"
     assert {"0", "1", "4", "network", "CrossEntropyLoss"} <= result.ops
@@ -82,7 +82,7 @@ def test_what_it_computes_is_the_same_bits(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "plain.py").write_text(TRAINING)
     run_script(load_script(str(tmp_path / "plain.py")))
     plain = capsys.readouterr().out
-    assert dump_script(tmp_path, TRAINING, "0,2", run_on=True, level=level).ended == Ended(0)
+    assert dump_script(tmp_path, TRAINING, "0,2", run_on=True, level=level).ended == ScriptResult(0)
     assert capsys.readouterr().out == plain
 
 

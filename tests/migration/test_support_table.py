@@ -31,13 +31,13 @@ def test_the_rule_that_the_table_names_is_the_one_that_speaks(symbol: Symbol) ->
 
 def test_every_symbol_that_is_reported_says_what_to_do_in_both_languages() -> None:
     for symbol in SYMBOLS:
-        assert bool(symbol.rule) != bool(symbol.instead and symbol.instead_zh), symbol
+        assert bool(symbol.rule) != bool(symbol.advice and symbol.advice_zh), symbol
 
 
 def test_names_below_a_star_and_unknown_ones() -> None:
     found = find_symbol("tensorflow.contrib.nccl.all_sum")
     assert found is not None
-    assert found.standing == "unsupported"
+    assert found.support == "unsupported"
     assert find_symbol("tensorflow.add") is None
     assert find_symbol("tensorflow") is None
     assert len({symbol.name for symbol in SYMBOLS}) == len(SYMBOLS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.errors import BadData, BadValue
-from viaduct.scripts.runner import Ended, StopScript, load_script, run_script
+from viaduct.scripts.runner import ScriptResult, StopScript, load_script, run_script
 
 
 def script(folder: Path, text: str, name: str = "job.py") -> str:
@@ -17,7 +17,7 @@ def script(folder: Path, text: str, name: str = "job.py") -> str:
     return str(folder / name)
 
 
-def ran(folder: Path, text: str, *arguments: str) -> Ended:
+def ran(folder: Path, text: str, *arguments: str) -> ScriptResult:
     return run_script(load_script(script(folder, text), arguments))
 
 
@@ -28,7 +28,7 @@ def test_it_sees_what_python_would_show_it(tmp_path: Path, capsys: pytest.Captur
     path = script(tmp_path, text)
     expected = subprocess.run([sys.executable, path, "--epochs", "1"], capture_output=True, text=True, check=True)
     before = sys.argv, sys.path[:], sys.modules["__main__"]
-    assert run_script(load_script(path, ["--epochs", "1"])) == Ended(0)
+    assert run_script(load_script(path, ["--epochs", "1"])) == ScriptResult(0)
     assert capsys.readouterr().out == expected.stdout
     assert (sys.argv, sys.path, sys.modules["__main__"]) == before
 
@@ -63,7 +63,7 @@ def test_a_stop_runs_finally_and_passes_by_except_exception(tmp_path: Path, caps
         "try:\n    try:\n        raise StopScript\n    except Exception:\n        print('caught')\n"
         "finally:\n    print('cleaned')\n"
     )
-    assert ran(tmp_path, text) == Ended(0, stopped=True)
+    assert ran(tmp_path, text) == ScriptResult(0, stopped=True)
     assert capsys.readouterr().out == "cleaned\n"
     assert not issubclass(StopScript, Exception)
 

@@ -179,7 +179,7 @@ def packages_by_distribution() -> list[tuple[re.Pattern[str], Package]]:
     ]
 
 
-def find_imported(name: str) -> Package | None:
+def find_package_of_import(name: str) -> Package | None:
     """Return the package of a dotted module name, by its longest prefix in the table; else None."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
@@ -189,7 +189,7 @@ def find_imported(name: str) -> Package | None:
     return None
 
 
-def find_installed(name: str) -> Package | None:
+def find_package_of_distribution(name: str) -> Package | None:
     """Return the package of a distribution name in any spelling; else None."""
     normalized = re.sub(r"[-_.]+", "-", name).lower()
     return next((package for pattern, package in packages_by_distribution() if pattern.fullmatch(normalized)), None)

@@ -27,7 +27,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest, SignalException, Std
 from torch.distributed.elastic.rendezvous import RendezvousHandler
 
-from viaduct.cluster.environment import LAUNCHER
+from viaduct.cluster.environment import LAUNCHER_VARIABLE
 from viaduct.cluster.rendezvous import JobEnded, ServerRendezvous
 from viaduct.signals import list_ignored_signals, name_signal
 
@@ -62,7 +62,7 @@ class Outcome:
 
     failures: list[Failure] = field(default_factory=list)  # in the order of blame: the most likely cause first
     signal: int = 0  # the signal that ended the job, sent to this process or to a rank
-    by_ranks: bool = False  # True if the signal was sent to a rank
+    rank_was_signalled: bool = False  # True if the signal was sent to a rank
     abort_reason: str = ""  # set if the job ended because of another machine, not of a rank here
 
 
@@ -81,7 +81,7 @@ class RankLogs(DefaultLogsSpecs):
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         """Add our variables to each rank's environment, then open its log files."""
         for variables in envs.values():
-            variables.update({LAUNCHER: str(os.getpid()), **self._get_variables(variables)})
+            variables.update({LAUNCHER_VARIABLE: str(os.getpid()), **self._get_variables(variables)})
         return super().reify(envs)
 
 
@@ -254,5 +254,5 @@ def run_agent(
         return Outcome()
     if agent.stop_signal:
         report(f"{describe_end(agent.failures[0])}: it was asked to stop; no rank is started again.")
-        return Outcome(signal=agent.stop_signal, by_ranks=True)
+        return Outcome(signal=agent.stop_signal, rank_was_signalled=True)
     return Outcome(failures=agent.failures)

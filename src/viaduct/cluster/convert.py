@@ -25,7 +25,7 @@ HOST_LINE = re.compile(  # HOST slots=N [max_slots=M], or HOST:N
 )
 
 
-def read_any(
+def read_table_or_hostfile(
     path: Path, device_ips: Sequence[str], card: Card = DEFAULT_CARD, needs_addresses: bool = True
 ) -> RankTable:
     """Read a rank table or a hostfile; raise BadData or BadValue.

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from viaduct.cluster.ranktable import RankTable, Server
 
 Target = Literal["npu", "cuda", "mlu"]
-VISIBLE = {card.name: card.visible for card in (NPU, CUDA, MLU)}
+VISIBLE_VARIABLES = {card.name: card.visible for card in (NPU, CUDA, MLU)}
 """Variables that list the visible devices; LOCAL_RANK i is then the i-th listed device."""
 DEFAULT_PORT = 29500  # torchrun's default; a rank table has no port
-LAUNCHER = "VIADUCT_LAUNCHER"  # variable of a rank with the process id of its `viaduct launch`
+LAUNCHER_VARIABLE = "VIADUCT_LAUNCHER"  # variable of a rank with the process id of its `viaduct launch`
 DEFAULT_JOB = "viaduct"
 
 
@@ -64,7 +64,7 @@ def build_node_variables(
         "NNODES": len(table.servers),
         "NODE_RANK": table.servers.index(server),
         "NPROC_PER_NODE": len(server.devices),
-        **({VISIBLE[target]: ",".join(str(device.device_id) for device in server.devices)} if target else {}),
+        **({VISIBLE_VARIABLES[target]: ",".join(str(device.device_id) for device in server.devices)} if target else {}),
     }
     return {name: str(value) for name, value in shared.items() if value is not None}
 

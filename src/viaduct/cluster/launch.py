@@ -29,7 +29,7 @@ from viaduct.cluster import links
 from viaduct.cluster.environment import (
     DEFAULT_JOB,
     DEFAULT_PORT,
-    VISIBLE,
+    VISIBLE_VARIABLES,
     Target,
     check_environment,
     check_job,
@@ -37,7 +37,7 @@ from viaduct.cluster.environment import (
 )
 from viaduct.cluster.findings import format_count, join_first
 from viaduct.cluster.ranktable import RankTable, Server, render_table
-from viaduct.cluster.secret import VARIABLE, derive_key_prefix, make_secret, name_secret
+from viaduct.cluster.secret import SECRET_VARIABLE, derive_key_prefix, describe_secret, make_secret
 from viaduct.cores import count_cores
 from viaduct.errors import BadData, BadValue
 from viaduct.terminal import escape_controls, release_streams, tidy_message
@@ -127,7 +127,7 @@ class NodeShare:
         """Return the environment variables of one rank, without those of torchrun."""
         if self.table is None:
             return dict(self.shared)
-        names = (*HCCL_VARIABLES, *((VISIBLE[self.target],) if self.target else ()))
+        names = (*HCCL_VARIABLES, *((VISIBLE_VARIABLES[self.target],) if self.target else ()))
         table_variables = self.table.environment(rank, port=self.port, job=self.job, target=self.target)
         return {**self.shared, **{name: table_variables[name] for name in names if name in table_variables}}
 
@@ -170,7 +170,7 @@ def share_from_table(
         address=own_server.address,
         job=job,
         facts=f"job {job}, {format_count(table.size, 'rank')} on {format_count(len(table.servers), 'server')}, "
-        f"table {digest}, {name_secret(secret)}",
+        f"table {digest}, {describe_secret(secret)}",
         secret=secret,
         table=table,
         target=target,
@@ -231,7 +231,8 @@ def share_from_nodes(
         name=f"{socket.gethostname()} ({address})",
         address=address,
         job=job,
-        facts=f"job {job}, {format_count(nodes, 'machine')}, {format_count(ranks, 'rank')} each, {name_secret(secret)}",
+        facts=f"job {job}, {format_count(nodes, 'machine')}, {format_count(ranks, 'rank')} each, "
+        f"{describe_secret(secret)}",
         secret=secret,
         shared=choose_interface_variables(address),
     )
@@ -245,7 +246,7 @@ def check_nodes(nodes: int, ranks: int, rdzv: str | None, node: int | None) -> N
         raise BadValue(f"where do the {nodes} machines meet?", "Give --rdzv HOST:PORT, the same on all: one of them.")
     if node is not None and not 0 <= node < nodes:
         raise BadValue(f"--node-rank is {node}; with {format_count(nodes, 'machine')} it is 0 to {nodes - 1}.")
-    check_numbers(ranks, max_restarts=0)
+    check_rank_count(ranks)
 
 
 # Running
@@ -261,7 +262,7 @@ def run_local(
     variables: Mapping[str, str] | None = None,
 ) -> int:
     """Run a command as `ranks` ranks on this machine, with additional `variables`, and return the exit code."""
-    check_numbers(ranks, max_restarts)
+    check_rank_count(ranks, max_restarts)
     return run_cluster(
         argv, NodeShare(ranks, shared=variables or {}), max_restarts=max_restarts, log_dir=log_dir, show=show
     )
@@ -278,7 +279,7 @@ def run_cluster(
 ) -> int:
     """Run this machine's ranks of a job, and return the exit code."""
     command = resolve_command(argv)
-    check_numbers(share.ranks, max_restarts)
+    check_rank_count(share.ranks, max_restarts)
     if log_dir is not None:
         check_log_dir(log_dir)
     if share.host and not share.hosts_store:
@@ -309,7 +310,7 @@ def check_log_dir(log_dir: Path) -> None:
         raise BadValue(f"--log-dir {log_dir} cannot be written: {reason}.", "Choose another folder.") from None
 
 
-def check_numbers(ranks: int, max_restarts: int) -> None:
+def check_rank_count(ranks: int, max_restarts: int = 0) -> None:
     """Refuse a number of ranks below 1, or of restarts below 0."""
     if ranks < 1:
         raise BadValue(f"--ranks is {ranks}; it must be 1 or more.")
@@ -338,7 +339,7 @@ def start_ranks(
         else:
             variables |= choose_loopback_variables()
         if secret:
-            variables[VARIABLE] = secret
+            variables[SECRET_VARIABLE] = secret
         return variables | share.variables(int(torchrun_variables["RANK"]))
 
     handler = rendezvous or LocalRendezvous(uuid.uuid4().hex)
@@ -358,7 +359,9 @@ def start_ranks(
         if rendezvous is None or rendezvous.round < 0:  # no rank was started
             raise
         return Outcome(abort_reason=str(end))
-    if rendezvous and outcome.by_ranks:  # other machines' ranks are ending too: let those machines report first
+    if (
+        rendezvous and outcome.rank_was_signalled
+    ):  # other machines' ranks are ending too: let those machines report first
         time.sleep(LINGER_S)
     if rendezvous and (outcome.failures or outcome.signal):
         rendezvous.leave(describe_end(outcome.failures[0]) if outcome.failures else "was interrupted")

@@ -27,7 +27,7 @@ TRAINING_CARDS = ("atlas-300-9000", "atlas-300t-lite-6000")
 DEFAULT_CARD: Card = "ascend-910"
 """Servers of eight devices. With `other` (GPUs, MLUs, CPUs) any number of devices and any device ids are allowed."""
 
-PER_SERVER = 8
+DEVICES_PER_SERVER = 8
 SERVERS_LIMIT = 128
 NAME_LIMIT = 64  # a `server_id` is shorter than this
 MAX_DIGITS = 9  # longer numbers are not converted; Python refuses thousands of digits
@@ -167,8 +167,8 @@ def check_device_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
         elif number is None:
             fix = 'Write the number of the device on its server, "0" to "7".'
             yield make_finding(field, "device-id-integer", f"{field.text!r} {NOT_WHOLE}", fix)
-        elif number >= PER_SERVER and hardware.card != "other" and not table.super_pod:
-            wrong = f"there is no device {number}; a server has 0 to {PER_SERVER - 1}"
+        elif number >= DEVICES_PER_SERVER and hardware.card != "other" and not table.super_pod:
+            wrong = f"there is no device {number}; a server has 0 to {DEVICES_PER_SERVER - 1}"
             yield make_finding(field, "device-id-range", wrong, "`npu-smi info` shows the devices of a server.")
 
 
@@ -306,9 +306,9 @@ def check_several_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]
     if not has_fixed_topology(table, hardware) or len(servers) < 2:
         return
     for name, devices in servers:
-        if len(devices) != PER_SERVER:
+        if len(devices) != DEVICES_PER_SERVER:
             count, path = format_count(len(devices), "device"), get_device_list_path(table, name)
-            wrong = f"{count} on server {name!r}; with several servers each has {PER_SERVER}"
+            wrong = f"{count} on server {name!r}; with several servers each has {DEVICES_PER_SERVER}"
             fix = "List devices 0 to 7 of every server, or one server only."
             yield Finding("cluster-server-devices", path, str(len(devices)), wrong, fix)
 
@@ -448,7 +448,7 @@ def list_valid_devices(devices: list[DraftDevice]) -> list[DraftDevice]:
         if device.device_ip
         and is_ipv4_address(device.device_ip.text)
         and is_host_address(device.device_ip.text)
-        and read_whole_number(device.device_id) in range(PER_SERVER)
+        and read_whole_number(device.device_id) in range(DEVICES_PER_SERVER)
     ]
 
 

@@ -33,9 +33,9 @@ from viaduct.cards.shell import ENVIRONMENTS, MOUNTS
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, check_job
 from viaduct.cluster.findings import format_count, join_first
 from viaduct.cluster.generate import write
-from viaduct.cluster.launch import check_numbers
+from viaduct.cluster.launch import check_rank_count
 from viaduct.cluster.ranktable import RankTable, render_table
-from viaduct.cluster.secret import VARIABLE, make_secret
+from viaduct.cluster.secret import SECRET_VARIABLE, make_secret
 from viaduct.cluster.slurm import NAME as SBATCH
 from viaduct.cluster.slurm import render_sbatch
 from viaduct.errors import BadValue
@@ -45,9 +45,9 @@ RANK_TABLE, SECRET = "rank_table.json", "job_secret"
 HEAD = "#!/usr/bin/env bash\n"
 HERE = 'here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)\n'
 READ_SECRET = f"""\
-if [ -z "${{{VARIABLE}:-}}" ] && [ -f "$here/{SECRET}" ]; then
-    {VARIABLE}=$(cat "$here/{SECRET}")
-    export {VARIABLE}
+if [ -z "${{{SECRET_VARIABLE}:-}}" ] && [ -f "$here/{SECRET}" ]; then
+    {SECRET_VARIABLE}=$(cat "$here/{SECRET}")
+    export {SECRET_VARIABLE}
 fi
 """
 VIADUCT = 'exec "${PYTHON:-python3}" -m viaduct launch'
@@ -133,7 +133,7 @@ def write_secret(path: Path) -> None:
 
 def check_job_settings(job: Job) -> None:
     """Refuse a job that scripts cannot start."""
-    check_numbers(job.ranks, 0)
+    check_rank_count(job.ranks)
     check_job(job.name)
     if job.table is not None and len({len(server.devices) for server in job.table.servers}) > 1:
         raise BadValue(f"the servers of {job.table.name} have different numbers of devices.", "Scripts need the same.")
@@ -257,7 +257,7 @@ def get_image_name(job: Job) -> str:
 
 
 def render_run_docker(job: Job) -> str:
-    secret = f"options+=(-e {VARIABLE})\n" if job.machines > 1 else ""
+    secret = f"options+=(-e {SECRET_VARIABLE})\n" if job.machines > 1 else ""
     return f"""\
 {HEAD}# The container with the devices of this machine:
 #   DATA=/where/the/data/lie RUNS=/where/runs/go ./run_docker.sh [command within]
@@ -333,7 +333,7 @@ def build_replica(job: Job, count: int) -> dict[str, Any]:
         "image": get_image_name(job),
         "command": ["bash", "-c"],
         "args": [render_pod_command(job)],
-        **({"env": [{"name": VARIABLE, "valueFrom": {"secretKeyRef": secret}}]} if job.machines > 1 else {}),
+        **({"env": [{"name": SECRET_VARIABLE, "valueFrom": {"secretKeyRef": secret}}]} if job.machines > 1 else {}),
         "resources": {"requests": resources, "limits": resources},
         "volumeMounts": [
             {"name": "data", "mountPath": "/data", "readOnly": True},

@@ -17,7 +17,7 @@ from pathlib import Path
 from viaduct.errors import BadValue
 from viaduct.path_errors import refuse_special_file
 
-VARIABLE = "VIADUCT_JOB_SECRET"
+SECRET_VARIABLE = "VIADUCT_JOB_SECRET"
 MIN_CHARACTERS, MAX_CHARACTERS = 16, 1024
 MAX_BYTES = 4 * MAX_CHARACTERS + 2  # in UTF-8, with a line end
 
@@ -28,8 +28,8 @@ def make_secret() -> str:
 
 def find_secret(file: Path | None, variables: Mapping[str, str] = os.environ) -> str:
     """Return the secret of `--secret-file`, or else of the variable; empty if there is neither. Raises BadValue."""
-    text = read_secret(file) if file is not None else variables.get(VARIABLE, "").strip()
-    source = f"--secret-file {file}" if file is not None else VARIABLE
+    text = read_secret(file) if file is not None else variables.get(SECRET_VARIABLE, "").strip()
+    source = f"--secret-file {file}" if file is not None else SECRET_VARIABLE
     if file is not None or text:
         check_secret(text, source)
     return text
@@ -65,7 +65,7 @@ def derive_key_prefix(secret: str, job: str) -> str:
     return hashlib.sha256(f"viaduct corner\0{job}\0{secret}".encode()).hexdigest()[:32]
 
 
-def name_secret(secret: str) -> str:
+def describe_secret(secret: str) -> str:
     """Return a short digest of the secret, which machines compare."""
     if not secret:
         return "no secret"

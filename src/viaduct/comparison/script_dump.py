@@ -19,7 +19,7 @@ from viaduct.comparison.dump import DumpBase, StepDump, describe_settings
 from viaduct.comparison.modules import name_modules, unwrap_module
 from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.scripts.roots import Roots
-from viaduct.scripts.runner import Ended, Script, StopScript, run_script
+from viaduct.scripts.runner import Script, ScriptResult, StopScript, run_script
 from viaduct.scripts.steps import OptimizerSteps
 from viaduct.torch_compat import HAS_STANCE, disable_compilation
 
@@ -57,7 +57,7 @@ class ScriptDump(DumpBase):
         self._roots: Roots | None = None
         self._steps = OptimizerSteps(self, is_relevant=lambda optimizer: self.step_by != "forward")
 
-    def run(self) -> Ended:
+    def run(self) -> ScriptResult:
         """Run the script and dump the chosen steps."""
         with ExitStack() as stack:
             stack.enter_context(count_optimizers(self.seen))

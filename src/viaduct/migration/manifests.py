@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from viaduct.cards import CARDS
 from viaduct.cards.advice import CONTAINER_IMAGE, CUDA_KERNELS, TORCH_BUILD
-from viaduct.cards.packages import describe_package, find_installed
+from viaduct.cards.packages import describe_package, find_package_of_distribution
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule, all_rules
@@ -137,7 +137,7 @@ def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Fin
         listed: dict[str, dict[int, str]] = {}  # package -> line -> its name there
         reader = find_reader(path)
         for number, name in reader(lines) if reader else ():
-            package = find_installed(name)
+            package = find_package_of_distribution(name)
             if package is not None:
                 listed.setdefault(package.name, {}).setdefault(number, name)
         yield from (make_package_finding(path, lines, names, rule, options) for names in listed.values())
@@ -147,7 +147,7 @@ def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Fin
 def make_package_finding(path: str, lines: list[str], names: dict[int, str], rule: Rule, options: Options) -> Finding:
     """Return one finding for all lines of a file that name the same package. `names`: line -> name as written."""
     number, name = next(iter(names.items()))
-    package = find_installed(name)
+    package = find_package_of_distribution(name)
     assert package is not None
     english, chinese = describe_package(package, options.to, name)
     other_lines = [str(line) for line in names][1:]

@@ -12,7 +12,7 @@ from typing import Literal
 
 from viaduct.cards.limits import Risk
 
-Standing = Literal["after migration", "no effect", "unsupported", "under analysis"]
+Support = Literal["after migration", "no effect", "unsupported", "under analysis"]
 
 
 @dataclass(frozen=True)
@@ -20,23 +20,23 @@ class Symbol:
     """Symbol of TensorFlow 1.15 and its support on the NPU."""
 
     name: str
-    standing: Standing
+    support: Support
     rule: str = ""  # rule of tf1 that handles it
-    instead: str = ""  # advice if there is no rule
-    instead_zh: str = ""
+    advice: str = ""  # if there is no rule
+    advice_zh: str = ""
     risk: Risk = "high"
 
 
 def entries(
     names: tuple[str, ...],
-    standing: Standing,
+    support: Support,
     english: str = "",
     chinese: str = "",
     rule: str = "",
     risk: Risk = "high",
 ) -> list[Symbol]:
     """Return symbols below `tensorflow.` that share all other facts."""
-    return [Symbol(f"tensorflow.{name}", standing, rule, english, chinese, risk) for name in names]
+    return [Symbol(f"tensorflow.{name}", support, rule, english, chinese, risk) for name in names]
 
 
 CANNED_ESTIMATORS = tuple(

@@ -16,7 +16,7 @@ from viaduct.errors import ViaductError
 from viaduct.profiling.script_job import ENDED_FILE, JOB_VARIABLE, ScriptJob, load_job
 from viaduct.profiling.session import Session
 from viaduct.profiling.worker import restart_in_forks
-from viaduct.scripts.runner import Ended, StopScript, import_packages, load_script, run_script
+from viaduct.scripts.runner import ScriptResult, StopScript, import_packages, load_script, run_script
 
 
 def main() -> int:
@@ -55,7 +55,7 @@ def end_script(signal_number: int, frame: Any) -> NoReturn:
     raise SystemExit(128 + signal_number)
 
 
-def write_end(session: Session, ended: Ended) -> None:
+def write_end(session: Session, ended: ScriptResult) -> None:
     """Write ended.json, whose fields are those of `gather.ScriptEnd`."""
     record = {
         "code": ended.code,

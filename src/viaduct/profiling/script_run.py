@@ -132,7 +132,7 @@ def run_ranks(
             report=notify,
         )
     if outcome.signal:
-        return {None: -outcome.signal}, 0 if outcome.by_ranks else outcome.signal
+        return {None: -outcome.signal}, 0 if outcome.rank_was_signalled else outcome.signal
     return {failure.rank: failure.exit_code for failure in outcome.failures}, 0
 
 

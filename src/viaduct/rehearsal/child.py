@@ -22,7 +22,7 @@ from viaduct.rehearsal.bounds import Bounds, iterate_processes
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.stage import StepCounter, install_stage
-from viaduct.scripts.runner import Ended, import_packages, load_file, load_module, run_script
+from viaduct.scripts.runner import ScriptResult, import_packages, load_file, load_module, run_script
 
 
 def main() -> int:
@@ -54,7 +54,7 @@ def main() -> int:
     return 1 if bounds.stopped_by else ended.code
 
 
-def run_module(plan: Plan) -> Ended:
+def run_module(plan: Plan) -> ScriptResult:
     """Run a module as `python -m` does: import its packages first, here on the stand-in."""
     failed = import_packages(plan.module)
     return failed or run_script(provenance.compile_recorded(load_module(plan.module, guard.move_arguments(plan))))
@@ -69,7 +69,7 @@ def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
     )
 
     def write_last_note() -> None:
-        ended = Ended(code=1 if bounds.stopped_by else 0, stopped=not bounds.stopped_by, failure=bounds.failure)
+        ended = ScriptResult(code=1 if bounds.stopped_by else 0, stopped=not bounds.stopped_by, failure=bounds.failure)
         write_note(plan, ended, bounds, counter)
         if not bounds.stopped_by:
             counter.keep()
@@ -77,7 +77,7 @@ def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
     bounds.on_exit = write_last_note
 
 
-def write_note(plan: Plan, ended: Ended, bounds: Bounds, counter: StepCounter) -> None:
+def write_note(plan: Plan, ended: ScriptResult, bounds: Bounds, counter: StepCounter) -> None:
     """Describe the end of this process in RECORD/ended/PID.json."""
     folder = Path(plan.record) / "ended"
     folder.mkdir(exist_ok=True)

@@ -131,7 +131,7 @@ def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> 
         finally:
             os.chdir(folder_before)
     if outcome.signal:
-        return ProcessEnd(128 + outcome.signal, interrupted=0 if outcome.by_ranks else outcome.signal)
+        return ProcessEnd(128 + outcome.signal, interrupted=0 if outcome.rank_was_signalled else outcome.signal)
     if not outcome.failures:
         return ProcessEnd(0)
     # torch polls its ranks ten times a second, and may see several ends at once. The rank whose progress file was

@@ -47,7 +47,7 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ScriptResult:
     """The end of a script."""
 
     code: int  # exit code
@@ -91,7 +91,7 @@ def load_module(name: str, arguments: Sequence[str]) -> Script:
     return Script(name, path, compile_script(path), tuple(arguments), os.getcwd(), spec)
 
 
-def import_packages(name: str) -> Ended | None:
+def import_packages(name: str) -> ScriptResult | None:
     """Import the packages of a module, as `python -m` does first; return the end of the script if that fails."""
     with first_on_path(os.getcwd()):
         try:
@@ -101,14 +101,14 @@ def import_packages(name: str) -> Ended | None:
             if spec is not None and spec.submodule_search_locations is not None:
                 importlib.import_module(name)
         except SystemExit as error:
-            return Ended(exit_code(error))
+            return ScriptResult(exit_code(error))
         except ViaductError:
             raise
         except Exception as error:
             missing = error.name if isinstance(error, ModuleNotFoundError) else None
             if missing and (name == missing or name.startswith(f"{missing}.")):
                 return None  # the module itself is missing: load_module reports that
-            return Ended(1, failure=print_failure(error))
+            return ScriptResult(1, failure=print_failure(error))
     return None
 
 
@@ -134,7 +134,7 @@ def compile_script(path: Path) -> types.CodeType:
         raise BadValue(f"{str(path)!r} is not Python: {error}.") from None
 
 
-def run_script(script: Script) -> Ended:
+def run_script(script: Script) -> ScriptResult:
     """Run a script until it ends or a watcher raises StopScript; errors of the script are printed and returned.
 
     A ViaductError, which a watcher raises if it cannot continue, is passed on.
@@ -153,17 +153,17 @@ def run_script(script: Script) -> Ended:
     with replaced_main(script, main):
         try:
             exec(script.code, main.__dict__)
-            return Ended(0)
+            return ScriptResult(0)
         except StopScript:
-            return Ended(0, stopped=True)
+            return ScriptResult(0, stopped=True)
         except SystemExit as error:
-            return Ended(exit_code(error))
+            return ScriptResult(exit_code(error))
         except KeyboardInterrupt:
-            return Ended(130, failure="KeyboardInterrupt")
+            return ScriptResult(130, failure="KeyboardInterrupt")
         except ViaductError:
             raise
         except Exception as error:
-            return Ended(1, failure=print_failure(error))
+            return ScriptResult(1, failure=print_failure(error))
 
 
 @contextmanager

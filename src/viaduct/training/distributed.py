@@ -24,8 +24,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from viaduct import devices
-from viaduct.cluster.secret import VARIABLE as SECRET_VARIABLE
-from viaduct.cluster.secret import derive_key_prefix
+from viaduct.cluster.secret import SECRET_VARIABLE, derive_key_prefix
 from viaduct.cores import count_cores
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct import devices
-from viaduct.cluster.launch import check_numbers, run_local
+from viaduct.cluster.launch import check_rank_count, run_local
 from viaduct.data.records import Records
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.errors import BadRun, ViaductError
@@ -108,7 +108,7 @@ def profile_recipe(
 
 def start_ranks(order: Order, ranks: int) -> None:
     """Take the steps in several processes on this machine."""
-    check_numbers(ranks, 0)
+    check_rank_count(ranks)
     devices.check_ranks(order.device, ranks)
     with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as folder:
         path = Path(folder) / "order.json"

@@ -27,7 +27,7 @@ from typing import Any
 
 from torch import distributed
 
-from viaduct.cluster.environment import LAUNCHER
+from viaduct.cluster.environment import LAUNCHER_VARIABLE
 from viaduct.errors import LostRank
 from viaduct.training.distributed import ADDRESS_VARIABLES, Group, name_job_prefix
 
@@ -72,7 +72,7 @@ class Watchdog:
         self.interval = min(hang_seconds / 8, 5.0)
         self.store = open_store()
         # The launcher's process id, if it is this process's parent: a script between them may end before the run does.
-        self.launcher = os.getppid() if os.environ.get(LAUNCHER) == str(os.getppid()) else None
+        self.launcher = os.getppid() if os.environ.get(LAUNCHER_VARIABLE) == str(os.getppid()) else None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="viaduct-watchdog", daemon=True)
 

@@ -14,7 +14,7 @@ from viaduct.terminal import print_note
 if TYPE_CHECKING:
     from viaduct.comparison.script_dump import ScriptDump
     from viaduct.rehearsal.tf1_stage.golden import Golden
-    from viaduct.scripts.runner import Ended, Script
+    from viaduct.scripts.runner import Script, ScriptResult
 
 
 def main(
@@ -150,7 +150,7 @@ def report_graph(dump: Golden, script: Script, missing: str, out: Path) -> None:
     print_note(f"  viaduct compare NPU_DUMP {out}/step_{max(dump.written):06d} --explain")
 
 
-def report_dump(dump: ScriptDump, result: Ended, out: Path) -> int:
+def report_dump(dump: ScriptDump, result: ScriptResult, out: Path) -> int:
     """Print the result of dumping a PyTorch script; return its exit code, or raise BadValue if nothing was dumped."""
     if result.failure:
         print_note(f"viaduct dump: the script failed: {result.failure}")

@@ -110,7 +110,7 @@ def convert(
     force: Force = False,
 ) -> None:
     """Change the form of a rank table: template 1, template 2, hostfile. Comments are dropped."""
-    table = forms.read_any(file, device_ips or [], card, needs_addresses=to != "hostfile")
+    table = forms.read_table_or_hostfile(file, device_ips or [], card, needs_addresses=to != "hostfile")
     print_warnings(table, except_rule="ranks-consecutive" if renumber else "")
     table = forms.renumber(table) if renumber else table
     if to == "hostfile":

@@ -159,9 +159,9 @@ def check_command(command: list[str], ranks: int, local_ranks: int, has_rank_0: 
 def train_or_launch(arguments: Arguments, ranks: int | None) -> None:
     """Train in this process; with --ranks start the ranks, unless this process is one of them."""
     if ranks is not None and not is_rank(ranks):
-        from viaduct.cluster.launch import check_numbers, quiet_import, run_local
+        from viaduct.cluster.launch import check_rank_count, quiet_import, run_local
 
-        check_numbers(ranks, 0)
+        check_rank_count(ranks)
         with quiet_import():
             finished = check_ranks(arguments, ranks, ranks)
         if finished:

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from viaduct.rehearsal import tf1_stage
-from viaduct.scripts.runner import Ended, Script, StopScript, run_script
+from viaduct.scripts.runner import Script, ScriptResult, StopScript, run_script
 
 MAX_NAME_LENGTH = 255  # of a file, on common file systems
 
 
-def dump_script(golden: Golden, script: Script) -> Ended:
+def dump_script(golden: Golden, script: Script) -> ScriptResult:
     """Run a script on the CPU, dump its steps, and return its end; GPU devices are the CPU too."""
     tf1_stage.install("original")
     from viaduct.rehearsal.tf1_stage import sessions

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from viaduct.atomic_files import replace_file
-from viaduct.cluster.environment import VISIBLE
+from viaduct.cluster.environment import VISIBLE_VARIABLES
 from viaduct.cores import count_cores
 from viaduct.run_files import read_metric_lines, read_summary
 from viaduct.runs.search.study_folder import StudyFolder
@@ -192,7 +192,7 @@ def divide_machine(device: str, parallel: int, threads: int | None = None) -> tu
     chosen = [cards[slot % len(cards)] for slot in range(parallel)]
     shared = f"; {parallel} trials share {len(cards)} cards" if parallel > len(cards) else ""
     note = f"{parallel} trials at a time, on cards {', '.join(chosen)}{shared}."
-    return [{VISIBLE[kind]: card} for card in chosen], note
+    return [{VISIBLE_VARIABLES[kind]: card} for card in chosen], note
 
 
 def find_kind(device: str) -> str:
@@ -211,5 +211,5 @@ def list_visible_cards(kind: str) -> list[str]:
 
     device = devices.get(kind)
     check_index(device.NAME, 0, device.count_cards(), device.find_problem())
-    names = [card.strip() for card in os.environ.get(VISIBLE[kind], "").split(",") if card.strip()]
+    names = [card.strip() for card in os.environ.get(VISIBLE_VARIABLES[kind], "").split(",") if card.strip()]
     return names or [str(number) for number in range(device.count_cards())]

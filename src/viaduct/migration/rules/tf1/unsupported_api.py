@@ -13,7 +13,7 @@ from viaduct.migration.support_table import find_symbol, names_without_rule
 
 rule = Rule(__name__, category="report", after=("seed_gpu_question",), runs_last=True)
 
-STANDING_ZH = {
+SUPPORT_ZH = {
     "unsupported": "不支持",
     "under analysis": "分析中",
     "no effect": "不生效",
@@ -28,7 +28,7 @@ def report_symbol(site: Site) -> None:
     if symbol is None:
         return
     name = site.text(named_node(site))
-    if counts_devices(site) and symbol.standing == "no effect":
+    if counts_devices(site) and symbol.support == "no effect":
         site.request_review(
             f"{name} finds no GPU, and does not list the accelerator: code that runs once for each GPU would not run; "
             "one process drives one device, so count 1",
@@ -36,9 +36,9 @@ def report_symbol(site: Site) -> None:
             risk="high",
         )
         return
-    report = site.advise if symbol.standing == "no effect" else site.request_review
+    report = site.advise if symbol.support == "no effect" else site.request_review
     report(
-        f"{name} ({symbol.standing}): {symbol.instead}",
-        zh=f"{name}({STANDING_ZH[symbol.standing]}):{symbol.instead_zh}",
+        f"{name} ({symbol.support}): {symbol.advice}",
+        zh=f"{name}({SUPPORT_ZH[symbol.support]}):{symbol.advice_zh}",
         risk=symbol.risk,
     )

@@ -10,7 +10,13 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.cards.packages import Package, describe_package, find_imported, find_installed, packages_by_import
+from viaduct.cards.packages import (
+    Package,
+    describe_package,
+    find_package_of_distribution,
+    find_package_of_import,
+    packages_by_import,
+)
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import imported_names, literal_text
 from viaduct.migration.rule import Rule, Site
@@ -38,7 +44,7 @@ def report_import(site: Site) -> None:
     if not project.torch_files or project.is_for(TENSORFLOW, site.work.path):
         return
     for name in imported_names(site.node):
-        package = find_imported(name)
+        package = find_package_of_import(name)
         if package is not None and not package.own_rules and name.partition(".")[0] not in project.own_names:
             report_package(site, package, name)
             return
@@ -51,7 +57,7 @@ def report_requirements(site: Site) -> None:
         if keyword.arg in ("install_requires", "extras_require", "setup_requires"):
             for node in ast.walk(keyword.value):
                 match = REQUIREMENT.match(literal_text(node))
-                package = find_installed(match[1]) if match else None
+                package = find_package_of_distribution(match[1]) if match else None
                 if match and package is not None:
                     report_package(site, package, match[1], node)
 
