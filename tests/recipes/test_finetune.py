@@ -1,4 +1,4 @@
-"""Any classifier, begun with trained weights."""
+"""Any classifier, started from trained weights."""
 
 from __future__ import annotations
 

@@ -51,7 +51,9 @@ def test_ten_classes_fit_the_outputs_that_the_page_gives_them(tmp_path: Path) ->
     (words,) = (shlex.split(line) for block in BLOCKS[1:] for line in block if "--classes" in line)
     loaded = load(words[2])
     recipe, outputs = loaded.recipe, words[words.index("--classes") + 1]
-    asked, note = match_classes(replace(loaded, recipe=override(recipe, "data.classes", outputs)), tmp_path, given=True)
+    asked, note = match_classes(
+        replace(loaded, recipe=override(recipe, "data.classes", outputs)), tmp_path, classes_given=True
+    )
     assert (outputs, asked.recipe.data.classes) == ("10", 10)
     assert "counted from 0" in note
     assert seen_labels(asked.recipe, tmp_path) == set(range(10))

@@ -77,7 +77,7 @@ def render_page() -> str:
 
 
 def load(name: str) -> Loaded:
-    """Return the recipe of a name, or in a file if the name ends in .py or has a slash."""
+    """Return a recipe by its name, or by its file if the name ends in .py or has a slash."""
     if name.endswith(".py") or "/" in name:
         return load_file(Path(name))
     if name not in names():
@@ -89,7 +89,7 @@ def load(name: str) -> Loaded:
 def load_file(path: Path, loader: Loader | None = None, name: str = "") -> Loaded:
     """Execute a file and return its recipe; raise BadValue if it fails or defines no recipe.
 
-    A `loader` supplies the source instead of the file (recipe_copy.py); the file's folder is then not added to
+    A `loader` supplies another source than the file, such as a run's copy of it; the file's folder is then not added to
     sys.path. `name` is the name of the module, by default made from the file's name.
     """
     if not path.is_file():
@@ -112,7 +112,7 @@ def execute_file(path: Path, loader: Loader | None, name: str) -> ModuleType:
     sys.modules[module.__name__] = module  # classes look up their module there
     if loader is None and str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))  # for imports of modules in its folder
-    release_streams()
+    release_streams()  # the recipe file may print colours and progress bars
     try:
         reader.exec_module(module)
     except ViaductError as error:

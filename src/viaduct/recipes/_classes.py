@@ -1,4 +1,4 @@
-"""Compares the number of classes in the data with that of the recipe or the command line."""
+"""Compare the number of classes in the data with that of the recipe or the command line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from viaduct.errors import BadValue
 from viaduct.recipes import Loaded
 
 
-def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given: bool = False) -> tuple[Loaded, str]:
+def match_classes(
+    loaded: Loaded, path: Path | None, *, classes_given: bool, shift_given: bool = False
+) -> tuple[Loaded, str]:
     """Return the recipe with the number of classes of the data in the folder `path`, and a note if that changed it.
 
-    Data that state their classes override a shipped recipe, and the default number of classes in a recipe file.
-    BadValue is raised if they disagree with any other number: one given by a flag (`given`) or in a recipe file. Ten
-    classes with labels 1 to 10 need 11 outputs, one of them unused. A flag for ten is fulfilled, with labels counted
-    from 0, unless the recipe or a flag (`shift_given`) sets data.label_shift.
+    `classes_given` and `shift_given`: a flag sets data.classes or data.label_shift. Data that state their classes
+    override a shipped recipe, and the default number of classes in a recipe file. BadValue is raised if they disagree
+    with any other number: one that a flag gives, or another one in a recipe file.
+
+    Ten classes with labels 1 to 10 need 11 outputs, one of them unused. If a flag gives ten classes and neither the
+    recipe nor a flag sets data.label_shift, that is set to -1, so that ten outputs are enough.
     """
     data = loaded.recipe.data
     if not isinstance(data, Records) or path is None or path == SYNTHETIC:
@@ -26,21 +30,21 @@ def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given
     if stated is None or stated.fits(data.classes):
         return loaded, ""
     can_shift = stated.first == 1 and data.label_shift == 0 and not shift_given
-    if given and can_shift and data.classes == stated.outputs - 1:
+    if classes_given and can_shift and data.classes == stated.outputs - 1:
         note = f"{stated}: with {data.classes:,} outputs they are counted from 0 (data.label_shift=-1)."
         return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, label_shift=-1))), note
-    if given or (loaded.file is not None and data.classes != Records.classes):
-        raise build_disagreement(loaded, stated, given, can_shift)
+    if classes_given or (loaded.file is not None and data.classes != Records.classes):
+        raise build_disagreement(loaded, stated, classes_given, can_shift)
     note = f"{stated}: the network gets {stated.outputs:,} outputs instead of the recipe's {data.classes:,}."
     return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, classes=stated.outputs))), note
 
 
-def build_disagreement(loaded: Loaded, stated: StatedClasses, given: bool, can_shift: bool) -> BadValue:
+def build_disagreement(loaded: Loaded, stated: StatedClasses, classes_given: bool, can_shift: bool) -> BadValue:
     """Return the error for a number of classes that the data contradict."""
     data = loaded.recipe.data
-    setting = f"--classes {data.classes}" if given else f"data.classes={data.classes} of {loaded.file}"
+    setting = f"--classes {data.classes}" if classes_given else f"data.classes={data.classes} of {loaded.file}"
     advice = f"Leave it out and the data decide, or give --classes {stated.outputs}"
-    if given and loaded.file is not None:  # the file may have another number that disagrees
+    if classes_given and loaded.file is not None:  # without the flag, the file's number may disagree too
         advice = f"To fit the data, give --classes {stated.outputs}"
     if can_shift:
         advice += f"; --classes {stated.outputs - 1} makes the labels begin with 0"

@@ -129,7 +129,7 @@ class AdamW(Part, path="optimizer"):
 class RmsProp(Part, path="optimizer"):
     """RMSProp as TF1 computes it: epsilon inside the root, square average from 1, lr inside the momentum.
 
-    Weight decay is the L2 term of the loss, as with SGD. AmoebaNet's reference has 0.9, 0.9 and epsilon 1.
+    Weight decay is the L2 term of the loss, as with SGD. The defaults are those of AmoebaNet's reference, but for `lr`.
     """
 
     lr: NotNegative = 0.1
@@ -249,8 +249,8 @@ class V15Decay(Part, path="schedule"):
 
 
 @dataclass(frozen=True)
-class CosineWarmupDecay(Part, path="schedule"):
-    """Half-cosine warm-up and a cosine down to `end` times the peak, or one of the other modes."""
+class ResnextDecay(Part, path="schedule"):
+    """Schedule of ResNeXt: half-cosine warm-up and a cosine down to `end` times the peak, or one of the other modes."""
 
     mode: Literal["cosine", "steps", "poly", "linear"] = "cosine"
     warmup_epochs: NotNegative = 5  # steps and linear have none
@@ -259,11 +259,6 @@ class CosineWarmupDecay(Part, path="schedule"):
 
     def _check(self) -> None:
         require_rising(self.boundaries)
-
-
-@dataclass(frozen=True)
-class ResnextDecay(CosineWarmupDecay):
-    """CosineWarmupDecay under the name that recipe files and recipe.json use."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +277,7 @@ class AmoebanetDecay(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class LarsPolynomial(Part, path="schedule"):
-    """LARS in TF official: linear warm-up to a peak that depends on the global batch, then a square down to `end`.
+    """LARS in TF official: linear warm-up to a peak that depends on the global batch, then quadratic decay to `end`.
 
     The peak is 5 for batches below 8192, 10 below 16384, 25 below 32768, else 32; the warm-up takes 5 epochs, with peak
     32 it takes 14. The optimizer's rate is a factor of all this, usually 1.
@@ -295,7 +290,7 @@ class LarsPolynomial(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class MindsporePolynomial(Part, path="schedule"):
-    """MindSpore's schedule for CIFAR-10: linear warm-up from `start` times the peak, then a square down to 0."""
+    """MindSpore's schedule for CIFAR-10: linear warm-up from `start` times the peak, then quadratic decay to 0."""
 
     warmup_epochs: NotNegative = 5
     start: Share = 0.1
@@ -385,7 +380,7 @@ class Precision(Part, path="precision"):
 
 @dataclass(frozen=True)
 class Evaluation(Part, path="evaluation"):
-    """Times of evaluations on the validation images."""
+    """Evaluations on the validation images."""
 
     every_epochs: NotNegative = 1  # the reference scripts' epochs_between_evals; 0: only at the end
     stop_threshold: Share = 0.0  # stop once top-1 (0 to 1) reaches this; 0: never
@@ -394,7 +389,7 @@ class Evaluation(Part, path="evaluation"):
 
 @dataclass(frozen=True)
 class Checkpoint(Part, path="checkpoint"):
-    """Times of checkpoints, and the number of them that are kept. The end of a run is always saved."""
+    """Times of checkpoints, and how many are kept. A checkpoint is always saved at the end of a run."""
 
     every_steps: Count = 0  # 0: not by steps
     every_minutes: NotNegative = 10.0  # 0: not by time
@@ -527,7 +522,7 @@ class Recipe(Part):
 
     @property
     def mixes_images(self) -> bool:
-        """Return True if training images are mixed in pairs."""
+        """True if training images are mixed in pairs."""
         return self.mixup > 0 or self.cutmix > 0
 
     def _check(self) -> None:

@@ -1,8 +1,8 @@
-"""Any classifier, begun with trained weights, on images of one's own: AdamW at a low rate under a cosine.
+"""Any classifier, started from trained weights, on images of one's own: AdamW at a low rate under a cosine.
 
 The network is what `--model` says: one of ours, `timm:NAME`, `torchvision:NAME` or `package.module:function`. Images
-are prepared as the network's source prepares them. A classifier of another number of classes begins anew;
-`--freeze 'all but head'` trains it alone.
+are prepared as the network's source prepares them. If the number of classes differs, the last layer starts from random
+weights; `--freeze 'all but head'` trains it alone.
 
     viaduct train finetune --model timm:convnext_tiny --data records/ --init pretrained.safetensors
 """

@@ -1,8 +1,8 @@
 """ResNet-50 v1 on ImageNet-1k in batches of 8192 with LARS: `enable_lars` of TensorFlow's official models (r1).
 
-The schedule knows the batch: peak 10 for 8192 (5 below, 25 from 16384, 32 from 32768), five epochs of warm-up, then a
-square down to 1e-4 over ninety epochs. `--lr` multiplies all of it. On one card work through the batch in parts. The
-reference publishes no figure for it.
+The peak of the learning rate depends on the batch: 10 for 8192, 5 for less, 25 from 16384, 32 from 32768. Five epochs
+of warm-up are followed by quadratic decay to 1e-4 until epoch 90; `--lr` multiplies all of it. On one card compute the
+batch in parts, with `--accumulate`. The reference publishes no figure for it.
 
     viaduct train resnet50_lars_imagenet --data records/ --accumulate 32
 """

@@ -34,7 +34,7 @@ from viaduct.recipes import (
     V15Decay,
     load,
 )
-from viaduct.recipes._parts import CosineWarmupDecay
+from viaduct.recipes._parts import ResnextDecay
 
 LIST_HINT = "`viaduct train --list` shows the recipes."
 IMAGENET_IMAGES, CIFAR10_IMAGES = 1_281_167, 50_000
@@ -116,7 +116,7 @@ def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
     for kind, formula in FORMULAS.items():
         if isinstance(recipe.schedule, kind):
             return formula(recipe.schedule, step, pace)
-    if isinstance(recipe.schedule, CosineWarmupDecay):  # its end is not relative to the peak
+    if isinstance(recipe.schedule, ResnextDecay):  # its end is not relative to the peak
         return cosine_warmup_decay(recipe.schedule, step, pace, get_peak_rate(recipe))
     if isinstance(recipe.schedule, LarsPolynomial):  # it needs the number of steps unrounded
         steps = recipe.steps or recipe.epochs * pace.images / pace.global_batch
@@ -175,7 +175,7 @@ def v15(schedule: V15Decay, step: int, pace: Pace) -> float:
     return compute_falling_cosine(step / total)
 
 
-def cosine_warmup_decay(schedule: CosineWarmupDecay, step: int, pace: Pace, peak: float) -> float:
+def cosine_warmup_decay(schedule: ResnextDecay, step: int, pace: Pace, peak: float) -> float:
     warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
     match schedule.mode:
         case "steps":
@@ -189,7 +189,7 @@ def cosine_warmup_decay(schedule: CosineWarmupDecay, step: int, pace: Pace, peak
     return cosine_warmup(schedule, step, pace, warmup, peak)
 
 
-def cosine_warmup(schedule: CosineWarmupDecay, step: int, pace: Pace, warmup: int, peak: float) -> float:
+def cosine_warmup(schedule: ResnextDecay, step: int, pace: Pace, warmup: int, peak: float) -> float:
     if step < warmup:
         return 1 - compute_falling_cosine((step + 1) / warmup)
     if step > pace.steps:

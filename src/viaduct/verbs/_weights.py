@@ -145,7 +145,7 @@ def load_recipe(
     is_given = "data.classes" in changed_fields
     if is_given and has_enough_outputs(loaded, data):  # a network may have more outputs than the data have classes
         return loaded
-    loaded, note = match_classes(loaded, data, is_given, shift_given="data.label_shift" in changed_fields)
+    loaded, note = match_classes(loaded, data, classes_given=is_given, shift_given="data.label_shift" in changed_fields)
     if note:
         print(note, file=sys.stderr)
     return loaded
