@@ -94,7 +94,7 @@ def measure_traced(train: Train, steps: int) -> Seconds:
             train(WARMUP)
             seconds = train(steps)
         session.finish()
-        assert session.collector.taken == WARMUP + steps
+        assert session.collector.ended_steps == WARMUP + steps
     return seconds
 
 

@@ -97,7 +97,7 @@ def test_nothing_is_taken_after_the_last_step() -> None:
     for _ in range(4):
         take_step(collector, clock)
     assert collector.done
-    assert collector.taken == 2
+    assert collector.ended_steps == 2
     assert recorder.calls == ["start", "step", "stop"]
 
 
@@ -304,7 +304,7 @@ def test_a_step_that_compiles_says_how_often_and_how_long(monkeypatch: pytest.Mo
     clock = HandClock()
     collector, _, _ = make_collector(Plan(0, 2, 0), clock)
     figures = iter([(2, 1500.0), (0, 0.0)])
-    monkeypatch.setattr(collector._compilations, "take_new", lambda: next(figures))
+    monkeypatch.setattr(collector._compilations, "take_new_counts", lambda: next(figures))
     take_step(collector, clock)
     take_step(collector, clock)
     steps: list[Step] = list(finish(collector).steps)
@@ -317,7 +317,7 @@ def test_reasons_to_compile_are_named_only_where_a_timed_step_compiled(
 ) -> None:
     """torch remembers those of the whole process, and of evaluations, too."""
     collector = Collector(Plan(0, 1, 0), "cpu", system=False, clock=HandClock())
-    monkeypatch.setattr(collector._compilations, "take_new", lambda: (graphs, 10.0))
+    monkeypatch.setattr(collector._compilations, "take_new_counts", lambda: (graphs, 10.0))
     monkeypatch.setattr(collector._compilations, "list_reasons", lambda: ["train.py:3 forward: size mismatch"])
     collector.mark_forward_start()
     collector.mark_step_end(interruption)

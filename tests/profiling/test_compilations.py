@@ -34,41 +34,41 @@ def make_code(name: str, line: int) -> CodeType:
 def test_without_the_compiler_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch._dynamo.utils", raising=False)
     counts = Compilations()
-    counts.listen()
-    assert counts.take_new() == (0, 0.0)
-    assert (count_graphs(), list_failures(), counts.missing) == (0, [], "")
+    counts.register_callbacks()
+    assert counts.take_new_counts() == (0, 0.0)
+    assert (count_graphs(), list_failures(), counts.missing_note) == (0, [], "")
 
 
 def test_graphs_from_before_are_not_counted_and_a_reset_is_no_compilation(dynamo: Any) -> None:
     counts = Compilations()
-    counts.listen()
-    assert counts.take_new()[0] == 0
+    counts.register_callbacks()
+    assert counts.take_new_counts()[0] == 0
     dynamo.counters["stats"]["unique_graphs"] = 5
-    assert counts.take_new()[0] == 2
+    assert counts.take_new_counts()[0] == 2
     dynamo.counters["stats"]["unique_graphs"] = 0  # torch._dynamo.reset()
-    assert counts.take_new()[0] == 0
+    assert counts.take_new_counts()[0] == 0
     dynamo.counters["stats"]["unique_graphs"] = 1
-    assert counts.take_new()[0] == 1
+    assert counts.take_new_counts()[0] == 1
 
 
 def test_the_time_of_compilations_adds_up_until_it_is_taken(dynamo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([100.0, 400.0, 1000.0, 1050.0])
     monkeypatch.setattr(compilations, "read_host_us", lambda: next(times))
     counts = Compilations()
-    counts.listen()
+    counts.register_callbacks()
     dynamo.end()  # a compilation that had begun before
     for _ in range(2):
         dynamo.start()
         dynamo.end()
-    assert counts.take_new()[1] == 350.0
-    assert counts.take_new()[1] == 0.0
+    assert counts.take_new_counts()[1] == 350.0
+    assert counts.take_new_counts()[1] == 0.0
 
 
 def test_a_release_without_callbacks_is_named(dynamo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch._dynamo.callback", ModuleType("torch._dynamo.callback"))
     counts = Compilations()
-    counts.listen()
-    assert "this torch has no compilation callbacks" in counts.missing
+    counts.register_callbacks()
+    assert "this torch has no compilation callbacks" in counts.missing_note
 
 
 def test_reasons_are_named_once_with_their_line_and_not_those_from_before(dynamo: Any) -> None:

@@ -34,7 +34,7 @@ def make_figures(**parts: Any) -> Figures:
 def test_without_steps_nothing_is_a_share_of_anything() -> None:
     figures = make_figures(steps=[])
     assert (figures.iteration_us, figures.share(100.0), figures.loader_waits) == (0.0, 0.0, {})
-    assert (figures.data_tails, figures.host_gap, figures.communication_us) == ({}, (0.0, 0), 0.0)
+    assert (figures.data_tails, figures.host_time_between_steps, figures.communication_us) == ({}, (0.0, 0), 0.0)
     assert not figures.is_worth(1e9)
     assert figures.processor_load is None
 
@@ -56,7 +56,7 @@ def test_waits_for_data_are_those_of_each_rank_with_a_loader() -> None:
 def test_time_between_steps_that_operators_or_the_loader_took_is_no_gap_of_the_host() -> None:
     steps = make_steps(data_us=1000.0, loader_wait_us=300.0)
     rows = [Operator("aten::copy_", 1, 200.0, 200.0, phase="data"), multiply(8000.0)]
-    assert make_figures(steps=steps, operators=rows).host_gap == (pytest.approx(500.0), 0)
+    assert make_figures(steps=steps, operators=rows).host_time_between_steps == (pytest.approx(500.0), 0)
 
 
 def test_collectives_are_those_of_the_rank_that_waits_least_for_others() -> None:

@@ -35,7 +35,7 @@ def test_a_line_that_was_torn_by_a_kill_is_left_out(tmp_path: Path) -> None:
     with (write_steps(job, 7, rank=1, count=2) / STEPS_FILE).open("a") as file:
         file.write('\n{"kind": "step", "part": "ti')
     (rank,) = gather_ranks(job)
-    assert (rank.rank, rank.taken, rank.done) == (1, 2, False)
+    assert (rank.rank, rank.step_count, rank.done) == (1, 2, False)
     assert [step.iteration_us for step in rank.profile.steps] == [1.0, 1.0]
     assert rank.profile.facts.batch == 8
     assert "the process ended early" in rank.profile.facts.notes[0]
@@ -64,7 +64,7 @@ def test_a_run_is_complete_only_when_every_process_that_trains_has_written_its_p
 
 
 def write_end(job: ScriptJob, process: int, rank: int, code: int, time_s: float) -> None:
-    note = {"code": code, "failure": f"error of {process}", "absence": "", "rank": rank, "time_s": time_s}
+    note = {"code": code, "failure": f"error of {process}", "missing_steps": "", "rank": rank, "time_s": time_s}
     (write_steps(job, process, rank, 1) / ENDED_FILE).write_text(json.dumps(note))
 
 

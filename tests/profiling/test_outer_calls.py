@@ -19,7 +19,7 @@ def test_networks_that_are_copied_or_pickled_carry_nothing_of_us() -> None:
     met: list[Any] = []
     with OuterCalls(lambda module, args: met.append(module), lambda *call: None) as calls:
         net(torch.ones(1, 2))
-        calls.narrow()
+        calls.observe_only_called_classes()
         other = copy.deepcopy(net)
         assert b"viaduct" not in pickle.dumps(net)
         torch.save(net, io.BytesIO())
@@ -42,7 +42,7 @@ def test_layers_within_a_network_and_modules_without_parameters_are_not_reported
     with OuterCalls(lambda module, args: begun.append(module), lambda *call: outputs.append(call[3])) as calls:
         network(torch.ones(1, 2))
         if narrowed:
-            calls.narrow()
+            calls.observe_only_called_classes()
         output = network(torch.ones(1, 2))
         nn.ReLU()(torch.ones(1, 2))
     assert begun == [network, network]
@@ -56,7 +56,7 @@ def test_a_call_that_raises_is_reported_without_an_output(narrowed: bool) -> Non
     with OuterCalls(lambda *call: None, lambda *call: outputs.append(call[3])) as calls:
         network(torch.ones(1, 2))
         if narrowed:
-            calls.narrow()
+            calls.observe_only_called_classes()
         with pytest.raises(RuntimeError):
             network(torch.ones(1, 3))
         network(torch.ones(1, 2))
@@ -68,7 +68,7 @@ def test_a_class_has_its_own_call_again_at_the_end() -> None:
     network = Doubling(2, 2)
     with OuterCalls(lambda *call: None, lambda *call: None) as calls:
         expected = network(torch.ones(1, 2))
-        calls.narrow()
+        calls.observe_only_called_classes()
         assert Doubling.__call__ is not original
         assert torch.equal(network(torch.ones(1, 2)), expected)
     assert vars(Doubling)["__call__"] is original
@@ -77,7 +77,7 @@ def test_a_class_has_its_own_call_again_at_the_end() -> None:
 def test_nothing_is_narrowed_before_a_network_was_called() -> None:
     begun: list[Any] = []
     with OuterCalls(lambda module, args: begun.append(module), lambda *call: None) as calls:
-        calls.narrow()
+        calls.observe_only_called_classes()
         network = nn.Linear(2, 2)
         network(torch.ones(1, 2))
     assert begun == [network]

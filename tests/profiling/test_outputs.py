@@ -12,10 +12,10 @@ from viaduct.profiling import outputs, roofline
 from viaduct.profiling.folder import PROFILE_FILE, read_profile, write_profile
 from viaduct.profiling.outputs import (
     REPORT_FILE,
-    check_folder,
     complete_folder,
     find_advice,
     find_ceilings,
+    prepare_folder,
     remove_profile,
     write_ranks,
 )
@@ -28,11 +28,11 @@ EVENT = {"ph": "X", "pid": 7, "tid": 1, "name": "aten::add", "ts": 1.0, "dur": 2
 def test_a_file_or_a_folder_with_content_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(BadRun, match="is a file, not a folder"):
-        check_folder(tmp_path / "mine.txt", force=True)
+        prepare_folder(tmp_path / "mine.txt", force=True)
     with pytest.raises(BadRun, match="is not empty"):
-        check_folder(tmp_path, force=False)
-    check_folder(tmp_path, force=True)
-    check_folder(tmp_path / "new" / "folder", force=False)
+        prepare_folder(tmp_path, force=False)
+    prepare_folder(tmp_path, force=True)
+    prepare_folder(tmp_path / "new" / "folder", force=False)
     assert (tmp_path / "new" / "folder").is_dir()
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["mine.txt"]
 

@@ -338,7 +338,7 @@ def test_a_script_without_a_step_says_what_it_did() -> None:
     assert not watched.stopped
     assert not watched.profile.steps
     expected = "it made 1 optimizers; 8 training passes, 0 backward passes, 0 optimizer steps"
-    assert watched.phases.describe_absence() == expected
+    assert watched.phases.explain_missing_steps() == expected
 
 
 def test_a_loop_in_a_class_is_seen_like_any_other() -> None:

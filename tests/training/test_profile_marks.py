@@ -82,7 +82,7 @@ class Marks:
     """A collector that writes down what it is told; the network and the optimizer write into the same list."""
 
     log: list[str]
-    done, taken = False, 0
+    done, ended_steps = False, 0
 
     def __init__(self, plan: Plan, device: str, rank: int) -> None:
         self.plan = plan

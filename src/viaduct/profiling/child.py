@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from viaduct.errors import ViaductError
 from viaduct.profiling.script_job import ENDED_FILE, JOB_VARIABLE, ScriptJob, load_job
 from viaduct.profiling.session import Session
-from viaduct.profiling.worker import restart_in_forks
+from viaduct.profiling.worker import start_session_in_forks
 from viaduct.scripts.runner import ScriptResult, StopScript, import_packages, load_script, run_script
 
 
@@ -37,10 +37,10 @@ def run(job: ScriptJob) -> int:
     """Run the script in a session, write profile and ended.json, and return the exit code."""
     signal.signal(signal.SIGTERM, end_script)
     session = Session(job, stop_script)
-    restart_in_forks(job, session)
+    start_session_in_forks(job, session)
     with session:
-        failed = import_packages(job.target) if job.is_module else None
-        ended = failed or run_script(load_script(job.target, job.arguments, job.is_module))
+        failed_import = import_packages(job.target) if job.is_module else None
+        ended = failed_import or run_script(load_script(job.target, job.arguments, job.is_module))
     session.finish()
     write_end(session, ended)
     return ended.code
@@ -61,7 +61,7 @@ def write_end(session: Session, ended: ScriptResult) -> None:
         "code": ended.code,
         "rank": session.collector.rank,
         "failure": ended.failure,
-        "absence": "" if session.collector.taken else session.phases.describe_absence(),
+        "missing_steps": "" if session.collector.ended_steps else session.phases.explain_missing_steps(),
         "time_s": time.time(),
     }
     (session.open_folder() / ENDED_FILE).write_text(json.dumps(record), encoding="utf-8")

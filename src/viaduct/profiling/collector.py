@@ -12,8 +12,8 @@
     profile = collector.finish(Facts(source="train.py", kind="script", device="cuda"))
 
 Warm-up steps give no times. Timed steps run with these marks alone. Recorded steps run under the operator profiler,
-which slows them down, so they give the operators of a step but not its time; RECORDING is one of their interruptions. A
-mark is a time point as the clock takes it (clocks.py); t1, t2 and t6 are those of `record.Step`.
+which slows them down, so they give the operators of a step but not its time: they count as interrupted by RECORDING. A
+mark is a time point as the clock takes it (clocks.py): a number on the CPU, an event on an accelerator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from viaduct.profiling.clocks import Clock, open_clock, read_host_us
-from viaduct.profiling.compilations import COMPILED_AGAIN, Compilations
+from viaduct.profiling.compilations import RECOMPILATION_NOTE, Compilations
 from viaduct.profiling.garbage_pauses import GarbagePauses
 from viaduct.profiling.merge import start_at_zero
 from viaduct.profiling.record import RECORDING, Facts, Profile, Sample, Step, find_median_iteration
@@ -94,8 +94,8 @@ class Collector:
     ) -> None:
         self.plan, self.rank = plan, rank
         self.done = False
-        self.taken = 0  # steps that have ended
-        self.events: list[dict[str, Any]] = []  # Chrome trace events on the profile's clock, after `finish`
+        self.ended_steps = 0  # steps that have ended
+        self.events: list[dict[str, Any]] = []  # Chrome trace events on the profile's clock; set by `finish`
         self.missing_forward = self.missing_backward = 0  # steps in which a mark did not come
         self._device, self._script_folder, self._system = device, script_folder, system
         self._on_step = on_step
@@ -110,7 +110,7 @@ class Collector:
         self._recorded: Recorded | None = None
         self._sampler: SystemSampler | None = None
         self._samples: list[Sample] = []
-        self._pauses = GarbagePauses(lambda: self.plan.find_part(self.taken) == "timed")
+        self._pauses = GarbagePauses(lambda: self.plan.find_part(self.ended_steps) == "timed")
         self._has_failed = False
         self._networks: list[Any] = []
         self._notes: list[str] = []
@@ -137,20 +137,20 @@ class Collector:
         self._open_step.loader_wait_us = (self._open_step.loader_wait_us or 0.0) + ended_us - began_us
 
     def mark_forward_start(self) -> None:
-        """Take t1: the first call in a step counts."""
+        """Mark the start of the forward pass; the first call in a step counts."""
         if self._open_step.forward_start is None and not self.done:
-            self._compilations.listen()
-            self._open_step.forward_start = self._begin_step().mark()
+            self._compilations.register_callbacks()
+            self._open_step.forward_start = self._get_clock().mark()
 
     def mark_backward_end(self) -> None:
-        """Take t2: the last call in a step counts."""
+        """Mark the end of the backward pass; the last call in a step counts."""
         if not self.done:
-            self._open_step.backward_end = self._begin_step().mark()
+            self._open_step.backward_end = self._get_clock().mark()
 
     def mark_update_end(self) -> None:
-        """Take t6 for a caller that learns later that the step has ended; the last call before the end counts."""
+        """Mark what may be the end of the step, for a caller that learns that only later; the last call counts."""
         if not self.done:
-            self._open_step.update_end = self._begin_step().mark()
+            self._open_step.update_end = self._get_clock().mark()
 
     def mark_interruption(self, kind: str) -> None:
         """Record other work between the previous step and this one: "evaluation", "checkpoint"."""
@@ -158,22 +158,25 @@ class Collector:
             self._open_step.interruptions.append(kind)
 
     def mark_step_end(self, interrupted_by: str = "") -> None:
-        """Take t6, unless `mark_update_end` did, and begin the next step; after the last one `done` is True."""
+        """End the step, at the time of `mark_update_end` if that was called, and begin the next one.
+
+        After the last step of the plan `done` is True.
+        """
         if self.done:
             return
-        step, clock = self._open_step, self._begin_step()
+        step, clock = self._open_step, self._get_clock()
         step.end = clock.mark() if step.update_end is None else step.update_end
         if interrupted_by:
             self.mark_interruption(interrupted_by)
-        step.recompiled, step.compile_us = self._compilations.take_new()
+        step.recompiled, step.compile_us = self._compilations.take_new_counts()
         self._fill_missing_marks(step)
         self._unread.append(step)
         self._read_steps(only_ready=True)
-        self.taken += 1
-        self._open_step = OpenStep(self.taken, previous_end=step.end)
+        self.ended_steps += 1
+        self._open_step = OpenStep(self.ended_steps, previous_end=step.end)
         self._change_part(step)
 
-    def _begin_step(self) -> Clock:
+    def _get_clock(self) -> Clock:
         """Return the clock; the first call opens it and begins to sample the system."""
         if self._clock is None:
             self._clock = open_clock(self._device)
@@ -195,18 +198,19 @@ class Collector:
     # Parts of the plan
 
     def _change_part(self, ended: OpenStep) -> None:
+        """Start the recorder after the last timed step, and stop everything after the last step of the plan."""
         if self._recorder is not None:
             recorder = self._recorder
-            self._guard(lambda: recorder.end_step(leave_out=bool(ended.interruptions)))
-        if self.taken >= self.plan.total or self._has_failed:
+            self._catch_failure(lambda: recorder.end_step(leave_out=bool(ended.interruptions)))
+        if self.ended_steps >= self.plan.total or self._has_failed:
             self.done = True
-            self._guard(self._stop)
-        elif self.taken == self.plan.skip + self.plan.timed:
+            self._catch_failure(self._stop)
+        elif self.ended_steps == self.plan.skip + self.plan.timed:
             self._read_steps(only_ready=False)
-            self._guard(self._start_recorder)
+            self._catch_failure(self._start_recorder)
             self.done = self._has_failed
 
-    def _guard(self, action: Callable[[], None]) -> None:
+    def _catch_failure(self, action: Callable[[], None]) -> None:
         """Run an action of the recorder; if it fails, the training continues, and a note is added."""
         try:
             action()
@@ -220,7 +224,7 @@ class Collector:
         for network in self._networks:
             self._recorder.add_network(network)
         self._recorder.start()
-        self._open_step.previous_end = self._begin_step().mark()  # starting the recorder is no part of the step
+        self._open_step.previous_end = self._get_clock().mark()  # starting the recorder is no part of the step
 
     def _make_default_recorder(self) -> OperatorRecorder:
         from viaduct.profiling.recorder import OperatorRecorder
@@ -234,7 +238,7 @@ class Collector:
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
             self._samples = sampler.stop()
-            self._system = False  # so that `_begin_step` does not start another one
+            self._system = False  # so that `_get_clock` does not start another one
         if self._recorder is not None:
             recorder, self._recorder = self._recorder, None
             self._recorded = recorder.stop()
@@ -243,7 +247,7 @@ class Collector:
         """Convert the marks of steps to times, in order; with `only_ready` only of steps that the device has ended."""
         if not self._unread:
             return
-        clock = self._begin_step()
+        clock = self._get_clock()
         if not only_ready:
             clock.synchronize()
         while self._unread and (not only_ready or clock.is_ready(self._unread[0].end)):
@@ -267,8 +271,10 @@ class Collector:
         if was_recording:
             self._notes.append("the script ended while operators were recorded: their figures are of fewer steps.")
         has_recompiled = any(step.recompiled and not step.interrupted_by for step in self._steps["timed"])
-        reasons = [COMPILED_AGAIN + reason for reason in self._compilations.list_reasons()] if has_recompiled else []
-        notes = [*facts.notes, *self._notes, *filter(None, [self._compilations.missing]), *reasons]
+        reasons = (
+            [RECOMPILATION_NOTE + reason for reason in self._compilations.list_reasons()] if has_recompiled else []
+        )
+        notes = [*facts.notes, *self._notes, *filter(None, [self._compilations.missing_note]), *reasons]
         parts = self._steps
         facts = replace(
             facts,

@@ -134,14 +134,14 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDifference:
     return ProfileDifference(
         before,
         after,
-        is_identical(before, after),
-        iteration,
-        tuple(compare_figure(name, before, after, read) for name, read in PHASES) if has_phases else (),
-        compare_splits(before, after),
-        compare_operators(before.operators, after.operators),
-        compare_kinds(before, after),
-        (find_peak(before), find_peak(after)),
-        compare_facts(before.facts, after.facts),
+        is_identical=is_identical(before, after),
+        iteration=iteration,
+        phases=tuple(compare_figure(name, before, after, read) for name, read in PHASES) if has_phases else (),
+        split=compare_splits(before, after),
+        operators=compare_operators(before.operators, after.operators),
+        kernels=compare_kinds(before, after),
+        memory=(find_peak(before), find_peak(after)),
+        facts=compare_facts(before.facts, after.facts),
     )
 
 
@@ -265,10 +265,10 @@ def find_peak(profile: Profile) -> int | None:
 
 
 def compare_facts(before: Facts, after: Facts) -> tuple[tuple[str, str, str], ...]:
-    pairs = [(name, write_fact(getattr(before, name)), write_fact(getattr(after, name))) for name in COMPARED_FACTS]
+    rows = [(name, write_fact(getattr(before, name)), write_fact(getattr(after, name))) for name in COMPARED_FACTS]
     names = dict.fromkeys([*before.versions, *after.versions])
-    pairs += [(name, before.versions.get(name, "–"), after.versions.get(name, "–")) for name in names]
-    return tuple(fact for fact in pairs if fact[1] != fact[2])
+    rows += [(name, before.versions.get(name, "–"), after.versions.get(name, "–")) for name in names]
+    return tuple((name, old, new) for name, old, new in rows if old != new)
 
 
 def write_fact(value: Any) -> str:

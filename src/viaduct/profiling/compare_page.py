@@ -77,18 +77,12 @@ def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Se
     if difference.phases:
         parts.append(draw_bars("Phases of an iteration", difference.phases, names))
     if difference.split:
-        parts.append(draw_bars("Parts of a step", difference.split[1:], names))
+        parts.append(draw_bars("Parts of a step", difference.split[1:], names))  # without the first, their sum
     figures = [difference.iteration, *difference.phases, *difference.split]
     rows = [make_row(figure) for figure in figures if figure.before_us is not None or figure.after_us is not None]
     if rows:
-        columns = [
-            "per step",
-            *(f"{name}, µs" for name in names),
-            "change, µs",
-            "ratio",
-            "noise, µs",
-            "beyond the noise",
-        ]
+        times = (f"{name}, µs" for name in names)
+        columns = ["per step", *times, "change, µs", "ratio", "noise, µs", "beyond the noise"]
         parts.append(Table(columns, rows, "Medians of the steps"))
     text = (
         "A difference of the medians counts where it exceeds the spread of the steps, one of the means where it "

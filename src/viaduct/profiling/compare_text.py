@@ -8,8 +8,8 @@ from pathlib import PurePath
 from .compare import FEWEST_STEPS, NOISE_FLOOR, FigureDifference, OperatorDifference, ProfileDifference
 from .measures import measure_throughput
 
-MOST_OPERATORS = 15
-TABLE_GAP = "  "
+MOST_OPERATORS = 15  # in the table; if there are more, MOST_FASTER of them are those that gained most time
+MOST_FASTER = 5
 
 
 def write_text(difference: ProfileDifference) -> str:
@@ -58,9 +58,9 @@ def write_headline(difference: ProfileDifference) -> str:
         return f"{after} is {describe_change(iteration)}, compared with {before}{name_phase(difference)}."
     changed = [phase.name for phase in difference.phases if phase.exceeds_noise]
     if changed:
-        return (
-            f"The iteration does not differ beyond the noise of the steps ({times}), but {' and '.join(changed)} does."
-        )
+        verb = "does" if len(changed) == 1 else "do"
+        names = " and ".join(changed)
+        return f"The iteration does not differ beyond the noise of the steps ({times}), but {names} {verb}."
     noise = format_us(iteration.noise_us or 0.0)
     limit = f"differences below {noise} cannot be seen"
     return f"No difference beyond the noise of the steps: an iteration takes {times}; {limit}."
@@ -109,7 +109,9 @@ def write_operators(operators: Sequence[OperatorDifference], names: tuple[str, s
     changed = [operator for operator in operators if operator.change_us]
     if not changed:
         return []
-    shown = changed if len(changed) <= MOST_OPERATORS else changed[: MOST_OPERATORS - 5] + changed[-5:]
+    shown = changed
+    if len(changed) > MOST_OPERATORS:
+        shown = changed[: MOST_OPERATORS - MOST_FASTER] + changed[-MOST_FASTER:]
     rows = [["operator, per step", *names, "lost", "ratio", "calls"]]
     for operator in shown:
         calls = f"{format_count(operator.before_calls)} → {format_count(operator.after_calls)}"
@@ -189,5 +191,5 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     lines = []
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        lines.append(TABLE_GAP.join(cells).rstrip())
+        lines.append("  ".join(cells).rstrip())
     return lines

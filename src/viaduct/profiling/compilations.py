@@ -1,12 +1,12 @@
 """Compilations by torch.compile: number of graphs, time, and reasons for recompilation.
 
     compilations = Compilations()
-    compilations.listen()                     # in every step: has an effect once torch._dynamo is imported
-    graphs, time_us = compilations.take_new() # since the last call
-    compilations.list_reasons()               # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
+    compilations.register_callbacks()                   # in every step: has an effect once torch._dynamo is imported
+    graphs, time_us = compilations.take_new_counts()    # since the last call
+    compilations.list_reasons()                         # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
 
 torch has no public interface for this. If a release lacks one of the names used here, the figure stays zero; for the
-time, `missing` says so.
+time, `missing_note` says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from viaduct.profiling.clocks import read_host_us
 
-COMPILED_AGAIN = "compiled again: "
+RECOMPILATION_NOTE = "compiled again: "
 """Prefix of a profile's notes about reasons for recompilation; the advice `recompilation` shows them."""
 MAX_REASON_CHARS = 300
 MOST_REASONS = 5  # in a profile
@@ -26,18 +26,18 @@ class Compilations:
     """Counts compiled graphs and adds up the time that compiling took."""
 
     def __init__(self) -> None:
-        self.missing = ""  # a sentence about a figure that this release of torch does not report
+        self.missing_note = ""  # a sentence if this release of torch does not report the time
         self._known_failures = set(list_failures())
-        self._is_listening = False
+        self._is_registered = False
         self._graphs = 0
         self._time_us = 0.0
         self._began_us: float | None = None
 
-    def listen(self) -> None:
+    def register_callbacks(self) -> None:
         """Register callbacks with torch._dynamo, once, if it is imported."""
-        if self._is_listening or "torch._dynamo.utils" not in sys.modules:
+        if self._is_registered or "torch._dynamo.utils" not in sys.modules:
             return
-        self._is_listening = True
+        self._is_registered = True
         self._graphs = count_graphs()
         try:
             from torch._dynamo.callback import callback_handler
@@ -46,7 +46,7 @@ class Compilations:
             handler.register_start_callback(self._on_begin)
             handler.register_end_callback(self._on_end)
         except (ImportError, AttributeError):
-            self.missing = "how long torch.compile took is not known: this torch has no compilation callbacks."
+            self.missing_note = "how long torch.compile took is not known: this torch has no compilation callbacks."
 
     def _on_begin(self, *args: Any) -> None:
         self._began_us = read_host_us()
@@ -56,9 +56,9 @@ class Compilations:
             self._time_us += read_host_us() - self._began_us
             self._began_us = None
 
-    def take_new(self) -> tuple[int, float]:
+    def take_new_counts(self) -> tuple[int, float]:
         """Return the number of graphs and the microseconds since the last call."""
-        if not self._is_listening:
+        if not self._is_registered:
             return 0, 0.0
         graphs = count_graphs()
         new = max(0, graphs - self._graphs)  # torch._dynamo.reset() begins again at zero

@@ -69,8 +69,9 @@ class CsvRow:
         return times[0] if times else None
 
     def times_us(self, name: str) -> list[float | None]:
+        """Return the cells of all columns of this name in microseconds."""
         return [
-            self.convert(position, TO_US.get(unit, 1.0))
+            self.scale_number(position, TO_US.get(unit, 1.0))
             for position, unit in self.columns.get(normalise_name(name), ())
         ]
 
@@ -78,11 +79,11 @@ class CsvRow:
         """Return the cell in bytes; None if the column names no unit of memory."""
         for name in names:
             for position, unit in self.columns.get(normalise_name(name), ()):
-                value = self.convert(position, TO_BYTES[unit]) if unit in TO_BYTES else None
+                value = self.scale_number(position, TO_BYTES[unit]) if unit in TO_BYTES else None
                 return None if value is None else round(value)
         return None
 
-    def convert(self, position: int, factor: float) -> float | None:
+    def scale_number(self, position: int, factor: float) -> float | None:
         value = parse_number(self.cells[position])
         return None if value is None else value * factor
 

@@ -43,7 +43,7 @@ class Event:
     def end(self) -> float:
         return self.start + self.duration
 
-    def find_around(self, category: str) -> Event | None:
+    def find_enclosing(self, category: str) -> Event | None:
         """Return the innermost event of a category around this one, or None."""
         event = self.parent
         while event is not None and event.category != category:
@@ -64,13 +64,13 @@ def read_event(raw: dict[str, Any]) -> Event | None:
 def nest_events(raw_events: Iterable[dict[str, Any]]) -> list[Event]:
     """Return the events of host and device in order of time; those of the host have their parent."""
     events = [event for event in map(read_event, raw_events) if event is not None]
-    ranks = {category: number for number, category in enumerate(ON_HOST)}
-    events.sort(key=lambda event: (event.start, -event.duration, ranks.get(event.category, len(ranks))))
+    order = {category: number for number, category in enumerate(ON_HOST)}
+    events.sort(key=lambda event: (event.start, -event.duration, order.get(event.category, len(order))))
     open_events: dict[Any, list[Event]] = defaultdict(list)  # by thread, the innermost last
     for event in events:
-        if event.category in ranks:
+        if event.category in ON_HOST:
             attach_to_parent(event, open_events[event.thread])
-    return [event for event in events if event.category in ranks or event.category in ON_DEVICE]
+    return [event for event in events if event.category in (*ON_HOST, *ON_DEVICE)]
 
 
 def drop_idle_functions(raw_events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ def sum_children(operators: Iterable[Event]) -> dict[int, float]:
     """Return the total time of each operator's direct children, by id(operator), for operators that have some."""
     totals: dict[int, float] = {}
     for event in operators:
-        outer = event.find_around(OPERATOR)
+        outer = event.find_enclosing(OPERATOR)
         if outer is not None:
             totals[id(outer)] = totals.get(id(outer), 0.0) + event.duration
     return totals

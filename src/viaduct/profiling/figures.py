@@ -108,7 +108,7 @@ class Figures:
         return {rank: mean_without_largest(max(0.0, time) for time in times) for rank, times in tails.items()}
 
     @cached_property
-    def host_gap(self) -> tuple[float, int]:
+    def host_time_between_steps(self) -> tuple[float, int]:
         """Time between a step and the next forward pass that neither the loader nor operators took, and its rank.
 
         The time is a median over steps, for the rank with the longest. Operators are those of data and other phases.
@@ -301,12 +301,14 @@ def parse_convolution(operator: Operator) -> Convolution | None:
     if image[1] % weight[1] or not operator.flops or not operator.calls:
         return None
     pixels = operator.flops / operator.calls / (2 * image[0] * prod(weight))  # of one output image
-    stride_and_padding = _find_stride(image, weight, pixels)
-    groups = image[1] // weight[1]
-    return stride_and_padding and Convolution(image, weight, *stride_and_padding, groups, find_float_dtype(operator))
+    found = _find_stride_and_padding(image, weight, pixels)
+    if found is None:
+        return None
+    stride, padding = found
+    return Convolution(image, weight, stride, padding, image[1] // weight[1], find_float_dtype(operator))
 
 
-def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> tuple[int, int] | None:
+def _find_stride_and_padding(image: Sequence[int], weight: Sequence[int], pixels: float) -> tuple[int, int] | None:
     """Return stride and padding for which an output image has `pixels` pixels; the usual padding is tried first."""
     paddings = sorted(range(weight[2] // 2 + 1), reverse=True)
     for stride in range(1, max(weight[2], 2) + 1):

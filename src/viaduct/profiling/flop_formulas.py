@@ -229,19 +229,21 @@ def count_lists(call: Call, operations: int) -> Work:
     return Work(float(operations * sum(map(prod, shapes))), None, "optimizer")
 
 
-def name_formulas() -> dict[str, Formula]:
+def make_formula_table() -> dict[str, Formula]:
     """Return the formula of each operator, by its name without aten::."""
     convolutions = ("convolution", "_convolution", "convolution_overrideable")
-    table: dict[str, Formula] = dict.fromkeys(convolutions, lambda call: count_convolution(call, 3, 4, 5, 6))
+    table: dict[str, Formula] = dict.fromkeys(
+        convolutions, lambda call: count_convolution(call, stride=3, padding=4, dilation=5, transposed=6)
+    )
     table |= {
-        "mkldnn_convolution": lambda call: count_convolution(call, 4, 3, 5),
-        "cudnn_convolution": lambda call: count_convolution(call, 3, 2, 4),
-        "_slow_conv2d_forward": lambda call: count_convolution(call, 4, 5),
+        "mkldnn_convolution": lambda call: count_convolution(call, stride=4, padding=3, dilation=5),
+        "cudnn_convolution": lambda call: count_convolution(call, stride=3, padding=2, dilation=4),
+        "_slow_conv2d_forward": lambda call: count_convolution(call, stride=4, padding=5),
         "convolution_backward": count_convolution_backward,
-        "_slow_conv2d_backward": lambda call: count_convolution_backward(call, 6, None),
+        "_slow_conv2d_backward": lambda call: count_convolution_backward(call, mask_at=6, transposed_at=None),
         **dict.fromkeys(("linear", "mkldnn_linear"), count_linear),
         **dict.fromkeys(("mm", "bmm"), count_product),
-        **dict.fromkeys(("addmm", "baddbmm"), lambda call: count_product(call, 1)),
+        **dict.fromkeys(("addmm", "baddbmm"), lambda call: count_product(call, left=1)),
         **dict.fromkeys(ATTENTIONS, count_attention),
         **dict.fromkeys(POOLINGS, count_pooling),
         **dict.fromkeys(ELEMENTWISE, count_elementwise),
@@ -280,4 +282,4 @@ ELEMENTWISE = (
     *("reciprocal", "erf", "sign"),
 )
 REDUCTIONS = ("sum", "mean", "max", "min", "amax", "amin", "argmax", "norm", "linalg_vector_norm", "var", "std", "prod")
-FORMULAS = name_formulas()
+FORMULAS = make_formula_table()

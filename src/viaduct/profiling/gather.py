@@ -23,8 +23,8 @@ class RankProfile:
     rank: int
     profile: Profile
     events: list[dict[str, Any]]
-    taken: int  # number of steps, including warm-up
-    done: bool = False  # True if all steps of the plan were taken
+    step_count: int  # number of steps, including warm-up
+    done: bool = False  # True if all steps of the job's plan were taken
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ScriptEnd:
 
     code: int  # exit code of the script, or of its process if the script's is unknown
     failure: str = ""  # the last line of a traceback
-    absence: str = ""  # the reason if no step was found
+    missing_steps: str = ""  # the reason if no step was found
     rank: int | None = None
     time_s: float = 0.0  # when it ended
     killed_by: int = 0  # signal that killed the process after the script had ended
@@ -44,22 +44,22 @@ def gather_ranks(job: ScriptJob) -> list[RankProfile]:
     candidates = [rank for folder in list_folders(job) if (rank := read_folder(job, folder)) is not None]
     best: dict[int, RankProfile] = {}
     for candidate in candidates:
-        if candidate.rank not in best or candidate.taken > best[candidate.rank].taken:
+        if candidate.rank not in best or candidate.step_count > best[candidate.rank].step_count:
             best[candidate.rank] = candidate
     left_out = [candidate for candidate in candidates if best[candidate.rank] is not candidate]
-    return [complete_facts(best[rank], left_out, len(best)) for rank in sorted(best)]
+    return [add_rank_facts(best[rank], left_out, len(best)) for rank in sorted(best)]
 
 
-def complete_facts(rank: RankProfile, left_out: Sequence[RankProfile], ranks: int) -> RankProfile:
+def add_rank_facts(chosen: RankProfile, left_out: Sequence[RankProfile], ranks: int) -> RankProfile:
     """Set the number of ranks, and add a note about other processes with the same rank."""
-    facts = rank.profile.facts
+    facts = chosen.profile.facts
     facts = replace(facts, ranks=max(ranks, facts.ranks))
-    other_processes = sum(other.rank == rank.rank for other in left_out)
+    other_processes = sum(other.rank == chosen.rank for other in left_out)
     if other_processes:
         count = "1 more process" if other_processes == 1 else f"{other_processes} more processes"
-        note = f"{count} took steps as rank {rank.rank}; the one with the most steps is shown."
+        note = f"{count} took steps as rank {chosen.rank}; the one with the most steps is shown."
         facts = replace(facts, notes=(*facts.notes, note))
-    return replace(rank, profile=replace(rank.profile, facts=facts))
+    return replace(chosen, profile=replace(chosen.profile, facts=facts))
 
 
 def has_all_profiles(job: ScriptJob) -> bool:
@@ -76,12 +76,12 @@ def list_folders(job: ScriptJob) -> list[Path]:
 def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
     """Return the profile that a process wrote, else its steps; None if it wrote neither."""
     lines = list(read_lines(folder / STEPS_FILE))
-    taken = sum(line["kind"] == "step" for line in lines)
+    step_count = sum(line["kind"] == "step" for line in lines)
     rank = next((int(line["rank"]) for line in lines if line["kind"] == "facts"), 0)
     if (folder / FINISHED_FILE).exists():
         profile, events, done = pickle.loads((folder / FINISHED_FILE).read_bytes())  # written by our own process
-        return RankProfile(rank, profile, events, taken, done)
-    return RankProfile(rank, rebuild_profile(job, lines), [], taken) if lines else None
+        return RankProfile(rank, profile, events, step_count, done)
+    return RankProfile(rank, rebuild_profile(job, lines), [], step_count) if lines else None
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

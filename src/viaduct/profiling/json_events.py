@@ -53,7 +53,7 @@ class EventFile:
             if self.count > MOST_EVENTS:
                 self.notes.append(f"{self.path.name}: only the first {MOST_EVENTS:,} events were read.")
                 return
-            convert_times(event)
+            normalise_fields(event)
             if has_valid_fields(event):
                 yield event
             else:
@@ -179,14 +179,15 @@ def parse_header(text: str) -> dict[str, Any]:
 
 
 def has_valid_fields(event: Event) -> bool:
-    """Return True if the fields have the types of the format and the duration is not negative; set missing args."""
+    """Return True if the fields have the types of the format and the duration is not negative."""
     texts = all(isinstance(event.get(name, ""), str) for name in ("ph", "cat", "name"))
-    numbers = all(isinstance(event.get(name), int | float | str | None) for name in ("pid", "tid", "id"))
-    return texts and numbers and isinstance(event.setdefault("args", {}), dict) and event.get("dur", 0.0) >= 0
+    ids = all(isinstance(event.get(name), int | float | str | None) for name in ("pid", "tid", "id"))
+    return texts and ids and isinstance(event["args"], dict) and event.get("dur", 0.0) >= 0
 
 
-def convert_times(event: Event) -> None:
-    """Convert times to numbers, and remove those that are not numbers."""
+def normalise_fields(event: Event) -> None:
+    """Set missing arguments to {}, convert times to numbers, and remove times that are not numbers."""
+    event.setdefault("args", {})
     for name in ("ts", "dur"):
         if name in event and (number := to_number(event.pop(name))) is not None:
             event[name] = number

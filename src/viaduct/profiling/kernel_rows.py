@@ -77,13 +77,13 @@ class Launch(NamedTuple):
 
 def list_leaf_operators(trace: Trace) -> list[Launch]:
     """Return the CPU's kernels: leaf operators, operators with a formula and compiled code, each with its self time."""
-    callers = {id(event.find_around(OPERATOR)) for event in trace.operators if event.name not in HELPERS}
+    callers = {id(event.find_enclosing(OPERATOR)) for event in trace.operators if event.name not in HELPERS}
     works = find_works(trace.operators)
     launches: list[Launch] = []
     for event in trace.operators:
         is_leaf = id(event) not in callers and event.name not in HELPERS
         if is_leaf or works[id(event)].family or kinds.classify_operator(event.name) == kinds.COMPILED:
-            outer = event.find_around(OPERATOR)
+            outer = event.find_enclosing(OPERATOR)
             caller = outer.name if outer is not None else ""
             signature = KernelSignature(event.name, find_kind(trace, event), find_dtype(event), caller)
             launches.append(Launch(signature, event.start, trace.get_self_time(event), works[id(event)]))
@@ -117,7 +117,7 @@ def find_dtype(event: Event) -> str:
 def find_kind(trace: Trace, event: Event) -> str:
     """Return the kind of an operator; every operator inside an optimizer's step has the kind OPTIMIZER."""
     context = trace.contexts.get(id(event))
-    outer = event.find_around(ANNOTATION)
+    outer = event.find_enclosing(ANNOTATION)
     is_inside_step = outer is not None and outer.name.startswith("Optimizer.")
     if context is not None and context.phase == "update" and is_inside_step:
         return kinds.OPTIMIZER

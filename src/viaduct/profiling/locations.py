@@ -57,7 +57,7 @@ def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, 
     for event in events:
         if event.category != PYTHON:
             continue
-        caller = event.find_around(PYTHON)
+        caller = event.find_enclosing(PYTHON)
         location = locations.get(id(caller), "") if caller is not None else ""
         call = lines.get((base_ns + round(event.start * 1000), round(event.duration * 1000)))
         if call is not None and files.find_name(call[0]):

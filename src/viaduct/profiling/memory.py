@@ -206,7 +206,7 @@ class BlockNamer:
         latest = bisect_right(self.starts.get(block.thread, []), block.start) - 1
         event = self.by_thread[block.thread][latest] if latest >= 0 else None
         while event is not None and event.end < block.start:
-            event = event.find_around(OPERATOR)
+            event = event.find_enclosing(OPERATOR)
         return event
 
     def find_temporary_end(self, block: Block, phase: str) -> float:

@@ -92,7 +92,8 @@ def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Mo
         return
     is_compiled_in_place = getattr(module, "_compiled_call_impl", None) is not None  # by module.compile()
     if not is_compiled_in_place:  # otherwise its own hooks would be compiled
-        yield name or type(getattr(module, attribute or "", module)).__name__, module
+        network = getattr(module, attribute, module) if attribute else module
+        yield name or type(network).__name__, module
     if is_compiled_in_place or type(module).__name__ == "OptimizedModule":  # the result of torch.compile(module)
         return
     for child_name, child in module.named_children():

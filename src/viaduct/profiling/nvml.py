@@ -35,11 +35,11 @@ class Memory(ctypes.Structure):
 class GpuReader:
     """Reader of this machine's NVIDIA GPUs, or of those in CUDA_VISIBLE_DEVICES."""
 
-    subject = "NVIDIA GPUs"
+    subject = "NVIDIA GPUs"  # for messages
 
-    def __init__(self, library: Any, why_not: str = "") -> None:
+    def __init__(self, library: Any, problem: str = "") -> None:
         self.library = library
-        self.why_not = why_not
+        self.problem = problem  # reason why no GPU can be read
         self.handles: dict[int, ctypes.c_void_p] = {}
         self.calls = 0
         if library is not None:
@@ -58,18 +58,18 @@ class GpuReader:
     def find_gpus(self) -> None:
         count = ctypes.c_uint()
         if self.library.nvmlInit_v2() or self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            self.why_not = "NVML cannot be initialised"
+            self.problem = "NVML cannot be initialised"
             return
         for number in list_visible(count.value):
             handle = ctypes.c_void_p()
             if not self.library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
                 self.handles[number] = handle
-        self.why_not = "" if self.handles else "no GPU is visible"
+        self.problem = "" if self.handles else "no GPU is visible"
 
     def read(self) -> dict[str, float]:
         """Return use, memory, power, clock and PCIe traffic of each GPU."""
         if not self.handles:
-            raise ValueError(self.why_not)
+            raise ValueError(self.problem)
         values: dict[str, float] = {}
         for number, handle in self.handles.items():
             values |= {f"gpu {number} {name}": value for name, value in self.read_gpu(handle).items()}

@@ -89,7 +89,7 @@ class RowMaker:
 def describe_signature(trace: Trace, event: Event) -> Signature:
     context = trace.contexts.get(id(event))
     if context is None:  # a call of the device's runtime outside operators
-        python = event.find_around(PYTHON)
+        python = event.find_enclosing(PYTHON)
         context = Context(location=trace.lines.get(id(python), "") if python is not None else "")
     call = read_call(event)
     tensors = [number for number in range(len(call.shapes)) if call.shape(number) is not None]
@@ -153,11 +153,11 @@ def find_works(operators: Sequence[Event]) -> dict[int, Work]:
     works = {id(event): count_work(read_call(event)) for event in operators}
     for event in operators:
         family = works[id(event)].family
-        outer = event.find_around(OPERATOR)
+        outer = event.find_enclosing(OPERATOR)
         while family and outer is not None:
             if works.get(id(outer), NOTHING_KNOWN).family == family:
                 works[id(outer)] = NOTHING_KNOWN
-            outer = outer.find_around(OPERATOR)
+            outer = outer.find_enclosing(OPERATOR)
     return works
 
 
@@ -173,12 +173,12 @@ def find_waits(trace: Trace) -> list[Event]:
         reads = [event for event in trace.operators if event.name in VALUE_READS or is_host_copy(event)]
         return [event for event in reads if not trace.contexts[id(event)].on_host]
     waits = [event for event in calls if event.name in WAITING_CALLS and trace.is_in_step(event.start)]
-    return list(dict.fromkeys(event.find_around(OPERATOR) or event for event in waits))
+    return list(dict.fromkeys(event.find_enclosing(OPERATOR) or event for event in waits))
 
 
 def is_host_copy(event: Event) -> bool:
     """Return True for an operator inside `.cpu()`, `.numpy()` or `.tolist()`, which copy nothing on the CPU."""
-    call = event.find_around(PYTHON)
+    call = event.find_enclosing(PYTHON)
     return call is not None and HOST_COPY.match(call.name) is not None
 
 
@@ -191,7 +191,7 @@ def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
         if event.category not in ON_DEVICE:
             continue
         launch = calls.get(event.args.get("correlation"))
-        caller = launch.find_around(OPERATOR) if launch is not None else None
+        caller = launch.find_enclosing(OPERATOR) if launch is not None else None
         operator = caller or by_id.get(event.args.get("External id"))
         began = launch.start if launch is not None else operator.start if operator is not None else event.start
         if trace.is_in_step(began):

@@ -2,12 +2,12 @@
 
     with OuterCalls(on_call, on_return) as calls:
         …                         # hooks on all modules (scripts/roots.py) find the networks
-        calls.narrow()            # from here on, only the classes of these networks are observed
+        calls.observe_only_called_classes()
         …
 
-Hooks on all modules slow down every call of every layer. `narrow` replaces `__call__` of the networks' classes instead,
-which costs one Python call per pass. With torch.compile the hooks stay: compiled code does not contain them, and
-removing them would trigger recompilation.
+Hooks on all modules slow down every call of every layer. `observe_only_called_classes` replaces `__call__` of the
+networks' classes instead, which costs one Python call per pass. With torch.compile the hooks stay: compiled code does
+not contain them, and removing them would trigger recompilation.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OuterCalls:
                 network_class.__call__ = own_call  # type: ignore[method-assign]
         self._replaced.clear()
 
-    def narrow(self) -> None:
+    def observe_only_called_classes(self) -> None:
         """Observe only the classes of networks called so far, unless there are none, or code was compiled."""
         if self._roots is None or not self._called_classes or count_graphs() > self._graphs_before:
             return

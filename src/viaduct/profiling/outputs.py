@@ -1,6 +1,6 @@
 """Output of `viaduct profile`: a profile folder for each rank, the merged profile, advice and the page.
 
-check_folder(Path("prof"), force=False)              # before anything is run
+prepare_folder(Path("prof"), force=False)              # before anything is run
 profile, events = write_ranks([(0, profile, events)], Path("prof"))
 profile, files = complete_folder(profile, Path("prof"), events, notify=print)
 """
@@ -27,7 +27,7 @@ RANK_PREFIX = "rank_"  # of the names of ranks' folders
 RankFiles = tuple[int, Profile, Sequence[dict[str, Any]]]  # rank, its profile, its recorded events
 
 
-def check_folder(out: Path, force: bool) -> None:
+def prepare_folder(out: Path, force: bool) -> None:
     """Create the folder and test that it is writable; raise OSError if it is not.
 
     Raise BadRun for a file and, without `force`, for a folder that is not empty.

@@ -230,8 +230,9 @@ class ScriptPhases(Watcher):
         self._has_stepped = False
         self._step_passes = self._step_backwards = self._step_batches = 0
         self.collector.mark_step_end()
-        if self.collector.taken == max(1, self.collector.plan.skip):  # the networks are known, and timed steps follow
-            self._calls.narrow()
+        # After the warm-up, or the first step, the networks are known.
+        if self.collector.ended_steps == max(1, self.collector.plan.skip):
+            self._calls.observe_only_called_classes()
         if self.collector.done:
             self._on_done()
 
@@ -273,7 +274,7 @@ class ScriptPhases(Watcher):
             return [f"{sentence} of the last of several optimizers {last}."]
         return [f"{sentence}."]
 
-    def describe_absence(self) -> str:
+    def explain_missing_steps(self) -> str:
         """Return the reason why no step was found."""
         if not (self.passes or self.backwards or self.optimizers):
             return "it called no network with gradients, made no optimizer and ran no backward pass in this process"

@@ -158,14 +158,14 @@ def choose_code(code: int, ranks: list[RankProfile]) -> int:
         return 0
     if code:
         return code if code > 0 else 128 - code
-    return 0 if any(rank.taken for rank in ranks) else 2
+    return 0 if any(rank.step_count for rank in ranks) else 2
 
 
 def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], interrupted: int = 0) -> str:
     """Return the reason if the script ended before all steps were taken, else ""."""
     if ranks and all(rank.done for rank in ranks):
         return ""
-    steps_taken = min((rank.taken for rank in ranks), default=0)
+    steps_taken = min((rank.step_count for rank in ranks), default=0)
     outcome = describe_code(end.code) + (f" ({end.failure})" if end.failure else "")
     if len(ranks) > 1 and end.rank is not None and end.code:
         outcome = outcome.replace("the script", f"rank {end.rank}", 1)
@@ -175,7 +175,7 @@ def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], interr
         outcome = f"the script was interrupted by {name_signal(interrupted)}"
     if steps_taken:
         return f"{outcome} after {steps_taken} of {job.plan.total} steps"
-    return f"{outcome}, and no training step was found" + (f": {end.absence}" if end.absence else "")
+    return f"{outcome}, and no training step was found" + (f": {end.missing_steps}" if end.missing_steps else "")
 
 
 def describe_code(code: int) -> str:

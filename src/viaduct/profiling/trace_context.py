@@ -121,7 +121,7 @@ def find_contexts(trace: Trace) -> dict[int, Context]:
         marked = mark.phase or ("forward" if mark.module or id(event) in trained else None)
         if marked and (event.thread == trace.main_thread or marked == "backward"):
             running = marked
-        outer = contexts.get(id(event.find_around(OPERATOR)))
+        outer = contexts.get(id(event.find_enclosing(OPERATOR)))
         phase = marked or (outer.phase if outer is not None else FOLLOWING.get(running, "other"))
         source = sources.get(mark.sequence) if phase == "backward" else None
         origin = marks[id(source)] if source is not None else mark

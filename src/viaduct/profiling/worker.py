@@ -78,7 +78,7 @@ def start_session(job: ScriptJob) -> None:
     session = Session(job, end_worker)
     session.__enter__()
     finish_at_exit(session)
-    restart_in_forks(job, session)
+    start_session_in_forks(job, session)
 
 
 def finish_at_exit(session: Session) -> None:
@@ -87,7 +87,7 @@ def finish_at_exit(session: Session) -> None:
     util.Finalize(None, session.finish, exitpriority=100)
 
 
-def restart_in_forks(job: ScriptJob, session: Session) -> None:
+def start_session_in_forks(job: ScriptJob, session: Session) -> None:
     """Start a new session in processes that are forked from this one, because each may be a rank."""
 
     def restart() -> None:

@@ -151,7 +151,7 @@ class Profiling(Callback):
         collector = self.collector
         if collector is None or collector.done or not collector.plan.recorded:
             return
-        if collector.taken >= collector.plan.skip + collector.plan.timed:
+        if collector.ended_steps >= collector.plan.skip + collector.plan.timed:
             self.lines.append(f"The operators hold those of a {kind} that came between the recorded steps.")
 
     def step(self, training: Training) -> None:

@@ -97,7 +97,7 @@ def read(
     if out is not None:
         from viaduct.profiling import outputs
 
-        outputs.check_folder(out, force)
+        outputs.prepare_folder(out, force)
         outputs.remove_profile(out)
         profile, files = outputs.complete_folder(profile, out, [], print_note)
         list_files(files)
@@ -191,7 +191,7 @@ def profile_recipe(
 
     loaded = load(target)
     changes = merge_changes({}, settings)
-    outputs.check_folder(out, force)
+    outputs.prepare_folder(out, force)
     # torch is imported from here on, after the flags have been checked.
     from viaduct.profiling.trace_file import read_events
     from viaduct.training.profiled import profile_recipe as train_profiled_steps
@@ -247,7 +247,7 @@ def profile_script(
     if device not in ("auto", *devices.names()):
         raise UnknownName("device", device, ("auto", *devices.names()), "A script chooses its device itself: auto.")
     script = load_script(target, arguments, module)
-    outputs.check_folder(out, force)
+    outputs.prepare_folder(out, force)
     with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as record:
         folder = str(script.file.resolve().parent)
         counts = plan.skip, plan.timed, plan.recorded

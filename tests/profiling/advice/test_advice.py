@@ -51,7 +51,7 @@ def test_every_rule_of_the_folder_is_asked() -> None:
     expected = {"loader", "synchronisation", "fp32_island", "layout", "small_batch", "stragglers", "recompilation"}
     expected |= {"host_time"}
     assert expected | {"communication", "host_gaps", "small_kernels", "unfused_norm", "optimizer", "garbage"} == names
-    assert all(0 < rule.CERTAINTY <= 1 for rule in load_rules())
+    assert all(0 < rule.PRIORITY_AT_EQUAL_GAIN <= 1 for rule in load_rules())
 
 
 def test_advising_needs_no_torch() -> None:

@@ -1,7 +1,7 @@
 """Advice from a profile: one file per rule; every module in this folder is loaded as a rule.
 
-A rule has `find(figures)`, which returns an `Advice` or None, and `CERTAINTY`, from 0 to 1, which orders advice of
-equal gain. Rules measure only through `figures.trials`; profiling/figures.py has the figures that several rules need.
+A rule has `find(figures)`, which returns an `Advice` or None, and `PRIORITY_AT_EQUAL_GAIN`, from 0 to 1: how certain
+its advice is. Rules measure only through `figures.trials`; profiling/figures.py has figures for several rules.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
     if len(profile.regular_steps) < FEWEST_STEPS:
         return []
     figures = Figures(profile, trials if profile.facts.kind in ("script", "recipe") else None)
-    rated = [(advice, rule.CERTAINTY) for rule in load_rules() if (advice := rule.find(figures)) is not None]
-    rated.sort(key=lambda pair: (-(pair[0].gain_us or 0.0), -pair[1]))
-    return [advice for advice, _ in rated]
+    rules = sorted(load_rules(), key=lambda rule: -rule.PRIORITY_AT_EQUAL_GAIN)
+    found = [advice for rule in rules if (advice := rule.find(figures)) is not None]
+    return sorted(found, key=lambda advice: -(advice.gain_us or 0.0))
 
 
 def load_rules() -> list[ModuleType]:

@@ -14,7 +14,7 @@ from statistics import median
 from viaduct.profiling.figures import NOTABLE_SHARE, Figures, exposed_us, show_time
 from viaduct.profiling.record import Advice, Step
 
-CERTAINTY = 0.7
+PRIORITY_AT_EQUAL_GAIN = 0.7
 MOSTLY_EXPOSED = 0.5
 """Least exposed share of communication that counts as not overlapped; the last bucket is always exposed."""
 
@@ -29,8 +29,8 @@ def find(figures: Figures) -> Advice | None:
     exposed = median(exposed_us(step.collectives) for step in steps)
     if exposed < MOSTLY_EXPOSED * total:
         return None
-    is_late = [row.start_us >= step.backward_end_us for step in steps for row in step.collectives]
-    late_share = sum(is_late) / len(is_late)
+    are_late = [row.start_us >= step.backward_end_us for step in steps for row in step.collectives]
+    late_share = sum(are_late) / len(are_late)
     gain = estimate_gain(figures, steps)
     return Advice(
         name="communication",
@@ -47,7 +47,7 @@ def find(figures: Figures) -> Advice | None:
         ),
         gain_us=gain,
         gain_basis=(
-            "in half of the steps or more, none that is exposed begins after the backward pass; try other bucket sizes"
+            "in half of the steps or more, no exposed collective begins after the backward pass; try other bucket sizes"
             if gain is None
             else "the exposed time of collectives after the backward pass, at most the length of the backward pass"
         ),

@@ -21,7 +21,7 @@ from viaduct.profiling.figures import (
 )
 from viaduct.profiling.record import Advice, Operator
 
-CERTAINTY = 0.9
+PRIORITY_AT_EQUAL_GAIN = 0.9
 MOSTLY = 0.5
 """Least share of the heavy operators, by calls or arithmetic, that compute in low precision."""
 
@@ -36,7 +36,7 @@ def find(figures: Figures) -> Advice | None:
     if not is_low_precision(low, heavy) or figures.share(time) < WORTHWHILE_SHARE:
         return None
     dtype = find_float_dtype(max(low, key=lambda row: row.calls))
-    ratio, basis = find_ratio(figures, island, dtype)
+    ratio, basis = find_time_ratio(figures, island, dtype)
     gain = None if ratio is None else time * (1 - ratio)
     if gain is not None and not figures.is_worth(gain):
         return None
@@ -52,7 +52,7 @@ def find(figures: Figures) -> Advice | None:
         gain_us=gain,
         gain_basis=basis,
         locations=list_locations(island),
-        changes={"precision.compute": "O1"} if figures.facts.kind == "recipe" else {},
+        changes={"precision.compute": "O1"} if figures.facts.kind == "recipe" else {},  # O1: autocast of the network
     )
 
 
@@ -65,9 +65,9 @@ def is_low_precision(low: list[Operator], heavy: list[Operator]) -> bool:
     return bool(low) and (by_calls or by_flops)
 
 
-def find_ratio(figures: Figures, island: list[Operator], dtype: str) -> tuple[float | None, str]:
+def find_time_ratio(figures: Figures, island: list[Operator], dtype: str) -> tuple[float | None, str]:
     """Return time in low precision divided by time in float32, and how it was found."""
-    measured = measure_ratio(figures, island, dtype)
+    measured = measure_time_ratio(figures, island, dtype)
     if measured is not None:
         return measured, (
             f"these operators' recorded time, scaled by the speedup of the longest one measured here in {dtype}"
@@ -78,7 +78,7 @@ def find_ratio(figures: Figures, island: list[Operator], dtype: str) -> tuple[fl
     return None, "the gain was not measured: neither a trial nor the device's ceilings are available here"
 
 
-def measure_ratio(figures: Figures, island: list[Operator], dtype: str) -> float | None:
+def measure_time_ratio(figures: Figures, island: list[Operator], dtype: str) -> float | None:
     """Return low-precision time / float32 time of the longest float32 operator that can be timed here, or None."""
     if figures.trials is None:
         return None

@@ -9,7 +9,7 @@ from viaduct.profiling.figures import WORTHWHILE_SHARE, Figures, show_time
 from viaduct.profiling.garbage_pauses import LONG_PAUSE_US, PAUSE_COLUMN, PAUSES_TABLE
 from viaduct.profiling.record import Advice
 
-CERTAINTY = 1.0
+PRIORITY_AT_EQUAL_GAIN = 1.0
 
 
 def find(figures: Figures) -> Advice | None:

@@ -14,7 +14,7 @@ from viaduct.profiling.figures import NOTABLE_SHARE, Figures, show_time
 from viaduct.profiling.record import Advice
 from viaduct.profiling.step_split import FREE, STEP_TRACE_TABLE
 
-CERTAINTY = 0.7
+PRIORITY_AT_EQUAL_GAIN = 0.7
 
 
 def find(figures: Figures) -> Advice | None:

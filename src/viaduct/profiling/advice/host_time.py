@@ -10,12 +10,12 @@ from __future__ import annotations
 from viaduct.profiling.figures import NOTABLE_SHARE, Figures, show_time
 from viaduct.profiling.record import Advice
 
-CERTAINTY = 0.6
+PRIORITY_AT_EQUAL_GAIN = 0.6
 
 
 def find(figures: Figures) -> Advice | None:
     """Return advice if the host spends much time between steps and not in the loader."""
-    time, rank = figures.host_gap
+    time, rank = figures.host_time_between_steps
     wait = figures.loader_waits.get(rank)
     if wait is None or not figures.operators or figures.share(time) < NOTABLE_SHARE:
         return None

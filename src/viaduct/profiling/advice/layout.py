@@ -21,7 +21,7 @@ from viaduct.profiling.figures import (
 )
 from viaduct.profiling.record import Advice, Operator
 
-CERTAINTY = 1.0
+PRIORITY_AT_EQUAL_GAIN = 1.0
 MAX_TIMED = 6
 """Largest number of timed convolutions; each takes about a second."""
 CONVERSIONS = ("nchwtonhwc", "nhwctonchw", "transdata")
@@ -44,7 +44,7 @@ def find_faster_layout(figures: Figures) -> Advice | None:
     if figures.trials is None or figures.share(time) < WORTHWHILE_SHARE:
         return None
     gain, evidence, measured = 0.0, [], 0.0
-    for row in pick_forward(convolutions):
+    for row in pick_longest_forward(convolutions):
         convolution = parse_convolution(row)
         times = figures.trials.time_layouts(convolution) if convolution else None
         if times is None:
@@ -56,8 +56,7 @@ def find_faster_layout(figures: Figures) -> Advice | None:
             f"{row.module or row.name}, {convolution}: forward and backward {show_time(contiguous_us)} contiguous, "
             f"{show_time(channels_last_us)} channels_last, {row.calls:.0f} calls per step."
         )
-    # Single convolutions are faster than in the step, where caches are cold, so the same share of the profile's time is
-    # the most that is claimed.
+    # At most the share that channels_last saved in the measurements is claimed of the convolutions' time in the step.
     gain = min(gain, time * gain / measured) if measured else 0.0
     if not figures.is_worth(gain):
         return None
@@ -75,7 +74,7 @@ def find_faster_layout(figures: Figures) -> Advice | None:
     )
 
 
-def pick_forward(convolutions: list[Operator]) -> list[Operator]:
+def pick_longest_forward(convolutions: list[Operator]) -> list[Operator]:
     """Return the longest forward convolutions; of nested operators, such as aten::conv2d, the outermost."""
     rows: dict[tuple[str, str], Operator] = {}
     for row in convolutions:
@@ -90,7 +89,7 @@ def find_conversions(figures: Figures) -> Advice | None:
     """Return advice if copies from one layout to another take a worthwhile time."""
     calls_of_contiguous = [row for row in figures.operators if row.name == "aten::contiguous"]
     conversions = [row for row in calls_of_contiguous if len(next(iter(parse_shapes(row.shapes)), ())) == 4]
-    # Backward operators have module and location of their forward operator; other copies are torch's own.
+    # A backward operator has the module and location of its forward operator. A copy without one is torch's own.
     forward_owners = {(row.module, row.location) for row in conversions if row.phase == "forward"}
     copies = [row for row in conversions if (row.module, row.location) in forward_owners]
     kernels = [row for row in figures.kernels if any(part in row.name.lower() for part in CONVERSIONS)]

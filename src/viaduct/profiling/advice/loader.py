@@ -15,7 +15,7 @@ from math import ceil
 from viaduct.profiling.figures import NOTABLE_SHARE, WORTHWHILE_SHARE, Figures, list_locations, show_time
 from viaduct.profiling.record import Advice
 
-CERTAINTY = 0.8
+PRIORITY_AT_EQUAL_GAIN = 0.8
 FULL_LOAD = 0.8
 """Least load of the cores at which more workers slow down the network."""
 HANDOVER_US = 1000.0
@@ -49,36 +49,36 @@ class Loading:
         return min(self.workers_needed, self.cores or self.workers_needed)
 
     @property
-    def gain_if_waiting_us(self) -> float:
-        """Gain if preparing a batch is mostly waiting for a disk or a network."""
+    def gain_if_io_bound_us(self) -> float:
+        """Gain if preparing a batch is mostly waiting for a disk or a network; the largest possible gain."""
         remaining = max(self.compute_us, self.batch_us / self.workers_advised) - self.compute_us
         return max(0.0, self.wait_us - remaining - HANDOVER_US)
 
     @property
-    def is_sure(self) -> bool:
-        """True if `gain_if_busy_us` is worthwhile."""
-        return self.gain_if_busy_us >= WORTHWHILE_SHARE * (self.compute_us + self.wait_us)
+    def gain_if_cpu_bound_us(self) -> float:
+        """Gain if preparing a batch is work of the processor, which the network may need too; the certain gain."""
+        if not self.shares_cores or not self.cores:
+            return self.gain_if_io_bound_us
+        remaining = self.batch_us / self.cores
+        return max(0.0, min(self.gain_if_io_bound_us, self.wait_us - remaining - HANDOVER_US))
+
+    @property
+    def is_gain_sure(self) -> bool:
+        """True if even the certain gain is worthwhile."""
+        return self.gain_if_cpu_bound_us >= WORTHWHILE_SHARE * (self.compute_us + self.wait_us)
 
     @property
     def gain_us(self) -> float:
-        """The certain gain, or, if that is below WORTHWHILE_SHARE, the largest possible gain."""
-        return self.gain_if_busy_us if self.is_sure else self.gain_if_waiting_us
-
-    @property
-    def gain_if_busy_us(self) -> float:
-        """Gain if preparing a batch is work of the processor, which the network may need too."""
-        if not self.shares_cores or not self.cores:
-            return self.gain_if_waiting_us
-        remaining = self.batch_us / self.cores
-        return max(0.0, min(self.gain_if_waiting_us, self.wait_us - remaining - HANDOVER_US))
+        """The certain gain if it is worthwhile, else the largest possible gain."""
+        return self.gain_if_cpu_bound_us if self.is_gain_sure else self.gain_if_io_bound_us
 
 
 def find(figures: Figures) -> Advice | None:
     """Return advice if steps wait for data."""
-    return find_wait(figures) or find_unseen(figures)
+    return find_loader_wait(figures) or find_batches_without_loader(figures)
 
 
-def find_wait(figures: Figures) -> Advice | None:
+def find_loader_wait(figures: Figures) -> Advice | None:
     """Return advice if steps wait in a loader."""
     wait, rank = find_longest_wait(figures)
     if wait is None or wait <= WORTHWHILE_SHARE * figures.mean_iteration_us:
@@ -89,7 +89,7 @@ def find_wait(figures: Figures) -> Advice | None:
         return None
     needs_workers = loading.workers_advised > loading.workers
     gain = loading.gain_us if needs_workers else wait - HANDOVER_US
-    least_share = WORTHWHILE_SHARE if loading.is_sure else NOTABLE_SHARE  # an uncertain gain must be larger
+    least_share = WORTHWHILE_SHARE if loading.is_gain_sure else NOTABLE_SHARE  # an uncertain gain must be larger
     if gain < least_share * figures.mean_iteration_us:
         return None
     on_rank = figures.name_rank(rank)
@@ -116,9 +116,9 @@ def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
     return (None, 0) if rank is None else (waits[rank], rank)
 
 
-def find_unseen(figures: Figures) -> Advice | None:
+def find_batches_without_loader(figures: Figures) -> Advice | None:
     """Return advice if batches may be prepared between the steps, without a loader."""
-    time, rank = figures.host_gap
+    time, rank = figures.host_time_between_steps
     step = figures.iteration_us
     loading = replace(measure_loading(figures, time, step), workers=0)
     if (
@@ -149,7 +149,8 @@ def measure_loading(figures: Figures, wait_us: float, step_us: float) -> Loading
     """Return the present loading; a recipe without a number of workers has one for each core."""
     facts = figures.facts
     is_recipe = facts.kind == "recipe"
-    workers = facts.workers if facts.workers is not None else (facts.cores or 1) * is_recipe
+    default_workers = (facts.cores or 1) if is_recipe else 0
+    workers = default_workers if facts.workers is None else facts.workers
     cores = None if facts.cores is None else max(1, facts.cores // max(1, facts.ranks))  # per rank
     load = figures.processor_load
     shares_cores = not figures.on_accelerator and (load is None or load > FULL_LOAD)
@@ -185,10 +186,10 @@ def describe_loading(loading: Loading, needs_workers: bool, on_rank: str) -> tup
         f"One worker prepares the data of a step in {at_most}{show_time(loading.batch_us)}: {loading.workers_needed} "
         f"of them would keep up with the network; there are {loading.workers} now.",
     ]
-    if needs_workers and loading.gain_if_waiting_us > 1.05 * loading.gain_if_busy_us and loading.shares_cores:
+    if needs_workers and loading.gain_if_io_bound_us > 1.05 * loading.gain_if_cpu_bound_us and loading.shares_cores:
         rows.append(
-            f"If preparing a batch mostly waits for a disk or network, {show_time(loading.gain_if_waiting_us)} would "
-            f"be won; if it is work of the processor, {show_time(loading.gain_if_busy_us)}, because the network "
+            f"If preparing a batch mostly waits for a disk or network, {show_time(loading.gain_if_io_bound_us)} would "
+            f"be won; if it is work of the processor, {show_time(loading.gain_if_cpu_bound_us)}, because the network "
             f"computes on the same {loading.cores} cores."
         )
     return tuple(rows)
@@ -197,7 +198,7 @@ def describe_loading(loading: Loading, needs_workers: bool, on_rank: str) -> tup
 def explain_gain(loading: Loading, needs_workers: bool) -> str:
     if not needs_workers:
         return "the measured wait, which would nearly vanish if batches were ready in time"
-    if not loading.is_sure:
+    if not loading.is_gain_sure:
         return "at most the measured wait; hardly any of it would vanish if preparing a batch is work of the processor"
     workers = f"{loading.workers_advised} worker{'s' * (loading.workers_advised != 1)}"
     limit = f" on {loading.cores} cores" if loading.cores else ""

@@ -13,7 +13,7 @@ from viaduct.profiling.figures import WORTHWHILE_SHARE, Figures, list_locations,
 from viaduct.profiling.kinds import OPTIMIZER
 from viaduct.profiling.record import Advice, Operator
 
-CERTAINTY = 0.9
+PRIORITY_AT_EQUAL_GAIN = 0.9
 MARKER_OPERATORS = {"aten::addcdiv_": "Adam", "aten::mul_": "SGD"}
 """Operators that an optimizer calls once for each parameter (SGD for its momentum), in the order in which they are
 searched: Adam calls mul_ too."""
@@ -21,11 +21,11 @@ searched: Adam calls mul_ too."""
 
 def find(figures: Figures) -> Advice | None:
     update = [row for row in figures.operators if row.phase == "update"]
-    kind, sizes = find_parameters(update)
+    class_name, sizes = find_parameters(update)
     time = min(sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER), figures.update_tail_us)
     if figures.trials is None or figures.share(time) < WORTHWHILE_SHARE or not sizes:
         return None
-    times = figures.trials.time_updates(kind, sizes)
+    times = figures.trials.time_updates(class_name, sizes)
     if times is None:
         return None
     default_us, fused_us = times
@@ -34,8 +34,8 @@ def find(figures: Figures) -> Advice | None:
         return None
     return Advice(
         name="optimizer",
-        title=f"The update takes {figures.share(time):.0%} of a step; a fused {kind} needs less",
-        action=f"Pass fused=True to the optimizer ({kind}).",
+        title=f"The update takes {figures.share(time):.0%} of a step; a fused {class_name} needs less",
+        action=f"Pass fused=True to the optimizer ({class_name}).",
         evidence=(
             f"The optimizer's operators take {show_time(time)} of a step for {len(sizes)} parameters.",
             f"Measured here with {len(sizes)} tensors of these sizes: {show_time(default_us)} by default, "
@@ -49,8 +49,8 @@ def find(figures: Figures) -> Advice | None:
 
 def find_parameters(update: list[Operator]) -> tuple[str, list[int]]:
     """Return the optimizer's class name and the sizes of its parameters; "" and [] if unknown."""
-    for name, kind in MARKER_OPERATORS.items():
+    for name, class_name in MARKER_OPERATORS.items():
         rows = [(shapes[0], row.calls) for row in update if row.name == name and (shapes := parse_shapes(row.shapes))]
         if rows:
-            return kind, [prod(shape) for shape, calls in rows for _ in range(max(1, round(calls)))]
+            return class_name, [prod(shape) for shape, calls in rows for _ in range(max(1, round(calls)))]
     return "", []

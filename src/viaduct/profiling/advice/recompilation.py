@@ -6,11 +6,11 @@ normal; several in regular steps are not.
 
 from __future__ import annotations
 
-from viaduct.profiling.compilations import COMPILED_AGAIN
+from viaduct.profiling.compilations import RECOMPILATION_NOTE
 from viaduct.profiling.figures import Figures, show_time
 from viaduct.profiling.record import Advice
 
-CERTAINTY = 1.0
+PRIORITY_AT_EQUAL_GAIN = 1.0
 MIN_STEPS = 2
 """Least number of steps that compiled; a single one may be the smaller batch at the end of an epoch."""
 
@@ -18,10 +18,10 @@ MIN_STEPS = 2
 def find(figures: Figures) -> Advice | None:
     steps = [step for step in figures.steps if step.recompiled]
     time = sum(step.compile_us for step in steps) / len(figures.steps)
-    if len({(step.rank, step.number) for step in steps}) < MIN_STEPS or not figures.is_worth(time):
+    if len(steps) < MIN_STEPS or not figures.is_worth(time):
         return None
     graphs = sum(step.recompiled for step in steps)
-    reasons = [note for note in figures.facts.notes if COMPILED_AGAIN in note]  # after the rank in a merged profile
+    reasons = [note for note in figures.facts.notes if RECOMPILATION_NOTE in note]  # a rank's name may stand before it
     return Advice(
         name="recompilation",
         title=f"torch.compile compiled {graphs} graphs in {len(figures.steps)} steps: {show_time(time)} of each step",

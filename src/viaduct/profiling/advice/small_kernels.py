@@ -10,7 +10,7 @@ from viaduct.profiling import kinds
 from viaduct.profiling.figures import Figures, show_names, show_time
 from viaduct.profiling.record import Advice, Kernel
 
-CERTAINTY = 0.5
+PRIORITY_AT_EQUAL_GAIN = 0.5
 SHORT_US = 10.0
 """Time below which starting a kernel (2 to 5 µs on measured devices) is a large part of its time."""
 FUSIBLE = (kinds.ELEMENTWISE, kinds.COPIES, kinds.OPTIMIZER, kinds.OTHER, kinds.NORMALISATION, kinds.REDUCTION)

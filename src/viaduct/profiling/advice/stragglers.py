@@ -13,7 +13,7 @@ from statistics import mean, median
 from viaduct.profiling.figures import Figures, exposed_us, show_time
 from viaduct.profiling.record import Advice, Step
 
-CERTAINTY = 0.8
+PRIORITY_AT_EQUAL_GAIN = 0.8
 UNEVEN = 0.05
 """Least (max - min) / mean over ranks at which a rank counts as slow, as in Ascend's cluster analysis."""
 STEADY = 0.25
@@ -28,7 +28,7 @@ TOGETHER = 0.05
 
 def find(figures: Figures) -> Advice | None:
     """Return advice if the same rank is steadily slower."""
-    rows = list_common_steps(figures.communicating_steps)
+    rows = list_common_steps(figures.communicating_steps)  # each is one step, by rank
     if len(rows) < FEWEST_STEPS:
         return find_late_data(figures)
     own_times = {rank: median(own_us(row[rank]) for row in rows) for rank in rows[0]}
@@ -49,7 +49,7 @@ def find(figures: Figures) -> Advice | None:
         title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
         action=(
             f"Give every rank the same work: compare rank {slow}'s batch and sequence sizes, its data and the load and "
-            f"clock of its device with rank {fast}'s. {name_phase(rows, slow, fast)}"
+            f"clock of its device with rank {fast}'s. {describe_phase(rows, slow, fast)}"
         ),
         evidence=(
             f"Own time per {kind}, without waiting in collectives: "
@@ -68,7 +68,7 @@ def find(figures: Figures) -> Advice | None:
 def estimate_gain(rows: list[dict[int, Step]], own_times: dict[int, float], slow: int, fast: int) -> float:
     """Return the gain per step: late data could arrive in time, but work can only be spread over the ranks."""
     if is_before_forward(rows, slow, fast):
-        return min(own_times[slow] - own_times[fast], compare_data(rows, slow, fast))
+        return min(own_times[slow] - own_times[fast], compare_data_tails(rows, slow, fast))
     return own_times[slow] - mean(own_times.values())
 
 
@@ -114,19 +114,19 @@ def own_us(step: Step) -> float:
     return step.iteration_us - exposed_us(step.collectives)
 
 
-def compare_data(rows: list[dict[int, Step]], slow: int, fast: int) -> float:
+def compare_data_tails(rows: list[dict[int, Step]], slow: int, fast: int) -> float:
     """Return the median difference of two ranks' data tails."""
     return median((row[slow].data_tail_us or 0.0) - (row[fast].data_tail_us or 0.0) for row in rows)
 
 
 def is_before_forward(rows: list[dict[int, Step]], slow: int, fast: int) -> bool:
     """Return True if most of the difference is before the forward pass."""
-    return compare_data(rows, slow, fast) > median(own_us(row[slow]) - own_us(row[fast]) for row in rows) / 2
+    return compare_data_tails(rows, slow, fast) > median(own_us(row[slow]) - own_us(row[fast]) for row in rows) / 2
 
 
-def name_phase(rows: list[dict[int, Step]], slow: int, fast: int) -> str:
+def describe_phase(rows: list[dict[int, Step]], slow: int, fast: int) -> str:
     """Return a sentence with the phase of the difference: before the forward pass, or in the computation."""
     if is_before_forward(rows, slow, fast):
-        data = show_time(compare_data(rows, slow, fast))
+        data = show_time(compare_data_tails(rows, slow, fast))
         return f"{data} of the difference is before the forward pass: its data take longer."
     return "At least half of the difference is in its computation."

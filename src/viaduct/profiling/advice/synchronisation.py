@@ -14,7 +14,7 @@ from math import prod
 from viaduct.profiling.figures import EVERY_STEP, Figures, parse_shapes, show_names, show_time
 from viaduct.profiling.record import Advice
 
-CERTAINTY = 0.9
+PRIORITY_AT_EQUAL_GAIN = 0.9
 COPIES = ("aten::copy_", "aten::_to_copy", "aten::to")
 
 
@@ -104,7 +104,7 @@ def explain_cost(figures: Figures, time_us: float) -> str:
 
 
 def estimate_gain(figures: Figures, time_us: float) -> float | None:
-    """Return the gain of the device; None on a CPU, or if its kernels were not recorded."""
+    """Return the device's idle time, at most the time of the calls; None on a CPU or without recorded kernels."""
     if not figures.on_accelerator or not figures.kernels:
         return None
     idle = figures.iteration_us - sum(kernel.time_us for kernel in figures.kernels)

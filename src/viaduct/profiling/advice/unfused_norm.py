@@ -11,7 +11,7 @@ import re
 from viaduct.profiling.figures import NOTABLE_SHARE, Figures, show_time
 from viaduct.profiling.record import Advice
 
-CERTAINTY = 0.6
+PRIORITY_AT_EQUAL_GAIN = 0.6
 _ACTIVATION = re.compile(r"relu|threshold|clamp_min|silu|gelu|hardswish|sigmoid")
 
 

@@ -317,11 +317,10 @@ def read_slices(file: Path, source: Source, slices: dict[tuple[int, str], Slices
     models: dict[tuple[Any, Any], str] = {}
     repeated = 0
     for event in EventFile(file, source.notes):
-        thread, arguments = (event.get("pid"), event.get("tid")), event.get("args")
-        labels = arguments if isinstance(arguments, dict) else {}
+        thread = (event.get("pid"), event.get("tid"))
         if event.get("ph") == "M":
-            device_label = DEVICE_LABEL.fullmatch(str(labels.get("labels", "")))
-            model_label = MODEL_LABEL.search(str(labels.get("name", "")))
+            device_label = DEVICE_LABEL.fullmatch(str(event["args"].get("labels", "")))
+            model_label = MODEL_LABEL.search(str(event["args"].get("name", "")))
             if event.get("name") == "process_labels" and device_label:
                 devices[thread[0]] = int(device_label[1])
             if event.get("name") == "thread_name" and model_label:

@@ -226,8 +226,7 @@ def is_needed(event: Event) -> bool:
         return event.get("name") == "process_name"
     if phase in ("s", "f"):
         return category in ("fwdbwd", "async_npu")
-    arguments = event.get("args")
-    return phase == "X" and (category in HOST_CATEGORIES or (isinstance(arguments, dict) and "Task Type" in arguments))
+    return phase == "X" and (category in HOST_CATEGORIES or "Task Type" in event["args"])
 
 
 def find_launches(events: list[Event]) -> list[Launch]:
@@ -235,7 +234,7 @@ def find_launches(events: list[Event]) -> list[Launch]:
 
     A flow starts (ph "s") at the operator and ends, with the same id, at the start of the kernel on its thread.
     """
-    names = {event.get("pid"): (event.get("args") or {}).get("name") for event in events if event.get("ph") == "M"}
+    names = {event.get("pid"): event["args"].get("name") for event in events if event.get("ph") == "M"}
     starts: dict[Any, float] = {}
     ends: dict[tuple[Any, Any, float], Any] = {}
     for event in events:
