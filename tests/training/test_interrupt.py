@@ -43,7 +43,7 @@ recipe = Recipe(
 )
 def test_it_says_when_the_run_will_end(compiling: bool, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with Interrupt() as interrupt:
-        interrupt.compiling = lambda: compiling
+        interrupt.is_compiling = lambda: compiling
         os.kill(os.getpid(), signal.SIGINT)
     printed = capsys.readouterr().err
     assert printed == f"\n{said}, with a checkpoint. Ctrl-C once more ends at once.\n"

@@ -80,7 +80,7 @@ def test_what_cannot_be_shared_out_is_refused_with_its_reason(changes: dict[str,
     if recipe.model == "amoebanet_d":
         recipe = replace(recipe, network=Amoebanet(cells=3, filters=16))
     model = build_model(recipe)
-    with pytest.raises(BadValue, match=f"parallel.mode hybrid cannot be: {reason}"):
+    with pytest.raises(BadValue, match=f"parallel.mode hybrid is not possible: {reason}"):
         choose_layout(recipe, model, TWO)
     chosen = choose_layout(within(recipe, "parallel", mode="auto"), model, TWO)
     assert chosen.classifier is None

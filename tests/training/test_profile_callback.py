@@ -30,7 +30,13 @@ from viaduct.recipes import Ema, Loaded, Recipe
 from viaduct.training.callbacks import Callback, Checkpointing
 from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
-from viaduct.training.profile_callback import ProfileRequest, Profiling, fit_storage, keep_profiles, split_replays
+from viaduct.training.profile_callback import (
+    ProfileRequest,
+    Profiling,
+    fit_storage,
+    split_replays,
+    write_profiles_on_error,
+)
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, run_training
 from viaduct.training.sink import Capture
@@ -143,7 +149,7 @@ def test_an_error_leaves_what_was_collected(run: RunDir) -> None:
 
     own = profiling()
     broken = training(BASE, run, own, After(5, fail))
-    with broken.train_batches, broken.validation, pytest.raises(BadData), keep_profiles([own], broken):
+    with broken.train_batches, broken.validation, pytest.raises(BadData), write_profiles_on_error([own], broken):
         broken.fit()
     found = read_profile(run.path / "profile")
     assert [step.number for step in found.steps] == [3, 4]

@@ -15,7 +15,7 @@ from viaduct.profiling.collector import Plan
 from viaduct.profiling.folder import read_profile
 from viaduct.recipes import Loaded, Recipe, load
 from viaduct.training.loop import Training
-from viaduct.training.profiled import Order, prepare_recipe, profile_recipe
+from viaduct.training.profiled import WorkOrder, prepare_recipe, profile_recipe
 
 TINY = Loaded("tiny", replace(RECIPE, steps=4), "Tiny.", None)
 STEPS = Plan(skip=2, timed=5, recorded=0)
@@ -71,7 +71,7 @@ def test_an_error_in_a_step_leaves_what_was_collected_and_is_passed_on(tmp_path:
 
 
 def prepare_tiny(recipe: Recipe, kind: str, ranks: int = 1, **more: object) -> tuple[Recipe, list[str]]:
-    order = Order(replace(TINY, recipe=recipe), Path("prof"), STEPS, **more)  # type: ignore[arg-type]
+    order = WorkOrder(replace(TINY, recipe=recipe), Path("prof"), STEPS, **more)  # type: ignore[arg-type]
     return prepare_recipe(order, kind, ranks)
 
 

@@ -13,7 +13,7 @@ from tuning.bank_entries import HERE, make_entry
 from tuning.in_process import SPACE
 from viaduct.errors import BadValue, ViaductError
 from viaduct.recipes import Loaded
-from viaduct.training.tuned import Session, TuneReport, TuneRequest, choose_for_training, install, make_order
+from viaduct.training.tuned import TuneReport, TuneRequest, TuningSession, choose_for_training, install, make_order
 from viaduct.tuning.bank import Bank, Stored, Verdict
 from viaduct.tuning.location import locate_bank
 from viaduct.tuning.signature import Signature
@@ -41,7 +41,7 @@ def judge(folder: Path, worker: JudgeWorker) -> TuneReport:
     """Judge one better and one default entry of a bank in this folder."""
     request = TuneRequest(Loaded("tiny", tiny_runs.RECIPE, "", None), locate_bank(folder))
     report = TuneReport(request, HERE, step_us=100.0)
-    session = Session(request, report, worker, "cpu", time.monotonic() + 60, lambda line: None)  # type: ignore[arg-type]
+    session = TuningSession(request, report, worker, "cpu", time.monotonic() + 60, lambda line: None)  # type: ignore[arg-type]
     better, default = make_entry("a"), make_entry("b", choice={"layout": "as_given"})
     for entry in (better, default):
         if entry.signature.key not in Bank(folder).read(HERE).entries:
@@ -103,11 +103,11 @@ def test_a_recipe_without_tunable_operators_is_refused(tmp_path: Path) -> None:
     answer = {"operators": [], "step_us": 5.0, "obstacle": None, "batch": 8, "way": "fp32", "threads": STEP.encode()}
     worker: Any = JudgeWorker(**answer)
     report = TuneReport(request, HERE)
-    session = Session(request, report, worker, "cuda", time.monotonic() + 60, lambda line: None)
+    session = TuningSession(request, report, worker, "cuda", time.monotonic() + 60, lambda line: None)
     with pytest.raises(BadValue, match="tiny has no tunable operators"):
         session.run()
     lost: Any = JudgeWorker(lost=True)
-    session = Session(request, report, lost, "cuda", time.monotonic() + 60, lambda line: None)
+    session = TuningSession(request, report, lost, "cuda", time.monotonic() + 60, lambda line: None)
     with pytest.raises(ViaductError, match="observing a step failed"):
         session.run()
 

@@ -14,7 +14,7 @@ from training import tiny_runs
 from training.tiny_runs import RECIPE, Recorder, build_normed_network, training, within
 from viaduct.profiling.collector import Plan
 from viaduct.recipes import Loaded, Thor
-from viaduct.training.profiled import Order
+from viaduct.training.profiled import WorkOrder
 from viaduct.training.rundir import RunDir
 from viaduct.training.tuning_worker import (
     RecipeStep,
@@ -30,7 +30,7 @@ TINY = Loaded("tiny", replace(RECIPE, model=build_normed_network), "Tiny.", None
 
 @pytest.fixture
 def step() -> Iterator[RecipeStep]:
-    order = Order(TINY, Path("unused"), Plan(1, 1, 0), "cpu")
+    order = WorkOrder(TINY, Path("unused"), Plan(1, 1, 0), "cpu")
     step = RecipeStep(order)
     yield step
     step.folder.cleanup()

@@ -32,7 +32,7 @@ def apply_bank(training: Training, location: Location | None, recipe_name: str) 
     stored = read_banks(training, location)
     step = make_step_signature(training, recipe_name)
     choices = choose_for_training(stored, step.key)
-    is_explicit = location.origin != "default"  # the user has named the bank, and is told if it has no effect
+    is_explicit = location.origin != "default"  # the user has named the bank: say so if it has no effect
     if training.group.ranks > 1:
         not_used = f"Bank {location.describe()}: not used, choices are measured with one rank."
         return not_used if choices or is_explicit else None
@@ -59,7 +59,9 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
         raise BadRun(f"{file} is damaged: its field 'tuning' cannot be read ({error}).") from None
     training.tuned = dict(stored)
     if training.group.ranks > 1:
-        return "The run was begun on one rank with tuned operators; several ranks use defaults, which round otherwise."
+        return (
+            "The run was begun on one rank with tuned operators; several ranks use defaults, which round differently."
+        )
     applied = apply_to_training(training, choices, make_step_signature(training, name).key)
     unused = len(choices) - len(applied.choices)
     note = f" {unused} of the choices it was begun with fit no operator now." if unused else ""
@@ -67,7 +69,10 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
 
 
 def read_banks(training: Training, location: Location) -> Stored:
-    """Return the entries for this device; those of the user's bank replace those shipped with viaduct."""
+    """Return entries and verdicts for this device; those of the user's bank replace those shipped with viaduct.
+
+    A verdict says whether a step was measured to be faster with the choices of the bank.
+    """
     fingerprint = read_fingerprint(training.torch_device.type)
     built_in = read_built_in(fingerprint)
     custom = location.bank.read(fingerprint)

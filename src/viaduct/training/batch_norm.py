@@ -34,7 +34,7 @@ from viaduct.training.precision import Computation, plan_precision
 TRAINING_BATCHES, VALIDATION_BATCHES = 32, 8  # of a check, if they take less than MAX_SECONDS
 MAX_SECONDS = 30.0  # for the training batches, and for the first scoring of the validation batches
 LOSS_RATIO, TOP1_GAP = 2.0, 0.1  # a check is made if validation is worse than training by more than these
-TOP1_GAIN = 0.05  # averages are unsettled if recomputed ones improve top-1 by at least this
+TOP1_GAIN = 0.05  # averages are unsettled if recomputed ones lower the loss and improve top-1 by at least this
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Averages:
 
     @property
     def is_unsettled(self) -> bool:
-        """Return True if recomputed statistics score clearly better."""
+        """Return True if recomputed averages score clearly better."""
         return self.recomputed_top1 >= self.top1 + TOP1_GAIN and self.recomputed_loss < self.loss
 
     def to_record(self) -> dict[str, Any]:

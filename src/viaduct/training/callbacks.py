@@ -104,7 +104,7 @@ class Callback:
 
 
 class NanStop(Callback):
-    """Ends the run if a loss is NaN or infinite, at the next log line or checkpoint, which is not written."""
+    """Ends the run if a loss is NaN or infinite, before the next log line or checkpoint is written."""
 
     every_rank = True
 

@@ -39,7 +39,7 @@ from viaduct.training.messages import sendable
 from viaduct.weights.stored import compute_checksum
 
 MODEL_FILE, STATE_FILE = "model.safetensors", "state.pt"
-STATE_FIELDS: dict[str, Any] = {
+STATE_FIELDS: dict[str, Any] = {  # fields that a training needs to resume, and their types
     **dict.fromkeys(("step", "evaluated_at"), int),
     **dict.fromkeys(("optimizer", "scale", "random", "seconds"), dict),
     "best": dict | None,
@@ -48,7 +48,7 @@ STATE_FIELDS: dict[str, Any] = {
 EMA_FILE = "ema.safetensors"  # averaged weights, if the recipe has them; evaluations use them
 
 
-@sendable
+@sendable  # to other ranks
 @dataclass(frozen=True)
 class SavedCheckpoint:
     """A checkpoint on disk."""
@@ -111,7 +111,7 @@ class SavedCheckpoint:
         return dict(state)
 
     def read_training_state(self) -> dict[str, Any]:
-        """Return the complete state that a training needs to resume."""
+        """Return the state; raise BadRun if a field that a training needs to resume is missing or of another type."""
         state = self.read_state()
         try:
             require_fields(state, STATE_FIELDS)
@@ -216,7 +216,7 @@ def find_newest_intact(folder: Path) -> tuple[SavedCheckpoint | None, list[str]]
 
 def prune(folder: Path, keep: int, best: int | None, newest: int) -> None:
     """Remove all checkpoints up to step `newest` but the last `keep` and the best one."""
-    # Checkpoints after `newest` are damaged ones that the run resumed before; they do not count among the last.
+    # Later ones are damaged: the run skipped them when it resumed from an older one. They do not count as kept.
     for saved in [saved for saved in list_checkpoints(folder) if saved.step <= newest][:-keep]:
         if saved.step != best:
             discard(saved)

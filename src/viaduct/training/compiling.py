@@ -51,7 +51,7 @@ class Compilation:
     ) -> None:
         """Compile by `mode`; `wrapped` is the network or, with several ranks, its DistributedDataParallel.
 
-        `patterns` are names of parts that are compiled instead. With `device_graphs` torch's compiler may use device
+        `patterns` are names of the parts to compile instead. With `device_graphs` torch's compiler may use device
         graphs.
         """
         self.wrapped = wrapped
@@ -63,7 +63,7 @@ class Compilation:
             self.parts = choose_parts(self.parts, network, has_own_kernels)
         self.is_regional = bool(self.parts) or mode == "regional" or has_own_kernels
         # Only a network compiled whole uses device graphs; if blocks are compiled, a sink captures whole steps instead.
-        self.device_graphs = device_graphs and not self.is_regional and mode != "off"
+        self.uses_device_graphs = device_graphs and not self.is_regional and mode != "off"
         self.compiles = mode != "off" and (bool(self.parts) or not self.is_regional)
         self.is_underway = self.compiles  # until `describe_compilation` is called after the first step
         if self.compiles:
@@ -82,7 +82,7 @@ class Compilation:
     def compile_network(self) -> Callable[..., Any]:
         """Compile the network or its parts; return a function that calls the network."""
         if self.compiles and not self.is_regional:
-            mode = "reduce-overhead" if self.device_graphs else None
+            mode = "reduce-overhead" if self.uses_device_graphs else None
             run: Callable[..., Any] = torch.compile(self.wrapped, mode=mode, dynamic=False)
             return run
         if self.compiles:
@@ -109,8 +109,8 @@ class Compilation:
             return None
         count = len(self.parts)
         blocks = f"{count} blocks of the network, {graphs} of them different," if count else "the network"
-        folder = os.environ.get(CACHE_VARIABLE, "nowhere")
-        line = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {folder}"
+        folder = os.environ.get(CACHE_VARIABLE)
+        line = f"Compiled {blocks} in {seconds:.1f} s" + (f"; kept for the next run in {folder}" if folder else "")
         return f"{line}\n{SLOWER_ON_CPU}" if is_on_cpu(self.wrapped) else line
 
 

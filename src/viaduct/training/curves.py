@@ -67,5 +67,5 @@ def build_evaluation_table(evaluations: list[dict[str, Any]]) -> Table:
 
 def list_own_metrics(evaluations: list[dict[str, Any]]) -> list[str]:
     """Return the names of the metrics that the recipe itself defines, from records of evaluations."""
-    known = {*HEADLINE, "step", "epoch", "time", "kind"}
+    known = {*HEADLINE, "step", "epoch", "time", "kind"}  # HEADLINE: the figures that every evaluation has
     return list(dict.fromkeys(name for record in evaluations for name in record if name not in known))

@@ -21,9 +21,10 @@ from viaduct.training.step import TrainingStep
 
 
 class DeviceStep:
-    """A `TrainingStep` that runs on the device alone, and its `Update`. Calling it takes one step.
+    """A `TrainingStep` that runs on the device alone. Calling it takes one step.
 
-    Call `prepare` before a number of steps, `load` before each, `count_step` after each, `finish` after all.
+    It is also the `Update` that `TrainingStep.run` asks for the loss scale and for the optimizer's step. Call `prepare`
+    before a number of steps, `load` before each, `count_step` after each, `finish` after all.
     """
 
     def __init__(self, step: TrainingStep, batch: Batch, max_steps: int) -> None:
@@ -122,8 +123,8 @@ class DeviceStep:
         self.step.computation.gather_statistics()
         is_taken = 1 - self.scale.overflowed if self.scale else torch.ones_like(self.updates)  # 0 for a skipped step
         self.updates += is_taken
-        if self.scale is None and not ema.part.num_updates:
-            ema.blend(1 - ema.part.decay)
+        if self.scale is None and not ema.settings.num_updates:
+            ema.blend(1 - ema.settings.decay)
         else:
             ema.blend(ema.compute_share(self.updates) * is_taken.float())
 
@@ -150,7 +151,7 @@ class DeviceStep:
     # Counters of the host
 
     def count_step(self) -> None:
-        self.step.support.count_device_step()
+        self.step.support.note_device_step()
         if self.step.ema:
             self.step.ema.updates += 1
         self.step.progress.step += 1
@@ -168,7 +169,8 @@ class DeviceStep:
 class DeviceScale:
     """The rule of a `LossScale`, computed on the device.
 
-    `state` has its attributes value, good, overflows, skipped and streak, copied from the host and back.
+    `state` has its attributes value, good (steps since the last overflow), overflows (since the scale last changed),
+    skipped (steps in all) and streak (overflows in a row), copied from the host and back.
     """
 
     def __init__(self, scale: LossScale, device: torch.device) -> None:

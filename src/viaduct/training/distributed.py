@@ -257,7 +257,7 @@ def name_job_prefix() -> str:
 
 @contextmanager
 def explain_rank_errors(group: Group) -> Iterator[None]:
-    """Turn a lost connection into LostRank; except on rank 0, prefix other errors that have a hint with the rank."""
+    """Turn a lost connection into LostRank; except on rank 0, put the rank before the text of a ViaductError."""
     try:
         yield
     except Diverged as error:

@@ -68,7 +68,7 @@ class Dumping(Callback):
             first_step=training.step,
             evaluations=False,
             compiled=training.mode == "graph",
-            force=True,  # a resumed run keeps the steps that it has dumped
+            force=True,  # RUN/dump may exist: a resumed run adds its steps
         )
         if training.mode == "graph":
             computation.run = self.dump.wrap_compiled(computation.run)
@@ -106,7 +106,7 @@ def describe_settings(training: Training) -> dict[str, str]:
     return {
         "device": training.device.NAME,
         "device_name": training.device.describe_card(),
-        "precision": training.plan.compute + (" network" if training.plan.cast_network else ""),
+        "precision": training.plan.name,
         "mode": training.mode,
         "deterministic": "yes" if recipe.deterministic else "no",
         "seed": str(recipe.seed),

@@ -1,6 +1,7 @@
 """Averaged weights: exponential moving averages of a network's weights and batch norm statistics.
 
-    decay   = min(d, (1 + t) / (10 + t))          t: updates so far, this one included; TensorFlow's num_updates
+    decay   = min(d, (1 + t) / (10 + t))     with `num_updates`, as TensorFlow calls it: t updates, this one included
+    decay   = d                              without
     average = decay * average + (1 - decay) * v
 
 For an evaluation the averages are copied into the network's own tensors, to which compiled code and captured graphs
@@ -23,8 +24,8 @@ from viaduct.training.precision import Computation
 class AveragedWeights:
     """Moving averages of a model's floating-point parameters and buffers, on the device in fp32."""
 
-    def __init__(self, part: Ema, model: nn.Module) -> None:
-        self.part = part
+    def __init__(self, settings: Ema, model: nn.Module) -> None:
+        self.settings = settings
         self.updates = 0
         state = model.state_dict(keep_vars=True)
         self.weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
@@ -39,12 +40,12 @@ class AveragedWeights:
     def decay(self) -> float:
         """Decay of the update that was last made."""
         warmup = (1 + self.updates) / (10 + self.updates)
-        return min(self.part.decay, warmup) if self.part.num_updates else self.part.decay
+        return min(self.settings.decay, warmup) if self.settings.num_updates else self.settings.decay
 
     def compute_share(self, updates: Tensor) -> Tensor:
         """Return 1 - decay of the update with this number, computed on the device."""
-        decay = torch.full_like(updates, self.part.decay)
-        if self.part.num_updates:
+        decay = torch.full_like(updates, self.settings.decay)
+        if self.settings.num_updates:
             decay = torch.minimum(decay, (1 + updates) / (10 + updates))
         return (1 - decay).float()
 

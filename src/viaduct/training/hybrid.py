@@ -26,7 +26,7 @@ from torch import Tensor, distributed, nn
 
 from viaduct.torch_compat import clip_gradients, disable_dynamo
 from viaduct.training.messages import sendable
-from viaduct.training.metrics import TOP, Judged
+from viaduct.training.metrics import TOP, BatchResults
 
 PIECE_BYTES = 64 << 20  # of a classifier's rows, sent in one message
 # Location of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot).
@@ -199,12 +199,12 @@ class SplitLoss:
         )
         return losses
 
-    def judge(self, logits: Tensor, labels: Tensor, real: int) -> Judged:
+    def score_batch(self, logits: Tensor, labels: Tensor, real: int) -> BatchResults:
         """Score this rank's images of an evaluation; those after the first `real` are padding. All ranks call it."""
         own = self.shards.own_images(self.shards.count_images(labels, training=False))
         losses = self.compute_losses(logits, labels)[own][:real]
         best = find_best_classes(logits, self.shards)[own][:real]
-        return Judged(losses.sum(), best[:, 0], (best == labels[:real, None]).sum())
+        return BatchResults(losses.sum(), best[:, 0], (best == labels[:real, None]).sum())
 
 
 def find_best_classes(logits: Tensor, shards: Shards) -> Tensor:
@@ -235,7 +235,7 @@ def count_correct(logits: Tensor, labels: Tensor | MixedLabels, shards: Shards) 
     return (classes[shards.own_images(shards.counts)] == labels).sum()
 
 
-@sendable
+@sendable  # to other ranks
 class RowsPlaceholder(NamedTuple):
     """Stands for the classifier's rows in a broadcast state: their number differs between ranks."""
 
@@ -258,7 +258,7 @@ class SplitClassifier:
 
     # In a training step
 
-    def complete_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+    def compute_full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
         """Return the 2-norms of full layers; `norms` are those of this rank's rows, one for each parameter."""
         split_ids = {id(parameter) for parameter in self.parameters}
         is_split = [id(parameter) in split_ids for parameter in parameters]
@@ -273,7 +273,7 @@ class SplitClassifier:
         """Clip as `clip_grad_norm_` does, by the norm over the rows of all ranks."""
         with_gradients = [parameter for parameter in parameters if parameter.grad is not None]
         gradients = [parameter.grad for parameter in with_gradients if parameter.grad is not None]
-        norms = self.complete_norms(list(with_gradients), torch.stack(torch._foreach_norm(gradients)))
+        norms = self.compute_full_norms(list(with_gradients), torch.stack(torch._foreach_norm(gradients)))
         clip_gradients(with_gradients, max_norm, torch.linalg.vector_norm(norms))
 
     def agree_on_finite(self, finite: bool) -> bool:

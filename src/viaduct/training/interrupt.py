@@ -20,7 +20,7 @@ class Interrupt:
         """`saves`: the run ends with a checkpoint, and the message says so."""
         self.quiet, self.saves = quiet, saves
         self.received: int | None = None
-        self.compiling: Callable[[], bool] = lambda: False  # True while the network compiles; changes the message
+        self.is_compiling: Callable[[], bool] = lambda: False  # the message says that the run ends after compiling
         self._earlier_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
@@ -32,12 +32,16 @@ class Interrupt:
         for number, handler in self._earlier_handlers.items():
             signal.signal(number, handler)
 
+    def get_signal(self) -> int:
+        """Return the number of the first signal received; 0 for none."""
+        return self.received or 0
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None and number == signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         is_first, self.received = self.received is None, self.received or number
         if is_first and not self.quiet:
-            when = "when the network is compiled and this step is done" if self.compiling() else "after this step"
+            when = "when the network is compiled and this step is done" if self.is_compiling() else "after this step"
             saving = ", with a checkpoint" if self.saves else ""
             print_line(f"\nEnding {when}{saving}. Ctrl-C once more ends at once.", sys.stderr)

@@ -25,15 +25,15 @@ from torch import Tensor
 from viaduct.recipes import LarsForm
 from viaduct.training.optimizer_support import DeviceRateSupport, compute_decayed_gradients, subtract_updates
 
-NormCompletion = Callable[[list[Tensor], Tensor], Tensor]
-Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], NormCompletion], None]
+FullNorms = Callable[[list[Tensor], Tensor], Tensor]  # returns norms of full layers from parameters and their norms
+Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], FullNorms], None]
 
 
 class LarsSupport(DeviceRateSupport):
     """Support of LARS, whose trust ratios need the norms of full layers."""
 
-    def set_norm_completion(self, complete_norms: NormCompletion) -> None:
-        self.optimizer.complete_norms = complete_norms
+    def set_full_norms(self, compute_full_norms: FullNorms) -> None:
+        self.optimizer.compute_full_norms = compute_full_norms
 
 
 class LarsOptimizer(torch.optim.Optimizer):
@@ -63,9 +63,9 @@ class LarsOptimizer(torch.optim.Optimizer):
         }
         super().__init__(params, defaults)
         self.update: Step = step_scaled_rate if form == "contrib" else step_scaled_gradient
-        # Returns the norms of full layers from those of this rank's rows; replaced if layers are split over the ranks.
-        self.complete_norms: NormCompletion = lambda parameters, norms: norms
-        self.decay_in_loss = form == "contrib"
+        # Replaced if layers are split over the ranks: each rank then has the norms of its own rows only.
+        self.compute_full_norms: FullNorms = lambda parameters, norms: norms
+        self.decay_in_loss = form == "contrib"  # the weight decay is the gradient of an L2 term of the loss
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -75,7 +75,7 @@ class LarsOptimizer(torch.optim.Optimizer):
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if parameters:
                 momenta = [self.get_momentum(parameter) for parameter in parameters]
-                self.update(group, parameters, momenta, self.complete_norms)
+                self.update(group, parameters, momenta, self.compute_full_norms)
 
     def get_momentum(self, parameter: Tensor) -> Tensor:
         """Return the momentum of a parameter; it is created in the first step."""
@@ -86,7 +86,7 @@ class LarsOptimizer(torch.optim.Optimizer):
 
 
 def step_scaled_rate(
-    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], complete_norms: NormCompletion
+    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], compute_full_norms: FullNorms
 ) -> None:
     """Update a group by TensorFlow's form."""
     gradients = compute_decayed_gradients(parameters, group["weight_decay"])
@@ -94,7 +94,7 @@ def step_scaled_rate(
     torch._foreach_add_(momenta, gradients)
     updates = momenta
     if group["adapted"]:
-        weight_norms, gradient_norms, ratios = find_trust_ratios(group, parameters, gradients, complete_norms)
+        weight_norms, gradient_norms, ratios = find_trust_ratios(group, parameters, gradients, compute_full_norms)
         usable = (weight_norms > 0) & (gradient_norms > 0)
         ratios = torch.where(usable, ratios, torch.ones_like(ratios))
         updates = list(torch._foreach_mul(momenta, ratios.unbind()))
@@ -102,13 +102,13 @@ def step_scaled_rate(
 
 
 def step_scaled_gradient(
-    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], complete_norms: NormCompletion
+    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], compute_full_norms: FullNorms
 ) -> None:
     """Update a group by the form of Ascend's model zoo."""
     gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     if group["adapted"]:
         without_decay = compute_decayed_gradients(parameters, 0.0)
-        _, _, ratios = find_trust_ratios(group, parameters, without_decay, complete_norms)
+        _, _, ratios = find_trust_ratios(group, parameters, without_decay, compute_full_norms)
         gradients = list(torch._foreach_mul(gradients, ratios.unbind()))
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
@@ -117,10 +117,10 @@ def step_scaled_gradient(
 
 
 def find_trust_ratios(
-    group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], complete_norms: NormCompletion
+    group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], compute_full_norms: FullNorms
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the norms of the weights, those of the gradients and the trust ratios, one for each parameter."""
-    weight_norms = complete_norms(parameters, torch.stack(torch._foreach_norm(parameters)))
-    gradient_norms = complete_norms(parameters, torch.stack(torch._foreach_norm(gradients)))
+    weight_norms = compute_full_norms(parameters, torch.stack(torch._foreach_norm(parameters)))
+    gradient_norms = compute_full_norms(parameters, torch.stack(torch._foreach_norm(gradients)))
     denominator = gradient_norms + group["weight_decay"] * weight_norms + group["epsilon"]
     return weight_norms, gradient_norms, group["trust"] * weight_norms / denominator

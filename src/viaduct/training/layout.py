@@ -22,8 +22,8 @@ from viaduct.recipes import CrossEntropy, Recipe, Thor
 from viaduct.training.distributed import Group
 
 CONSIDERED = (
-    "considered were the whole network on each rank, and its classifier cut by classes; "
-    "convolutions are not cut, nor are layers spread over ranks"
+    "considered were the whole network on each rank, and its classifier split by classes; "
+    "convolutions are not split, nor are layers spread over ranks"
 )
 
 
@@ -45,7 +45,7 @@ class CannotSplit(Exception):
 
 
 def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
-    """Return the layout for a new network on the host; BadValue if the recipe demands hybrid and it cannot be."""
+    """Return the layout for a new network on the host; BadValue if the recipe demands hybrid in vain."""
     mode = recipe.parallel.mode
     if mode == "data":
         return Layout(None)
@@ -56,8 +56,8 @@ def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
         name, layer = find_classifier(model, recipe)
     except CannotSplit as reason:
         if mode == "auto":
-            return Layout(None, (f"hybrid cannot be: {reason}",))
-        error = BadValue(f"parallel.mode hybrid cannot be: {reason}.", "Take --parallel data.")
+            return Layout(None, (f"hybrid is not possible: {reason}",))
+        error = BadValue(f"parallel.mode hybrid is not possible: {reason}.", "Take --parallel data.")
         error.is_silent = not group.is_first  # it occurs on all ranks
         raise error from None
     cluster = Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks)
@@ -94,7 +94,7 @@ def measure_classifier(recipe: Recipe, layer: nn.Linear) -> Classifier:
         global_batch=recipe.data.global_batch,
         accumulate=recipe.accumulate,
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
-        numbers_per_weight=2 + slots + (recipe.ema is not None),
+        numbers_per_weight=2 + slots + (recipe.ema is not None),  # 2: the weight and its gradient
     )
 
 

@@ -54,7 +54,15 @@ from viaduct.reporting import (
 )
 from viaduct.reporting.thinning import thin
 from viaduct.training.curves import NOISE_WARNING, build_curves, build_evaluation_table, format_percent
-from viaduct.training.run_reader import IMAGE_NAME, RunContents, RunReader, open_regular, parse_image_step, pick_evenly
+from viaduct.training.run_reader import (
+    IMAGE_NAME,
+    MAX_AXIS_VALUE,
+    RunContents,
+    RunReader,
+    open_regular,
+    parse_image_step,
+    pick_evenly,
+)
 
 LOOPBACK = "127.0.0.1"
 # Host headers that are answered; another name may be a foreign site whose name resolves to this machine (DNS
@@ -466,10 +474,10 @@ def thin_curves(contents: RunContents) -> list[LineChart]:
 
 
 def keep_finite(value: Any) -> float | None:
-    """Return a number whose magnitude is below 1e300; None for NaN, infinity, larger numbers and other types."""
+    """Return a number that a chart can show, below MAX_AXIS_VALUE; None for NaN, infinity and other types."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if abs(value) < 1e300 else None
+    return value if abs(value) < MAX_AXIS_VALUE else None
 
 
 def build_histograms(contents: RunContents, layers: str) -> Section:

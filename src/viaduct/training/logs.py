@@ -254,7 +254,7 @@ def find_device_index() -> str:
 
 
 class MindsporeLines(Lines):
-    """MindSpore's lines, as the CANN book prints them."""
+    """MindSpore's lines, as Huawei's book on CANN (docs/seeds.md, document 002) prints them."""
 
     def log(self, training: Training, record: LogRecord) -> None:
         epoch, step = divmod(record.step - 1, training.progress.pace.steps_per_epoch)

@@ -65,7 +65,7 @@ class Training:
         interrupted: Callable[[], int] = lambda: 0,
         group: Group = ALONE,
     ) -> None:
-        recipe = apply_source_settings(recipe, keep_size=True)
+        recipe = apply_source_settings(recipe, keep_size=True)  # the caller has chosen the image size
         check_callbacks(callbacks)
         self.recipe, self.run, self.images, self.device, self.torch_device = recipe, run, images, device, torch_device
         self.group, self.agreement = group, Agreement(group, interrupted)
@@ -99,7 +99,7 @@ class Training:
         self.progress = Progress(recipe, find_pace(recipe, self.train_batches.count), rates)
         self.stopwatch, self.pulse = Stopwatch(), Pulse()
         self.score: Score | None = None
-        self._every_rank_called = True  # the callback that was called last runs on every rank
+        self._every_rank_called = True  # False: the callback that was called last runs on rank 0 only
         self._requested_stop = "another rank asked for it"  # request_stop overwrites it on the rank that asked
         self.train_step = TrainingStep(
             recipe,
@@ -114,11 +114,11 @@ class Training:
         )
         self.state = RunState(self.train_step, self.stopwatch, device)
         self.sink = build_sink(self)
-        # {"bank": path, "choices": {operator: choice}} for recipe.json (bank_choices.py); None without tuned operators.
+        # Tuned operators, for recipe.json: {"bank": path, "choices": {operator: choice}}; None without them.
         self.tuned: dict[str, Any] | None = None
 
     def build_computation(self) -> Computation:
-        """Return the network as this run computes it: cast, fused, wrapped for the ranks, compiled.
+        """Return the network as this run computes it: cast, on our kernels, wrapped for the ranks, compiled.
 
         With a callback that observes every operator, `compile: auto` compiles the network whole: the callback switches
         between the compiled and the original network.
@@ -318,7 +318,7 @@ class Training:
             step=self.progress.step,
             epoch=self.progress.epoch,
             loss=loss,
-            total_loss=loss + float(compute_l2_loss(self.optimizer, self.parallel.complete_norms)),
+            total_loss=loss + float(compute_l2_loss(self.optimizer, self.parallel.compute_full_norms)),
             top1=hits[0] / images,
             top5=hits[1] / images if len(hits) > 1 else None,
             lr=self.progress.rate,
@@ -345,7 +345,7 @@ class Training:
                 build_loss(self.recipe, training=False),
                 self.finish_evaluation_batch,
                 self.group,
-                self.parallel.judge,
+                self.parallel.score_batch,
                 self.recipe.metrics,
             )
         self.set_training_mode()
@@ -392,7 +392,7 @@ class Training:
             for stream in (self.train_batches, self.validation):
                 skipped = self.group.gather(list(stream.skipped))
                 stream.skipped[:] = dict.fromkeys(record for records in skipped for record in records)
-        # In reverse: Checkpointing comes after the recipe's callbacks, and its checkpoint before their end.
+        # In reverse, so that Checkpointing, the last of them, saves before the recipe's callbacks end.
         for callback in reversed(self.callbacks):
             callback.end(self, outcome)
         return outcome

@@ -1,7 +1,7 @@
 """Messages between ranks: values as JSON, and the raw bytes of tensors; nothing that is received is executed.
 
     data = encode(({"weight": tensor}, {"step": 3}, None))
-    model, state, shadow = decode(data)
+    model, state, averages = decode(data)
 
 torch's own `broadcast_object_list` sends pickles: a process that can connect to a rank could run code in it. Here
 numbers, strings, containers, paths, dtypes, tensors, arrays and objects of classes marked `sendable` can be sent. The
@@ -34,7 +34,7 @@ DTYPES = {
         torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
     )
 }  # fmt: skip
-RECORDS: dict[str, Any] = {}
+RECORDS: dict[str, Any] = {}  # classes marked `sendable`, by name
 
 
 def sendable(kind: Record) -> Record:

@@ -24,7 +24,7 @@ from viaduct.typed_fields import show_value
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Metric = Callable[[Tensor, Tensor], Any]
-NO_LOGITS: Floats = np.empty((0, 0), np.float32)
+NO_LOGITS: Floats = np.empty((0, 0), np.float32)  # of a recipe without metrics of its own
 TOP = 5  # an image whose class is among its TOP largest logits counts for top5
 MAX_CONFUSION_CLASSES = 2000  # the confusion matrix then has 4 million fields
 
@@ -50,7 +50,7 @@ class Score:
         return {name: getattr(self, name) for name in HEADLINE} | self.own
 
 
-class Judged(NamedTuple):
+class BatchResults(NamedTuple):
     """Results of some images on the device: summed loss, predicted classes, number of images that count for top5."""
 
     loss: Tensor
@@ -59,18 +59,18 @@ class Judged(NamedTuple):
 
 
 # Scores a batch; arguments: logits, labels, and the number of images before the padding.
-Judge = Callable[[Tensor, Tensor, int], Judged]
+BatchScorer = Callable[[Tensor, Tensor, int], BatchResults]
 
 
-def build_judge(loss: Loss, classes: int) -> Judge:
-    """Return a judge for logits of all classes."""
+def build_scorer(loss: Loss, classes: int) -> BatchScorer:
+    """Return the scorer of batches whose logits are those of all classes."""
 
-    def judge(logits: Tensor, labels: Tensor, real: int) -> Judged:
+    def score_batch(logits: Tensor, labels: Tensor, real: int) -> BatchResults:
         logits, truth = logits[:real], labels[:real]
         hits = (logits.topk(min(TOP, classes)).indices == truth[:, None]).sum()
-        return Judged(loss(logits, truth) * real, logits.argmax(1), hits)
+        return BatchResults(loss(logits, truth) * real, logits.argmax(1), hits)
 
-    return judge
+    return score_batch
 
 
 @torch.no_grad()
@@ -81,16 +81,16 @@ def evaluate(
     loss: Loss,
     after_batch: Callable[[int, int], bool] = lambda done, total: True,
     group: Group = ALONE,
-    judge: Judge | None = None,
+    score_batch: BatchScorer | None = None,
     own: Mapping[str, Metric] | None = None,
 ) -> Score | None:
     """Return the score over all images; None if `after_batch(batches done, batches in all)` returns False.
 
-    Of several ranks each scores its images, and all get the score over all images. `judge` replaces `build_judge` if a
+    Of several ranks each scores its images, and all get the score over all images. `score_batch` is given if a
     rank has the logits of some classes only. `own` are the recipe's metrics: each gets the logits and labels of all
     images, on the CPU and in the order of the set.
     """
-    judge = judge or build_judge(loss, classes)
+    score_batch = score_batch or build_scorer(loss, classes)
     start = time.monotonic()
     results = RankResults(keep_logits=bool(own))
     for done, batch in enumerate(batches.epoch(0), start=1):
@@ -98,9 +98,9 @@ def evaluate(
         before = ((done - 1) * group.ranks + group.rank) * len(batch.labels)
         real = max(0, min(len(batch.labels), batches.count - before))
         logits = forward(batch.images)
-        judged = judge(logits, batch.labels, real)
+        scored = score_batch(logits, batch.labels, real)
         if real:
-            results.add(judged, batch.labels[:real], batch.index[:real], logits[:real])
+            results.add(scored, batch.labels[:real], batch.index[:real], logits[:real])
         if not after_batch(done, batches.steps_per_epoch):
             return None
     merged = merge_results(group.gather(results.to_host()))
@@ -127,7 +127,7 @@ def compute_own_metrics(metrics: Mapping[str, Metric], results: ImageResults) ->
     return values
 
 
-@sendable
+@sendable  # to other ranks
 class ImageResults(NamedTuple):
     """Results of some images on the host; the loss and the hits are sums over them."""
 
@@ -136,25 +136,25 @@ class ImageResults(NamedTuple):
     predicted: Numbers
     loss: float
     hits: int  # images that count for top5
-    logits: Floats = NO_LOGITS  # of each image if the recipe has metrics of its own
+    logits: Floats = NO_LOGITS  # of each image, if the recipe has metrics of its own
 
 
 class RankResults:
     """Results that one rank has collected so far; all but logits stay on the device until `to_host`."""
 
-    def __init__(self, keep_logits: bool = False) -> None:
+    def __init__(self, keep_logits: bool) -> None:
         self.keep_logits = keep_logits
         self.logits: list[Tensor] = []
         self.losses: list[Tensor] = []
         self.hits: list[Tensor] = []
         self.rows: list[Tensor] = []  # of each batch: positions, true and predicted classes
 
-    def add(self, judged: Judged, truth: Tensor, images: Tensor, logits: Tensor) -> None:
+    def add(self, batch: BatchResults, truth: Tensor, images: Tensor, logits: Tensor) -> None:
         if self.keep_logits:
             self.logits.append(logits.float().cpu())
-        self.losses.append(judged.loss)
-        self.hits.append(judged.hits)
-        self.rows.append(torch.stack([images, truth, judged.predicted]))
+        self.losses.append(batch.loss)
+        self.hits.append(batch.hits)
+        self.rows.append(torch.stack([images, truth, batch.predicted]))
 
     def to_host(self) -> ImageResults:
         """Return the collected results on the host."""

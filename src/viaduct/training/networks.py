@@ -45,7 +45,7 @@ def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
     The image size becomes that of the source, too, unless `keep_size` is set.
     """
     data = recipe.data
-    if not isinstance(data, Records) or data.preprocess != PREFIX:
+    if not isinstance(data, Records) or data.preprocess != PREFIX:  # PREFIX is "source"
         return recipe
     if isinstance(recipe.model, str) and not sources.is_foreign(recipe.model):
         family = models.find_record(recipe.model)

@@ -11,54 +11,63 @@ from torch import Tensor, nn
 
 from viaduct.recipes import AdamW, CrossEntropy, Lars, Recipe, RmsProp, Sgd, Thor
 from viaduct.training import torch_optimizers
-from viaduct.training.lars import LarsOptimizer, NormCompletion
+from viaduct.training.lars import FullNorms, LarsOptimizer
 from viaduct.training.recipe_code import call_recipe_part
 from viaduct.training.rmsprop import TfRmsProp
 from viaduct.training.thor import ThorOptimizer
 
-Decay = Literal["all", "not_norm", "weights"]
+Decay = Literal["all", "not_norm", "weights"]  # parameters that decay; not_norm: biases too; weights: no norm, no bias
 Loss = Callable[[Tensor, Tensor], Tensor]
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer over the model's trainable parameters."""
-    # torch's fused kernel, where torch has one.
+    # torch's fused kernel, on devices for which torch has one.
     fused = next(model.parameters()).device.type in ("cpu", "cuda") or None
     match recipe.optimizer:
-        case Sgd() as part:
-            groups = build_decay_groups(model, part.decay, part.weight_decay)
-            nesterov = part.nesterov and part.momentum > 0
-            return torch_optimizers.SGD(groups, part.lr, momentum=part.momentum, nesterov=nesterov, fused=fused)
-        case AdamW() as part:
-            groups = build_decay_groups(model, part.decay, part.weight_decay)
-            return torch_optimizers.AdamW(groups, lr=part.lr, betas=part.betas, eps=part.epsilon, fused=fused)
-        case RmsProp() as part:
-            groups = build_decay_groups(model, part.decay, part.weight_decay)
-            slots = {"square_decay": part.square_decay, "momentum": part.momentum, "epsilon": part.epsilon}
-            return TfRmsProp(groups, part.lr, **slots)
-        case Lars() as part:
-            return build_lars(part, model)
-        case Thor() as part:
-            return ThorOptimizer(build_decay_groups(model, part.decay, part.weight_decay), part, model, fused)
+        case Sgd() as settings:
+            groups = build_decay_groups(model, settings.decay, settings.weight_decay)
+            nesterov = settings.nesterov and settings.momentum > 0
+            return torch_optimizers.SGD(groups, settings.lr, momentum=settings.momentum, nesterov=nesterov, fused=fused)
+        case AdamW() as settings:
+            groups = build_decay_groups(model, settings.decay, settings.weight_decay)
+            return torch_optimizers.AdamW(
+                groups, lr=settings.lr, betas=settings.betas, eps=settings.epsilon, fused=fused
+            )
+        case RmsProp() as settings:
+            groups = build_decay_groups(model, settings.decay, settings.weight_decay)
+            slots = {"square_decay": settings.square_decay, "momentum": settings.momentum, "epsilon": settings.epsilon}
+            return TfRmsProp(groups, settings.lr, **slots)
+        case Lars() as settings:
+            return build_lars(settings, model)
+        case Thor() as settings:
+            return ThorOptimizer(
+                build_decay_groups(model, settings.decay, settings.weight_decay), settings, model, fused
+            )
         case users_function:
             trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
             built: torch.optim.Optimizer = call_recipe_part("optimizer", users_function, trainable)
             return built
 
 
-def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
+def build_lars(settings: Lars, model: nn.Module) -> LarsOptimizer:
     """Return LARS; convolution and dense weights have trust ratios, and the form decides what decays by default."""
-    default_decay: Decay = "not_norm" if part.form == "contrib" else "weights"
-    kernels = {id(parameter) for parameter in list_decaying_parameters(model, "weights")}
+    default_decay: Decay = "not_norm" if settings.form == "contrib" else "weights"
+    layer_weights = {id(parameter) for parameter in list_decaying_parameters(model, "weights")}
     groups = [
-        {**group, "adapted": adapted, "params": [p for p in group["params"] if (id(p) in kernels) == adapted]}
-        for group in build_decay_groups(model, part.decay or default_decay, part.weight_decay)
+        {**group, "adapted": adapted, "params": [p for p in group["params"] if (id(p) in layer_weights) == adapted]}
+        for group in build_decay_groups(model, settings.decay or default_decay, settings.weight_decay)
         for adapted in (True, False)
     ]
     groups = [group for group in groups if group["params"]]
-    options = {"form": part.form, "momentum": part.momentum, "trust": part.trust, "epsilon": part.epsilon}
-    return LarsOptimizer(groups, part.lr, **options)  # type: ignore[arg-type]
+    options = {
+        "form": settings.form,
+        "momentum": settings.momentum,
+        "trust": settings.trust,
+        "epsilon": settings.epsilon,
+    }
+    return LarsOptimizer(groups, settings.lr, **options)  # type: ignore[arg-type]
 
 
 def build_decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[dict[str, Any]]:
@@ -82,7 +91,7 @@ def list_decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Para
 
 @torch.no_grad()
 def compute_l2_loss(
-    optimizer: torch.optim.Optimizer, complete_norms: NormCompletion = lambda parameters, norms: norms
+    optimizer: torch.optim.Optimizer, compute_full_norms: FullNorms = lambda parameters, norms: norms
 ) -> Tensor:
     """Return the weight decay as a term of the loss: half the decay times the squared weights.
 
@@ -93,19 +102,19 @@ def compute_l2_loss(
     terms = []
     for group in optimizer.param_groups:
         if group.get("weight_decay"):
-            norms = complete_norms(group["params"], torch.stack(torch._foreach_norm(group["params"])))
+            norms = compute_full_norms(group["params"], torch.stack(torch._foreach_norm(group["params"])))
             terms.append(0.5 * group["weight_decay"] * norms.square().sum())
     return torch.stack([term.cpu() for term in terms]).sum() if terms else torch.zeros(())
 
 
 def compute_smoothing(recipe: Recipe, *, training: bool) -> float:
     """Return the label smoothing of the recipe's cross entropy as torch's argument `label_smoothing`."""
-    part = recipe.loss
-    assert isinstance(part, CrossEntropy)
-    smoothing = part.label_smoothing if training or part.smooth_evaluation else 0.0
+    settings = recipe.loss
+    assert isinstance(settings, CrossEntropy)
+    smoothing = settings.label_smoothing if training or settings.smooth_evaluation else 0.0
     # Smoothing e that gives e/(C-1) to each other class is torch's e' = e*C/(C-1), which gives e'/C to every class.
     classes = recipe.data.classes
-    return smoothing * classes / (classes - 1) if part.spread == "others" and smoothing else smoothing
+    return smoothing * classes / (classes - 1) if settings.spread == "others" and smoothing else smoothing
 
 
 def build_loss(recipe: Recipe, *, training: bool) -> Loss:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from viaduct.training.lars import NormCompletion
+    from viaduct.training.lars import FullNorms
     from viaduct.training.precision import Computation
 
 
@@ -45,11 +45,11 @@ class OptimizerSupport:
         self.optimizer.step()
 
     def count_device_steps(self, limit: int) -> int:
-        """Return how many of the coming steps, at most `limit`, need nothing from the host."""
+        """Return how many of the coming steps in a row, at most `limit`, need nothing from the host."""
         return limit
 
-    def count_device_step(self) -> None:
-        """Count a step that ran on the device alone."""
+    def note_device_step(self) -> None:
+        """Count a step that ran on the device alone, if the optimizer counts its steps on the host."""
 
     def set_epoch(self, epoch: float) -> None:
         """Prepare for the step that ends at this epoch."""
@@ -58,7 +58,7 @@ class OptimizerSupport:
         """Observe the forward pass of the last accumulated part within the block, if the optimizer needs it."""
         return nullcontext()
 
-    def set_norm_completion(self, complete_norms: NormCompletion) -> None:
+    def set_full_norms(self, compute_full_norms: FullNorms) -> None:
         """Use this function to compute the norms of layers that are split over the ranks."""
 
 

@@ -19,7 +19,7 @@ from viaduct.recipes import Recipe
 from viaduct.training.distributed import Group, wrap_network
 from viaduct.training.hybrid import Shards, SplitClassifier, SplitLinear, SplitLoss, mix_labels
 from viaduct.training.hybrid import count_correct as count_correct_of_shards
-from viaduct.training.metrics import TOP, Judge
+from viaduct.training.metrics import TOP, BatchScorer
 from viaduct.training.mixup import find_label_weights, mix, mix_images
 from viaduct.training.optim import build_loss, compute_smoothing
 from viaduct.training.optimizer_support import OptimizerSupport
@@ -34,7 +34,7 @@ class SingleRank:
 
     name = "data"  # in the summary of a run
     capture_obstacle: str | None = None  # reason why no step can be captured
-    judge: Judge | None = None  # scores evaluations if a rank has the logits of some classes only
+    score_batch: BatchScorer | None = None  # for evaluations, if a rank has the logits of some classes only
 
     def __init__(self, recipe: Recipe, group: Group) -> None:
         self.recipe, self.group = recipe, group
@@ -87,7 +87,7 @@ class SingleRank:
         """Return the mean of each loss and the sum of the hits (counts of correct images) over all ranks."""
         return losses, hits
 
-    def complete_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+    def compute_full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
         """Return the 2-norms of full layers, from those of this rank's part."""
         return norms
 
@@ -161,7 +161,7 @@ class HybridParallel(DataParallel):
         counts = tuple(size // recipe.accumulate for size in sizes)  # each rank's images in one forward pass
         self.shards = Shards(recipe.data.classes, group.rank, group.ranks, counts)
         self.classifier = SplitClassifier(model, classifier, self.shards)
-        self.judge = SplitLoss(self.shards, compute_smoothing(recipe, training=False), training=False).judge
+        self.score_batch = SplitLoss(self.shards, compute_smoothing(recipe, training=False), training=False).score_batch
 
     def build_loss(self) -> Callable[[Tensor, Any], Tensor]:
         return SplitLoss(self.shards, compute_smoothing(self.recipe, training=True))
@@ -182,12 +182,12 @@ class HybridParallel(DataParallel):
     def agree_on_finite(self, finite: bool) -> bool:
         return self.classifier.agree_on_finite(finite)
 
-    def complete_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        return self.classifier.complete_norms(parameters, norms)
+    def compute_full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+        return self.classifier.compute_full_norms(parameters, norms)
 
     def attach_optimizer(self, support: OptimizerSupport) -> None:
         self.classifier.find_indices(support.optimizer)
-        support.set_norm_completion(self.complete_norms)
+        support.set_full_norms(self.compute_full_norms)
 
     def list_full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
         shapes = super().list_full_shapes(model)

@@ -35,6 +35,11 @@ class Plan:
         """The compute type as a torch dtype."""
         return DTYPES[self.compute]
 
+    @property
+    def name(self) -> str:
+        """The compute type; with "network" if the network itself is cast."""
+        return f"{self.compute} network" if self.cast_network else self.compute
+
 
 def plan_precision(precision: Precision, device: Device) -> Plan:
     """Resolve a recipe's precision on a device.
@@ -100,7 +105,7 @@ class LossScale:
 
     @property
     def is_exhausted(self) -> bool:
-        """Return True if a lower scale cannot help: it is at its minimum of 1, or fixed for 50 overflows in a row."""
+        """Return True if overflows will go on: a dynamic scale is at its minimum of 1, a fixed one had 50 in a row."""
         return self.streak > 0 and self.value <= 1.0 if self.dynamic else self.streak >= 50
 
     def update(self, finite: bool) -> None:
@@ -156,7 +161,7 @@ class Computation:
         self.wrapped = parallel(self.network)  # shares the network's weights
         mode = compile if compiled else "off"
         self.compilation = Compilation(self.wrapped, self.network, mode, device_graphs, compile_parts)
-        self.graphs, self.run = self.compilation.device_graphs, self.compilation.run
+        self.run = self.compilation.run  # calls the network, compiled or not
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the logits in fp32."""
@@ -164,7 +169,7 @@ class Computation:
 
     def compute_outputs(self, images: Tensor) -> tuple[Tensor, ...]:
         """Return the logits in fp32; in training, followed by those of the auxiliary heads."""
-        if self.graphs:
+        if self.compilation.uses_device_graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if self.plan.cast_network:
             images = images.to(self.plan.dtype)

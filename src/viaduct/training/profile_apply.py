@@ -1,6 +1,7 @@
 """`viaduct profile run RECIPE --apply`: try the first advice that a recipe can follow, and measure the gain.
 
-    applied = apply_advice(profile.advice, load("shapes_taster"), plan=Plan(5, 20, 5), device="cpu", settings=[])
+    plan = Plan(skip=5, timed=20, recorded=5)
+    applied = apply_advice(profile.advice, load("shapes_taster"), plan=plan, device="cpu", settings=[])
     print(applied.describe() if applied else "no advice that can be tried")
 
 The recipe is profiled in turns without and with the change. It is a gain if the changed recipe was faster in every
@@ -72,11 +73,11 @@ def choose_advice(advice: Sequence[Advice], loaded: Loaded, settings: Settings) 
     for path, text in settings:
         recipe = override(recipe, path, text)
     known = set(list_field_paths(recipe))
-    for row in advice:
-        possible = {path: text for path, text in row.changes.items() if path in known}
+    for proposal in advice:
+        possible = {path: text for path, text in proposal.changes.items() if path in known}
         new = {path: text for path, text in possible.items() if str(read_field(recipe, path)) != text}
         if new:
-            return row, new
+            return proposal, new
     return None
 
 
@@ -89,31 +90,30 @@ def apply_advice(
     data: Path | None = None,
     ranks: int = 1,
     settings: Settings = (),
-    tell: Callable[[str], None] = lambda line: None,
+    report_line: Callable[[str], None] = lambda line: None,
 ) -> Applied | None:
     """Try the first advice that a recipe can follow, and return its effect; None if no advice can be tried.
 
-    `tell` is called with a line for the user before each turn.
+    `report_line` is called with a line for the user before each turn.
     """
     chosen = choose_advice(advice, loaded, settings)
     if chosen is None:
         return None
-    row, changes = chosen
+    proposal, changes = chosen
+    applied = Applied(proposal, changes, [], [])
     timed = replace(plan, recorded=0)
-    applied = Applied(row, changes, [], [])
-
-    profile_with = partial(profile_recipe, loaded, plan=timed, device=device, data=data, ranks=ranks)
+    profile_to = partial(profile_recipe, loaded, plan=timed, device=device, data=data, ranks=ranks)
 
     def measure(extra_settings: list[tuple[str, str]]) -> float:
         with tempfile.TemporaryDirectory(prefix="viaduct-apply-") as folder:
-            profile = profile_with(out=Path(folder) / "prof", settings=[*settings, *extra_settings])
+            profile = profile_to(out=Path(folder) / "prof", settings=[*settings, *extra_settings])
         if profile.iteration_us is None:
             raise BadRun("no regular step was measured: a trial of the advice needs two steps.", "Give more --steps.")
         return profile.iteration_us
 
     variants = [(applied.before_us, []), (applied.after_us, list(changes.items()))]
     for turn in range(TURNS):
-        tell(f"trying {applied.change}: turn {turn + 1} of {TURNS}")
+        report_line(f"trying {applied.change}: turn {turn + 1} of {TURNS}")
         for times, extra_settings in reversed(variants) if turn % 2 else variants:
             times.append(measure(extra_settings))
     return applied

@@ -80,8 +80,8 @@ class Profiling(Callback):
         self.window: Window | None = None  # None if an earlier process took the steps
         self.collector: Collector | None = None
         self.first_step = 0  # number in the run of the step that the collector counts as 0
-        self.written = False  # this rank's files
-        self.published = False  # advice and page
+        self.written = False  # True: this rank's files are written, or could not be
+        self.published = False  # True: advice and page are added to them
         self.lines: list[str] = []  # notes for the user
 
     # Events of the run
@@ -113,7 +113,7 @@ class Profiling(Callback):
         plan = self.plan or self.make_plan(training, window)
         self.first_step = training.step
         if training.group.is_first:
-            with suppress(OSError):  # writing the profile will report the error
+            with suppress(OSError):  # `write` will report the error
                 remove_profile(self.folder)  # of an earlier session, which may have had more ranks
         self.collector = Collector(plan, training.torch_device.type, training.group.rank)
         self.attach_hooks(training)
@@ -166,8 +166,8 @@ class Profiling(Callback):
         if training.group.is_first:
             self.publish()
 
-    def close(self, training: Training, ended: str) -> None:
-        """Write the profile collected so far after an error; with several ranks only this rank's part."""
+    def write_unfinished(self, training: Training, ended: str) -> None:
+        """After an error write the profile collected so far; with several ranks only this rank's part."""
         if self.collector is None:
             return
         if not self.written:
@@ -237,7 +237,7 @@ class Profiling(Callback):
             ranks=training.group.ranks,
             command=self.request.command,
             batch=len(training.parallel.positions),
-            precision=training.plan.compute + (" network" if training.plan.cast_network else ""),
+            precision=training.plan.name,
             mode=training.mode + captured,
             phases_found_by=tuple(self.marks.describe()),
             notes=(*self.request.notes, *self.request.options.notes, *self.lines),
@@ -262,14 +262,14 @@ class Profiling(Callback):
 
 
 @contextmanager
-def keep_profiles(profilings: Sequence[Profiling], training: Training) -> Iterator[None]:
+def write_profiles_on_error(profilings: Sequence[Profiling], training: Training) -> Iterator[None]:
     """Write the profile collected so far if an error ends the block, and raise the error."""
     try:
         yield
     except BaseException as error:
         reason = f"{type(error).__name__} after step {training.step}: {error}".splitlines()[0]
         for profiling in profilings:
-            profiling.close(training, reason)
+            profiling.write_unfinished(training, reason)
         raise
 
 

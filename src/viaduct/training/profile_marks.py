@@ -25,7 +25,7 @@ FORWARD = "Forward start: before the network runs on a batch that is on the devi
 BACKWARD = "Backward end: after the backward pass has returned."
 BUCKETS = "Backward end: when all gradients are computed, before the wait for the last bucket of the other ranks."
 UPDATE = "Iteration end: after the optimizer's update and what belongs to it (averaged weights, cast copies)."
-REPLAY = "Captured steps: the forward start is the start of a step's replay, the iteration end is the replay's end."
+REPLAY = "Captured steps: the forward start is the start of a step's replay, the iteration end is just after its end."
 
 
 class ProfileMarks(StepMarks):
@@ -85,6 +85,7 @@ class ProfileMarks(StepMarks):
             self.active_collector.mark_forward_start()
 
     def end_replay(self) -> None:
+        """Mark the end of the replay as the backward end; `profile_callback.split_replays` estimates the true one."""
         if self.active_collector:
             self.replayed.add(self.training.step)
             self.active_collector.mark_backward_end()
@@ -127,7 +128,10 @@ def can_queue_callback() -> bool:
 
 
 class Points:
-    """Hooks on the modules that the user has named as begin of the forward and end of the backward pass."""
+    """Hooks on the modules that the user has named as begin of the forward and end of the backward pass.
+
+    In each step the collector keeps the first mark of the forward start and the last one of the backward end.
+    """
 
     def __init__(self, forward: str, backward: str, marks: ProfileMarks) -> None:
         """`forward` and `backward` are module names; empty: none."""
@@ -165,7 +169,7 @@ class Points:
 
 
 def check_point(key: str, name: str, network: nn.Module) -> None:
-    """Raise UnknownName for a point that is no module of the network."""
+    """Raise UnknownName if the option fp_point or bp_point (`key`) names no module of the network."""
     names = [known for known, _ in network.named_modules() if known]
     if name and name not in names:
         hints = f"{key} of PROFILING_OPTIONS is a module of the network here; empty: found automatically."

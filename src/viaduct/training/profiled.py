@@ -1,6 +1,7 @@
 """`viaduct profile run RECIPE`: profiles a few steps of a recipe in a temporary run.
 
-    profile = profile_recipe(load("resnet50_imagenet"), out=Path("prof"), plan=Plan(5, 20, 5), device="cuda")
+    plan = Plan(skip=5, timed=20, recorded=5)
+    profile = profile_recipe(load("resnet50_imagenet"), out=Path("prof"), plan=plan, device="cuda")
 
 Nothing is evaluated or saved meanwhile. Each of several ranks is a process (`python -m viaduct.training.profiled FILE`)
 that writes OUT/rank_N; rank 0 merges them into OUT.
@@ -32,19 +33,19 @@ from viaduct.training.interrupt import Interrupt
 from viaduct.training.loop import Training
 from viaduct.training.networks import apply_source_settings
 from viaduct.training.output_streams import print_line
-from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
+from viaduct.training.profile_callback import ProfileRequest, Profiling, write_profiles_on_error
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import check_path, explain_limits, load_images
 
 CPU_BATCH = 8  # images of each rank on CPUs, unless a setting gives the batch: larger steps take too long
 MANY_STEPS = 10**9  # more than any profile takes
 NOISE_RATE = 1e-6  # on noise the recipe's own learning rate may diverge, and computing with NaN can be slow
-SINK_WARMUP = 6  # steps until a captured step is replayed
+SINK_WARMUP = 6  # steps to skip in a run with sinks, so that the profiled ones are replays
 BATCH_FIELD = "data.global_batch"
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkOrder:
     """The arguments of `profile_recipe`, as they are sent to the process of each rank."""
 
     loaded: Loaded
@@ -67,7 +68,7 @@ class Order:
         return json.dumps(fields)
 
     @classmethod
-    def decode(cls, text: str) -> Order:
+    def decode(cls, text: str) -> WorkOrder:
         fields = json.loads(text)
         fields |= {"loaded": load(fields["loaded"]), "out": Path(fields["out"]), "plan": Plan(**fields["plan"])}
         data = None if fields["data"] is None else Path(fields["data"])
@@ -97,7 +98,7 @@ def profile_recipe(
     `settings` are changed fields of the recipe, as path and text. `data` may be `synthetic`, or None for recipes that
     need no --data.
     """
-    order = Order(loaded, out, plan, device, data, settings, command)
+    order = WorkOrder(loaded, out, plan, device, data, settings, command)
     check_path(order.change_recipe().data, data)  # raises before anything is started
     if ranks > 1:
         start_ranks(order, ranks)
@@ -106,7 +107,7 @@ def profile_recipe(
     return read_profile(out)
 
 
-def start_ranks(order: Order, ranks: int) -> None:
+def start_ranks(order: WorkOrder, ranks: int) -> None:
     """Take the steps in several processes on this machine."""
     check_rank_count(ranks)
     devices.check_ranks(order.device, ranks)
@@ -119,7 +120,7 @@ def start_ranks(order: Order, ranks: int) -> None:
         raise BadRun(message, f"Anything that they had collected is in {order.out}.")
 
 
-def profile_here(order: Order) -> None:
+def profile_here(order: WorkOrder) -> None:
     """Take the steps in this process, which may be one of several ranks."""
     with join_ranks(order.device, order.loaded.recipe.parallel.hang_seconds) as group:
         device, torch_device = devices.pick(order.device, group.local_rank)
@@ -131,8 +132,7 @@ def profile_here(order: Order) -> None:
             run = RunDir(Path(folder))
             with explain_limits(run, recipe):
                 callbacks = [profiling, *recipe.callbacks]
-                read_signal = lambda: interrupt.received or 0  # noqa: E731
-                training = Training(recipe, run, images, device, torch_device, callbacks, read_signal, group)
+                training = Training(recipe, run, images, device, torch_device, callbacks, interrupt.get_signal, group)
                 if training.sink is not None:
                     profiling.plan = replace(order.plan, skip=max(order.plan.skip, SINK_WARMUP))
                 training.state.broadcast(training.run.checkpoints)
@@ -141,7 +141,7 @@ def profile_here(order: Order) -> None:
 
 def take_steps(training: Training, profiling: Profiling) -> None:
     """Take steps until the plan is fulfilled or the run is stopped; write what was collected, even after an error."""
-    with training.train_batches, training.validation, keep_profiles([profiling], training):
+    with training.train_batches, training.validation, write_profiles_on_error([profiling], training):
         training.emit("start")
         batches = training.prepare()
         while not profiling.written and not training.progress.stop_reason and not training.interrupted():
@@ -155,7 +155,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
         training.print_note(line)
 
 
-def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
+def prepare_recipe(order: WorkOrder, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
     """Return the recipe without evaluations, checkpoints and a last step, and notes about other changes."""
     recipe, notes = order.change_recipe(), []
     changes: dict[str, Any] = {
@@ -180,7 +180,7 @@ def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[st
 def main() -> None:
     """Run one rank; print its ViaductError as the command line does, and exit with the error's code."""
     try:
-        profile_here(Order.decode(Path(sys.argv[1]).read_text()))
+        profile_here(WorkOrder.decode(Path(sys.argv[1]).read_text()))
     except ViaductError as error:
         if not error.is_silent:
             print_line(f"viaduct profile: {error}", sys.stderr)

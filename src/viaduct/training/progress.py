@@ -27,7 +27,7 @@ class Progress:
 
     @property
     def epoch(self) -> float:
-        """Images trained on, divided by those of the set; an epoch that drops a partial batch is less than 1."""
+        """Images trained on, divided by those of the set; with a partial batch dropped, an epoch counts less than 1."""
         return self.pace.epochs_at(self.step)
 
     @property
@@ -126,7 +126,7 @@ class Progress:
     def restore(self, state: dict[str, Any]) -> None:
         self.step, self.evaluated_at, self.best = state["step"], state["evaluated_at"], state["best"]
         if self.step >= self.steps or self.recipe.evaluation.stop_threshold:
-            self.evaluated_at = -1  # evaluate again, because no checkpoint has the whole score
+            self.evaluated_at = -1  # evaluate again: a checkpoint has neither the whole score nor the stop reason
         self.initial_rates = state["initial_rates"]
         self.order_seeds = [(first, seed) for first, seed in state.get("order_seeds", [])]
         self.loss_weights = {**self.loss_weights, **state.get("loss_weights", {})}

@@ -21,7 +21,7 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, explain_limits, load_images
 from viaduct.training.transfer import load_initial_weights
 
-STEPS = 200
+STEPS = 200  # unless the user gives another number
 DIVERGENCE_RATIO = 4.0  # the test ends when a running mean of the loss is this many times its lowest value
 MEAN_DECAY = 0.9  # of the running mean
 # Lowest and highest rate by optimizer.
@@ -48,7 +48,7 @@ def compute_rate(step: int, steps: int, low: float, high: float) -> float:
     return float(low * (high / low) ** (step / max(1, steps - 1)))
 
 
-def measure_rates(request: Request, steps: int = STEPS) -> RateTest:
+def measure_rates(request: Request, steps: int) -> RateTest:
     """Train for some steps with rising rates; end early if the loss diverges."""
     low, high = choose_range(request.loaded.recipe)
     device, torch_device = devices.pick(request.device)
@@ -68,7 +68,7 @@ def prepare_recipe(recipe: Recipe, steps: int) -> Recipe:
     """Return the recipe with a constant schedule, and without sinks, callbacks and averaged weights."""
     constant: Callable[[int, int], float] = lambda step, steps: 1.0  # noqa: E731
     log = Log(every_steps=steps + 1)
-    init = replace(recipe.init, schedule="restart")
+    init = replace(recipe.init, schedule="restart")  # begin at step 0, also with initial weights of another run
     return replace(recipe, schedule=constant, steps=steps, sink=0, log=log, init=init, callbacks=(), ema=None)
 
 

@@ -36,7 +36,7 @@ KEPT_HISTOGRAMS = 8  # steps whose histograms are shown; twice as many are held 
 TAIL_BYTES = 64  # before the position where reading continues; if they have changed, the file was replaced
 PER_STEP_FIELDS = {"losses"}  # fields of a log line with a value for each of its steps: not kept in memory
 MAX_LINE_BYTES = 64 << 20
-MAX_AXIS_VALUE = 1e300  # beyond it the width of an axis overflows
+MAX_AXIS_VALUE = 1e300  # the width of a chart's axis overflows if values are larger
 HISTOGRAM = {"min": float, "max": float, "counts": list}  # fields of a histogram that are read, and their types
 KINDS = ("parameters", "gradients")  # of histograms
 MAX_COUNT = 1 << 62
@@ -135,9 +135,10 @@ class RunReader:
     histograms: list[StepHistograms] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._metrics = GrowingFile(self.path / "metrics.jsonl", self._forget_metrics, self._take_metric)
-        self._distributions = GrowingFile(self.path / "histograms.jsonl", self.histograms.clear, self._take_histograms)
-        self._signature: tuple[Any, ...] | None = None
+        self._metrics_file = GrowingFile(self.path / "metrics.jsonl", self._forget_metrics, self._take_metric)
+        histograms = self.path / "histograms.jsonl"
+        self._histograms_file = GrowingFile(histograms, self.histograms.clear, self._take_histograms)
+        self._signature: tuple[Any, ...] | None = None  # of the files that `_contents` was read from
         self._contents: RunContents | None = None
 
     def read(self) -> RunContents:
@@ -145,8 +146,8 @@ class RunReader:
         images = self._list_images()
         signature = (*(stat_file(self.path / name) for name in WATCHED_FILES), *images)
         if self._contents is None or signature != self._signature:
-            self._metrics.read_new_lines()
-            self._distributions.read_new_lines()
+            self._metrics_file.read_new_lines()
+            self._histograms_file.read_new_lines()
             try:
                 record = read_recipe_record(self.path)
             except (BadRun, OSError):
@@ -196,7 +197,7 @@ class RunReader:
         self.histograms[:] = [earlier for earlier in self.histograms if earlier.step < step]
         self.histograms.append(StepHistograms(step, kinds))
         if len(self.histograms) > 2 * KEPT_HISTOGRAMS:
-            self.histograms[:] = [*self.histograms[:-1:2], self.histograms[-1]]
+            self.histograms[:] = [*self.histograms[:-1:2], self.histograms[-1]]  # every second one, and the last
 
 
 def parse_image_step(name: str) -> int:

@@ -160,7 +160,7 @@ def book_cosine(schedule: BookCosine, step: int, pace: Pace) -> float:
     if decay <= 0:
         return 1.0
     linear = (pace.steps - step) / decay
-    # As in the listing, the step is counted from 0, not from the end of the warm-up.
+    # As in the listing, the step is counted from 0, not from the end of the warm-up; 0.47 is the listing's, too.
     return linear * 0.5 * (1 + math.cos(2 * math.pi * 0.47 * step / decay)) + 1e-5
 
 
@@ -170,7 +170,7 @@ def v15(schedule: V15Decay, step: int, pace: Pace) -> float:
         return step / warmup
     if schedule.mode == "steps":
         return schedule.factors[count_passed(schedule.boundaries, step, pace.steps_per_epoch)]
-    # Counted from step 0, so the rate drops a little where the warm-up ends.
+    # Counted from step 0, so the rate drops a little where the warm-up ends. iter_unit "batch": always 90 epochs.
     total = pace.steps if schedule.iter_unit == "epoch" else 90 * pace.images // pace.global_batch
     return compute_falling_cosine(step / total)
 
@@ -192,7 +192,7 @@ def cosine_warmup_decay(schedule: ResnextDecay, step: int, pace: Pace, peak: flo
 def cosine_warmup(schedule: ResnextDecay, step: int, pace: Pace, warmup: int, peak: float) -> float:
     if step < warmup:
         return 1 - compute_falling_cosine((step + 1) / warmup)
-    if step > pace.steps:
+    if step > pace.steps:  # then the reference's rate is a hundredth of `end`
         return 0.01 * schedule.end / peak if peak else 0.0
     # `done` is not limited to 1: at step `pace.steps` the reference is one step past the bottom of its cosine.
     done = (step - warmup + 1) / max(1, pace.steps - warmup)

@@ -1,6 +1,6 @@
 """Train a recipe in a run directory on a device: begin or resume the run, train, write its final files.
 
-A session is the work on a run from one start to its end; a resumed run has several sessions.
+A session is the work of one process on a run; a resumed run has several sessions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from viaduct.training.loop import FINISHED, Training
 from viaduct.training.networks import describe_model_file
 from viaduct.training.observing import build_tensorboard
 from viaduct.training.output_streams import print_line
-from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
+from viaduct.training.profile_callback import ProfileRequest, Profiling, write_profiles_on_error
 from viaduct.training.provenance import describe_init, describe_provenance, describe_session
 from viaduct.training.recipe_code import ONE_VALUE_PER_CHANNEL, explain_part_errors
 from viaduct.training.report import write_report
@@ -154,8 +154,8 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
     return Ending("finished", f"Finished after step {outcome.step:,} of {outcome.steps:,}{early}.", (report,))
 
 
-def refuse_ranks(request: Request, ranks: int) -> None:
-    """Check the dump, the profile, the batch and --data before ranks are started."""
+def check_before_start(request: Request, ranks: int) -> None:
+    """Raise an error if a dump, the profile, the batch or --data are not possible; called before ranks are started."""
     recipe = request.loaded.recipe
     refuse_observation(request, ranks)
     Share(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
@@ -208,10 +208,10 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
             device,
             torch_device,
             callbacks=[*dumping, *profiling, *callbacks, progress],
-            interrupted=lambda: interrupt.received or 0,
+            interrupted=interrupt.get_signal,
             group=group,
         )
-        interrupt.compiling = lambda: training.computation.compilation.is_underway
+        interrupt.is_compiling = lambda: training.computation.compilation.is_underway
         for profile in profiling:
             group.run_on_first(partial(profile.request.check_training, training))
         group.run_on_first(lambda: use_bank(request, training, resumed=saved is not None))
@@ -228,7 +228,7 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
             training.validation,
             watchdog,
             record_failure(request, training),
-            keep_profiles(profiling, training),
+            write_profiles_on_error(profiling, training),
         ):
             outcome = fit_and_save(training)
         for line in (line for dump in dumping for line in dump.describe_result()):
@@ -348,12 +348,13 @@ def refuse_fewer_steps(request: Request, training: Training) -> None:
         raise BadRun(
             f"{training.step:,} steps are done already in {str(request.run.path)!r}, more than the "
             f"{training.steps:,} now asked for.",
-            f"Ask for more with --steps or --epochs; `viaduct train --run {path}` goes on as it was begun.",
+            f"Ask for more with --steps or --epochs; `viaduct train --run {path}` resumes it as it was begun.",
         )
 
 
 def refuse_other_images(request: Request, training: Training) -> None:
     """Refuse to resume if the number or the labels of the images have changed; pixels are not compared."""
+    # The key in recipe.json is "pictures": `record_start` writes the images' fingerprints under it.
     before, now = request.run.read_recipe_json().get("pictures"), fingerprint_labels(training.images)
     for split in now:
         if before is not None and before[split] != now[split]:
@@ -438,8 +439,8 @@ def is_long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
 
     `summary["steps"]` is the number of steps taken, `summary["length"]` has the `steps` and `epochs` of its recipe.
     """
-    length = summary["length"]
-    if recipe.steps:
+    length = summary["length"]  # `steps` is 0 if the recipe gives epochs
+    if recipe.steps:  # a run that stopped early has taken fewer steps than its recipe, and has finished nevertheless
         return bool(max(summary["steps"], length["steps"]) >= recipe.steps)
     return not length["steps"] and bool(length["epochs"] >= recipe.epochs)
 
@@ -482,7 +483,7 @@ def find_start(request: Request) -> checkpoint.SavedCheckpoint | None:
 def record_start(request: Request, training: Training, resumed: bool) -> None:
     """Write recipe.json and labels.json, drop metrics of later steps, and print the start line of the run."""
     run, loaded = request.run, request.loaded
-    reached = run.read_reached_step()  # of an earlier start of the ranks
+    reached = run.read_reached_step()  # before the ranks were started again
     run.drop_metrics_after(training.step)
     stored_images = getattr(training.images.train, "images", None)  # None for encoded images, which may differ in size
     record = {
@@ -492,7 +493,7 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
         "data": str(request.data if request.data == SYNTHETIC else request.data.resolve()) if request.data else None,
         "device": request.device,
         "command": request.command,
-        "pictures": fingerprint_labels(training.images),  # runs of earlier versions have this key, too
+        "pictures": fingerprint_labels(training.images),  # the key that runs of earlier versions have
         "image_shape": None if stored_images is None else [int(side) for side in stored_images.shape[1:3]],
         "provenance": trace_provenance(request, training, resumed),
         "tuning": training.tuned,
@@ -511,11 +512,10 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
         print_note(describe_noise(training))
     elif note := describe_unused_outputs(loaded.recipe.data, request.data, training):
         print_note(note)
-    precision = training.plan.compute + (" network" if training.plan.cast_network else "")
     ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
     print_note(
         f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
-        f"{ranks}{training.device.describe_card()} in {precision}, {training.mode} mode; run {run.path}"
+        f"{ranks}{training.device.describe_card()} in {training.plan.name}, {training.mode} mode; run {run.path}"
     )
 
 
@@ -595,9 +595,9 @@ def write_final_files(request: Request, training: Training) -> None:
 
 
 def check_suspect_averages(training: Training) -> Averages | None:
-    """Check the batch norms' running averages if validation is much worse than training; else None.
+    """Check the batch norms' running averages if validation is much worse than training.
 
-    Also None if they cannot be checked.
+    Return None if it is not, or if they cannot be checked.
     """
     logs, score = training.run.read_records("log"), training.score
     if not logs or score is None or isinstance(training.images, SyntheticSet):

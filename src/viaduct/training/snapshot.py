@@ -20,7 +20,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Weights, averaged weights and everything else that a run needs to continue bit by bit."""
+    """Weights, averaged weights and everything else that a run needs to resume with the same bits."""
 
     model: Tensors
     state: dict[str, Any]

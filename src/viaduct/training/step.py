@@ -50,7 +50,7 @@ class Update(Protocol):
 class StepMarks:
     """Time points of a step, for a profile; this class records none, `profile_marks.ProfileMarks` does.
 
-    docs/profile.md defines the points: `begin_forward` before the network runs on a batch that is on the device,
+    The points (docs/profile.md): `begin_forward` before the network runs on a batch that is on the device,
     `end_backward` once the gradients are computed, `end_step` after the update. With accumulated parts the first
     `begin_forward` and the last `end_backward` count. A captured step has `begin_replay` and `end_replay` instead.
     """

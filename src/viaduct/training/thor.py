@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from viaduct.training.precision import Computation
 
 
-def compute_damping(part: Thor, epoch: float) -> float:
+def compute_damping(settings: Thor, epoch: float) -> float:
     """Return the damping of the step that ends at this epoch."""
-    return float(part.damping_init * part.damping_decay ** (epoch / 10))
+    return float(settings.damping_init * settings.damping_decay ** (epoch / 10))
 
 
 class ThorSupport(OptimizerSupport):
@@ -60,12 +60,12 @@ class ThorSupport(OptimizerSupport):
         try:
             self.optimizer.step()
         finally:
-            self.optimizer.steps = steps_before  # `count_device_step` counts the step, because a replay runs no Python
+            self.optimizer.steps = steps_before  # `note_device_step` counts the step, because a replay runs no Python
 
     def count_device_steps(self, limit: int) -> int:
-        return min(limit, -self.optimizer.steps % self.optimizer.part.frequency)
+        return min(limit, -self.optimizer.steps % self.optimizer.settings.frequency)
 
-    def count_device_step(self) -> None:
+    def note_device_step(self) -> None:
         self.optimizer.steps += 1
 
     def set_epoch(self, epoch: float) -> None:
@@ -88,27 +88,27 @@ class ThorOptimizer(SGD):
 
     decay_in_loss = False  # read by optim.compute_l2_loss: the weight decay is not part of the reported total loss
 
-    def __init__(self, params: Any, part: Thor, model: nn.Module, fused: bool | None = None) -> None:
-        nesterov = part.nesterov and part.momentum > 0
-        super().__init__(params, part.lr, part.momentum, nesterov=nesterov, fused=fused)
-        self.part = part
-        self.damping = part.damping_init
+    def __init__(self, params: Any, settings: Thor, model: nn.Module, fused: bool | None = None) -> None:
+        nesterov = settings.nesterov and settings.momentum > 0
+        super().__init__(params, settings.lr, settings.momentum, nesterov=nesterov, fused=fused)
+        self.settings = settings
+        self.damping = settings.damping_init
         self.steps = 0
-        self.layers = find_layers(model, part.block)
+        self.layers = find_layers(model, settings.block)
         self.stacks = stack_layers(self.layers)
         by_name = {layer.name: inverses for stack in self.stacks for layer, inverses in stack.list_inverses()}
         # By layer, the inverses of A and of G: views of the tensors in `stacks`.
         self.inverses = {layer.name: by_name[layer.name] for layer in self.layers}
         self.recorder: FactorRecorder | None = None  # set from the passes of a refresh step to its update
-        self.trace_rule = TraceRule(part) if part.trace_rule else None
+        self.trace_rule = TraceRule(settings) if settings.trace_rule else None
 
     @property
     def is_refresh_due(self) -> bool:
         """Return True if the coming step computes new factors."""
-        return self.steps % self.part.frequency == 0
+        return self.steps % self.settings.frequency == 0
 
     def set_epoch(self, epoch: float) -> None:
-        self.damping = compute_damping(self.part, epoch)
+        self.damping = compute_damping(self.settings, epoch)
 
     @contextmanager
     def record_factors(self, network: nn.Module, scale: float) -> Iterator[None]:
@@ -118,7 +118,7 @@ class ThorOptimizer(SGD):
         """
         frozen = self.trace_rule.read_frozen_names() if self.trace_rule else set()
         weights = {id(network.get_parameter(layer.name)): layer for layer in self.layers if layer.name not in frozen}
-        self.recorder = FactorRecorder(weights, self.part.form, scale)
+        self.recorder = FactorRecorder(weights, self.settings.form, scale)
         with self.recorder:
             yield
 
@@ -152,7 +152,7 @@ class ThorOptimizer(SGD):
         `split_indices` are the last layers of all messages but the last; without them there are two messages.
         """
         order = {layer.name: index for index, layer in enumerate(self.layers)}
-        ends = self.part.split_indices or (len(self.layers) // 2 - 1,)
+        ends = self.settings.split_indices or (len(self.layers) // 2 - 1,)
         messages = [sum(order[name] > end for end in ends) for name in names for _ in range(2)]  # of each inverse
         return [
             [index for index, message in enumerate(messages) if message == number] for number in sorted(set(messages))
@@ -198,8 +198,8 @@ class TraceRule:
     until the next refresh. The host waits for the device only to read which layers are frozen, once in a refresh.
     """
 
-    def __init__(self, part: Thor) -> None:
-        self.renew, self.freeze = part.trace_renew, part.trace_freeze
+    def __init__(self, settings: Thor) -> None:
+        self.renew, self.freeze = settings.trace_renew, settings.trace_freeze
         self.traces: dict[str, Tensor] = {}  # tr(A) * tr(G) when the layer last took new inverses
         self.frozen: dict[str, Tensor] = {}  # True: the layer keeps its inverses for good
 

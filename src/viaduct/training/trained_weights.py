@@ -33,7 +33,7 @@ LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")
 EPOCH_AND_STEP = re.compile(r"-(\d+)_(\d+)$")  # as in MindSpore's resnet-90_625.ckpt: epoch 90, its step 625
 
 
-@sendable
+@sendable  # to other ranks
 @dataclass(frozen=True)
 class WeightsFile:
     """A TensorFlow checkpoint by its prefix, a MindSpore checkpoint, or a file of tensors."""

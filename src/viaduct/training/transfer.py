@@ -100,7 +100,8 @@ def read_donor(source: Path, training: Training) -> Donor:
         excluded |= classifier
         names, notes = select_tensors(stored, shapes, excluded)
         if classifier:
-            there, here = (shape_by_name[min(classifier)][0] for shape_by_name in (stored.shapes, shapes))
+            name = min(classifier)
+            there, here = stored.shapes[name][0], shapes[name][0]  # the first extent is the number of classes
             listed = ", ".join(sorted(classifier))
             notes.append(f"the classifier ({listed}) begins anew: {there:,} classes there, {here:,} here")
         tensors = {name: stored.read(name) for name in names}

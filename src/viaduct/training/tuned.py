@@ -25,7 +25,7 @@ from viaduct.profiling.collector import Plan
 from viaduct.recipes import Loaded
 from viaduct.search_space import Parameter, Space
 from viaduct.signals import collect_signals
-from viaduct.training.profiled import BATCH_FIELD, Order
+from viaduct.training.profiled import BATCH_FIELD, WorkOrder
 from viaduct.training.session import check_path
 from viaduct.training.tuning_worker import MIN_VERDICT_TURNS, make_threads_space
 from viaduct.tuning.bank import Bank, Choice, DamagedBank, Stored, Verdict
@@ -40,7 +40,8 @@ from viaduct.tuning.tuner import Operator, Outcome, Tuner, collect_choices, divi
 from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
 
 OBSERVING_LIMIT_S, VERDICT_LIMIT_S = 900.0, 1800.0  # after which the worker counts as lost
-MAX_VERDICT_SHARE = 0.3  # of the budget that is kept for measuring the whole step
+VERDICT_STEPS = 60  # time for this many steps is kept for measuring the whole step
+MAX_VERDICT_SHARE = 0.3  # of the budget that is kept for it
 VERDICT_MARGIN = 0.01  # share of the step's time that the choices must save to be installed
 COMPILER_S = 90.0  # of the budget for each operator, to try compiled variants: each compiles for tens of seconds
 NO_GAIN = "not installed: no gain in the whole step"  # note of a bank's entry
@@ -98,7 +99,7 @@ def tune_recipe(request: TuneRequest, report_line: Callable[[str], None]) -> Tun
 
 
 def search_and_judge(
-    request: TuneRequest, order: Order, device_type: str, start: float, report_line: Callable[[str], None]
+    request: TuneRequest, order: WorkOrder, device_type: str, start: float, report_line: Callable[[str], None]
 ) -> TuneReport:
     """Tune in a worker process; the bank is created if it does not exist.
 
@@ -116,7 +117,7 @@ def search_and_judge(
         path.write_text(order.encode())
         command = [sys.executable, "-m", "viaduct.training.tuning_worker", str(path)]
         worker = Worker(command, is_interrupted=lambda: bool(received))
-        tuning = Session(request, report, worker, device_type, start + request.budget_s, report_line)
+        tuning = TuningSession(request, report, worker, device_type, start + request.budget_s, report_line)
         try:
             tuning.run()
         except Interrupted:
@@ -132,10 +133,10 @@ def search_and_judge(
     return report
 
 
-def make_order(request: TuneRequest) -> Order:
+def make_order(request: TuneRequest) -> WorkOrder:
     """Return the worker's order; the recipe's batch is one of its settings, so that it is not reduced on CPUs."""
-    plan = Plan(0, 1, 0)  # an order must have a plan and an output path; the tuning worker uses neither
-    order = Order(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
+    plan = Plan(skip=0, timed=1, recorded=0)  # the worker uses neither the plan nor the output path
+    order = WorkOrder(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
     batch = str(order.change_recipe().data.global_batch)
     # No sink: a captured step would keep the variants that it was captured with.
     return replace(order, settings=[*request.settings, (BATCH_FIELD, batch), ("sink", "0")])
@@ -159,7 +160,7 @@ def read_built_in(fingerprint: Fingerprint) -> Stored:
     return Bank(BUILT_IN_BANK).read(fingerprint)
 
 
-class Session:
+class TuningSession:
     """One tuning run: observe, measure defaults, search, judge."""
 
     def __init__(
@@ -233,9 +234,9 @@ class Session:
         """
         pending, outcomes = [], self.report.outcomes  # pending: operators to search, and the time of their default
         for operator in operators:
-            hit = self.tuner.find_hit(operator.signature)
-            if hit is not None and not self.request.repeat:
-                outcomes.append(self.tuner.tune(operator, hit.default_us, 0.0))
+            entry = self.tuner.find_hit(operator.signature)  # of the bank
+            if entry is not None and not self.request.repeat:
+                outcomes.append(self.tuner.tune(operator, entry.default_us, 0.0))
                 continue
             # 0: there was no time to measure it; None: it could not be measured.
             default_us = self.tuner.measure_default(operator) if time.monotonic() < self.end else 0.0
@@ -249,7 +250,8 @@ class Session:
         shares = {op.signature.key: Outcome(op, default_us=default_us).share(step_us) for op, default_us in pending}
         # By share; the number of threads last, because it takes whole steps.
         pending.sort(key=lambda row: (row[0].signature.kind == THREADS, -shares[row[0].signature.key]))
-        end = self.end - min(MAX_VERDICT_SHARE * self.request.budget_s, 60 * step_us / 1e6)  # kept for the verdict
+        # Time for VERDICT_STEPS steps is kept for the verdict.
+        end = self.end - min(MAX_VERDICT_SHARE * self.request.budget_s, VERDICT_STEPS * step_us / 1e6)
         for index, (operator, default_us) in enumerate(pending):
             remaining = {op.signature.key: shares[op.signature.key] for op, _ in pending[index:]}
             seconds = divide_budget(remaining, end - time.monotonic())[operator.signature.key]

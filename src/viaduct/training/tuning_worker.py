@@ -26,7 +26,7 @@ from viaduct.recipes import Thor
 from viaduct.search_space import Parameter, Space
 from viaduct.training.loop import Training
 from viaduct.training.networks import describe_model
-from viaduct.training.profiled import Order, prepare_recipe
+from viaduct.training.profiled import WorkOrder, prepare_recipe
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import explain_limits, load_images
 from viaduct.tuning.applying import Call, apply_choices, observe_calls
@@ -43,7 +43,7 @@ MIN_VERDICT_TURNS, MAX_VERDICT_TURNS = 9, 41
 class RecipeStep:
     """A recipe's training, whose steps are taken one by one."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: WorkOrder) -> None:
         self.order = order
         self.folder = tempfile.TemporaryDirectory(prefix="viaduct-tune-")
 
@@ -228,7 +228,7 @@ def find_module_obstacle(training: Training) -> str | None:
 
 def main() -> None:
     """Serve requests of the tuner until it closes the connection."""
-    order = Order.decode(Path(sys.argv[1]).read_text())
+    order = WorkOrder.decode(Path(sys.argv[1]).read_text())
     _, torch_device = devices.pick(order.device)
     step = RecipeStep(order)
     kinds = {**list_kinds(), THREADS: ThreadCounts(step)}

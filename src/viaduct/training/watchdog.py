@@ -32,7 +32,7 @@ from viaduct.errors import LostRank
 from viaduct.training.distributed import ADDRESS_VARIABLES, Group, name_job_prefix
 
 WAIT_FOR_STACK_S = 5.0  # for the ranks that are behind to publish their stacks
-STORE_TIMEOUT_S = 10.0
+STORE_TIMEOUT_S = 10.0  # of a request to the rendezvous store
 
 
 class Pulse:
@@ -69,7 +69,7 @@ class Watchdog:
 
     def __init__(self, group: Group, pulse: Pulse, hang_seconds: float, report: Callable[[str], None]) -> None:
         self.group, self.pulse, self.hang_seconds, self.report = group, pulse, hang_seconds, report
-        self.interval = min(hang_seconds / 8, 5.0)
+        self.interval = min(hang_seconds / 8, 5.0)  # seconds between two publications
         self.store = open_store()
         # The launcher's process id, if it is this process's parent: a script between them may end before the run does.
         self.launcher = os.getppid() if os.environ.get(LAUNCHER_VARIABLE) == str(os.getppid()) else None
@@ -110,9 +110,7 @@ class Watchdog:
                 for line in explain_hang(positions, behind, self._read_stacks(behind), self.hang_seconds):
                     self.report(line)
             elif self.group.rank not in behind:
-                time.sleep(
-                    WAIT_FOR_STACK_S
-                )  # until rank 0 has printed, because the agent ends all ranks when one exits
+                time.sleep(WAIT_FOR_STACK_S)  # rank 0 prints meanwhile; the agent ends all ranks when one exits
         except RuntimeError as error:
             print(f"rank {self.group.rank}: hangs, and the rendezvous store is lost: {error}", file=sys.stderr)
         sys.stderr.flush()
@@ -159,7 +157,8 @@ def explain_hang(
         position = next(iter(positions.values())).describe()
         yield f"all ranks hang at {position}, for {seconds:g} s: none is behind, so look at the network between them."
     else:
-        yield f"The other ranks wait for it; all {len(positions)} end, so that a launcher can start them again."
+        them = "it" if len(behind) == 1 else "them"
+        yield f"The other ranks wait for {them}; all {len(positions)} end, so that a launcher can start them again."
 
 
 def open_store() -> Any:

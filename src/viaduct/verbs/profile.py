@@ -205,7 +205,14 @@ def profile_recipe(
         from viaduct.training.profile_apply import apply_advice
 
         applied = apply_advice(
-            profile.advice, loaded, plan=plan, device=device, data=data, ranks=ranks, settings=changes, tell=print_note
+            profile.advice,
+            loaded,
+            plan=plan,
+            device=device,
+            data=data,
+            ranks=ranks,
+            settings=changes,
+            report_line=print_note,
         )
         text = (
             applied.describe() if applied else "--apply: the recipe can follow none of the advice; nothing was tried."

@@ -181,11 +181,11 @@ def check_ranks(arguments: Arguments, ranks: int, local_ranks: int, has_rank_0: 
     """Check the parsed arguments as `check_command` does, with the same result."""
     from viaduct import devices
     from viaduct.training.live import check_port
-    from viaduct.training.session import describe_finished, refuse_or_find_finished, refuse_ranks
+    from viaduct.training.session import check_before_start, describe_finished, refuse_or_find_finished
 
     devices.check_ranks(arguments.device, local_ranks)
     request = arguments.request()
-    refuse_ranks(request, ranks)
+    check_before_start(request, ranks)
     if has_rank_0 and refuse_or_find_finished(request):
         return list(describe_finished(request))
     if has_rank_0 and arguments.watch is not None:
