@@ -37,7 +37,8 @@ def build_network() -> nn.Sequential:
 def recorded() -> Recorded:
     network = build_network()
     optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
-    images, labels = torch.randn(32, 3, 64, 64, device="cuda"), torch.randint(0, 10, (32,), device="cuda")
+    # Large enough that cuBLAS's workspaces (64 MiB on an H200), which exist before the recording, are a small share.
+    images, labels = torch.randn(128, 3, 64, 64, device="cuda"), torch.randint(0, 10, (128,), device="cuda")
     recorder = OperatorRecorder("cuda", script_folder=HERE.parent)
     recorder.add_network(network)
     for step in range(6):
