@@ -73,6 +73,5 @@ def find_helper_lines(work: Work) -> range:
 
 def uses_any(work: Work, roots: tuple[str, ...]) -> bool:
     """Return True if the file imports one of these top-level modules or uses a name that resolves to one."""
-    statements = [*work.source.of_kind(ast.Import), *work.source.of_kind(ast.ImportFrom)]
-    imported = [name for statement in statements for name in imported_modules(statement)]
+    imported = [name for node in work.source.imports for name in imported_modules(node)]
     return any(name.partition(".")[0] in roots for name in [*imported, *work.index.calls, *work.index.references])

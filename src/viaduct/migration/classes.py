@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import is_property
+from viaduct.migration.source import FunctionNode
 
 if TYPE_CHECKING:
     from viaduct.migration.project import Project
@@ -42,7 +43,7 @@ def describe_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
     methods = {
         statement.name: tuple(argument.arg for argument in [*statement.args.posonlyargs, *statement.args.args][1:])
         for statement in node.body
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(statement, FunctionNode)
     }
     return OwnClass(path, bases, methods)
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from viaduct.migration.lookups import last_name
-from viaduct.migration.names import Function, FunctionNode, Names, Scope
+from viaduct.migration.names import Function, Names, Scope
 from viaduct.migration.predicates import is_property
 from viaduct.migration.project import Project
-from viaduct.migration.source import group_by_name
+from viaduct.migration.source import FunctionNode, group_by_name
 
 CHECKPOINT_LOADS = ("torch.load", "torch.jit.load", "torch.serialization.load")
 STATE, MODULE, MOVED, HOST, TENSOR, UNKNOWN, CARD = "state", "module", "moved", "host", "tensor", "unknown", "card"
@@ -409,8 +409,7 @@ class Flow:
 
     @cached_property
     def functions_by_name(self) -> dict[str, list[FunctionNode]]:
-        functions = self.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)
-        return group_by_name((node.name, node) for node in functions if isinstance(node, FunctionNode))
+        return group_by_name((function.name, function) for function in self.source.functions)
 
     @cached_property
     def classes_by_name(self) -> dict[str, ast.ClassDef]:

@@ -76,8 +76,7 @@ def names_framework(data: bytes) -> bool:
 def read_imports(names: Names) -> Imports:
     frameworks: dict[bool, set[str]] = {True: set(), False: set()}  # key: the import always happens
     modules: set[str] = set()
-    for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
-        assert isinstance(node, ast.Import | ast.ImportFrom)
+    for node in names.source.imports:
         if isinstance(node, ast.Import):
             absolute = [alias.name for alias in node.names]
             modules.update(absolute)

@@ -18,6 +18,7 @@ from viaduct.migration import helper_cell, lazy_imports
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import FRAMEWORKS
 from viaduct.migration.predicates import imported_modules, is_string
+from viaduct.migration.source import FunctionNode, ImportNode
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
@@ -56,8 +57,7 @@ def insert_imports(work: Work) -> Work:
 
 def missing_effect_imports(work: Work, needed: dict[str, str]) -> Iterator[str]:
     """Yield the modules to import for their effect, without those that the file imports already."""
-    statements = [*work.source.of_kind(ast.Import), *work.source.of_kind(ast.ImportFrom)]
-    present = {name.partition(".")[0] for statement in statements for name in imported_modules(statement)}
+    present = {name.partition(".")[0] for node in work.source.imports for name in imported_modules(node)}
     registered = NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values())
     yield from (
         module for module in sorted(work.effect_imports - present) if module != REGISTERING_MODULE or not registered
@@ -91,9 +91,9 @@ def star_would_overwrite(work: Work, location: ast.stmt | None) -> bool:
 
 def find_bound_names(statement: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement binds."""
-    if isinstance(statement, ast.Import | ast.ImportFrom):
+    if isinstance(statement, ImportNode):
         yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
-    elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    elif isinstance(statement, FunctionNode | ast.ClassDef):
         yield statement.name
     else:
         names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 from viaduct.migration.findings import Finding
 from viaduct.migration.names import Scope
 from viaduct.migration.predicates import imported_modules, is_string
+from viaduct.migration.source import FunctionNode, ImportNode
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-Import = ast.Import | ast.ImportFrom
 
 
 def insert(work: Work, local: str, lines: list[str]) -> bool:
@@ -30,7 +28,7 @@ def insert(work: Work, local: str, lines: list[str]) -> bool:
     if None in statements:
         return False
     for statement in filter(None, statements):
-        if isinstance(statement, Import):
+        if isinstance(statement, ImportNode):
             work.edits.insert_after(statement, lines)
             if is_optional(work, statement):
                 report_lazy_import(work, statement, local)
@@ -42,7 +40,7 @@ def insert(work: Work, local: str, lines: list[str]) -> bool:
 def is_optional(work: Work, statement: ast.stmt) -> bool:
     """Return True for an import in a `try` outside functions and classes."""
     parents = list(work.source.ancestors(statement))
-    in_definition = any(isinstance(parent, Function | ast.ClassDef) for parent in parents)
+    in_definition = any(isinstance(parent, FunctionNode | ast.ClassDef) for parent in parents)
     return not in_definition and any(isinstance(parent, ast.Try) for parent in parents)
 
 
@@ -61,7 +59,7 @@ def last_of_import_block(body: list[ast.stmt], roots: Collection[str]) -> ast.st
     """Return the last of the consecutive imports from the first import of one of these top-level modules on."""
     for index, statement in enumerate(body):
         if any(name.partition(".")[0] in roots for name in imported_modules(statement)):
-            block = takewhile(lambda following: isinstance(following, Import), body[index:])
+            block = takewhile(lambda following: isinstance(following, ImportNode), body[index:])
             return [*block][-1]
     return None
 
@@ -83,23 +81,23 @@ def find_statement(work: Work, use: ast.AST) -> ast.stmt | None:
     It is inserted after an import of torch in the function or class around the use or in the module, else before the
     first statement of the outermost function.
     """
-    function: Function | None = None
+    function: FunctionNode | None = None
     innermost = work.names.scope_of(use)
     scope: Scope | None = innermost
     while scope is not None:
         node = scope.node
-        if isinstance(node, Function | ast.Module) or (isinstance(node, ast.ClassDef) and scope is innermost):
+        if isinstance(node, FunctionNode | ast.Module) or (isinstance(node, ast.ClassDef) and scope is innermost):
             # All imports of the module have run before a function is called, except those under these conditions.
             is_later = isinstance(node, ast.Module) and function is not None
             statement = find_import(node.body, ("TYPE_CHECKING", "__name__") if is_later else ("TYPE_CHECKING",))
             if statement is not None and (is_later or work.source.positions[statement] <= work.source.positions[use]):
                 return statement
-        function = node if isinstance(node, Function) else function
+        function = node if isinstance(node, FunctionNode) else function
         scope = scope.outer
     return first_statement(function) if function is not None else None
 
 
-def first_statement(function: Function) -> ast.stmt:
+def first_statement(function: FunctionNode) -> ast.stmt:
     """Return the first statement of a function after its docstring; the docstring if there is no other."""
     first, *remaining = function.body
     return remaining[0] if remaining and isinstance(first, ast.Expr) and is_string(first.value) else first

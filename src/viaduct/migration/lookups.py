@@ -8,12 +8,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from viaduct.migration.names import Bound, Function
+from viaduct.migration.source import FunctionNode, ImportNode
 
 if TYPE_CHECKING:
     from viaduct.migration.rule import Site
-
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-"""A function with a name; `names.Function` includes lambdas."""
 
 
 def last_name(node: ast.AST | None) -> str:
@@ -55,7 +53,7 @@ def branches(node: ast.expr) -> list[ast.expr]:
     return [*branches(node.body), *branches(node.orelse)] if isinstance(node, ast.IfExp) else [node]
 
 
-def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
+def imported_names(statement: ImportNode) -> list[str]:
     """Return the qualified names that an import statement imports; none for a relative import."""
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]

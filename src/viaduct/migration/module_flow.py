@@ -26,11 +26,11 @@ from viaduct.migration.mixed_aliases import (
     qualify_function,
     stored_value,
 )
-from viaduct.migration.names import FunctionNode, Names, all_parameters, canonical
+from viaduct.migration.names import Names, all_parameters, canonical
 from viaduct.migration.predicates import is_none, is_self
 from viaduct.migration.project import Project, parse_names
 from viaduct.migration.project_calls import METHOD_KINDS, ProjectCalls, function_name
-from viaduct.migration.source import Source
+from viaduct.migration.source import FunctionNode, ImportNode, Source
 
 HOROVOD_MODULES = ("horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras")
 CONVERTED_MEMBERS = {
@@ -202,7 +202,7 @@ class ModuleFlow:
 
         `results` are the aliases that are results of functions.
         """
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, ImportNode):
             return is_mixed_import(names, node)
         if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.IfExp):
             return False
@@ -228,7 +228,7 @@ class ModuleFlow:
         return is_of_module and not is_module_or_false(self, names, stored_value(names.source, target))
 
 
-def is_mixed_import(names: Names, statement: ast.Import | ast.ImportFrom) -> bool:
+def is_mixed_import(names: Names, statement: ImportNode) -> bool:
     """Return True if a statement imports Horovod under a name that has other bindings too."""
     base = f"{names.imported_from(statement)}." if isinstance(statement, ast.ImportFrom) else ""
     imported = [

@@ -19,7 +19,7 @@ from viaduct.cards import CARDS
 from viaduct.cards.tensorflow_api import NPU_INIT, STAR_NAMES
 from viaduct.migration.predicates import is_none
 from viaduct.migration.reexports import Exports
-from viaduct.migration.source import Source
+from viaduct.migration.source import FunctionNode, Source
 
 # (prefix of a qualified name, prefix that replaces it): TensorFlow and Horovod export the same API under several names.
 SPELLINGS = (
@@ -36,7 +36,6 @@ SPELLINGS = (
     ("horovod.tensorflow.functions.", "horovod.tensorflow."),
     *((f"{card.package}.", f"{card.root}.") for card in CARDS.values()),  # torch_npu.npu is torch.npu
 )
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Function = FunctionNode | ast.Lambda
 BINDING_NODES = (
     *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
@@ -219,7 +218,7 @@ class Names:
 
     def visit(self, node: ast.AST, scope: Scope, pending: list[ast.AST]) -> None:
         """Record what a node binds, walk the scope it opens, and add its nodes in the outer scope to `pending`."""
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(node, FunctionNode | ast.ClassDef):
             scope.bind(node.name, f"{self.module}.{node.name}" if scope.outer is None and self.module else None)
             pending += node.decorator_list
             if isinstance(node, ast.ClassDef):
@@ -340,7 +339,7 @@ class Names:
     @staticmethod
     def is_outside(child: ast.AST, scope: ast.AST) -> bool:
         """Return True if a child of a node that opens a scope is evaluated outside this scope."""
-        if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(scope, FunctionNode | ast.ClassDef):
             return not isinstance(child, ast.stmt)  # only the body consists of statements
         return isinstance(scope, ast.Lambda) and child is not scope.body
 

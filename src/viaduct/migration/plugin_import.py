@@ -21,10 +21,9 @@ from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.graphs import find_reachable
 from viaduct.migration.ledger import Place, lacks_plugin
 from viaduct.migration.predicates import imported_modules
-from viaduct.migration.source import LINE_END, Unparsable, decode, lines_of, parse
+from viaduct.migration.source import LINE_END, ImportNode, Unparsable, decode, lines_of, parse
 
 PLUGIN_RULE = "torch.plugin"
-Import = ast.Import | ast.ImportFrom
 
 
 def find_scripts_without_plugin(
@@ -73,9 +72,9 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
     return f"{before}import {module}{newline}{after}".encode(encoding), line
 
 
-def find_import_before(tree: ast.Module) -> Import | None:
+def find_import_before(tree: ast.Module) -> ImportNode | None:
     """Return the first top-level import of torch, else of a library based on it, else of anything but `__future__`."""
-    statements = [line for line in tree.body if isinstance(line, Import)]
+    statements = [statement for statement in tree.body if isinstance(statement, ImportNode)]
     for roots in ({"torch"}, PYTORCH_COMPANIONS):
         for statement in statements:
             if {name.partition(".")[0] for name in imported_modules(statement)} & roots:

@@ -17,11 +17,11 @@ from viaduct.migration.frameworks import Imports, decide_frameworks, names_frame
 from viaduct.migration.graphs import find_reachable
 from viaduct.migration.names import Names
 from viaduct.migration.reexports import Exports
-from viaduct.migration.source import Source, Unparsable, decode
+from viaduct.migration.source import FunctionNode, Source, Unparsable, decode
 
 HELPER_MODULE = "accelerator_device"
 """Module that --to any writes into a project; another name is used if the project has a module of this name."""
-SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+SCOPES = FunctionNode | ast.ClassDef | ast.Lambda
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Project:
     helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # file -> its helper (module, file): neutral.py
 
     # functions and classes
-    functions: dict[str, tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]] = field(default_factory=dict)
+    functions: dict[str, tuple[str, FunctionNode]] = field(default_factory=dict)
     calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)  # function -> (file, call) of each call
     returns: dict[str, str] = field(default_factory=dict)  # function, or module.Class.method -> kind of the result
     parameters: dict[tuple[str, str], str] = field(default_factory=dict)  # (function, parameter) -> kind
@@ -225,7 +225,7 @@ def record_functions(project: Project, path: str, names: Names) -> None:
 
     values = Values(names, project)
     for node in names.source.tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, FunctionNode):
             name = f"{names.module}.{node.name}"
             project.functions[name] = (path, node)
             kinds = {values.full_kind(statement.value) for statement in returns_of(names, node)}
@@ -234,7 +234,7 @@ def record_functions(project: Project, path: str, names: Names) -> None:
                 project.returns[name] = kind
 
 
-def returns_of(names: Names, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Return]:
+def returns_of(names: Names, function: FunctionNode) -> list[ast.Return]:
     """Return the return statements of a function, without those of nested functions."""
     by_function: dict[ast.AST, list[ast.Return]] = names.get_table("returns", lambda: group_returns(names.source))
     return by_function.get(function, [])

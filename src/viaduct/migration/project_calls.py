@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from viaduct.migration.classes import class_called
 from viaduct.migration.graphs import find_reachable, link_both_ways
-from viaduct.migration.names import FunctionNode, Names, Scope
+from viaduct.migration.names import Names, Scope
 from viaduct.migration.predicates import is_self
 from viaduct.migration.project import Project
+from viaduct.migration.source import FunctionNode
 
 METHOD_KINDS = ("staticmethod", "classmethod")
 """Decorators that change neither a function's result nor its arguments."""

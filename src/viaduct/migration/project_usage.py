@@ -17,6 +17,7 @@ from viaduct.migration.names import Names
 from viaduct.migration.predicates import find_argument, is_literal_in
 from viaduct.migration.project import Project, passed_in, returns_of
 from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_BY_METHOD
+from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import Values, kind_of_call
 
 KERAS_RUN_METHODS = {"fit", "fit_generator", "predict", "train_on_batch"}
@@ -62,14 +63,15 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
             record_call(project, path, call, values)
         if any(text in names.source.text for text in INPUT_CONTEXT_NAMES):
             project.rank_files.add(path)
-        functions = names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)
-        if "stimator" in names.source.text and any(find_estimator_cycle(function, values) for function in functions):
+        if "stimator" in names.source.text and any(
+            find_estimator_cycle(function, values) for function in names.source.functions
+        ):
             project.cycle_files.add(path)
         project.imports[path] = modules.find_all(imported_names(names), path)
         record_optimizers(project, names)
         project.own_methods |= {
-            function.name  # type: ignore[attr-defined]
-            for function in functions
+            function.name
+            for function in names.source.functions
             if isinstance(names.source.parents[function], ast.ClassDef)
         }
         record_variables(project, path, values)
@@ -118,8 +120,7 @@ def record_variables(project: Project, path: str, values: Values) -> None:
     for node in names.source.of_kind(ast.Assign):
         if len(node.targets) == 1:
             record_assigned_initialiser(project, values, node.targets[0], node.value)
-    for function in names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef):
-        assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+    for function in names.source.functions:
         record_returned_initialiser(project, values, function)
 
 
@@ -156,9 +157,7 @@ def record_assigned_initialiser(project: Project, values: Values, target: ast.ex
         project.initialisers.add(f"{values.names.module}.{target.id}")
 
 
-def record_returned_initialiser(
-    project: Project, values: Values, function: ast.FunctionDef | ast.AsyncFunctionDef
-) -> None:
+def record_returned_initialiser(project: Project, values: Values, function: FunctionNode) -> None:
     """Record a function that returns an initialiser, alone or in a tuple."""
     owner = values.names.source.parents.get(function)
     prefix = f"{values.names.module}.{owner.name}" if isinstance(owner, ast.ClassDef) else values.names.module
@@ -284,10 +283,10 @@ def is_in_loop(node: ast.AST, function: ast.AST, values: Values) -> bool:
 
 def imported_names(names: Names) -> Iterator[str]:
     """Yield the absolute dotted names that a file imports; for `from a import b` both a and a.b."""
-    for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
+    for node in names.source.imports:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = names.imported_from(node)
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)

@@ -19,6 +19,8 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TypeVar
 
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+ImportNode = ast.Import | ast.ImportFrom
 LINE_END = re.compile(r"\r\n|\r|\n")
 # Fields of nodes that contain no nodes, and fields of operators and contexts: `ast` shares those nodes between parents.
 LEAF_FIELDS = {
@@ -309,6 +311,14 @@ class Source:
         return sorted(nodes, key=self.positions.__getitem__)
 
     @cached_property
+    def functions(self) -> list[FunctionNode]:
+        return [*self.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)]  # type: ignore[list-item]
+
+    @cached_property
+    def imports(self) -> list[ImportNode]:
+        return [*self.of_kinds(ast.Import, ast.ImportFrom)]  # type: ignore[list-item]
+
+    @cached_property
     def positions(self) -> dict[ast.AST, int]:
         """Position of each node in `nodes`."""
         return {node: index for index, node in enumerate(self.children)}
@@ -366,10 +376,9 @@ class Source:
             node = self.parents[node]
         return node
 
-    def function_around(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def function_around(self, node: ast.AST) -> FunctionNode | None:
         """Return the innermost function around a node, ignoring lambdas; None at module level."""
-        functions = (node for node in self.ancestors(node) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-        return next(functions, None)
+        return next((parent for parent in self.ancestors(node) if isinstance(parent, FunctionNode)), None)
 
     def class_around(self, node: ast.AST) -> ast.ClassDef | None:
         return next((parent for parent in self.ancestors(node) if isinstance(parent, ast.ClassDef)), None)

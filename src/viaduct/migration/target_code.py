@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS
+from viaduct.migration.source import FunctionNode
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
@@ -34,7 +35,7 @@ NO_OPS_WITHOUT_CUDA = ("manual_seed", "manual_seed_all", "empty_cache")
 MAX_TARGET_BRANCHES = 50
 """Maximum number of branches for the target that are searched for a statement; more exist only in generated code."""
 SimpleStatement = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Definition = FunctionNode | ast.ClassDef
 
 
 @lru_cache(maxsize=8)

@@ -21,6 +21,7 @@ from viaduct.migration.names import Function, Names, Scope, Table, all_parameter
 from viaduct.migration.predicates import is_none, is_property, is_self
 from viaduct.migration.project import Project, returns_of
 from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
+from viaduct.migration.source import FunctionNode
 
 DATASET_METHODS = {
     *("apply", "batch", "cache", "concatenate", "enumerate", "filter", "flat_map", "interleave", "map"),
@@ -450,7 +451,7 @@ class Values:
             return None
         if name not in {parameter.arg for parameter in all_parameters(function.args)}:
             return None
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(function, FunctionNode):
             kind = self.project.parameters.get((f"{self.names.module}.{function.name}", name))
             if kind:
                 return kind

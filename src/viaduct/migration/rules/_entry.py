@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from viaduct.migration.lookups import FunctionNode, keyword_value, plain_name, walk_executed
+from viaduct.migration.lookups import keyword_value, plain_name, walk_executed
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site, cache_per_file
+from viaduct.migration.source import FunctionNode
 
 APP_RUN = ("tensorflow.app.run", "absl.app.run")
 

@@ -11,16 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from viaduct.migration.imports import REGISTERING_MODULE
-from viaduct.migration.lookups import (
-    FunctionNode,
-    bindings_of,
-    is_self_attribute,
-    mark_once,
-    plain_name,
-    sole_target,
-)
+from viaduct.migration.lookups import bindings_of, is_self_attribute, mark_once, plain_name, sole_target
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Site, cache_per_file
+from viaduct.migration.source import FunctionNode
 
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2"
 CONFIG_PROTO = ("tensorflow.ConfigProto", "tensorflow.core.protobuf.config_pb2.ConfigProto")

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from viaduct.migration.lookups import FunctionNode, dotted_name, plain_name
+from viaduct.migration.lookups import dotted_name, plain_name
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules._entry import APP_RUN
 from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.source import FunctionNode
 
 EXIT_FUNCTIONS = {"sys.exit", "os._exit", "exit", "quit"}
 TEST_MAINS = {

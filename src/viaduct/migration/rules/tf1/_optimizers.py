@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_name
-from viaduct.migration.lookups import FunctionNode, bindings_of, plain_name
+from viaduct.migration.lookups import bindings_of, plain_name
 from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import OPTIMIZER_TRAINING_FUNCTIONS
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
+from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import kind_of_call
 
 OPTIMIZER_MODULE = DEFINING_MODULE["NPUDistributedOptimizer"]

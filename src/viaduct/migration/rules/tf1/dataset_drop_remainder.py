@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import FunctionNode, plain_name
+from viaduct.migration.lookups import plain_name
 from viaduct.migration.names import all_parameters
 from viaduct.migration.predicates import find_argument, is_constant, is_literal
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import EVALUATION_NAMES, report_dropped_batch
+from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__)
 

@@ -21,11 +21,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.lookups import FunctionNode, argument_values, mark_once, plain_name
+from viaduct.migration.lookups import argument_values, mark_once, plain_name
 from viaduct.migration.predicates import is_literal, is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
+from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__, after=("horovod_lifecycle", "session_config"))
 

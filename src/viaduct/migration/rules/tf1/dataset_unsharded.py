@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import FunctionNode, mark_once
+from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import EVALUATION_NAMES
+from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__, category="report", when=lambda options: options.distributed, runs_last=True)
 

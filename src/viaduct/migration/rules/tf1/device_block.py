@@ -16,10 +16,11 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.edits import Edits
-from viaduct.migration.lookups import FunctionNode, bindings_of, keyword_value, literal_text
+from viaduct.migration.lookups import bindings_of, keyword_value, literal_text
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._strategies import DEVICE_SETTERS
+from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__)
 

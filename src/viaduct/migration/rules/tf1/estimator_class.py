@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import FunctionNode, keyword_value, plain_name
+from viaduct.migration.lookups import keyword_value, plain_name
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import comes_from_init
+from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__, after=("estimator_run_config", "preset_resnet_seed"))
 

@@ -22,8 +22,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from viaduct.migration.lookups import FunctionNode, plain_name, sole_target
+from viaduct.migration.lookups import plain_name, sole_target
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__, category="performance")
 

@@ -26,11 +26,12 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import FunctionNode, mark_once, plain_name, walk_executed
+from viaduct.migration.lookups import mark_once, plain_name, walk_executed
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _exits, _keras
+from viaduct.migration.source import FunctionNode
 
 rule = Rule(__name__, after=("session_config",))
 

@@ -38,11 +38,11 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, NPU_BRIDGE
-from viaduct.migration.lookups import FunctionNode
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
+from viaduct.migration.source import FunctionNode
 
 rule = Rule(
     __name__,

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from viaduct.migration.lookups import (
-    FunctionNode,
     bind_arguments,
     bindings_of,
     literal_text,
@@ -21,6 +20,7 @@ from viaduct.migration.names import all_parameters
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._options import option_names
+from viaduct.migration.source import FunctionNode
 from viaduct.migration.targets import card
 
 NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)

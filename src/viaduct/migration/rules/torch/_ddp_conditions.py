@@ -9,13 +9,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.lookups import FunctionNode, bind_arguments, calls_to, keyword_value, plain_name
+from viaduct.migration.lookups import bind_arguments, calls_to, keyword_value, plain_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import is_imported, main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._collectives import dict_items
 from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
 from viaduct.migration.rules.torch._training import DATA_LOADERS, EpochLoop, LoaderTrace
+from viaduct.migration.source import FunctionNode
 
 MOVING_METHODS = ("cuda", "npu", "mlu", "to")
 SAVING_FUNCTIONS = ("torch.save", "torch.jit.save")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.lookups import FunctionNode, argument_values, is_self_attribute, last_name, plain_name
+from viaduct.migration.lookups import argument_values, is_self_attribute, last_name, plain_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._training import Alias, LoaderTrace
+from viaduct.migration.source import FunctionNode
 
 EQUAL_ATTRIBUTES = ("shape", "dtype", "device", "ndim")  # attributes of a tensor that are the same on every rank
 EQUAL_RESULTS = ("size", "dim", "numel", "len")  # functions and methods whose result is the same on every rank

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from viaduct.migration.classes import OBJECT, owner_of
-from viaduct.migration.lookups import FunctionNode, argument_values, last_name
+from viaduct.migration.lookups import argument_values, last_name
+from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import Values, starts_with_name
 
 INDEXING_FUNCTIONS = {

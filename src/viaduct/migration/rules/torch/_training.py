@@ -9,8 +9,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.lookups import FunctionNode, is_self_attribute, last_name, positional_parameters
+from viaduct.migration.lookups import is_self_attribute, last_name, positional_parameters
 from viaduct.migration.rule import Site
+from viaduct.migration.source import FunctionNode
 
 Alias = tuple[ast.AST | None, str]
 """Scope of a name (a function, None for the module, for `self.x` the class), and the name."""
