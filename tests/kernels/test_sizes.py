@@ -8,13 +8,13 @@ import torch
 from viaduct.kernels.choices import clear_choices, set_choices
 from viaduct.kernels.sizes import (
     Area,
-    Gather,
     Loop,
+    ReductionSizes,
     Tile,
-    choose_default_gather,
+    choose_default_reduction_sizes,
     find_area,
-    find_gather,
     find_loop,
+    find_reduction_sizes,
     find_tile,
 )
 
@@ -30,12 +30,12 @@ def test_without_choices_launches_have_the_sizes_measured_on_an_h200() -> None:
 
     assert [tile(channels) for channels in (64, 128, 129)] == [Tile(16, 64, 4), Tile(16, 128, 4), Tile(8, 256, 4)]
     assert find_area("pooling_forward", (1, 8, 4, 4, 3, 1, 0, 0), torch.bfloat16) == Area(2, 4, 64, 2)
-    assert choose_default_gather(80_000, 256, 2) == Gather(32, 64, 8, 4, 64)
-    assert choose_default_gather(80_000, 256, 1) == Gather(32, 64, 4, 6, 80)
-    assert choose_default_gather(800_000, 64, 1) == Gather(32, 64, 4, 6, 80)
-    assert choose_default_gather(400_000, 64, 1) == Gather(64, 64, 8, 2, 0)
-    assert choose_default_gather(1000, 512, 1) == Gather(32, 64, 4, 4, 0)
-    assert Gather(64, 64, 8, 2).options == {"num_warps": 8, "maxnreg": None}
+    assert choose_default_reduction_sizes(80_000, 256, 2) == ReductionSizes(32, 64, 8, 4, 64)
+    assert choose_default_reduction_sizes(80_000, 256, 1) == ReductionSizes(32, 64, 4, 6, 80)
+    assert choose_default_reduction_sizes(800_000, 64, 1) == ReductionSizes(32, 64, 4, 6, 80)
+    assert choose_default_reduction_sizes(400_000, 64, 1) == ReductionSizes(64, 64, 8, 2, 0)
+    assert choose_default_reduction_sizes(1000, 512, 1) == ReductionSizes(32, 64, 4, 4, 0)
+    assert ReductionSizes(64, 64, 8, 2).options == {"num_warps": 8, "maxnreg": None}
 
 
 def test_every_kind_of_launch_reads_its_choice() -> None:
@@ -50,14 +50,14 @@ def test_every_kind_of_launch_reads_its_choice() -> None:
             ("stem_sums", (7, "float32")): loop,
         }
     )
-    assert find_gather("batch_norm_statistics", x, 1) == Gather(8, 16, 2, 1, 64)
+    assert find_reduction_sizes("batch_norm_statistics", x, 1) == ReductionSizes(8, 16, 2, 1, 64)
     assert find_area("max_pooling", (1, 2), torch.float16) == Area(1, 8, 32, 1)
     assert find_loop("stem_sums", (7,), torch.float32, Loop(1, 1)) == Loop(64, 8, 4, 2)
 
 
 def test_areas_and_programs_cover_everything_and_there_is_always_one() -> None:
     assert Area(2, 4, 64, 2).count_tiles(3, 5, 9) == 3 * 3 * 3
-    gather = Gather(64, 64, 8, each=2)
+    gather = ReductionSizes(64, 64, 8, each=2)
     assert gather.programs(torch.empty(1000, 128)) == (2, 4)  # Triton's interpreter has four multiprocessors
     assert gather.programs(torch.empty(10, 64)) == (1, 1)
     assert gather.programs(torch.empty(10_000, 4096)) == (64, 1)

@@ -57,7 +57,7 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
 def run_auxiliary_head(head: Any, x_NCHW: Tensor) -> Tensor:
     """Return the auxiliary head's logits, with our kernel for its pool."""
     head.check_size(x_NCHW)
-    features = apply_pool(x_NCHW, Pool(5, 3, average=True, valid_only=True))
+    features = apply_pool(x_NCHW, Pool(size=5, stride=3, average=True, valid_only=True))
     features = relu_in_place(head.aux_bn0(head.proj(features)))
     features = relu_in_place(head.aux_bn1(head.conv(features)))
     return at_least_float32(head.head(features.flatten(1)))

@@ -67,7 +67,7 @@ class BottleneckFunction(torch.autograd.Function):
         gradient = make_gradient_rows(gradient, x.dtype)
         masked_gradient, sums3 = mask_and_sum_gradient(gradient, branch3.x, branch3.norm, signs)
         conv3_gradient = compute_input_gradient(masked_gradient, branch3.x, branch3.norm, sums3)
-        weight3 = weight_gradient(conv3_gradient, second)
+        weight3 = compute_weight_gradient(conv3_gradient, second)
         second_gradient = conv3_gradient @ branch3.weight
         sums2 = sum_gradient(second_gradient, branch2.x, branch2.norm)
         conv2_gradient = compute_input_gradient(second_gradient, branch2.x, branch2.norm, sums2, relu=True)
@@ -75,7 +75,7 @@ class BottleneckFunction(torch.autograd.Function):
         sums1 = sum_gradient(first_gradient, branch1.x, branch1.norm)
         conv1_gradient = compute_input_gradient(first_gradient, branch1.x, branch1.norm, sums1, relu=True)
         layer_gradients = [
-            (weight_gradient(conv1_gradient, view_as_rows(x)), sums1),
+            (compute_weight_gradient(conv1_gradient, view_as_rows(x)), sums1),
             (weight2, sums2),
             (weight3, sums3),
         ]
@@ -91,7 +91,10 @@ class BottleneckFunction(torch.autograd.Function):
 
 
 def order_gradients(layer_gradients: list[tuple[Tensor, Sums]], parts: BottleneckParts) -> list[Tensor]:
-    """Return the gradients in the order, shape and dtype of `parts.parameters`."""
+    """Return the gradients in the order, shape and dtype of `parts.parameters`.
+
+    A norm's gradients are sums: `product` w.r.t. its weight, `total` w.r.t. its bias.
+    """
     gradients = [tensor for weight, sums in layer_gradients for tensor in (weight, sums.product, sums.total)]
     pairs = zip(gradients, parts.parameters, strict=True)
     return [gradient.view(parameter.shape).to(parameter.dtype) for gradient, parameter in pairs]
@@ -133,11 +136,11 @@ def backpropagate_projection(
     sums = sum_gradient(masked_gradient, projection.x, projection.norm, relu=False)
     conv_gradient = compute_input_gradient(masked_gradient, projection.x, projection.norm, sums)
     if conv.stride == (1, 1):
-        return conv_gradient @ projection.weight, weight_gradient(conv_gradient, view_as_rows(x)), sums
+        return conv_gradient @ projection.weight, compute_weight_gradient(conv_gradient, view_as_rows(x)), sums
     return *backpropagate_convolution(conv_gradient, x, projection, conv), sums
 
 
-def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
+def compute_weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
     """Return gradient.T @ x, accumulated and returned in float32."""
     if gradient.is_cuda and gradient.dtype != torch.float32:
         return torch.mm(gradient.t(), x, out_dtype=torch.float32)

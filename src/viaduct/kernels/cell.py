@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import grouped
-from viaduct.kernels.bottleneck import weight_gradient
+from viaduct.kernels.bottleneck import compute_weight_gradient
 from viaduct.kernels.copies import Weights
 from viaduct.kernels.halves import HalvedFunction
 from viaduct.kernels.norm import view_as_rows
@@ -53,7 +53,7 @@ class PointwiseFunction(torch.autograd.Function):
         total = gradient_rows[0] @ ctx.cast_weights[0].flatten(1)
         for gradient, cast_weight in zip(gradient_rows[1:], ctx.cast_weights[1:], strict=True):
             total.addmm_(gradient, cast_weight.flatten(1))
-        weight_gradients = [weight_gradient(gradient, ctx.rows)[:, :, None, None] for gradient in gradient_rows]
+        weight_gradients = [compute_weight_gradient(gradient, ctx.rows)[:, :, None, None] for gradient in gradient_rows]
         weights = [gradient.to(dtype) for gradient, dtype in zip(weight_gradients, ctx.dtypes, strict=True)]
         x_gradient = view_as_images(total, (ctx.shape[0], *ctx.shape[2:]))
         ctx.rows = ctx.cast_weights = None

@@ -12,11 +12,14 @@ Signature = tuple[Value, ...]  # sizes first, then the name of the dtype
 Key = tuple[str, Signature]  # kernel and signature
 
 _choices: dict[Key, Point] = {}
-_launches: Counter[Key] | None = None
+_launches: Counter[Key] | None = None  # None: launches are not counted
 
 
 def find_choice(kernel: str, signature: Signature) -> Point | None:
-    """Return the parameters chosen for this kernel and signature; None: use the defaults."""
+    """Return the parameters chosen for this kernel and signature; None: use the defaults.
+
+    Each launch calls this once, so `record_launches` counts the calls.
+    """
     if _launches is not None:
         _launches[kernel, signature] += 1
     return _choices.get((kernel, signature)) if _choices else None

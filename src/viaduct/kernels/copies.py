@@ -64,4 +64,5 @@ class Copies:
         return torch.empty_like(weight, dtype=self.dtype, requires_grad=False, memory_format=torch.channels_last)
 
     def can_share(self, weight: Tensor) -> bool:
+        """Return True if the kernels can read the weight itself, so that no copy is needed."""
         return weight.dtype == self.dtype and weight.is_contiguous(memory_format=torch.channels_last)

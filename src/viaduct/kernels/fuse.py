@@ -141,7 +141,7 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
 def run_stem(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
     """Run a stem on our kernels, or its own forward in evaluation, for other sizes, or if images need a gradient."""
     height, width = images.shape[2:]
-    is_too_large = images.shape[0] * 64 * height * width // 4 > MAX_ELEMENTS
+    is_too_large = images.shape[0] * stem.conv.out_channels * height * width // 4 > MAX_ELEMENTS
     if not stem.training or images.requires_grad or height % 4 or height != width or is_too_large:
         return type(stem).forward(stem, images)  # type: ignore[no-any-return]
     padding = same_padding(height, 7, 2)[0] if isinstance(stem.conv, SameConv2d) else int(stem.conv.padding[0])

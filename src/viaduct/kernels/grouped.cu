@@ -8,7 +8,8 @@
 // x and out are [count, height, width, channels]; weight is [channels, 3, 3, GROUP].
 // Macros that grouped_cuda.py sets: KERNEL (FORWARD, BACKWARD or WEIGHT), GROUP, STRIDE, SLICE (32 or 64), TRANSPOSED
 // (outputs and inputs of the weights change places), HALF (fp16, else bf16), WARPS, RESIDENT (blocks on a
-// multiprocessor). An octet is 8 neighbouring channels, a tap one of the 9 weights of a window.
+// multiprocessor). An octet is 8 neighbouring channels, a tap one of the 9 weights of a window. grouped_ptx.cu, which
+// is compiled before this file, has the instructions, and DEVICE for inline functions.
 
 #define FORWARD 1
 #define BACKWARD 2
@@ -16,8 +17,8 @@
 
 constexpr int OCTETS = GROUP <= 8 ? 1 : GROUP / 8;  // of inputs that an output depends on
 constexpr int OWN = GROUP <= 8 ? 4 : 2;             // octets of outputs that a warp has
-constexpr int STEPS = GROUP <= 8 ? 5 : 9 * OCTETS / 2;
-constexpr int CHUNKS = SLICE / 8;
+constexpr int STEPS = GROUP <= 8 ? 5 : 9 * OCTETS / 2;  // products of a window, for each octet of outputs
+constexpr int CHUNKS = SLICE / 8;  // copies of 16 bytes for a pixel
 constexpr int PITCH = SLICE * 2 + 16;  // bytes from pixel to pixel: eight neighbours lie in different banks
 constexpr int COLUMNS = SLICE / (8 * OWN);  // warps side by side
 
@@ -33,45 +34,46 @@ struct Tile {
   int rows, columns;
   int half;  // for a stride of 2: even columns come first, odd ones from here on; 0: columns in their order
 
-  INSIDE int row_length() const { return half ? 2 * half : columns; }
+  DEVICE int row_length() const { return half ? 2 * half : columns; }
 };
 
-struct Place {
+struct Position {
   int image, row, column;
 };
 
-INSIDE int smaller(int a, int b) { return a < b ? a : b; }
+DEVICE int minimum(int a, int b) { return a < b ? a : b; }
 
 // Division of numbers below 4096, such as pixels of a block, by a fixed number up to 224: a product and a shift.
 struct Divider {
   u32 factor, by;
-  INSIDE explicit Divider(int number) : factor(((1u << 20) + number - 1) / number), by(number) {}
-  INSIDE int divide(int number) const { return (int)((u32)number * factor >> 20); }
+  DEVICE explicit Divider(int number) : factor(((1u << 20) + number - 1) / number), by(number) {}
+  DEVICE int divide(int number) const { return (int)((u32)number * factor >> 20); }
 };
 
-INSIDE Place place_of(int index, const Divider& width, const Divider& rows) {
+DEVICE Position find_position(int index, const Divider& width, const Divider& rows) {
   int row_index = width.divide(index);
   int image = rows.divide(row_index);
   return {image, row_index - image * (int)rows.by, index - row_index * (int)width.by};
 }
 
-INSIDE void load_tile(const Tile& tile, const u16* x, const Images& all, int slice) {
+DEVICE void load_tile(const Tile& tile, const u16* x, const Images& all, int slice) {
   int lane = threadIdx.x % 32, chunk = lane % CHUNKS;
   for (int row_index = threadIdx.x / 32; row_index < tile.images * tile.rows; row_index += WARPS) {
     int image = tile.image + row_index / tile.rows, row = tile.top + row_index % tile.rows;
-    bool row_there = image < all.count && row >= 0 && row < all.height;
+    bool row_inside = image < all.count && row >= 0 && row < all.height;
     long long start = ((long long)image * all.height + row) * all.width * all.channels + slice + chunk * 8;
     for (int column = lane / CHUNKS; column < tile.columns; column += 32 / CHUNKS) {
-      int seen = tile.left + column;
-      bool there = row_there && seen >= 0 && seen < all.width;
-      int home = row_index * tile.row_length() + (tile.half ? (column & 1) * tile.half + (column >> 1) : column);
-      copy16(tile.begin + home * PITCH + chunk * 16, there ? x + start + (long long)seen * all.channels : x, there);
+      int image_column = tile.left + column;
+      bool inside = row_inside && image_column >= 0 && image_column < all.width;
+      int pixel = row_index * tile.row_length() + (tile.half ? (column & 1) * tile.half + (column >> 1) : column);
+      const u16* from = inside ? x + start + (long long)image_column * all.channels : x;
+      copy16(tile.begin + pixel * PITCH + chunk * 16, from, inside);
     }
   }
 }
 
 // The weights of two neighbouring inputs of an output; the index of the first, within the OCTETS, is even.
-INSIDE u32 weight_pair(const u16* weight, int output, int tap, int input) {
+DEVICE u32 weight_pair(const u16* weight, int output, int tap, int input) {
   if (GROUP == 4 && (output & 4) != (input & 4)) return 0;
   int inner = input % GROUP;
 #if TRANSPOSED
@@ -84,12 +86,12 @@ INSIDE u32 weight_pair(const u16* weight, int output, int tap, int input) {
 
 // The output in column `column` of octet `octet`, relative to the warp's first output. In large groups the columns are
 // ordered so that the numbers of a lane are neighbours in memory.
-INSIDE int output_of(int octet, int column) {
+DEVICE int output_of(int octet, int column) {
   return OCTETS == 1 ? octet * 8 + column : (column >> 1) * 4 + octet * 2 + (column & 1);
 }
 
-// Load the warp's weights into registers (`held`), in the order of the taps.
-INSIDE void hold(u32 (&held)[OWN][STEPS][2], const u16* weight, int first, const int (&taps)[9]) {
+// Load the warp's weights into registers, in the order of the taps.
+DEVICE void load_weights(u32 (&warp_weights)[OWN][STEPS][2], const u16* weight, int first, const int (&taps)[9]) {
   int lane = threadIdx.x % 32;
 #pragma unroll
   for (int step = 0; step < STEPS; step++)
@@ -100,12 +102,12 @@ INSIDE void hold(u32 (&held)[OWN][STEPS][2], const u16* weight, int first, const
         int tap = OCTETS == 1 ? 2 * step + part : 2 * step / OCTETS;
         int input = OCTETS == 1 ? 0 : (2 * step + part) % OCTETS * 8;
         int output = first + output_of(octet, lane / 4);
-        held[octet][step][part] = tap < 9 ? weight_pair(weight, output, taps[tap], input + lane % 4 * 2) : 0;
+        warp_weights[octet][step][part] = tap < 9 ? weight_pair(weight, output, taps[tap], input + lane % 4 * 2) : 0;
       }
 }
 
 // Transpose the four words of each of four lanes: afterwards lane k has the k-th word of every lane.
-INSIDE void deal(u32 (&words)[4]) {
+DEVICE void transpose_lanes(u32 (&words)[4]) {
   int lane = threadIdx.x % 4;
 #pragma unroll
   for (int bit = 2; bit > 0; bit /= 2) {
@@ -113,35 +115,35 @@ INSIDE void deal(u32 (&words)[4]) {
 #pragma unroll
     for (int index = 0; index < 4; index++) {
       if (index & bit) continue;
-      u32 other = from_lane(upper ? words[index] : words[index | bit], bit);
+      u32 other = shuffle_xor(upper ? words[index] : words[index | bit], bit);
       (upper ? words[index] : words[index | bit]) = other;
     }
   }
 }
 
 // Store rows r and r + 8 of a product at `one` and `two`, the addresses of two pixels, if these are in the image.
-INSIDE void store_sums(const float (&sums)[OWN][4], u16* one, bool one_there, u16* two, bool two_there) {
+DEVICE void store_sums(const float (&sums)[OWN][4], u16* one, bool one_inside, u16* two, bool two_inside) {
   int lane = threadIdx.x % 4;
 #pragma unroll
   for (int below = 0; below < 2; below++) {
     u16* to = below ? two : one;
-    bool there = below ? two_there : one_there;
+    bool inside = below ? two_inside : one_inside;
     u32 words[4];
 #pragma unroll
     for (int octet = 0; octet < OWN; octet++) words[octet] = pack(sums[octet][2 * below], sums[octet][2 * below + 1]);
     if (OCTETS == 1) {
-      deal(words);
-      if (there) store16(to + lane * 8, words[0], words[1], words[2], words[3]);
-    } else if (there) {
+      transpose_lanes(words);
+      if (inside) store16(to + lane * 8, words[0], words[1], words[2], words[3]);
+    } else if (inside) {
       store8(to + lane * 4, words[0], words[1]);
     }
   }
 }
 
 // The first input of a warp whose first output is `output`.
-INSIDE int first_input(int output) { return OCTETS == 1 ? output : output / GROUP * GROUP; }
+DEVICE int first_input(int output) { return OCTETS == 1 ? output : output / GROUP * GROUP; }
 
-INSIDE u32 tap_shift(const Tile& tile, int tap) {
+DEVICE u32 tap_shift(const Tile& tile, int tap) {
   int row = tap / 3, column = tap % 3;
   return (row * tile.row_length() + (STRIDE == 2 ? (column & 1) * tile.half + (column >> 1) : column)) * PITCH;
 }
@@ -153,19 +155,19 @@ grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int he
                     int out_width, int channels, int top, int left, int rows, int images) {
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int slice = blockIdx.x * SLICE, first_row = blockIdx.y * rows, image = blockIdx.z * images;
-  int own_rows = smaller(rows, out_height - first_row), columns = (out_width - 1) * STRIDE + 3;
+  int own_rows = minimum(rows, out_height - first_row), columns = (out_width - 1) * STRIDE + 3;
   Tile tile = {shared_begin(), image, images, first_row * STRIDE - top, -left, (own_rows - 1) * STRIDE + 3,
                columns, STRIDE == 2 ? (columns + 1) / 2 : 0};
   load_tile(tile, x, {count, height, width, channels}, slice);
 
   int output = warp % COLUMNS * 8 * OWN;
-  u32 held[OWN][STEPS][2];
+  u32 warp_weights[OWN][STEPS][2];
 #if TRANSPOSED
   const int taps[9] = {8, 7, 6, 5, 4, 3, 2, 1, 0};
 #else
   const int taps[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
 #endif
-  hold(held, weight, slice + output, taps);
+  load_weights(warp_weights, weight, slice + output, taps);
   // In small groups the upper lanes read the second of two taps; in large ones the next octet.
   u32 shift[STEPS];
 #pragma unroll
@@ -177,13 +179,13 @@ grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int he
   }
   u32 begin = tile.begin + first_input(output) * 2 + (OCTETS == 1 ? 0 : lane / 16 * 16);
   Divider by_width(out_width), by_rows(own_rows);
-  int pixels = smaller(images, count - image) * own_rows * out_width;
-  u16* home = out + (((long long)image * out_height + first_row) * out_width) * channels + slice + output;
-  copies_arrived();
-  wait_for_all();
+  int pixels = minimum(images, count - image) * own_rows * out_width;
+  u16* out_begin = out + (((long long)image * out_height + first_row) * out_width) * channels + slice + output;
+  wait_for_copies();
+  sync_block();
 
   for (int start = warp / COLUMNS * 16; start < pixels; start += WARPS / COLUMNS * 16) {
-    Place at = place_of(smaller(start + lane % 16, pixels - 1), by_width, by_rows);
+    Position at = find_position(minimum(start + lane % 16, pixels - 1), by_width, by_rows);
     int pixel = (at.image * tile.rows + at.row * STRIDE) * tile.row_length() + at.column;
     u32 from = begin + pixel * PITCH;
     float sums[OWN][4] = {};
@@ -194,13 +196,13 @@ grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int he
 #pragma unroll
         for (int octet = 0; octet < OWN; octet++) {
           load4(a, from + shift[step] + octet * 16);
-          multiply16(sums[octet], a[0], a[1], a[2], a[3], held[octet][step][0], held[octet][step][1]);
+          multiply16(sums[octet], a[0], a[1], a[2], a[3], warp_weights[octet][step][0], warp_weights[octet][step][1]);
         }
 #pragma unroll
       for (int octet = 0; octet < OWN; octet += 2) {
         load4(a, from + shift[4] + octet * 16);
-        multiply8(sums[octet], a[0], a[1], held[octet][4][0]);
-        multiply8(sums[octet + 1], a[2], a[3], held[octet + 1][4][0]);
+        multiply8(sums[octet], a[0], a[1], warp_weights[octet][4][0]);
+        multiply8(sums[octet + 1], a[2], a[3], warp_weights[octet + 1][4][0]);
       }
     } else {
 #pragma unroll
@@ -208,10 +210,10 @@ grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int he
         load4(a, from + shift[step]);
 #pragma unroll
         for (int octet = 0; octet < OWN; octet++)
-          multiply16(sums[octet], a[0], a[1], a[2], a[3], held[octet][step][0], held[octet][step][1]);
+          multiply16(sums[octet], a[0], a[1], a[2], a[3], warp_weights[octet][step][0], warp_weights[octet][step][1]);
       }
     }
-    u16* to = home + (u32)(start + lane / 4) * channels;
+    u16* to = out_begin + (u32)(start + lane / 4) * channels;
     store_sums(sums, to, start + lane / 4 < pixels, to + 8 * channels, start + lane / 4 + 8 < pixels);
   }
 }
@@ -226,30 +228,30 @@ grouped_convolution_input(const u16* gradient, const u16* weight, u16* out, int 
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int slice = blockIdx.x * SLICE, first_row = blockIdx.y * rows, image = blockIdx.z * images;
   int squares_down = (height - 1 + top) / 2 + 1, squares_across = (width - 1 + left) / 2 + 1;
-  int own_rows = smaller(rows, squares_down - first_row);
+  int own_rows = minimum(rows, squares_down - first_row);
   Tile tile = {shared_begin(), image, images, first_row - 1, -1, own_rows + 1, squares_across + 1, 0};
   load_tile(tile, gradient, {count, out_height, out_width, channels}, slice);
 
   int output = warp % COLUMNS * 8 * OWN;
-  u32 held[OWN][STEPS][2];
+  u32 warp_weights[OWN][STEPS][2];
 #if GROUP <= 8
   const int taps[9] = {0, 2, 6, 8, 3, 5, 1, 7, 4};
 #else
   const int taps[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
 #endif
-  hold(held, weight, slice + output, taps);
+  load_weights(warp_weights, weight, slice + output, taps);
   u32 begin = tile.begin + first_input(output) * 2;
   // In small groups the upper lanes read the gradient to the left; in large ones the next octet.
   begin += OCTETS == 1 ? (lane < 16 ? PITCH : 0) : lane / 16 * 16;
   Divider by_width(squares_across), by_rows(own_rows);
-  int squares = smaller(images, count - image) * own_rows * squares_across;
+  int squares = minimum(images, count - image) * own_rows * squares_across;
   long long row_stride = (long long)width * channels;
-  u16* home = out + image * height * row_stride + slice + output;
-  copies_arrived();
-  wait_for_all();
+  u16* out_begin = out + image * height * row_stride + slice + output;
+  wait_for_copies();
+  sync_block();
 
   for (int start = warp / COLUMNS * 16; start < squares; start += WARPS / COLUMNS * 16) {
-    Place at = place_of(smaller(start + lane % 16, squares - 1), by_width, by_rows);
+    Position at = find_position(minimum(start + lane % 16, squares - 1), by_width, by_rows);
     u32 above = begin + ((at.image * tile.rows + at.row) * tile.columns + at.column) * PITCH;
     u32 here = above + tile.columns * PITCH;
     float sums[4][OWN][4] = {};  // of the even row: even column, odd column; of the odd row
@@ -258,7 +260,7 @@ grouped_convolution_input(const u16* gradient, const u16* weight, u16* out, int 
       u32 b[4];
 #pragma unroll
       for (int octet = 0; octet < OWN; octet++) {
-        u32(&w)[STEPS][2] = held[octet];
+        u32(&w)[STEPS][2] = warp_weights[octet];
         load4(a, here + octet * 16);
         load4(b, above + octet * 16);
         multiply16(sums[0][octet], a[0], a[1], a[2], a[3], w[0][0], w[0][1]);
@@ -279,29 +281,29 @@ grouped_convolution_input(const u16* gradient, const u16* weight, u16* out, int 
             if (row / 2 != back / 2 || column / 2 != back % 2) continue;
 #pragma unroll
             for (int octet = 0; octet < OWN; octet++) {
-              u32(&w)[2] = held[octet][tap * OCTETS / 2 + part];
+              u32(&w)[2] = warp_weights[octet][tap * OCTETS / 2 + part];
               multiply16(sums[row % 2 * 2 + column % 2][octet], a[0], a[1], a[2], a[3], w[0], w[1]);
             }
           }
         }
     }
-    u16* homes[2];
-    bool there[2][4];
+    u16* targets[2];
+    bool inside[2][4];
 #pragma unroll
     for (int below = 0; below < 2; below++) {
       int square = start + lane / 4 + below * 8;
-      Place to = place_of(square, by_width, by_rows);
+      Position to = find_position(square, by_width, by_rows);
       int row = 2 * (first_row + to.row) - top, column = 2 * to.column - left;
-      homes[below] = home + (to.image * height + row) * row_stride + column * channels;
-      bool rows_there[2] = {square < squares && row >= 0 && row < height, square < squares && row + 1 < height};
-      bool columns_there[2] = {column >= 0 && column < width, column + 1 < width};
+      targets[below] = out_begin + (to.image * height + row) * row_stride + column * channels;
+      bool rows_inside[2] = {square < squares && row >= 0 && row < height, square < squares && row + 1 < height};
+      bool columns_inside[2] = {column >= 0 && column < width, column + 1 < width};
 #pragma unroll
-      for (int kind = 0; kind < 4; kind++) there[below][kind] = rows_there[kind / 2] && columns_there[kind % 2];
+      for (int kind = 0; kind < 4; kind++) inside[below][kind] = rows_inside[kind / 2] && columns_inside[kind % 2];
     }
 #pragma unroll
     for (int kind = 0; kind < 4; kind++) {
       long long further = kind / 2 * row_stride + kind % 2 * channels;
-      store_sums(sums[kind], homes[0] + further, there[0][kind], homes[1] + further, there[1][kind]);
+      store_sums(sums[kind], targets[0] + further, inside[0][kind], targets[1] + further, inside[1][kind]);
     }
   }
 }
@@ -309,7 +311,7 @@ grouped_convolution_input(const u16* gradient, const u16* weight, u16* out, int 
 // Gradient w.r.t. the weights. A warp accumulates 16 outputs by 16 inputs for all nine taps, from its first pixel to
 // its last; products of different groups are dropped at the end. Warps write partial sums, [channels, 3, 3, GROUP] in
 // float32 each, which the caller adds; a warp fills the channels of its outputs.
-constexpr int JOBS = GROUP == 32 ? SLICE / 8 : SLICE / 16;
+constexpr int JOBS = GROUP == 32 ? SLICE / 8 : SLICE / 16;  // such squares of a slice, one for each warp
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
 grouped_convolution_weight(const u16* x, const u16* gradient, float* parts, int count, int height, int width,
@@ -322,39 +324,39 @@ grouped_convolution_weight(const u16* x, const u16* gradient, float* parts, int 
   int columns = (out_width - 1) * STRIDE + 3, half = STRIDE == 2 ? (columns + 1) / 2 : 0;
   float sums[9][2][4] = {};
 
-  for (int turn = blockIdx.y; turn < tiles; turn += gridDim.y) {
-    int image = turn / strips * images, first_row = turn % strips * rows;
-    int own_rows = smaller(rows, out_height - first_row);
+  for (int tile_index = blockIdx.y; tile_index < tiles; tile_index += gridDim.y) {
+    int image = tile_index / strips * images, first_row = tile_index % strips * rows;
+    int own_rows = minimum(rows, out_height - first_row);
     Tile tile = {shared_begin(), image, images, first_row * STRIDE - top, -left, (own_rows - 1) * STRIDE + 3,
                  columns, half};
-    int pixels = smaller(images, count - image) * own_rows * out_width;
-    u32 changes = tile.begin + images * tile.rows * tile.row_length() * PITCH;
-    const u16* home = gradient + (((long long)image * out_height + first_row) * out_width) * channels + slice;
+    int pixels = minimum(images, count - image) * own_rows * out_width;
+    u32 gradient_begin = tile.begin + images * tile.rows * tile.row_length() * PITCH;
+    const u16* first_pixel = gradient + (((long long)image * out_height + first_row) * out_width) * channels + slice;
     load_tile(tile, x, {count, height, width, channels}, slice);
     for (int index = threadIdx.x; index < (pixels + 15) / 16 * 16 * CHUNKS; index += WARPS * 32) {
       int pixel = index / CHUNKS, chunk = index % CHUNKS;
-      bool there = pixel < pixels;
-      copy16(changes + pixel * PITCH + chunk * 16, there ? home + (long long)pixel * channels + chunk * 8 : gradient,
-             there);
+      bool inside = pixel < pixels;
+      const u16* from = inside ? first_pixel + (long long)pixel * channels + chunk * 8 : gradient;
+      copy16(gradient_begin + pixel * PITCH + chunk * 16, from, inside);
     }
     Divider by_width(out_width), by_rows(own_rows);
     u32 begin = tile.begin + input * 2 + lane / 16 * 16;
-    u32 changed = changes + (lane % 8 + lane / 16 * 8) * PITCH + output * 2 + lane / 8 % 2 * 16;
-    copies_arrived();
-    wait_for_all();
+    u32 gradient_address = gradient_begin + (lane % 8 + lane / 16 * 8) * PITCH + output * 2 + lane / 8 % 2 * 16;
+    wait_for_copies();
+    sync_block();
     for (int start = warp / JOBS * 16; start < pixels; start += WARPS / JOBS * 16) {
-      Place at = place_of(smaller(start + lane % 16, pixels - 1), by_width, by_rows);
+      Position at = find_position(minimum(start + lane % 16, pixels - 1), by_width, by_rows);
       u32 from = begin + ((at.image * tile.rows + at.row * STRIDE) * tile.row_length() + at.column) * PITCH;
       u32 a[4], b[4];
-      load4_turned(a, changed + start * PITCH);
+      load4_transposed(a, gradient_address + start * PITCH);
 #pragma unroll
       for (int tap = 0; tap < 9; tap++) {
-        load4_turned(b, from + tap_shift(tile, tap));
+        load4_transposed(b, from + tap_shift(tile, tap));
         multiply16(sums[tap][0], a[0], a[1], a[2], a[3], b[0], b[1]);
         multiply16(sums[tap][1], a[0], a[1], a[2], a[3], b[2], b[3]);
       }
     }
-    wait_for_all();
+    sync_block();
   }
 
   float* part = parts + (long long)(blockIdx.y * (WARPS / JOBS) + warp / JOBS) * channels * 9 * GROUP;

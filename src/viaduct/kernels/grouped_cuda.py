@@ -195,7 +195,7 @@ def find_kernel(name: str, layer: Layer, block_shape: BlockShape, like: Tensor, 
     return load_kernel(name, layer.per_group, layer.stride, transposed, is_half, sizes, device)
 
 
-FAILED_DEVICES: set[torch.device] = set()
+FAILED_DEVICES: set[torch.device] = set()  # where a launch failed: not tried again
 
 
 @lru_cache
@@ -211,7 +211,7 @@ def can_compile(device: int) -> bool:
 
 
 def try_launch(launch: Callable[[], Tensor], device: torch.device) -> Tensor | None:
-    """Return a kernel's result; None if it cannot be loaded or launched. The device is then not tried again."""
+    """Return a kernel's result; warn and return None if it cannot be loaded or launched."""
     try:
         return launch()
     except CudaError as error:
@@ -228,21 +228,19 @@ def can_run(x: Tensor) -> bool:
     return x.device not in FAILED_DEVICES and can_compile(int(x.device.index))
 
 
-def run_convolution(
-    x: Tensor, weight: Tensor, layer: Layer, transposed: bool = False, block_shape: BlockShape | None = None
-) -> Tensor:
+def run_convolution(x: Tensor, weight: Tensor, layer: Layer, transposed: bool = False) -> Tensor:
     """Run a convolution; with `transposed`, x is a gradient and the weight is transposed."""
     kernel = "grouped_input_gradient" if transposed else "grouped_convolution"
-    block_shape = block_shape or find_block_shape(kernel, layer, x.dtype, transposed)
+    block_shape = find_block_shape(kernel, layer, x.dtype, transposed)
     tile, size = make_window_tile(layer), (layer.out_height, layer.out_width)
     return launch_convolution("grouped_convolution", x, weight, layer, block_shape, tile, size, transposed)
 
 
-def run_input_gradient(gradient: Tensor, weight: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
+def run_input_gradient(gradient: Tensor, weight: Tensor, layer: Layer) -> Tensor:
     gradient = gradient.contiguous(memory_format=torch.channels_last)
     if layer.stride == 1:
-        return run_convolution(gradient, weight, layer.transpose(), transposed=True, block_shape=block_shape)
-    block_shape = block_shape or find_block_shape("grouped_input_gradient", layer, gradient.dtype)
+        return run_convolution(gradient, weight, layer.transpose(), transposed=True)
+    block_shape = find_block_shape("grouped_input_gradient", layer, gradient.dtype)
     tile, size, name = make_square_tile(layer), (layer.height, layer.width), "grouped_convolution_input"
     return launch_convolution(name, gradient, weight, layer, block_shape, tile, size, transposed=True)
 
@@ -268,10 +266,10 @@ def launch_convolution(
     return out.permute(0, 3, 1, 2)
 
 
-def run_weight_gradient(gradient: Tensor, x: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
+def run_weight_gradient(gradient: Tensor, x: Tensor, layer: Layer) -> Tensor:
     """Return the gradient w.r.t. weight in float32, as [channels, per_group, 3, 3]."""
     gradient = gradient.contiguous(memory_format=torch.channels_last)
-    block_shape = block_shape or find_block_shape("grouped_weight_gradient", layer, x.dtype)
+    block_shape = find_block_shape("grouped_weight_gradient", layer, x.dtype)
     plan = plan_launch(make_window_tile(layer, reads_gradient=True), layer, block_shape, x)
     programs = max(1, min(plan.strips * plan.stacks, count_multiprocessors(x) * block_shape.resident // plan.slices))
     # Warps that share the channels of a pixel; the other warps of a block take other pixels.

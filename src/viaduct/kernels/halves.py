@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from viaduct.kernels import halves_kernels
-from viaduct.kernels.bottleneck import weight_gradient
+from viaduct.kernels.bottleneck import compute_weight_gradient
 from viaduct.kernels.pooling import convert_to_rows
 from viaduct.kernels.sizes import count_blocks, find_tile
 from viaduct.kernels.terms import view_as_images
@@ -36,7 +36,7 @@ class HalvedFunction(torch.autograd.Function):
         parts = split_columns(convert_to_rows(gradient), ctx.flat_weights)
         even, odd = (part @ weight for part, weight in zip(parts, ctx.flat_weights, strict=True))
         pairs = zip(parts, ctx.gathered, strict=True)
-        weight_gradients = [weight_gradient(part, rows)[:, :, None, None] for part, rows in pairs]
+        weight_gradients = [compute_weight_gradient(part, rows)[:, :, None, None] for part, rows in pairs]
         ctx.gathered = ctx.flat_weights = None
         weights = [gradient.to(dtype) for gradient, dtype in zip(weight_gradients, ctx.dtypes, strict=True)]
         return scatter(even, odd, ctx.shape), None, *weights

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import moments_kernels, norm_kernels
-from viaduct.kernels.sizes import count_blocks, find_gather, find_tile, get_tickets
+from viaduct.kernels.sizes import count_blocks, find_reduction_sizes, find_tile, get_tickets
 
 PARTS, COLUMNS = 256, 16  # parts and channels that a combining kernel reads at a time
 
@@ -57,11 +57,10 @@ def make_gradient_rows(gradient_NCHW: Tensor, dtype: torch.dtype) -> Tensor:
     image_gradients = gradient_NCHW[:, :, 0, 0].contiguous()
     out = torch.empty((count * height * width, channels), dtype=dtype, device=image_gradients.device)
     tile = find_tile("repeat_rows", len(out), channels, dtype)
-    sizes, programs = (
-        (len(out), channels, height * width),
-        count_blocks(len(out), tile.rows) * count_blocks(channels, tile.columns),
+    norm_kernels.repeat_kernel[(count_blocks(len(out), tile.rows) * count_blocks(channels, tile.columns),)](
+        *(image_gradients, out, len(out), channels, height * width, tile.rows, tile.columns),
+        num_warps=tile.warps,
     )
-    norm_kernels.repeat_kernel[(programs,)](image_gradients, out, *sizes, tile.rows, tile.columns, num_warps=tile.warps)
     return out
 
 
@@ -74,7 +73,7 @@ def view_as_images_like(rows: Tensor, like_NCHW: Tensor) -> Tensor:
 def compute_norm(x: Tensor, layer: nn.BatchNorm2d) -> Norm:
     """Compute the norm of this batch and update the layer's running statistics."""
     rows, channels = x.shape
-    sizes = find_gather("batch_norm_statistics", x, 1)
+    sizes = find_reduction_sizes("batch_norm_statistics", x, 1)
     columns, parts = sizes.programs(x)
     table = Parts.empty(parts, channels, x)
     output = torch.empty((4, channels), dtype=torch.float32, device=x.device)
@@ -105,10 +104,10 @@ def list_statistics(layer: nn.BatchNorm2d, output: Tensor) -> tuple[Tensor, ...]
     return layer.weight, layer.bias, layer.running_mean, layer.running_var, layer.num_batches_tracked
 
 
-def apply_scale_shift(x: Tensor, norm: Norm, relu: bool = True) -> Tensor:
+def apply_scale_shift(x: Tensor, norm: Norm) -> Tensor:
     """Return relu(scale * x + shift)."""
     y = torch.empty_like(x)
-    _launch_scale_shift(x, norm, y, other=None, other_norm=None, signs=y, relu=relu)  # no signs are written
+    _launch_scale_shift(x, norm, y, other=None, other_norm=None, signs=y)  # no signs are written
     return y
 
 
@@ -119,19 +118,19 @@ def apply_scale_shift_add(x: Tensor, norm: Norm, other: Tensor, other_norm: Norm
     """
     y = torch.empty_like(x)
     signs = torch.empty((x.shape[0], x.shape[1] // 8), dtype=torch.uint8, device=x.device)
-    _launch_scale_shift(x, norm, y, other, other_norm, signs, relu=True)
+    _launch_scale_shift(x, norm, y, other, other_norm, signs)
     return y, signs
 
 
 def _launch_scale_shift(
-    x: Tensor, norm: Norm, y: Tensor, other: Tensor | None, other_norm: Norm | None, signs: Tensor, relu: bool
+    x: Tensor, norm: Norm, y: Tensor, other: Tensor | None, other_norm: Norm | None, signs: Tensor
 ) -> None:
     rows, channels = x.shape
     kind = 0 if other is None else 1 if other_norm is None else 2  # the kernel's OTHER
     tile = find_tile(("scale_shift", "scale_shift_add", "scale_shift_add_two")[kind], rows, channels, x.dtype)
     norm_kernels.scale_shift_kernel[(count_blocks(rows, tile.rows) * count_blocks(channels, tile.columns),)](
         *(x, x if other is None else other, y, signs, norm.scale, norm.shift),
-        *((other_norm or norm).scale, (other_norm or norm).shift, rows, channels, relu, kind, tile.rows, tile.columns),
+        *((other_norm or norm).scale, (other_norm or norm).shift, rows, channels, kind, tile.rows, tile.columns),
         num_warps=tile.warps,
     )
 
@@ -158,7 +157,7 @@ def mask_and_sum_gradient(gradient: Tensor, x: Tensor, norm: Norm, signs: Tensor
 def _launch_sums(gradient: Tensor, x: Tensor, norm: Norm, mask: int, signs: Tensor, masked: Tensor) -> Sums:
     """Return the sums; `mask` is the kernel's MASK. `signs` and `masked` are used only with 2."""
     rows, channels = x.shape
-    sizes = find_gather("batch_norm_gradient_sums", x, 2)
+    sizes = find_reduction_sizes("batch_norm_gradient_sums", x, 2)
     columns, parts = sizes.programs(x)
     table = torch.empty((2, parts, channels), dtype=torch.float32, device=x.device)
     output = torch.empty((2, channels), dtype=torch.float32, device=x.device)

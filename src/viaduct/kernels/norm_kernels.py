@@ -54,10 +54,10 @@ def moments_kernel(
 @triton.jit
 def scale_shift_kernel(
     x, other, y, signs, scale, shift, other_scale, other_shift, rows, channels,
-    RELU: tl.constexpr, OTHER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    OTHER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute relu(scale * x + shift + other) and `signs`, a bit where y > 0; without RELU no relu. OTHER 0: without
-    other and signs, 1: other is added unchanged, 2: scaled and shifted."""
+    """Compute relu(scale * x + shift + other) and `signs`, a bit where y > 0. OTHER 0: without other and signs,
+    1: other is added unchanged, 2: scaled and shifted."""
     column_tiles = tl.cdiv(channels, COLUMNS)
     block = tl.program_id(0) % column_tiles
     column = block * COLUMNS + tl.arange(0, COLUMNS)
@@ -75,8 +75,7 @@ def scale_shift_kernel(
             other_shifts = tl.load(other_shift + column, mask=inside, other=0.0)
             addend = addend * other_scales[None, :] + other_shifts[None, :]
         value += addend
-    if RELU:
-        value = tl.maximum(value, 0.0)
+    value = tl.maximum(value, 0.0)
     rounded = value.to(y.dtype.element_ty)
     tl.store(y + offset, rounded, mask=in_bounds)
     if OTHER > 0:

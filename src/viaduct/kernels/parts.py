@@ -48,7 +48,7 @@ class BottleneckParts:
 
 
 @dataclass(frozen=True)
-class Layout:
+class LayerNames:
     """Names that a library gives to the layers of its blocks."""
 
     layers: tuple[tuple[str, str], ...]  # convolution and norm
@@ -59,36 +59,36 @@ def number_layers(conv: str, norm: str) -> tuple[tuple[str, str], ...]:
     return tuple((conv.format(number), norm.format(number)) for number in (1, 2, 3))
 
 
-LAYOUTS = (
-    Layout(number_layers("conv{}", "norm{}"), "shortcut"),  # ours
-    Layout(number_layers("conv{}", "bn{}"), "downsample"),  # ResNets of torchvision and timm
-    Layout(number_layers("conv{}.conv", "conv{}.bn"), "downsample"),  # timm's RegNet
-    Layout((("f.a.0", "f.a.1"), ("f.b.0", "f.b.1"), ("f.c.0", "f.c.1")), "proj"),  # torchvision's RegNet
+KNOWN_NAMES = (
+    LayerNames(number_layers("conv{}", "norm{}"), "shortcut"),  # ours
+    LayerNames(number_layers("conv{}", "bn{}"), "downsample"),  # ResNets of torchvision and timm
+    LayerNames(number_layers("conv{}.conv", "conv{}.bn"), "downsample"),  # timm's RegNet
+    LayerNames((("f.a.0", "f.a.1"), ("f.b.0", "f.b.1"), ("f.c.0", "f.c.1")), "proj"),  # torchvision's RegNet
 )
 
 
 def read_parts(block: nn.Module) -> BottleneckParts | str | None:
     """Return a block's parts, or the reason why our kernels do not support it; None for other modules."""
     children = dict(block.named_modules())
-    layout = next((layout for layout in LAYOUTS if has_layout(block, children, layout)), None)
-    if layout is None:
+    known = next((known for known in KNOWN_NAMES if has_layers(block, children, known)), None)
+    if known is None:
         return None
-    names = list(layout.layers)
+    names = list(known.layers)
     if any(name not in children for name in names[2]):
         return "it has two convolutions with norms, and our kernels are for bottlenecks of three"
-    shortcut = children.get(layout.shortcut)
+    shortcut = children.get(known.shortcut)
     if shortcut is not None and not is_identity(shortcut):
-        projection = find_projection(children, layout.shortcut)
+        projection = find_projection(children, known.shortcut)
         if isinstance(projection, str):
             return projection
         names.append(projection)
     return next(list_obstacles(block, children, names), None) or build_parts(children, names)
 
 
-def has_layout(block: nn.Module, children: dict[str, nn.Module], layout: Layout) -> bool:
+def has_layers(block: nn.Module, children: dict[str, nn.Module], known: LayerNames) -> bool:
     """Return True if a module has a shortcut and the first two layers of a block."""
-    first = [name for layer in layout.layers[:2] for name in layer]
-    return hasattr(block, layout.shortcut) and all(name in children for name in first)
+    first = [name for layer in known.layers[:2] for name in layer]
+    return hasattr(block, known.shortcut) and all(name in children for name in first)
 
 
 def is_identity(module: nn.Module) -> bool:

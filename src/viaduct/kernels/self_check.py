@@ -45,6 +45,7 @@ def find_deviation(block: nn.Module) -> str | None:
 
 
 def compare_with_reference(block: nn.Module) -> str | None:
+    """Return the difference as `find_deviation` does; an error of the block's own code is raised."""
     trial = copy.deepcopy(block).to("cpu", torch.float64).train()
     draw_weights(trial)
     reference = copy.deepcopy(trial)
@@ -58,6 +59,7 @@ def compare_with_reference(block: nn.Module) -> str | None:
     output = trial.forward(trial_x * 1.0)  # not a leaf tensor, since a block may work in place; without hooks
     if read_random_states() != states:
         return "it draws random numbers in training"
+    # `trial` as the default is no attribute's value, so that a new attribute counts as changed.
     if changed := [name for name, value in vars(trial).items() if attributes.get(name, trial) is not value]:
         return f"a pass changes its attribute {changed[0]}"
     expected = compute_bottleneck(reference_parts, reference_x * 1.0)

@@ -83,7 +83,7 @@ def find_loop(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, defau
 
 
 @dataclass(frozen=True)
-class Gather:
+class ReductionSizes:
     """Tile and number of programs of a kernel that reduces each channel over all rows."""
 
     height: int
@@ -106,21 +106,21 @@ class Gather:
         return {"num_warps": self.warps, "maxnreg": self.registers or None}
 
 
-def choose_default_gather(rows: int, channels: int, tensors: int) -> Gather:
+def choose_default_reduction_sizes(rows: int, channels: int, tensors: int) -> ReductionSizes:
     """Return the sizes that were fastest on an H200; `tensors` is the number of tensors that the kernel reads."""
     numbers = rows * channels
     if tensors > 1 and numbers >= 20_000_000:
-        return Gather(32, 64, 8, 4, 64)
+        return ReductionSizes(32, 64, 8, 4, 64)
     if numbers >= (20_000_000 if channels >= 256 else 50_000_000):
-        return Gather(32, 64, 4, 6, 80)
-    return Gather(32, 64, 4, 4) if channels >= 512 else Gather(64, 64, 8, 2)
+        return ReductionSizes(32, 64, 4, 6, 80)
+    return ReductionSizes(32, 64, 4, 4) if channels >= 512 else ReductionSizes(64, 64, 8, 2)
 
 
-def find_gather(kernel: str, rows_x: Tensor, tensors: int) -> Gather:
+def find_reduction_sizes(kernel: str, rows_x: Tensor, tensors: int) -> ReductionSizes:
     """Return the tuned sizes of a kernel that reduces over the rows, else the default."""
     rows, channels = rows_x.shape
     point = find_choice(kernel, (rows, channels, tensors, DTYPES[rows_x.dtype]))
-    return choose_default_gather(rows, channels, tensors) if point is None else Gather(**point)  # type: ignore[arg-type]
+    return choose_default_reduction_sizes(rows, channels, tensors) if point is None else ReductionSizes(**point)  # type: ignore[arg-type]
 
 
 def get_tickets(like: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from viaduct.kernels import pooling, terms_kernels
 from viaduct.kernels.norm import Norm, Sums, compute_input_gradient, compute_norm, sum_gradient, view_as_rows
 from viaduct.kernels.pooling import Pool, convert_to_rows
-from viaduct.kernels.sizes import count_blocks, find_area, find_gather, find_tile, get_tickets
+from viaduct.kernels.sizes import count_blocks, find_area, find_reduction_sizes, find_tile, get_tickets
 
 MAX_READERS = 4  # gradients that `merge_kernel` has parameters for
 
@@ -237,7 +237,7 @@ def merge_gradients(
     first = next((term for term in terms if term.norm is not None and term.keep is None), None)
     x, mean, inverse = (like,) * 3 if first is None else (first.x, first.norm.mean, first.norm.inverse)  # type: ignore[union-attr]
     total = like.new_empty((rows, channels))
-    sizes = find_gather("merge_gradients", like, len(gradients) + (first is not None))
+    sizes = find_reduction_sizes("merge_gradients", like, len(gradients) + (first is not None))
     columns, parts = sizes.programs(like)
     table = torch.empty((2, parts if first else 0, channels), dtype=torch.float32, device=like.device)
     sums = torch.empty((2, channels), dtype=torch.float32, device=like.device)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from viaduct.kernels import norm, terms
 from viaduct.kernels.choices import Key, Signature
-from viaduct.kernels.sizes import MAX_COLUMNS, choose_default_gather, count_blocks
+from viaduct.kernels.sizes import MAX_COLUMNS, choose_default_reduction_sizes, count_blocks
 from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Limits, Tunable, make_draw, read_sizes
 from viaduct.search_space import Parameter, Point, Space
 
@@ -44,8 +44,8 @@ def make_space(signature: Signature, limits: Limits) -> Space:
         columns = count_blocks(channels, int(point["width"]))
         return f"{columns} columns of programs are more than {MAX_COLUMNS}" if columns > MAX_COLUMNS else None
 
-    default = asdict(choose_default_gather(rows, channels, tensors))
-    hints = [asdict(choose_default_gather(size, channels, tensors)) for size in (1, 10**6, 10**9)]
+    default = asdict(choose_default_reduction_sizes(rows, channels, tensors))
+    hints = [asdict(choose_default_reduction_sizes(size, channels, tensors)) for size in (1, 10**6, 10**9)]
     return Space(PARAMETERS, (limit_registers, limit_threads, limit_columns), default=default, hints=hints)
 
 
@@ -70,7 +70,7 @@ def make_statistics(key: Key, signature: Signature, device: torch.device) -> Cas
 
 
 def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return the sums of a batch norm's gradient behind a ReLU."""
+    """Return a case for the sums of a batch norm's gradient behind a ReLU."""
     draw = make_draw(signature, device)
     rows, channels, _ = read_sizes(signature)
     gradient, x, statistics = draw.rows(rows, channels) + 1, draw.rows(rows, channels), draw.norm(channels)
@@ -87,7 +87,10 @@ def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
 
 
 def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
-    """Return a case that merges gradients, the first through a ReLU; with several tensors one is a norm's input."""
+    """Return a case that merges gradients, the first through a ReLU.
+
+    `tensors` in the signature are the gradients and the input of a norm; a single one is a gradient without a norm.
+    """
     draw = make_draw(signature, device)
     rows, channels, tensors = read_sizes(signature)
     count = max(1, min(tensors - 1, terms.MAX_READERS))

@@ -20,11 +20,11 @@ from viaduct.search_space import Parameter, Point, Space
 FILTERS, PIECE = 64, 64  # output channels; numbers in a row of the window
 WARPS, STAGES, WAVES = (1, 2, 4, 8), (1, 2, 3, 4, 5), (1, 2, 3, 4, 6, 8, 12, 16)
 BLOCKS = (4, 8, 16, 32, 64, 128, 256)
-OTHER_REGISTERS = 40
+OTHER_REGISTERS = 40  # of a thread, for addresses, masks and values in flight
 
 
 @dataclass(frozen=True)
-class Declaration:
+class StemSpace:
     """Search space of a kernel of the stem; a parameter that the kernel does not use has a single value."""
 
     default: Loop
@@ -177,14 +177,14 @@ def make_weight(key: Key, signature: Signature, device: torch.device) -> Case:
     )
 
 
-CONVOLUTION = Declaration(stem.CONVOLUTION, min_block=32, tensors=3, waves=True, pipelined=True)
-INFERENCE = Declaration(inference.DEFAULT_STEM, min_block=32, tensors=1, pipelined=True)
-WEIGHT = Declaration(stem.WEIGHT, min_block=16, tensors=1, waves=True, pipelined=True)
+CONVOLUTION = StemSpace(stem.CONVOLUTION, min_block=32, tensors=3, waves=True, pipelined=True)
+INFERENCE = StemSpace(inference.DEFAULT_STEM, min_block=32, tensors=1, pipelined=True)
+WEIGHT = StemSpace(stem.WEIGHT, min_block=16, tensors=1, waves=True, pipelined=True)
 TUNABLES = [
     Tunable("stem_convolution", CONVOLUTION.make_space, make_convolution),
     Tunable("stem_inference", INFERENCE.make_space, make_inference),
-    Tunable("stem_pool", Declaration(stem.POOL, min_block=4, tensors=3).make_space, make_pool),
-    Tunable("stem_sums", Declaration(stem.SUMS, min_block=4, tensors=2, waves=True).make_space, make_sums),
-    Tunable("stem_input", Declaration(stem.INPUT, min_block=4, tensors=2).make_space, make_input),
+    Tunable("stem_pool", StemSpace(stem.POOL, min_block=4, tensors=3).make_space, make_pool),
+    Tunable("stem_sums", StemSpace(stem.SUMS, min_block=4, tensors=2, waves=True).make_space, make_sums),
+    Tunable("stem_input", StemSpace(stem.INPUT, min_block=4, tensors=2).make_space, make_input),
     Tunable("stem_weight", WEIGHT.make_space, make_weight),
 ]

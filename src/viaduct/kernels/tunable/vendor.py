@@ -1,8 +1,8 @@
 """Convolutions of the vendor's library: its own search among algorithms, and the memory layout.
 
 The caller applies a point to the whole step (`torch.backends.cudnn.benchmark`, `memory_format`): both are settings of
-the process or network, so launches do not read them. A signature is the shape of the input (NCHW), filters, kernel,
-stride, padding, groups, dtype.
+the process or network, so only the case here reads the choice at a launch. A signature is the shape of the input
+(NCHW), filters, kernel, stride, padding, groups, dtype.
 """
 
 from __future__ import annotations
