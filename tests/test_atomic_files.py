@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.atomic_files import mark_machine, name_temporary, remove_leftovers, replace_file, write_file
+from viaduct.atomic_files import identify_machine, name_temporary, remove_leftovers, replace_file, write_file
 from viaduct.reporting import Page, write_page
 
 
@@ -85,7 +85,7 @@ def test_only_what_ended_processes_of_this_machine_left_of_this_file_is_removed(
     gone = own.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
     kept = {
         own,
-        gone.replace(mark_machine(), "00000000"),
+        gone.replace(identify_machine(), "00000000"),
         gone.replace("model.onnx", "other.onnx"),
         gone.removeprefix("."),
     }

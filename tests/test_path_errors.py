@@ -11,7 +11,7 @@ import pytest
 
 from command import start_command
 from unprivileged import drop_file_privileges
-from viaduct.path_errors import BadPath, explain_os_error, is_in_output_folder, refuse_special_file
+from viaduct.path_errors import BadPath, explain_os_error, is_users_file, refuse_special_file
 from viaduct.training.distributed import Group, explain_rank_errors
 
 
@@ -26,7 +26,7 @@ def explain(path: Path | str, number: int, *arguments: str) -> BadPath | None:
 @pytest.fixture(autouse=True)
 def no_output_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' folders lie in the temporary folder, where output goes by itself."""
-    monkeypatch.setattr("viaduct.path_errors.is_in_output_folder", lambda name: False)
+    monkeypatch.setattr("viaduct.path_errors.is_users_file", lambda name: False)
 
 
 def test_a_path_that_nobody_gave_is_a_bug_of_ours(tmp_path: Path) -> None:
@@ -76,10 +76,10 @@ def test_a_link_that_leads_to_itself_is_explained_on_every_python(tmp_path: Path
 
 def test_files_of_ours_are_no_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir("/")
-    assert not is_in_output_folder("/usr/lib/x")
-    assert not is_in_output_folder(explain_os_error.__code__.co_filename)
+    assert not is_users_file("/usr/lib/x")
+    assert not is_users_file(explain_os_error.__code__.co_filename)
     monkeypatch.chdir(tmp_path)
-    assert is_in_output_folder("runs/x")
+    assert is_users_file("runs/x")
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from viaduct.random_states import TORCH, keep_random_states, read_random_states
+from viaduct.random_states import TORCH_CPU, keep_random_states, read_random_states
 
 DRAWS: dict[str, Callable[[], object]] = {
     "Python's random numbers": random.random,
     "NumPy's random numbers": np.random.random,
-    TORCH: lambda: torch.rand(1),
+    TORCH_CPU: lambda: torch.rand(1),
 }
 
 

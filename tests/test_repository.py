@@ -104,7 +104,7 @@ def test_worktrees_and_submodules_are_read_where_their_index_lies(tmp_path: Path
     found = find_repository(tmp_path / "tree")
     assert found is not None
     assert found.common == tmp_path / "main/.git"
-    assert len(found.head_commit()) == 40
+    assert len(found.read_head_commit()) == 40
 
 
 def test_git_folder_that_is_a_link_is_followed(tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ def test_what_cannot_be_known_is_not_taken_for_saved(tmp_path: Path, what: str) 
 def test_the_commit_is_found_in_packed_refs_and_detached(tmp_path: Path) -> None:
     make_files(tmp_path, "a.py")
     commit_all(tmp_path)
-    known = open_repository(tmp_path).head_commit()
+    known = open_repository(tmp_path).read_head_commit()
     assert len(known) == 40
     git(tmp_path, "pack-refs", "--all")
-    assert open_repository(tmp_path).head_commit() == known
+    assert open_repository(tmp_path).read_head_commit() == known
     git(tmp_path, "checkout", "-q", "--detach")
-    assert open_repository(tmp_path).head_commit() == known
+    assert open_repository(tmp_path).read_head_commit() == known
 
 
 def test_random_bytes_for_an_index_are_unreadable_and_no_traceback(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from command import viaduct
-from viaduct.terminal import guard_streams, print_table, release_streams
+from viaduct.terminal import print_table, start_escaping_output, stop_escaping_output
 from viaduct.training.output_streams import print_line
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07b\u202ec"
@@ -99,13 +99,13 @@ def test_what_a_users_own_code_prints_is_its_own(monkeypatch: pytest.MonkeyPatch
     written = io.StringIO()
     monkeypatch.setattr(sys, "stdout", written)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    guard_streams()
-    guard_streams()
+    start_escaping_output()
+    start_escaping_output()
     print("a\x1b[31m\tb\r")
     assert written.getvalue() == "a\\x1b[31m\tb\\r\n"
     Console(force_terminal=True).print("[red]x[/]")
     assert "\x1b[31mx" in written.getvalue()
-    release_streams()
+    stop_escaping_output()
     assert sys.stdout is written
     print("50 %\r", end="")
     print_line(f"class {EVIL}")

@@ -124,7 +124,7 @@ def test_gradients_are_clipped_to_the_same_bits_without_the_function_of_torch_2_
 
 
 def test_only_the_profilers_warning_about_cycles_is_hidden() -> None:
-    with torch_compat.ignore_profiler_cycles():
+    with torch_compat.hide_profiler_cycle_warning():
         warnings.warn("Warning: Profiler clears events at the end of each cycle.Only events from …", stacklevel=1)
         with pytest.raises(UserWarning, match="another"):
             warnings.warn("another", stacklevel=1)

@@ -88,7 +88,6 @@ def train(
     `recipe` is a recipe's name, a recipe file, or a Recipe. The run of a Recipe object cannot be resumed from the
     command line, which needs a file. Progress goes to the logger `viaduct`.
     """
-    from viaduct.data.synthetic import SYNTHETIC
     from viaduct.training.networks import apply_source_settings
     from viaduct.training.rundir import RunDir
     from viaduct.training.session import Request, run_training
@@ -100,13 +99,15 @@ def train(
         if value is not None:
             check_path(name, value)
     loaded = change_recipe(load_recipe(recipe), changes or {})
+    # An image size that the caller chose is kept: in a recipe file, in a Recipe, or in `changes`.
     keep_size = loaded.file is not None or not isinstance(recipe, str) or "data.size" in (changes or {})
     loaded = replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
     folder = Path(run) if run is not None else Path("runs") / loaded.name
-    data_path = None if data is None else SYNTHETIC if str(data) == str(SYNTHETIC) else Path(data)
+    data_path = None if data is None else Path(data)
     request = Request(loaded, RunDir(folder), data_path, device, resume, f"viaduct.train({loaded.name!r})")
     with output_to_logging():
         outcome = run_training(request)
+    # The outcome of a run that had finished before has step 0; its summary has the number of steps.
     step = outcome.step or int((RunDir(folder).read_summary() or {}).get("steps", 0))
     return Run(folder, outcome.finished, step)
 
@@ -178,13 +179,12 @@ def shorten(value: object) -> str:
 class LogStream(io.TextIOBase):
     """Text stream that sends each complete line to the logger `viaduct`."""
 
-    def __init__(self, level: int) -> None:
-        self.level, self.incomplete_line = level, ""
+    incomplete_line = ""
 
     def write(self, text: str) -> int:
         *lines, self.incomplete_line = (self.incomplete_line + text).split("\n")
         for line in filter(None, map(str.rstrip, lines)):
-            LOGGER.log(self.level, "%s", line)
+            LOGGER.info("%s", line)
         return len(text)
 
     def isatty(self) -> bool:
@@ -194,7 +194,7 @@ class LogStream(io.TextIOBase):
 @contextlib.contextmanager
 def output_to_logging() -> Iterator[None]:
     """Redirect stdout and stderr to the logger `viaduct`."""
-    with contextlib.redirect_stdout(LogStream(logging.INFO)), contextlib.redirect_stderr(LogStream(logging.INFO)):
+    with contextlib.redirect_stdout(LogStream()), contextlib.redirect_stderr(LogStream()):
         yield
 
 
@@ -339,9 +339,10 @@ def sink(step: Callable[..., Any], steps: int = 100) -> StepSink:
 
 
 def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:
-    """Compare two dumps; `rows` has every tensor, `exit_code` 0: some were compared, none is bad or refused.
+    """Compare two dumps. The result has a row for each tensor in `rows`, and the `exit_code` of `viaduct compare`.
 
-    Options are those of `viaduct.comparison.drift.Options`: only, steps, rules, graph, thresholds, workers.
+    It is 2 if no pair of tensors was compared, 1 if the result of a row is "bad" (beyond a threshold) or "refused"
+    (it could not be compared), else 0. Options are those of `viaduct.comparison.drift.Options`.
     """
     from viaduct.comparison.drift import Options
     from viaduct.comparison.drift import compare as compare_dumps

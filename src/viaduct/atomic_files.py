@@ -19,10 +19,9 @@ from typing import BinaryIO
 from viaduct.errors import BadData
 from viaduct.path_errors import refuse_replacing_special_file
 
-LEFTOVERS = ".*.part"
-"""Pattern of the files that a killed process leaves behind."""
-LONGEST_KEPT = 160  # bytes of a name, so that with the ending it has less than file systems' limit of 255
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of writes, which name no file
+LEFTOVERS = ".*.part"  # pattern of the temporary files that a killed process leaves behind
+LONGEST_NAME = 160  # bytes of a name in a temporary name, which must be shorter than file systems' limit of 255
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, quota or file; such an OSError names no file
 
 
 @contextmanager
@@ -55,26 +54,26 @@ def write_file(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 def name_temporary(path: Path) -> Path:
     """Return a path beside `path`, unique to this thread, for unfinished output."""
-    ending = f".{mark_machine()}-{os.getpid()}-{threading.get_ident()}.part"
+    ending = f".{identify_machine()}-{os.getpid()}-{threading.get_ident()}.part"
     return path.with_name(f".{cut_name(path.name)}{ending}")
 
 
 def cut_name(name: str) -> str:
     """Return a name with room for an ending; a long one is truncated and gets a checksum of the full name."""
     encoded = os.fsencode(name)
-    if len(encoded) <= LONGEST_KEPT:
+    if len(encoded) <= LONGEST_NAME:
         return name
-    return f"{encoded[:LONGEST_KEPT].decode('utf-8', 'ignore')}~{zlib.crc32(encoded):08x}"
+    return f"{encoded[:LONGEST_NAME].decode('utf-8', 'ignore')}~{zlib.crc32(encoded):08x}"
 
 
 @cache
-def mark_machine() -> str:
+def identify_machine() -> str:
     """Return a checksum of the machine and the container, within which process ids are unique."""
     try:
-        processes = os.readlink("/proc/self/ns/pid")
+        pid_namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
-        processes = ""
-    return f"{zlib.crc32(f'{socket.gethostname()} {processes}'.encode()):08x}"
+        pid_namespace = ""
+    return f"{zlib.crc32(f'{socket.gethostname()} {pid_namespace}'.encode()):08x}"
 
 
 @contextmanager
@@ -94,7 +93,7 @@ def report_errors_on(temporary: Path, path: Path) -> Iterator[None]:
 
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary files of `path` left by processes of this machine that have ended."""
-    pattern = re.compile(rf"\.{re.escape(cut_name(path.name))}\.{mark_machine()}-([0-9]+)-[0-9]+\.part")
+    pattern = re.compile(rf"\.{re.escape(cut_name(path.name))}\.{identify_machine()}-([0-9]+)-[0-9]+\.part")
     for name in os.listdir(path.parent):
         match = pattern.fullmatch(name)
         if match and not is_running(int(match[1])):
@@ -109,14 +108,14 @@ def is_running(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:
+    except PermissionError:  # it runs as another user
         return True
     return True
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder against other builds and fetches; the lock ends with the process."""
+    """Let only this process write data into a folder within the block; the lock ends with the process."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:

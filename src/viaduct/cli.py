@@ -19,7 +19,7 @@ from viaduct import __version__
 from viaduct.errors import BadValue, ViaductError
 from viaduct.extras import explain_import_error
 from viaduct.path_errors import explain_os_error, refuse_impossible
-from viaduct.terminal import guard_streams, tidy_message
+from viaduct.terminal import start_escaping_output, tidy_message
 from viaduct.usage import explain_usage_error
 
 # Verb -> its line in `viaduct --help`. The module is imported only when the verb is called.
@@ -73,16 +73,18 @@ def load_verb(name: str) -> Any:
 def check_arguments(command: Any, arguments: list[str]) -> None:
     """Refuse impossible paths and numbers that are not finite; a script's arguments after `--` are not checked."""
     if subcommands := getattr(command, "commands", {}):
-        if prepend_subcommand := getattr(command, "prepend_subcommand", None):  # of verbs/launch.py
+        # `viaduct launch` and `viaduct runs` have a default subcommand; `launch` also has flags that choose another.
+        if prepend_subcommand := getattr(command, "prepend_subcommand", None):
             arguments = prepend_subcommand(arguments)
         if arguments[:1] and arguments[0] in subcommands:
-            return check_arguments(subcommands[arguments[0]], arguments[1:])
-        default = subcommands.get(getattr(command, "default", ""))
-        return check_arguments(default, arguments) if default else None
+            check_arguments(subcommands[arguments[0]], arguments[1:])
+        elif default := subcommands.get(getattr(command, "default", "")):
+            check_arguments(default, arguments)
+        return
     if "--" in arguments:
         arguments = arguments[: arguments.index("--")]
     check_paths(command, arguments)
-    return check_numbers(command, arguments)
+    check_numbers(command, arguments)
 
 
 def check_paths(command: Any, arguments: list[str]) -> None:
@@ -181,7 +183,7 @@ def main() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may have bytes that are not UTF-8
-    guard_streams()
+    start_escaping_output()
     try:
         code = build_app()(prog_name="viaduct", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -193,7 +195,7 @@ def main() -> None:
                 exit_without_stdout(error)
         raise
     except Exception as error:
-        if is_output_full(error):
+        if is_stdout_full(error):
             exit_without_stdout(error)
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error, file=sys.stderr)
@@ -229,19 +231,19 @@ def find_command(error: Exception) -> str:
     return context.command_path if context else f"viaduct {find_verb(sys.argv[1:])}".strip()
 
 
-def is_output_full(error: Exception) -> TypeGuard[OSError]:
-    """Return True if stdout is a file on a full disk."""
+def is_stdout_full(error: Exception) -> TypeGuard[OSError]:
+    """Return True if the error is that of a full disk and stdout is a file on it."""
     if not isinstance(error, OSError) or error.errno != errno.ENOSPC or error.filename is not None:
         return False
     try:
-        os.write(sys.stdout.fileno(), b"\n")
+        os.write(sys.stdout.fileno(), b"\n")  # the error does not tell which file could not be written
     except (OSError, ValueError):
         return True
     return False
 
 
 def exit_without_stdout(error: OSError) -> NoReturn:
-    """Exit because stdout cannot be written."""
+    """Print that stdout cannot be written, and exit."""
     from viaduct.training.output_streams import redirect_to_null
 
     redirect_to_null(sys.stdout)  # otherwise Python reports the error again when it flushes stdout at exit

@@ -36,7 +36,7 @@ EXTRAS = {
     "onnxscript": "onnx",
     "onnxruntime": "onnx",
 }
-NO_TENSORFLOW = (3, 12)  # first Python without TensorFlow 2.15
+PYTHON_WITHOUT_TENSORFLOW = (3, 12)  # from this version on there is no TensorFlow 2.15
 PACKAGE = Path(__file__).parent
 
 
@@ -52,7 +52,7 @@ def install_line(package: str) -> str:
     line = f"pip install 'viaduct[{EXTRAS[package]}]'"
     if package == "torch":
         return f"{line} (with an Ascend or Cambricon card: after the vendor's torch, which is kept)"
-    if package == "tensorflow" and sys.version_info >= NO_TENSORFLOW:
+    if package == "tensorflow" and sys.version_info >= PYTHON_WITHOUT_TENSORFLOW:
         return f"TensorFlow 2.15 needs Python 3.11 or older; there: {line}"
     if EXTRAS[package] == "onnx":
         return f"{line} (in an environment without TensorFlow 2.15: they need different versions of protobuf)"

@@ -32,7 +32,6 @@ EXTERNAL_CAUSES = (
     errno.ESTALE,
 )
 SYMLINK_LOOP = "Symlink loop from "  # beginning of the RuntimeError of Path.resolve before Python 3.13
-OTHER_NAME = "Use a shorter name."
 MESSAGES = {  # error number -> reason, hint
     errno.ENOENT: ("there is no such file or folder", "Check the spelling."),
     errno.EPERM: ("the operation is not permitted", "Ask the owner of the folder, or choose another path."),
@@ -73,7 +72,7 @@ def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequ
 
     `arguments` is the command line after `viaduct`; `flags` are the flags that take a value.
     """
-    if isinstance(error, ValueError) and "null byte" in str(error).replace("null character", "null byte"):
+    if isinstance(error, ValueError) and any(text in str(error) for text in ("null byte", "null character")):
         broken = next((given for given in list_given_paths(arguments, flags) if "\0" in given.path), None)
         return BadPath(f"{broken.flag} {broken.path!r}: a path cannot contain a NUL byte.".strip()) if broken else None
     if isinstance(error, RuntimeError) and str(error).startswith(SYMLINK_LOOP):
@@ -86,7 +85,7 @@ def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequ
     names = [name for name in map(decode_name, (error.filename, error.filename2, find_open_file(error))) if name]
     for name in names:
         given = find_nearest(name, list_given_paths(arguments, flags))
-        if given is not None or is_in_output_folder(name):
+        if given is not None or is_users_file(name):
             return BadPath(*describe(error, name, given))
     if error.errno in EXTERNAL_CAUSES and not names:
         reason, hint = MESSAGES[error.errno]
@@ -113,7 +112,10 @@ def decode_name(name: object) -> str | None:
 
 
 def find_open_file(error: OSError) -> str | None:
-    """Return the name of the innermost open file among local variables; errors of reading and writing name none."""
+    """Return the name of the file that was read or written: errors of read() and write() do not name it.
+
+    It is taken to be the innermost open file among the local variables of the functions that the error passed through.
+    """
     trace, name = error.__traceback__, None
     while trace is not None:
         for value in trace.tb_frame.f_locals.values():
@@ -149,14 +151,14 @@ def find_nearest(name: str, candidates: Iterator[GivenPath]) -> GivenPath | None
     A file is also a candidate for paths in its folder, because it may refer to other files there.
     """
     targets = list_absolute_forms(name)
-    best: tuple[int, GivenPath] | None = None
+    nearest, nearest_distance = None, PATH_LIMIT
     for given in candidates:
         folders = {os.path.dirname(path) for path in list_absolute_forms(given.path) if os.path.isfile(path)}
         for path in list_absolute_forms(given.path) | folders:
             distance = min((count_levels(path, target) for target in targets), default=PATH_LIMIT)
-            if distance < PATH_LIMIT and (best is None or distance < best[0]):
-                best = distance, given
-    return best[1] if best else None
+            if distance < nearest_distance:
+                nearest, nearest_distance = given, distance
+    return nearest
 
 
 def list_absolute_forms(path: str) -> set[str]:
@@ -174,8 +176,8 @@ def count_levels(path: str, other: str) -> int:
     return PATH_LIMIT
 
 
-def is_in_output_folder(name: str) -> bool:
-    """Return True for a file in the current or the temporary folder, except for files of viaduct."""
+def is_users_file(name: str) -> bool:
+    """Return True for a file in the current or the temporary folder that is not one of viaduct's own files."""
     absolute, package = os.path.abspath(name), os.path.dirname(__file__)
     folders = [os.getcwd(), os.environ.get("TMPDIR", ""), tempfile.tempdir or "/tmp"]
     inside = any(absolute.startswith(folder + "/") for folder in folders if folder.rstrip("/"))
@@ -216,18 +218,16 @@ def explain_reason(error: OSError, name: str) -> tuple[str, str]:
         return f"{shorten(file)} is a file, not a folder", "Give the path of a folder."
     if error.errno == errno.EISDIR:
         return "it is a folder, not a file", "Give the path of a file."
-    return MESSAGES.get(error.errno or 0) or (
-        (error.strerror or str(error)).lower(),
-        "Check the path, or choose another.",
-    )
+    other = (error.strerror or str(error)).lower(), "Check the path, or choose another."
+    return MESSAGES.get(error.errno or 0, other)
 
 
 def describe_length(name: str) -> tuple[str, str]:
     longest = max(len(os.fsencode(part)) for part in name.split("/"))
     if longest > NAME_LIMIT:
-        return f"a name of {longest:,} bytes is too long; {NAME_LIMIT} are possible", OTHER_NAME
+        return f"a name of {longest:,} bytes is too long; {NAME_LIMIT} are possible", "Use a shorter name."
     size = len(os.fsencode(os.path.abspath(name)))
-    return f"a path of {size:,} bytes is too long; {PATH_LIMIT - 1:,} are possible", OTHER_NAME
+    return f"a path of {size:,} bytes is too long; {PATH_LIMIT - 1:,} are possible", "Use a shorter path."
 
 
 def describe_permission(name: str) -> tuple[str, str]:

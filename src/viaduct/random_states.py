@@ -10,15 +10,15 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-TORCH = "torch's random numbers on the CPU"
+TORCH_CPU = "torch's random numbers on the CPU"
 
 
 def read_random_states() -> dict[str, object]:
-    """Return comparable states by name, as in messages."""
+    """Return the states by their names in messages; two states are equal if no random number was drawn in between."""
     return {
         "Python's random numbers": random.getstate(),
         "NumPy's random numbers": pickle.dumps(np.random.get_state(legacy=False)),
-        TORCH: torch.get_rng_state().numpy().tobytes(),
+        TORCH_CPU: torch.get_rng_state().numpy().tobytes(),
     }
 
 

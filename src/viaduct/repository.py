@@ -47,7 +47,7 @@ class Index:
     """Git index: the tracked files, by path relative to the repository."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
-    index_mtime: int = 0  # of the index file itself, in nanoseconds
+    index_mtime: int = 0  # modification time of the index file itself, in nanoseconds
     algorithm: str = "sha1"
 
     @cached_property
@@ -55,8 +55,8 @@ class Index:
         """Folders with a tracked file, at any depth."""
         return frozenset(folder for path in self.entries for folder in list_parents(path))
 
-    def holds(self, path: str, file: Path) -> bool:
-        """Return True if the file's content is the one in the index, so that `git restore` can restore it."""
+    def has_content_of(self, path: str, file: Path) -> bool:
+        """Return True if `file` has the content that the index has for `path`, so that `git restore` can restore it."""
         entry = self.entries.get(path)
         if entry is None or entry.stage or entry.mode == GITLINK:
             return False
@@ -71,7 +71,7 @@ class Index:
         return (
             split_time(status.st_mtime_ns) == entry.modified
             and split_time(status.st_ctime_ns) == entry.changed
-            and (status.st_size & 0xFFFFFFFF, status.st_ino & 0xFFFFFFFF) == (entry.size, entry.inode)
+            and (status.st_size & 0xFFFFFFFF, status.st_ino & 0xFFFFFFFF) == (entry.size, entry.inode)  # 32 bits each
             and seconds * 10**9 + nanoseconds < self.index_mtime  # otherwise it may have changed after git read it
         )
 
@@ -91,7 +91,7 @@ class Repository:
     @cached_property
     def index(self) -> Index:
         """Return the parsed index; raise UnreadableRepository if it is damaged or of an unknown version."""
-        self.check_top()
+        self.check_worktree_setting()
         path = self.folder / "index"
         try:
             data = read_plain_file(path, LARGEST_INDEX)
@@ -103,13 +103,16 @@ class Repository:
         except (struct.error, ValueError, IndexError, KeyError):
             raise UnreadableRepository(f"{path} is damaged, or of an unknown version") from None
 
-    def check_top(self) -> None:
-        """Raise UnreadableRepository if core.worktree names another folder; a submodule's names its own."""
+    def check_worktree_setting(self) -> None:
+        """Raise UnreadableRepository if the setting core.worktree names another folder than `top`.
+
+        Git itself sets it in submodules, to the submodule's folder.
+        """
         worktree = self.settings.get("core.worktree")
         if worktree is not None and (self.folder / worktree).resolve() != self.top.resolve():
             raise UnreadableRepository(f"{self.common / 'config'} names another folder: core.worktree = {worktree}")
 
-    def head_commit(self) -> str:
+    def read_head_commit(self) -> str:
         """Return the checked-out commit in hexadecimal digits; empty if it is unknown."""
         try:
             head = read_plain_file(self.folder / "HEAD", LARGEST_TEXT).decode(errors="replace").strip()

@@ -28,7 +28,7 @@ from viaduct.typed_fields import matches, show_value, spell_type
 LARGEST = 64 << 20  # bytes of a JSON file
 LARGEST_METRICS = 4 << 30  # bytes of metrics.jsonl
 DEEPEST = 50  # levels of lists and objects
-LATEST_STEP = 1 << 62
+LATEST_STEP = 1 << 62  # a step that is not below this is damage
 MANIFEST = "manifest.json"
 LABELS = "labels.json"
 ENDING = "ending.json"
@@ -46,13 +46,14 @@ OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {
     "provenance": dict | None,
     "tuning": dict | None,
 }
-IMAGES = {"count": int, "labels": int}
-FILES = {"size": int, "sha256": str}
-SCORE = dict.fromkeys(("loss", "top1", "top5", "precision", "recall", "f1"), Number)
-HEADLINE = ("count", *SCORE, "seconds")  # fields of an evaluation in metrics.jsonl
+IMAGE_FIELDS = {"count": int, "labels": int}  # of each split in recipe.json
+FILE_FIELDS = {"size": int, "sha256": str}  # of each file in a checkpoint's manifest
+SCORE_TYPES = dict.fromkeys(("loss", "top1", "top5", "precision", "recall", "f1"), Number)
+EVALUATION_FIELDS = ("count", *SCORE_TYPES, "seconds")  # fields of an evaluation in metrics.jsonl
+# Kind of a record in metrics.jsonl -> the fields that it must have.
 METRICS: dict[str, dict[str, Any]] = {
     "log": {"epoch": float, "images_per_s": Number, **dict.fromkeys(("loss", "top1", "lr"), Number)},
-    "evaluation": {"epoch": float, **SCORE},
+    "evaluation": {"epoch": float, **SCORE_TYPES},
     "restart": {"first": int, "last": int, "ranks": int},
 }
 
@@ -142,7 +143,7 @@ def read_recipe_record(run: Path) -> Json:
                 raise Damaged(f"{name} is {show_value(record[name])}; no path contains a NUL byte")
         for split in ("training", "validation") if record.get("pictures") is not None else ():
             require_fields(record["pictures"], {split: dict}, "pictures.")
-            require_fields(record["pictures"][split], IMAGES, f"pictures.{split}.")
+            require_fields(record["pictures"][split], IMAGE_FIELDS, f"pictures.{split}.")
     except Damaged as error:
         raise BadRun(f"{file} is damaged: {error}.") from None
     return record
@@ -209,7 +210,7 @@ def read_manifest(folder: Path) -> Json:
         require_fields(manifest, {"files": dict})
         for name, facts in manifest["files"].items():
             require_type(facts, dict, f"files.{name}")
-            require_fields(facts, FILES, f"files.{name}.")
+            require_fields(facts, FILE_FIELDS, f"files.{name}.")
         if "epoch" in manifest:
             require_type(manifest["epoch"], float, "epoch")
     except OSError as error:

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-INHERITED = (signal.SIGINT, signal.SIGHUP)
-"""Signals that may be ignored when a command starts: Ctrl-C in a background job, SIGHUP under nohup."""
+# Signals that may be ignored when a command starts: Ctrl-C in a background job, SIGHUP under nohup.
+MAYBE_IGNORED = (signal.SIGINT, signal.SIGHUP)
 
 
 def name_signal(number: int) -> str:
@@ -26,8 +26,8 @@ def list_stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def list_ignored_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals in INHERITED that this process ignores."""
-    return tuple(number for number in INHERITED if signal.getsignal(number) is signal.SIG_IGN)
+    """Return the signals in MAYBE_IGNORED that this process ignores."""
+    return tuple(number for number in MAYBE_IGNORED if signal.getsignal(number) is signal.SIG_IGN)
 
 
 @contextmanager

@@ -6,9 +6,9 @@
 A pipe or a file gets no colour codes and lines of any length. On a narrow terminal text columns wrap, and number
 columns do not. Nothing is cut off.
 
-Names of files, tensors and classes may contain escape sequences. `guard_streams`, called at the start of every command,
-escapes them in everything that is printed except by rich, whose colours are escape sequences; tables are escaped cell
-by cell.
+Names of files, tensors and classes may contain escape sequences. `start_escaping_output`, which every command calls
+first, escapes them in everything that is printed except by rich, whose colours are escape sequences; `print_table`
+escapes each cell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column, Table
 
-UNBOUNDED = 100_000  # characters: wider than any table
+UNBOUNDED_WIDTH = 100_000  # characters: wider than any table
 MIN_TEXT_WIDTH = 12  # characters to which a text column may shrink
 LONGEST_NAME = 400  # characters of a name in a message; longer names are shortened
 UNSAFE = re.compile(
@@ -47,7 +47,7 @@ def print_note(line: str) -> None:
         sys.stderr.flush()
 
 
-class GuardedStream:
+class EscapingStream:
     """Wrapper of stdout or stderr that escapes control characters except for line ends and tabs."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -65,17 +65,17 @@ class GuardedStream:
         return getattr(self.rich_proxied_file, name)
 
 
-def guard_streams() -> None:
-    """Escape control characters in what this process prints, except by rich; discard output to a closed stream."""
+def start_escaping_output() -> None:
+    """Escape control characters in stdout and stderr, except in what rich prints; discard output to a closed stream."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if not isinstance(stream, GuardedStream):
+        if not isinstance(stream, EscapingStream):
             # Python has no stream for a descriptor that was closed at its start (`2>&-`).
-            setattr(sys, name, GuardedStream(stream or open(os.devnull, "w")))  # noqa: SIM115
+            setattr(sys, name, EscapingStream(stream or open(os.devnull, "w")))  # noqa: SIM115
 
 
-def release_streams() -> None:
-    """Undo guard_streams for a user's script or recipe in this process, which may print colours and bars."""
+def stop_escaping_output() -> None:
+    """Undo `start_escaping_output`: a user's script or recipe may print colours and progress bars."""
     sys.stdout = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
     sys.stderr = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
@@ -86,7 +86,7 @@ def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Consol
 
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
-    width = Console(file=stream).width if terminal else UNBOUNDED
+    width = Console(file=stream).width if terminal else UNBOUNDED_WIDTH
     return Console(
         file=file or stream, force_terminal=terminal, width=width, highlight=False, markup=False, emoji=False
     )
@@ -128,11 +128,12 @@ def measure_minimum_width(table: Table, console: Console) -> int:
     """Return a width at which rich does not cut the table off; text columns may shrink to MIN_TEXT_WIDTH."""
     from rich.measure import Measurement
 
-    options = console.options.update(width=UNBOUNDED)
-    total = 2  # the edges of the table
+    options = console.options.update(width=UNBOUNDED_WIDTH)
+    edges, padding = 2, 4  # characters of the table and of each column, at most
+    total = edges
     for column in table.columns:
         widest = max(Measurement.get(console, options, cell).maximum for cell in (column.header, *column.cells))
-        total += 4 + (widest if column.no_wrap else min(widest, MIN_TEXT_WIDTH))
+        total += padding + (widest if column.no_wrap else min(widest, MIN_TEXT_WIDTH))
     return total
 
 

@@ -18,11 +18,14 @@ from typing import Any
 import torch
 from torch import nn
 
-HAS_STANCE = hasattr(torch.compiler, "set_stance")  # 2.6
+HAS_STANCE = hasattr(torch.compiler, "set_stance")  # 2.6; it can make compiled code run eagerly
 
 
 def find_disable_dynamo() -> Callable[..., Any]:
-    """Return torch's private lazy decorator, or the public one, which imports the compiler (about a second)."""
+    """Return the decorator that excludes a function from compilation.
+
+    This is torch's private one if it exists: the public one imports the compiler, which takes about a second.
+    """
     from torch import _compile
 
     return getattr(_compile, "_disable_dynamo", None) or torch.compiler.disable
@@ -50,7 +53,7 @@ def run_eagerly(compiled: Iterable[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def disable_compilation() -> Iterator[None]:
-    """Make torch.compile return its argument within the block, for releases without stances."""
+    """Make torch.compile return its argument within the block, for releases without `set_stance`."""
     from torch._dynamo import config
 
     before = config.disable
@@ -70,14 +73,14 @@ def allow_recompiles(count: int) -> None:
 
 
 @contextmanager
-def ignore_profiler_cycles() -> Iterator[None]:
+def hide_profiler_cycle_warning() -> Iterator[None]:
     """Hide the warning of torch.profiler (2.11) that it keeps the events of one cycle only."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Warning: Profiler clears events at the end of each cycle")
         yield
 
 
-def default_compile_cache() -> str:
+def get_default_compile_cache() -> str:
     """Return the default folder of torch's compile cache."""
     try:
         from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # not in 2.4
@@ -87,11 +90,11 @@ def default_compile_cache() -> str:
     return os.path.abspath(default_cache_dir())
 
 
-def record_vector_width() -> None:
+def pin_vector_width() -> None:
     """Set the CPU's vector width in torch's settings, which are part of the key of its compile cache.
 
-    Otherwise, in torch 2.4 to 2.15, machines that share a cache folder use code for another vector width, which
-    computes wrong results.
+    Otherwise, in torch 2.4 to 2.15, a machine may load code from a shared cache folder that another machine compiled
+    for another vector width, and this code computes wrong results.
     """
     from torch._inductor import config
 
@@ -115,7 +118,7 @@ def get_compile_seconds() -> float:
 def read_tf32_switches() -> dict[str, bool]:
     """Return, for convolutions and for matrix products, whether TF32 is allowed.
 
-    The new names always have the current setting; the old ones raise an error after both were used.
+    The new attributes always have the current setting; the old ones raise an error after a program has used both.
     """
     backends: Any = torch.backends
     if not hasattr(backends.cudnn, "conv"):  # 2.9

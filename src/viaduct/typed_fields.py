@@ -38,13 +38,13 @@ def _cached_field_types(kind: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def get_field_bounds(kind: Any) -> dict[str, Any]:
+def get_bounded_annotations(kind: Any) -> dict[str, Any]:
     """Return the annotations of the fields that have bounds, by name."""
-    return _cached_field_bounds(kind)
+    return _cached_bounded_annotations(kind)
 
 
 @functools.cache
-def _cached_field_bounds(kind: Any) -> dict[str, Any]:
+def _cached_bounded_annotations(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
     return {name: annotation for name, annotation in fields.items() if list_bounds(annotation)}
@@ -98,20 +98,20 @@ def check_fields(instance: Any, prefix: str = "") -> None:
         return
     for name, kind in hints.items():
         value = getattr(instance, name)
-        if problem := find_problem(value, kind):
+        if requirement := find_violated_requirement(value, kind):
             path = f"{prefix}.{name}" if prefix else name
-            raise BadValue(f"{path} is {show_value(value)}; it must be {problem}.")
+            raise BadValue(f"{path} is {show_value(value)}; it must be {requirement}.")
         if typing.get_origin(kind) is tuple and isinstance(value, list):
             object.__setattr__(instance, name, tuple(value))  # the dataclass is frozen
-    for name, annotation in get_field_bounds(type(instance)).items():
+    for name, annotation in get_bounded_annotations(type(instance)).items():
         value = getattr(instance, name)
         if not is_within(value, list_bounds(annotation)):
             path = f"{prefix}.{name}" if prefix else name
             raise BadValue(f"{path} is {show_value(value)}; it must be {spell_bounds(annotation)}.")
 
 
-def find_problem(value: Any, kind: Any) -> str:
-    """Describe what the value must be; empty if it has the type `kind`."""
+def find_violated_requirement(value: Any, kind: Any) -> str:
+    """Return what the value must be, for an error message; empty if it has the type `kind`."""
     if matches(value, kind):
         return ""
     if isinstance(value, int) and not -INTEGER_LIMIT <= value < INTEGER_LIMIT:
@@ -168,7 +168,7 @@ def spell_type(kind: Any) -> str:
         return spell_tuple(typing.get_args(kind))
     if origin is collections.abc.Callable:
         return "a function"
-    if origin is dict:
+    if origin is dict:  # only a recipe's `metrics`
         return "a dictionary of functions, which a recipe file can hold"
     return TYPE_NAMES.get(kind) or str(getattr(kind, "__name__", kind))
 

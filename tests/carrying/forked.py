@@ -162,9 +162,9 @@ def be_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
         paths = environment["PYTHONPATH"].split(os.pathsep)
         sys.path[:] = [*paths, *(path for path in sys.path if path)]
         from viaduct.rehearsal.child import main
-        from viaduct.terminal import release_streams
+        from viaduct.terminal import stop_escaping_output
 
-        release_streams()
+        stop_escaping_output()
         code = main()
     except BaseException:
         traceback.print_exc()

@@ -11,7 +11,7 @@ import torch
 
 from viaduct.data.records import Records
 from viaduct.data.source import Source
-from viaduct.data.synthetic import EVALUATED_BATCHES, SYNTHETIC, stored_data
+from viaduct.data.synthetic import EVALUATED_BATCHES, SYNTHETIC, get_stored_data_path
 from viaduct.recipes import load, names
 from viaduct.training.networks import apply_source_settings
 
@@ -37,9 +37,9 @@ def test_labels_are_the_same_every_time() -> None:
 
 
 def test_a_run_says_where_its_data_are(tmp_path: Path) -> None:
-    assert stored_data({}) is None
-    assert stored_data({"data": None}) is None
-    assert stored_data({"data": "synthetic"}) == SYNTHETIC
-    assert stored_data({"data": str(tmp_path / "synthetic")}) == SYNTHETIC  # as older versions stored it
+    assert get_stored_data_path({}) is None
+    assert get_stored_data_path({"data": None}) is None
+    assert get_stored_data_path({"data": "synthetic"}) == SYNTHETIC
+    assert get_stored_data_path({"data": str(tmp_path / "synthetic")}) == SYNTHETIC  # as older versions stored it
     (tmp_path / "synthetic").mkdir()
-    assert stored_data({"data": str(tmp_path / "synthetic")}) == tmp_path / "synthetic"
+    assert get_stored_data_path({"data": str(tmp_path / "synthetic")}) == tmp_path / "synthetic"

@@ -30,7 +30,7 @@ def test_images_are_the_first_of_the_validation_split(classifier: Classifier) ->
 
 
 def test_data_that_moved_are_no_images(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation_images, "stored_data", lambda record: Path("/nonexistent"))
+    monkeypatch.setattr(validation_images, "get_stored_data_path", lambda record: Path("/nonexistent"))
     records = replace(classifier, recipe=recipes.load("resnet18_imagenet").recipe)
     assert read_validation(records, 3) == ()
 

@@ -21,7 +21,7 @@ from training.tiny_runs import RECIPE, build_normed_network, train_recipe, train
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe, Sgd, Thor
-from viaduct.torch_compat import default_compile_cache
+from viaduct.torch_compat import get_default_compile_cache
 from viaduct.training import compiling
 from viaduct.training.callbacks import Callback
 from viaduct.training.compiling import CACHE_VARIABLE, find_regions, set_compile_cache
@@ -351,7 +351,7 @@ def test_the_users_place_is_the_users_even_if_torch_would_have_chosen_the_same(t
         "import os, viaduct.training.compiling as compiling, torch._dynamo\n"
         "compiling.set_compile_cache()\nprint(os.environ[compiling.CACHE_VARIABLE])\n"
     )
-    mine = default_compile_cache()
+    mine = get_default_compile_cache()
     known = {**os.environ, CACHE_VARIABLE: mine, "XDG_CACHE_HOME": str(tmp_path)}
     answer = subprocess.run([sys.executable, "-c", code], env=known, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == mine

@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from viaduct.profiling import kinds
 from viaduct.profiling.events import Span, join_spans, remove_spans, sum_spans
-from viaduct.torch_compat import ignore_profiler_cycles
+from viaduct.torch_compat import hide_profiler_cycle_warning
 
 FETCH, WINDOW = "viaduct: next batch", "viaduct: window"  # our annotations around each fetch and all profiled steps
 UPDATE = "Optimizer.step#"  # torch's annotation around every optimizer's step
@@ -60,7 +60,7 @@ def record_trace(run: Callable[[int], object], steps: int, device_type: str) -> 
     """Return the events of some steps that have a duration, in Chrome's trace format."""
     cuda = [ProfilerActivity.CUDA] if device_type == "cuda" else []
     activities = [ProfilerActivity.CPU, *cuda]
-    with ignore_profiler_cycles(), profile(activities=activities) as profiler, record_function(WINDOW):
+    with hide_profiler_cycle_warning(), profile(activities=activities) as profiler, record_function(WINDOW):
         run(steps)
         if cuda:
             torch.cuda.synchronize()

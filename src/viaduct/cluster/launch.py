@@ -40,7 +40,7 @@ from viaduct.cluster.ranktable import RankTable, Server, render_table
 from viaduct.cluster.secret import SECRET_VARIABLE, derive_key_prefix, describe_secret, make_secret
 from viaduct.cores import count_cores
 from viaduct.errors import BadData, BadValue
-from viaduct.terminal import escape_controls, release_streams, tidy_message
+from viaduct.terminal import escape_controls, stop_escaping_output, tidy_message
 
 if TYPE_CHECKING:
     from viaduct.cluster.agent import Failure, Outcome
@@ -343,7 +343,7 @@ def start_ranks(
         return variables | share.variables(int(torchrun_variables["RANK"]))
 
     handler = rendezvous or LocalRendezvous(uuid.uuid4().hex)
-    release_streams()  # torch copies the ranks' output to stdout and stderr
+    stop_escaping_output()  # torch copies the ranks' output to stdout and stderr
     try:
         outcome = run_agent(
             command,

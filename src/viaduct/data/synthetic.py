@@ -48,7 +48,7 @@ class SyntheticSet:
         self.names = tuple(map(str, range(source.classes)))
 
 
-def stored_data(record: dict[str, object]) -> Path | None:
+def get_stored_data_path(record: dict[str, object]) -> Path | None:
     """Return the data path in a run's recipe.json; SYNTHETIC if the run trained on noise."""
     stored = record.get("data")
     if not isinstance(stored, str) or not stored:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from viaduct.data.source import Images
-from viaduct.data.synthetic import SYNTHETIC, stored_data
+from viaduct.data.synthetic import SYNTHETIC, get_stored_data_path
 from viaduct.errors import BadRun
 from viaduct.handover.labels import find_labels
 from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, build_prepare_decoded
@@ -113,7 +113,7 @@ def open_run(
     run = RunDir(path)
     record, loaded = run.read_recipe_json(), run.load_recipe(file)
     (saved,) = choose_weights(run, loaded.recipe, step, every=False)
-    data = stored_data(record)
+    data = get_stored_data_path(record)
     data = None if data == SYNTHETIC or data is None or not data.exists() else data
     shape = record.get("image_shape")
     image_shape = (int(shape[0]), int(shape[1])) if shape and len(shape) == 2 else None

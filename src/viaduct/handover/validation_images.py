@@ -7,7 +7,7 @@ from itertools import islice
 
 from viaduct.data.png import encode_png
 from viaduct.data.source import Split
-from viaduct.data.synthetic import SYNTHETIC, stored_data
+from viaduct.data.synthetic import SYNTHETIC, get_stored_data_path
 from viaduct.errors import BadData, ViaductError
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import decode_image
@@ -18,7 +18,7 @@ def read_validation(classifier: Classifier, count: int) -> tuple[bytes, ...]:
     """Return at most `count` validation images of the run; none if there is no run or its data cannot be read."""
     if classifier.run is None:
         return ()
-    source, path = classifier.recipe.data, stored_data(RunDir(classifier.run).read_recipe_json())
+    source, path = classifier.recipe.data, get_stored_data_path(RunDir(classifier.run).read_recipe_json())
     if path == SYNTHETIC or (source.needs_path and (path is None or not path.exists())):
         return ()
     try:

@@ -250,7 +250,7 @@ def unsaved_files(files: Walk) -> list[str] | None:
         folder = next((folder for folder in folders_above(path) if folder in nested), None)
         index = repository.index if folder is None else nested[folder].index
         tracked_path = prefix + path if folder is None else path[len(folder) + 1 :]
-        if not index.holds(tracked_path, files.root / path):
+        if not index.has_content_of(tracked_path, files.root / path):
             unsaved.append(path)
     return sorted(unsaved)
 

@@ -41,7 +41,7 @@ from viaduct.profiling.operator_rows import list_operators
 from viaduct.profiling.record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator
 from viaduct.profiling.system import PROC, read_resident
 from viaduct.profiling.trace_context import Trace
-from viaduct.torch_compat import ignore_profiler_cycles
+from viaduct.torch_compat import hide_profiler_cycle_warning
 
 CLOCK = "viaduct.clock"
 """Annotation at the start of recording and after each step, which divides the trace into steps.
@@ -92,7 +92,7 @@ class OperatorRecorder:
         activities = self.list_activities()
         self.live_before = find_live_tensors(self.device)
         self.profiler = profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=self.stacks)
-        with ignore_profiler_cycles():
+        with hide_profiler_cycle_warning():
             self.profiler.start()
         self.resident_before = read_resident(PROC, "self")
         self.hooks.attach()
@@ -103,7 +103,7 @@ class OperatorRecorder:
         activities = [ProfilerActivity.CPU]
         if self.device == "cuda":
             os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # otherwise captured graphs replay slowly
-            with ignore_profiler_cycles(), profile(activities=[*activities, ProfilerActivity.CUDA]):
+            with hide_profiler_cycle_warning(), profile(activities=[*activities, ProfilerActivity.CUDA]):
                 torch.cuda.synchronize()  # the first profile of a process starts CUPTI, which is slow
             activities.append(ProfilerActivity.CUDA)
         elif self.device != "cpu":

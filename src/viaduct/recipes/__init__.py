@@ -26,7 +26,7 @@ from viaduct.extras import find_missing_package, install_line
 from viaduct.recipes import _parts
 from viaduct.recipes._parts import *  # noqa: F403
 from viaduct.recipes._parts import Recipe
-from viaduct.terminal import release_streams
+from viaduct.terminal import stop_escaping_output
 
 __all__ = [
     "Arrays",
@@ -112,7 +112,7 @@ def execute_file(path: Path, loader: Loader | None, name: str) -> ModuleType:
     sys.modules[module.__name__] = module  # classes look up their module there
     if loader is None and str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))  # for imports of modules in its folder
-    release_streams()  # the recipe file may print colours and progress bars
+    stop_escaping_output()  # the recipe file may print colours and progress bars
     try:
         reader.exec_module(module)
     except ViaductError as error:

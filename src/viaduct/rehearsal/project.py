@@ -17,7 +17,7 @@ from pathlib import Path
 
 from viaduct.cards import NPU, PLUGINS
 from viaduct.errors import BadValue
-from viaduct.extras import EXTRAS, NO_TENSORFLOW
+from viaduct.extras import EXTRAS, PYTHON_WITHOUT_TENSORFLOW
 from viaduct.path_errors import refuse_special_file
 from viaduct.rehearsal.plan import StageName
 from viaduct.scripts import notebook_runs
@@ -337,7 +337,7 @@ def is_available(top: str, folders: list[Path]) -> bool:
 def make_pip_line(names: Collection[str]) -> str:
     """Return the command that installs missing packages, with hints on those that it cannot install."""
     hints = [PYPI_HINTS[name] for name in names if name in PYPI_HINTS]
-    if "tensorflow" in names and sys.version_info >= NO_TENSORFLOW:
+    if "tensorflow" in names and sys.version_info >= PYTHON_WITHOUT_TENSORFLOW:
         hints.append("TensorFlow 2.15 needs Python 3.11 or older.")
     on_pypi = [name for name in names if name not in PYPI_HINTS]
     packages = {f"'viaduct[{EXTRAS[name]}]'" if name in EXTRAS else PYPI_NAMES.get(name, name) for name in on_pypi}

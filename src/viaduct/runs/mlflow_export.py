@@ -26,7 +26,7 @@ from typing import Any
 
 from viaduct.atomic_files import name_temporary
 from viaduct.errors import BadValue
-from viaduct.run_files import HEADLINE, Json, read_metric_lines
+from viaduct.run_files import EVALUATION_FIELDS, Json, read_metric_lines
 from viaduct.runs.facts import RunFacts
 
 STATUS = {"running": 1, "finished": 3, "crashed": 4, "interrupted": 5}
@@ -210,8 +210,8 @@ def read_values(record: Json) -> Iterator[tuple[str, float]]:
     if record["kind"] == "log":
         prefix, names = "training", list(TRAINING_METRICS)
     elif record["kind"] == "evaluation":
-        recipe_metrics = [name for name in record if name not in ("kind", "step", "time", *HEADLINE)]
-        prefix, names = "validation", [*(name for name in HEADLINE if name != "count"), *recipe_metrics]
+        recipe_metrics = [name for name in record if name not in ("kind", "step", "time", *EVALUATION_FIELDS)]
+        prefix, names = "validation", [*(name for name in EVALUATION_FIELDS if name != "count"), *recipe_metrics]
     else:
         return
     for name in dict.fromkeys(names):

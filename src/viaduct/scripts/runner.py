@@ -25,7 +25,7 @@ from typing import Any
 from viaduct.errors import BadValue, ViaductError
 from viaduct.path_errors import refuse_special_file
 from viaduct.scripts.notebook_runs import is_notebook, locate_line, read_source
-from viaduct.terminal import release_streams
+from viaduct.terminal import stop_escaping_output
 
 _main_modules: list[types.ModuleType] = []  # of scripts that ran: their atexit functions still need the globals
 
@@ -149,7 +149,7 @@ def run_script(script: Script) -> ScriptResult:
         main.__package__ = script.spec.parent
         main.__loader__ = script.spec.loader
     _main_modules.append(main)
-    release_streams()
+    stop_escaping_output()
     with replaced_main(script, main):
         try:
             exec(script.code, main.__dict__)

@@ -27,9 +27,9 @@ from viaduct.kernels.fused import is_fused
 from viaduct.recipes import Recipe
 from viaduct.torch_compat import (
     allow_recompiles,
-    default_compile_cache,
     get_compile_seconds,
-    record_vector_width,
+    get_default_compile_cache,
+    pin_vector_width,
     run_eagerly,
 )
 from viaduct.training.freezing import list_parents, match_patterns
@@ -69,7 +69,7 @@ class Compilation:
         if self.compiles:
             set_compile_cache()
             if is_on_cpu(network):
-                record_vector_width()
+                pin_vector_width()
         self.run: Callable[..., Any] = self.compile_network()
 
     @property
@@ -223,4 +223,4 @@ def is_torch_default(folder: str) -> bool:
     """Return True if the import of torch._dynamo has set the variable to torch's default folder."""
     if folder == USERS_CACHE or "torch._dynamo" not in sys.modules:
         return False
-    return folder == default_compile_cache()
+    return folder == get_default_compile_cache()

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from viaduct.reporting import LineChart, Series, Table
-from viaduct.run_files import HEADLINE
+from viaduct.run_files import EVALUATION_FIELDS
 
 NOISE_WARNING = "Trained on noise (--data synthetic): losses and accuracies say nothing."
 
@@ -67,5 +67,5 @@ def build_evaluation_table(evaluations: list[dict[str, Any]]) -> Table:
 
 def list_own_metrics(evaluations: list[dict[str, Any]]) -> list[str]:
     """Return the names of the metrics that the recipe itself defines, from records of evaluations."""
-    known = {*HEADLINE, "step", "epoch", "time", "kind"}  # HEADLINE: the figures that every evaluation has
+    known = {*EVALUATION_FIELDS, "step", "epoch", "time", "kind"}
     return list(dict.fromkeys(name for record in evaluations for name in record if name not in known))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from viaduct.data.batches import Stream
 from viaduct.errors import BadValue, MetricFails
-from viaduct.run_files import HEADLINE
+from viaduct.run_files import EVALUATION_FIELDS
 from viaduct.training.distributed import ALONE, Group
 from viaduct.training.messages import sendable
 from viaduct.training.optim import Loss
@@ -47,7 +47,7 @@ class Score:
 
     def headline(self) -> dict[str, Any]:
         """Return the figures that logs and checkpoints record."""
-        return {name: getattr(self, name) for name in HEADLINE} | self.own
+        return {name: getattr(self, name) for name in EVALUATION_FIELDS} | self.own
 
 
 class BatchResults(NamedTuple):

@@ -101,7 +101,7 @@ def count_modified_files() -> int | None:
         index = open_repository(top).index
     except (UnreadableRepository, OSError):
         return None
-    return sum(not index.holds(path.relative_to(top).as_posix(), path) for path in list_sources())
+    return sum(not index.has_content_of(path.relative_to(top).as_posix(), path) for path in list_sources())
 
 
 # Data

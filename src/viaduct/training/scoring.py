@@ -13,7 +13,7 @@ from typing import Any
 from viaduct import devices
 from viaduct.data.batches import Share, Stream
 from viaduct.data.source import Dataset
-from viaduct.data.synthetic import SYNTHETIC, stored_data
+from viaduct.data.synthetic import SYNTHETIC, get_stored_data_path
 from viaduct.errors import BadValue
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import override
@@ -122,7 +122,7 @@ def score_all(
     """
     device_module, torch_device = devices.pick(device, group.local_rank)
     device_module.set_tf32(recipe.precision.tf32)
-    path = data or stored_data(stored)
+    path = data or get_stored_data_path(stored)
     if path == SYNTHETIC and group.is_first:
         print("Measured on noise (--data synthetic): the figures say nothing about the network.", file=sys.stderr)
     images = load_images(recipe.data, path)

@@ -28,7 +28,7 @@ from torch import nn
 
 from viaduct.data.batches import Batch
 from viaduct.devices.base import Device, first_line
-from viaduct.random_states import TORCH, read_random_states
+from viaduct.random_states import TORCH_CPU, read_random_states
 from viaduct.training.callbacks import Callback
 from viaduct.training.device_step import DeviceStep
 from viaduct.training.step import TrainingStep
@@ -397,5 +397,5 @@ def read_host_state(step: TrainingStep) -> dict[str, Any]:
                 attributes[f"the size of {prefix}.{name}"] = len(value)
     states = read_random_states()
     if step.computation.device.type == "cpu":
-        del states[TORCH]  # on the CPU it is the device's own random state
+        del states[TORCH_CPU]  # on the CPU it is the device's own random state
     return attributes | states

@@ -84,7 +84,7 @@ def read_commit() -> str:
     if named := os.environ.get("VIADUCT_COMMIT"):
         return named
     try:
-        commit = open_repository(Path(__file__).parents[3]).head_commit()[:12]
+        commit = open_repository(Path(__file__).parents[3]).read_head_commit()[:12]
     except UnreadableRepository:
         commit = ""
     return commit or f"viaduct {__version__}"

@@ -73,7 +73,7 @@ def count_ranks(ranks: int | None) -> int:
 def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
     """Check the parameters of `train.main` and combine them with the recipe and the stored values of a resumed run."""
     options = apply_per_rank(options, ranks)
-    from viaduct.data.synthetic import stored_data
+    from viaduct.data.synthetic import get_stored_data_path
     from viaduct.recipes._classes import match_classes
 
     flag_values = {name: options[name] for name in FLAGS if options[name] not in (None, False)}
@@ -90,7 +90,7 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
     recipe_name = options["recipe"] or choose_recipe(options)
     loaded, stored = resolve_recipe(recipe_name, options["run"], changes)
     run, device = options["run"] or Path("runs") / name_run(loaded.name, options["model"]), options["device"]
-    data = options["data"] or stored_data(stored)
+    data = options["data"] or get_stored_data_path(stored)
     if not stored:  # the recipe of a resumed run already has its number of classes
         classes_given, shift_given = "data.classes" in changed_fields, "data.label_shift" in changed_fields
         loaded, note = match_classes(loaded, data, classes_given=classes_given, shift_given=shift_given)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from viaduct.addresses import resolve_file_url
+from viaduct.file_urls import resolve_file_url
 from viaduct.verbs._latency import BATCHES, REPEATS, WARM_UP, refuse_latency_flags, refuse_scoring_flags, show_latency
 from viaduct.verbs._weights import (
     ClassesOption,

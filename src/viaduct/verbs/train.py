@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from viaduct.addresses import resolve_file_url
 from viaduct.errors import BadValue
+from viaduct.file_urls import resolve_file_url
 from viaduct.terminal import print_note
 from viaduct.verbs._grouped_help import GroupedCommand
 from viaduct.verbs._recipe_flags import HEADINGS, INSPECTION, RANKS, RUN, SCHEDULE, with_recipe_flags

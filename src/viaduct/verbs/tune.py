@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from viaduct.addresses import resolve_file_url
 from viaduct.errors import BadValue
 from viaduct.extras import require
+from viaduct.file_urls import resolve_file_url
 from viaduct.terminal import print_note
 from viaduct.verbs._durations import parse_duration
 

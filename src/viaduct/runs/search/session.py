@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from viaduct.errors import UnknownName, ViaductError
 from viaduct.recipes import Loaded
-from viaduct.run_files import SCORE
+from viaduct.run_files import SCORE_TYPES
 from viaduct.runs.search.best_recipe import apply_settings, write_recipe
 from viaduct.runs.search.past_runs import Criteria, PastRun, add_past_runs, gather_past_runs
 from viaduct.runs.search.results import (
@@ -125,7 +125,7 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_li
 
 def check_metric(request: SearchRequest) -> None:
     """Raise UnknownName for a metric that the recipe does not report."""
-    known = [*SCORE, *request.loaded.recipe.metrics]
+    known = [*SCORE_TYPES, *request.loaded.recipe.metrics]
     if request.metric not in known:
         raise UnknownName("metric", request.metric, known)
 

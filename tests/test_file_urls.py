@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from viaduct.addresses import resolve_file_url
+from viaduct.file_urls import resolve_file_url
 
 
 @pytest.mark.parametrize("path", ["records", "/data/records", "synthetic", "profile:/x", "file"])
