@@ -14,7 +14,7 @@ import torch
 
 from viaduct.cores import count_cores
 from viaduct.devices.base import check_index, find_in_file
-from viaduct.devices.strided_pointwise import guard_weight_gradients
+from viaduct.devices.strided_pointwise import replace_faulty_weight_gradients
 from viaduct.errors import BadValue
 
 NAME = "cpu"
@@ -50,7 +50,7 @@ def count_cards() -> int:
 def select(index: int = 0) -> torch.device:
     check_index(NAME, index, count_cards(), find_problem())
     _keep_freed_memory()
-    guard_weight_gradients()
+    replace_faulty_weight_gradients()
     return torch.device(NAME)
 
 

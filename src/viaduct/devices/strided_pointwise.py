@@ -25,7 +25,7 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 @cache
-def guard_weight_gradients() -> torch.library.Library | None:
+def replace_faulty_weight_gradients() -> torch.library.Library | None:
     """Replace the backward pass of affected convolutions in this process.
 
     Layers, torch.nn.functional and compiled graphs all call it through the dispatcher.

@@ -12,15 +12,16 @@ from typing import Any
 
 import torch
 
-from viaduct.devices.strided_pointwise import guard_weight_gradients
+from viaduct.devices.strided_pointwise import replace_faulty_weight_gradients
 from viaduct.errors import BadValue
 from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards
 
 
-def install(name: str, cards: int = 8) -> None:
+def install(name: str, count: int = 8) -> None:
+    """Install a device with `count` cards."""
     if name not in ("npu", "mlu"):
         raise BadValue(f"a rehearsal is on npu or mlu, not on {name!r}.", "viaduct rehearse SCRIPT --on npu")
-    if not _prepare(name, cards):
+    if not _prepare(name, count):
         return
     vendor = importlib.import_module(f"{__name__}.{name}")  # npu.py or mlu.py
     _register(name, vendor.build(), vendor.MEMORY)
@@ -31,14 +32,14 @@ def install(name: str, cards: int = 8) -> None:
     refusals.install()
     if torch.distributed.is_available():
         collectives.install()
-    mapping.make_patch_importable(vendor.PACKAGE)
+    mapping.make_vendor_patch_importable(vendor.PACKAGE)
 
 
-def install_cuda_as_cpu(cards: int = 8) -> None:
-    """Make a device for a CUDA script that the script knows as cuda."""
+def install_cuda_as_cpu(count: int = 8) -> None:
+    """Install a device with `count` cards that a CUDA script sees as cuda."""
     from viaduct.rehearsal.torch_stage import original
 
-    if _prepare(original.NAME, cards):
+    if _prepare(original.NAME, count):
         _register(original.NAME, original.build(), original.MEMORY)
         original.install()
 
@@ -54,7 +55,7 @@ def _prepare(name: str, count: int) -> bool:
     if f"torch_{name}" in sys.modules:
         raise BadValue(f"torch_{name} is loaded already: with the plug-in there is nothing to stand in for.")
     cards.name, cards.names, cards.count, cards.meters = name, {name}, count, [MemoryMeter() for _ in range(count)]
-    guard_weight_gradients()
+    replace_faulty_weight_gradients()  # of the CPU, which computes for the device
     return True
 
 

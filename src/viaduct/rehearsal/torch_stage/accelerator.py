@@ -26,7 +26,7 @@ def register() -> None:
 
 def install() -> None:
     """Replace the functions of torch.accelerator by the card's, and let backward passes run on all cards."""
-    _run_backward_in_callers_thread()
+    _wrap_backward_passes()
     functions = {
         **dict.fromkeys(("current_device_index", "current_device_idx"), control.current_device),
         **dict.fromkeys(("set_device_index", "set_device_idx"), control.set_device),
@@ -44,8 +44,8 @@ def install() -> None:
         setattr(torch.accelerator, name, function)
 
 
-def _run_backward_in_callers_thread() -> None:
-    """Run backward passes on all cards in the caller's thread, since autograd has a thread for one card only."""
+def _wrap_backward_passes() -> None:
+    """Let backward passes on all cards run in the caller's thread, since autograd has a thread for one card only."""
     run: Any = torch.autograd.graph._engine_run_backward
 
     @functools.wraps(run)

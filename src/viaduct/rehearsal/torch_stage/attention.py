@@ -13,13 +13,13 @@ _FLASH = 1  # SDPBackend.FLASH_ATTENTION
 
 
 def _choose_kernel(*args: Any, **options: Any) -> int:
-    """Return the number of the kernel that the CPU chooses.
+    """Return the number of the kernel that the CPU chooses, flash attention or the composed one ("math").
 
-    If a script allows only fused kernels of CUDA, the CPU's fused kernel is allowed too.
+    If a script forbids both and allows a kernel that only CUDA has, flash attention takes its place.
     """
     cuda: Any = torch.backends.cuda
-    fused = cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
-    if cuda.flash_sdp_enabled() or cuda.math_sdp_enabled() or not fused:
+    allows_cuda_kernel = cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
+    if cuda.flash_sdp_enabled() or cuda.math_sdp_enabled() or not allows_cuda_kernel:
         return int(_aten._fused_sdp_choice.default(*args, **options))
     cuda.enable_flash_sdp(True)
     try:
@@ -63,7 +63,7 @@ def forward(
     *,
     scale: float | None = None,
 ) -> Any:
-    """Compute the fused operator by the CPU's flash kernel; the result has the fields of CUDA's."""
+    """Compute flash attention by the CPU's kernel; the result has the fields of CUDA's."""
     index = card_of(query)
     q, k, v, mask = map(to_cpu, (query, key, value, attn_bias))
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -93,7 +93,7 @@ def backward(
     *philox: Any,
     scale: float | None = None,
 ) -> Any:
-    """Compute the fused operator's gradients; the mask's is None."""
+    """Compute the gradients of flash attention; the mask's is None."""
     index = card_of(query)
     mask = to_cpu(attn_bias)
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default

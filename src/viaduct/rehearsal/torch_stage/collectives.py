@@ -21,13 +21,12 @@ from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import card_of, cards, view_on_cpu
 
+# For the original script the device is called gpu, and its backend gpucl; the script sees them as cuda and nccl.
 BACKEND_OF_CARD = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
 _RECORDER = "TORCH_FR_BUFFER_SIZE"  # variable of torch's flight recorder; 0 turns it off
-_accepted_types: tuple[
-    str, ...
-] = ()  # device types of the group that is being created: the card's, the host's, or both
+# Device types of the group that is being created: the card's, the host's, or both.
+_accepted_types: tuple[str, ...] = ()
 _translates_nccl = False  # a request for nccl gets the card's backend without a report
-_Work = Any
 c10d: Any = torch._C._distributed_c10d
 _ProcessGroup: Any = dist.ProcessGroup
 
@@ -207,13 +206,13 @@ def _iterate_leaves(value: Any) -> Iterator[torch.Tensor]:
             yield from _iterate_leaves(part)
 
 
-def _completed_work(result: Any) -> _Work:
+def _completed_work(result: Any) -> Any:
     future: Any = torch.futures.Future()
     future.set_result(result)
     return c10d._create_work_from_future(future)
 
 
-def _replace_result(work: Any, result: Any) -> _Work:
+def _replace_result(work: Any, result: Any) -> Any:
     """Return gloo's work with another value: the card's tensors, for DistributedDataParallel."""
 
     def replace(future: Any) -> Any:
@@ -247,7 +246,7 @@ def install() -> None:
 
 
 def install_as_nccl() -> None:
-    """Register the backend for the original script, under the name nccl."""
+    """Register the backend for the original script, which sees it as nccl."""
     dist.Backend.register_backend("gpucl", create_process_group, devices=[cards.name])
     translate_nccl()
     plain_get_backend = dist.distributed_c10d.get_backend

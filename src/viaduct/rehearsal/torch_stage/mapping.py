@@ -24,7 +24,8 @@ from viaduct.rehearsal.torch_stage import amp, collectives, control
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
 from viaduct.rehearsal.torch_stage.dispatch import make_library
 
-_VENDOR_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}  # module of the patch by plug-in
+# By plug-in: the module of the vendor's patch, which scripts import to run CUDA code on the card.
+_VENDOR_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}
 _CUDA = re.compile(r"cuda(?::(\d+))?")  # "cuda" or "cuda:1"
 
 
@@ -200,7 +201,7 @@ def _map_location(location: Any) -> Any:
     return str(device) if isinstance(location, str) and device is not location else device
 
 
-def make_patch_importable(package: str) -> None:
+def make_vendor_patch_importable(package: str) -> None:
     """Make the vendor's patch importable; its import maps cuda to the card."""
     sys.meta_path.insert(0, _PatchFinder(_VENDOR_PATCHES[package]))
 

@@ -86,14 +86,14 @@ def install() -> None:
     checkpoints.install("cuda")
     if torch.distributed.is_available():
         collectives.install_as_nccl()
-    _report_cuda()
-    wrappers.wrap_compile(lambda backend: None)
+    _show_cards_as_cuda()
+    wrappers.wrap_compile(lambda backend: None)  # any backend is accepted
     torch.nn.DataParallel.__init__ = wrappers.init_data_parallel  # type: ignore[method-assign]
     torch.nn.DataParallel.forward = wrappers.forward_data_parallel  # type: ignore[method-assign]
     mapping.map_cuda()
 
 
-def _report_cuda() -> None:
+def _show_cards_as_cuda() -> None:
     """Let `tensor.device` and `tensor.type()` return cuda for tensors of the card."""
     plain_type, plain_device = torch.Tensor.type, torch._C.TensorBase.device.__get__
 

@@ -9,6 +9,8 @@ from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import cards
 
+# Environment variables that list the visible cards; the first that is set counts. The MLU's third is CUDA's own, which
+# is not read here.
 _VARIABLES = {"npu": NPU.hiding, "mlu": MLU.hiding[:2]}
 
 
