@@ -25,7 +25,7 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphStepCounter
     collectives.has_exchanged = lambda: True  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "viaduct.rehearsal.tf1_stage.collectives", collectives)
     monkeypatch.setattr(tf1_stage, "collectives", collectives, raising=False)
-    monkeypatch.setattr(tf1_stage, "finish", lambda: (tmp_path / "sessions checked").touch())
+    monkeypatch.setattr(tf1_stage, "report_open_sessions", lambda: (tmp_path / "sessions checked").touch())
     for name in ("RANK", "RANK_ID"):
         monkeypatch.delenv(name, raising=False)
     counter = object.__new__(GraphStepCounter)
@@ -33,34 +33,34 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphStepCounter
     counter.watched = SimpleNamespace(  # type: ignore[assignment]
         steps=2,
         losses=[2.5, None],
-        times=[(1.0, 0.5), (2.0, 1.0)],
+        end_times=[(1.0, 0.5), (2.0, 1.0)],
         first_gradients={"w": numpy.ones(2)},
         last_variables={"w": numpy.zeros(2)},
         stop_requested_at=None,
-        finish=lambda: None,
+        store_last_variables=lambda: None,
     )
     counter.inspection = None
-    counter.evaluations = SimpleNamespace(sums=[[1.0, 2.0]])  # type: ignore[assignment]
-    counter.points = SimpleNamespace(write=lambda record: (record / "points").touch())  # type: ignore[assignment]
+    counter.evaluations = SimpleNamespace(fingerprints=[[1.0, 2.0]])  # type: ignore[assignment]
+    counter.profiling_points = SimpleNamespace(write=lambda record: (record / "points").touch())  # type: ignore[assignment]
     return counter
 
 
 def test_a_script_without_a_step_leaves_nothing(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.watched.steps = 0
-    counter.keep()
-    counter.finish(complete=False)
+    counter.write_observations()
+    counter.finish(ran_to_end=False)
     assert list((tmp_path / "record").iterdir()) == []
 
 
 def test_a_script_that_was_stopped_is_not_blamed_for_open_sessions(counter: GraphStepCounter, tmp_path: Path) -> None:
-    counter.finish(complete=False)
+    counter.finish(ran_to_end=False)
     assert not (tmp_path / "sessions checked").exists()
-    counter.finish(complete=True)
+    counter.finish(ran_to_end=True)
     assert (tmp_path / "sessions checked").exists()
 
 
 def test_losses_gradients_and_weights_are_written_as_for_pytorch(counter: GraphStepCounter, tmp_path: Path) -> None:
-    counter.finish(complete=True)
+    counter.finish(ran_to_end=True)
     folder = folder_of(tmp_path / "record", 0)
     steps = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
     assert [(step["step"], step["losses"]) for step in steps] == [(0, [2.5]), (1, [])]
@@ -73,7 +73,7 @@ def test_losses_gradients_and_weights_are_written_as_for_pytorch(counter: GraphS
 
 def test_facts_say_if_the_ranks_exchange_values(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.inspection = SimpleNamespace(facts=[])  # type: ignore[assignment]
-    counter.write()
+    counter.write_observations()
     folder = folder_of(tmp_path / "record", 0)
     assert json.loads((folder / "facts.json").read_text())[0]["settings"] == {"together": True}
     assert (folder / EVALUATIONS_FILE).read_text() == "[1.0, 2.0]\n"
@@ -81,6 +81,6 @@ def test_facts_say_if_the_ranks_exchange_values(counter: GraphStepCounter, tmp_p
 
 def test_without_observations_only_the_number_of_steps_is_written(counter: GraphStepCounter, tmp_path: Path) -> None:
     counter.plan = replace(counter.plan, observe=False)
-    counter.finish(complete=True)
+    counter.finish(ran_to_end=True)
     assert not folder_of(tmp_path / "record", 0).exists()
     assert counter.step_count == 2

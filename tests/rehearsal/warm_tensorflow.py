@@ -72,9 +72,9 @@ def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: s
 
     watched = watch.start_watching(steps)
     ended = run_script(load_script(script, list(arguments)))
-    watched.finish()
+    watched.store_last_variables()
     if watched.stop_requested_at is None:
-        tf1_stage.finish()
+        tf1_stage.report_open_sessions()
 
     def plain(arrays: dict[str, Any]) -> dict[str, Any]:
         return {name: np.asarray(array).tolist() for name, array in arrays.items()}

@@ -33,18 +33,18 @@ def main() -> int:
         return 2
     bounds = Bounds(plan.timeout, plan.memory)
     try:
-        script = load_file(Path(plan.main), guard.move_arguments(plan))
-        provenance.install(plan)
+        script = load_file(Path(plan.main_file), guard.redirect_arguments_to_mirror(plan))
+        provenance.install(plan)  # in a comparison of two projects: records the files that are executed
         script = provenance.compile_recorded(script)
         counter = install_stage(plan, started_by_viaduct=True)
-        guard.install(plan)
-        renaming.install(plan)
-        terminal.install()
+        guard.install(plan)  # in a mirror of the user's folders: protects the originals
+        renaming.install(plan)  # in an overlay over the user's folders: lets folders be renamed
+        terminal.install()  # gives a size of 80 by 24
         install_progress(plan, bounds, counter)
         bounds.start()
         ended = run_module(plan) if plan.module else run_script(script)
         bounds.close()
-        counter.finish(complete=not (ended.code or ended.stopped or bounds.stopped_by))
+        counter.finish(ran_to_end=not (ended.code or ended.stopped or bounds.stopped_by))
         write_note(plan, ended, bounds, counter)
     except ViaductError as error:
         print(f"viaduct rehearse: {error}", file=sys.stderr)
@@ -57,7 +57,9 @@ def main() -> int:
 def run_module(plan: Plan) -> ScriptResult:
     """Run a module as `python -m` does: import its packages first, here on the stand-in."""
     failed = import_packages(plan.module)
-    return failed or run_script(provenance.compile_recorded(load_module(plan.module, guard.move_arguments(plan))))
+    return failed or run_script(
+        provenance.compile_recorded(load_module(plan.module, guard.redirect_arguments_to_mirror(plan)))
+    )
 
 
 def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
@@ -69,10 +71,11 @@ def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
     )
 
     def write_last_note() -> None:
-        ended = ScriptResult(code=1 if bounds.stopped_by else 0, stopped=not bounds.stopped_by, failure=bounds.failure)
-        write_note(plan, ended, bounds, counter)
-        if not bounds.stopped_by:
-            counter.keep()
+        if bounds.stopped_by:
+            write_note(plan, ScriptResult(code=1, failure=bounds.failure), bounds, counter)
+        else:  # the script has taken its steps, and does not end
+            write_note(plan, ScriptResult(code=0, stopped=True), bounds, counter)
+            counter.write_observations()
 
     bounds.on_exit = write_last_note
 

@@ -43,7 +43,7 @@ class TorchStepCounter(Watcher):
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
         self._by_hand = UpdatesByHand(
-            self.on_backward_by_hand, lambda: self.on_step_end(self.step_count), self.on_function
+            self.on_backward_by_hand, lambda: self.on_step_end(self.step_count), self.on_gradient_function
         )
         self._step_at = StepAt(parse_target(plan.step_at), self.count_step) if plan.step_at else None
 
@@ -82,7 +82,7 @@ class TorchStepCounter(Watcher):
             if not self.step_count:
                 self.observation.record_gradients()
 
-    def on_function(
+    def on_gradient_function(
         self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor | None]
     ) -> None:
         """Record gradients of a function that does not set `.grad`, such as torch.autograd.grad."""
@@ -113,7 +113,7 @@ class TorchStepCounter(Watcher):
         if self.observation:
             self.observation.end_step(self.step_count - 1, self._optimizer)
         if self.plan.steps and self.step_count >= self.plan.steps:
-            self.keep()
+            self.write_observations()
             self.stop_requested_at = time.monotonic()
             if not self.started_by_viaduct:  # no `Bounds` ends this process if it ignores the stop
                 timer = threading.Timer(GRACE_S, os._exit, (0,))
@@ -124,19 +124,19 @@ class TorchStepCounter(Watcher):
     def stop(self) -> None:
         raise StopScript if self.started_by_viaduct else SystemExit(0)
 
-    def keep(self) -> None:
-        """Write the observations, unless a stop was requested: steps after the stop do not count."""
+    def write_observations(self) -> None:
+        """Write the observations; after a requested stop they are written already, and further steps do not count."""
         if self.observation and self.stop_requested_at is None:
             self.observation.write(self.rank)
 
-    def finish(self, complete: bool = False) -> None:
+    def finish(self, ran_to_end: bool = False) -> None:
         """Write the observations at the script's end; a process without steps writes none."""
         if self.stop_requested_at is None:
             with contextlib.suppress(StopScript, SystemExit):
-                self._by_hand.settle()  # count an update that no forward or backward pass has followed
+                self._by_hand.check_for_update()  # one that no forward or backward pass has followed
         if not self.step_count:
             return
-        self.keep()
+        self.write_observations()
         if self.plan.steps and self.step_count >= self.plan.steps:
             from torch import distributed
 

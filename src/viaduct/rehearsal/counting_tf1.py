@@ -36,8 +36,8 @@ class GraphStepCounter:
         self.evaluations = inspection.Evaluations()
         if self.inspection is not None:
             sessions.observers += [self.inspection, self.evaluations]
-        self.points = profiling_points.PointFinder()
-        sessions.observers.append(self.points)
+        self.profiling_points = profiling_points.PointFinder()
+        sessions.observers.append(self.profiling_points)
         self.watched: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
             self.watched.by_line = True  # steps are counted by `take_step` instead of by the session's updates
@@ -53,38 +53,34 @@ class GraphStepCounter:
     def stop_requested_at(self) -> float | None:
         return self.watched.stop_requested_at
 
-    def keep(self) -> None:
-        """Write the observations if a step was taken."""
-        if self.step_count and self.plan.observe:
-            self.write()
-
-    def finish(self, complete: bool) -> None:
-        """Report sessions that a complete script never closed, and write the observations."""
-        self.watched.finish()
-        if complete:  # a script that was stopped or has failed could not close its sessions
-            tf1_stage.finish()
+    def finish(self, ran_to_end: bool) -> None:
+        """Write the observations; report sessions that a script did not close although it ran to its end."""
+        self.watched.store_last_variables()
+        if ran_to_end:  # a script that was stopped or has failed could not close its sessions
+            tf1_stage.report_open_sessions()
         if not self.step_count:
             return
         Progress(self.plan.record, "steps").note(rank=current_rank(), steps=self.step_count)
         if current_rank() == 0:
-            self.points.write(Path(self.plan.record))
-        self.keep()
+            self.profiling_points.write(Path(self.plan.record))
+        self.write_observations()
 
-    def write(self) -> None:
-        """Write losses, gradients, weights and facts of this rank."""
+    def write_observations(self) -> None:
+        """Write losses, gradients, weights and facts of this rank, if a step was taken."""
+        if not self.step_count or not self.plan.observe:
+            return
         from viaduct.rehearsal.tf1_stage import collectives
 
         folder = folder_of(self.plan.record, current_rank())
         folder.mkdir(parents=True, exist_ok=True)
-        losses = [[] if loss is None else [loss] for loss in self.watched.losses]
-        times = self.watched.times
-        write_steps(
-            folder,
-            [{"step": step, "losses": values, "lr": [], "at": times[step]} for step, values in enumerate(losses)],
-        )
+        steps = [
+            {"step": step, "losses": [] if loss is None else [loss], "lr": [], "at": at}
+            for step, (loss, at) in enumerate(zip(self.watched.losses, self.watched.end_times, strict=True))
+        ]
+        write_steps(folder, steps)
         save_arrays(folder / "gradients.npz", self.watched.first_gradients)
         save_arrays(folder / "weights.npz", self.watched.last_variables)
         if self.inspection is not None:
-            lines = [json.dumps(sums) + "\n" for sums in self.evaluations.sums]
+            lines = [json.dumps(fingerprint) + "\n" for fingerprint in self.evaluations.fingerprints]
             (folder / EVALUATIONS_FILE).write_text("".join(lines), encoding="utf-8")
-            write_facts(folder, [*self.inspection.facts, describe_ranks(collectives.has_exchanged())])
+            write_facts(folder, [*self.inspection.facts, describe_ranks(together=collectives.has_exchanged())])

@@ -27,20 +27,21 @@ Checksums = list[tuple["torch.Tensor", int]]
 class UpdatesByHand:
     """Until an optimizer steps, calls `on_backward` after a backward pass and `on_step` after an update.
 
-    `on_function(loss, inputs, gradients)` is called for functions that return gradients instead of setting `.grad`.
+    `on_gradient_function(loss, inputs, gradients)` is called for functions that return gradients instead of setting
+    `.grad`.
     """
 
     def __init__(
         self,
         on_backward: Callable[[list[torch.Tensor]], None],
         on_step: Callable[[], None],
-        on_function: Callable[[Any, list[torch.Tensor], list[torch.Tensor | None]], None],
+        on_gradient_function: Callable[[Any, list[torch.Tensor], list[torch.Tensor | None]], None],
     ) -> None:
-        self.on_backward, self.on_step, self.on_function = on_backward, on_step, on_function
+        self.on_backward, self.on_step, self.on_gradient_function = on_backward, on_step, on_gradient_function
         self.has_optimizer = False
         self._after_backward: Checksums = []  # of the trained tensors after the last backward pass
         self._inside = False  # a wrapped function is running
-        self._roots = Roots(lambda module, args: self.settle())
+        self._roots = Roots(lambda module, args: self.check_for_update())  # before each call of a network
 
     def start(self) -> None:
         """Wrap backward and the functional gradients."""
@@ -56,7 +57,7 @@ class UpdatesByHand:
         """Remove the hook on modules; wrapped functions stay wrapped."""
         self._roots.__exit__()
 
-    def settle(self, trained: list[torch.Tensor] | None = None) -> None:
+    def check_for_update(self, trained: list[torch.Tensor] | None = None) -> None:
         """Call `on_step` if a step was taken since the last backward pass.
 
         `trained` are the tensors of the next backward pass.
@@ -88,8 +89,8 @@ class UpdatesByHand:
 
     @contextmanager
     def _backward_pass(self, trained: list[torch.Tensor]) -> Iterator[None]:
-        """Settle the previous step, ignore wrapped functions in the block, and store checksums after the block."""
-        self.settle(trained)
+        """Check for an update before the block, ignore wrapped functions in it, and store checksums after it."""
+        self.check_for_update(trained)
         self._inside = True
         try:
             yield
@@ -98,20 +99,23 @@ class UpdatesByHand:
         self._after_backward = [(tensor, compute_checksum(tensor)) for tensor in trained]
 
     def _wrap_autograd_grad(self, owner: Any) -> None:
-        """Wrap torch.autograd.grad; a call with create_graph, grad_outputs or several losses is taken for a penalty."""
+        """Wrap torch.autograd.grad.
+
+        A call with create_graph, grad_outputs or several losses is taken for a gradient penalty and is ignored.
+        """
         plain = owner.grad
 
         @functools.wraps(plain)
         def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
             losses = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
             create_graph = kwargs.get("create_graph") or (len(args) > 1 and args[1])  # the fifth parameter
-            is_update = grad_outputs is None and not create_graph
-            if self._inside or self.has_optimizer or not is_update or len(losses) != 1:
+            is_penalty = grad_outputs is not None or create_graph or len(losses) != 1
+            if self._inside or self.has_optimizer or is_penalty:
                 return plain(outputs, inputs, grad_outputs, *args, **kwargs)
             trained = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
             with self._backward_pass(trained):
                 gradients = plain(outputs, inputs, grad_outputs, *args, **kwargs)
-            self.on_function(losses[0], trained, list(gradients))
+            self.on_gradient_function(losses[0], trained, list(gradients))
             return gradients
 
         owner.grad = grad
@@ -135,7 +139,7 @@ class UpdatesByHand:
                 trained = list_tensors_in([args[number] for number in numbers])
                 with self._backward_pass(trained):
                     gradients, value = transformed(*args, **kwargs)
-                self.on_function(value[0] if has_aux else value, trained, [*list_tensors_in(gradients)])
+                self.on_gradient_function(value[0] if has_aux else value, trained, [*list_tensors_in(gradients)])
                 return gradients, value
 
             return call

@@ -92,12 +92,12 @@ class Inspection:
 
     def record_inputs(self, module: nn.Module, args: Any) -> None:
         """Record the inputs of an outermost module, in the first step and while gradients are on."""
-        if self._is_active():
+        if self._records_tensors():
             for number, tensor in enumerate(iterate_tensors(args)):
                 self._tensors.append((module, f"input {number}", thin_tensor(tensor)))
 
     def _on_forward(self, module: nn.Module, args: Any, output: Any) -> None:
-        if self._is_active() and not any(True for _ in module.children()):
+        if self._records_tensors() and not any(True for _ in module.children()):
             for tensor in iterate_tensors(output):
                 self._tensors.append((module, "", thin_tensor(tensor)))
 
@@ -107,7 +107,7 @@ class Inspection:
             location = limits.find_users_line()
             self.facts.append(Fact("loss", "loss", {}, (location.file, location.line) if location else None))
 
-    def _is_active(self) -> bool:
+    def _records_tensors(self) -> bool:
         import torch
 
         return not self._is_first_step_over and torch.is_grad_enabled() and len(self._tensors) < MAX_TENSORS
@@ -118,7 +118,7 @@ class Inspection:
         return [(number, optimizer) for number, optimizer in optimizers if optimizer is not None]
 
     def finish_step(self, stepped: list[torch.optim.Optimizer]) -> None:
-        """At the end of the first step, number and record the optimizers, `stepped` first; stop recording outputs."""
+        """At the end of the first step, record the optimizers, `stepped` first; stop recording inputs and outputs."""
         self.together = self.together or is_in_group()
         if self._is_first_step_over:
             return

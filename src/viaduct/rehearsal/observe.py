@@ -42,8 +42,8 @@ MAX_INPUT_SUMS = 1000  # numbers in a step's input fingerprints; after them no f
 _UNSCALED = "_viaduct_unscaled"  # attribute of a scaled loss: the loss before it was scaled
 
 
-def folder_of(record: str | Path, number: int) -> Path:
-    return Path(record) / "observed" / f"rank-{number}"
+def folder_of(record: str | Path, rank: int) -> Path:
+    return Path(record) / "observed" / f"rank-{rank}"
 
 
 class Observation:
@@ -80,7 +80,7 @@ class Observation:
         self._roots.__exit__()
 
     def _on_call(self, module: nn.Module, args: Any) -> None:
-        """Remember a network that trains when it is first called."""
+        """Remember a network that trains when it is first called; inspect it and its inputs."""
         network = unwrap_module(module)
         is_trained = any(parameter.requires_grad for parameter in network.parameters())
         if is_trained and not any(network is known for known in self.networks):
@@ -150,7 +150,7 @@ class Observation:
                 self._gradients[name] = as_array(parameter.grad)
 
     def record_gradients(self) -> None:
-        """Record the gradients after a backward pass of the first step; they are written if no optimizer uses any."""
+        """Record the gradients after a backward pass of the first step, for scripts in which no optimizer gets any."""
         parameters = self.named_tensors().items()
         self._raw_gradients |= {name: as_array(value.grad) for name, value in parameters if value.grad is not None}
 
@@ -203,11 +203,11 @@ class Observation:
             if id(value) not in named_ids
         }
 
-    def write(self, number: int) -> None:
-        """Write the observations of rank `number`; without a step write nothing."""
+    def write(self, rank: int) -> None:
+        """Write the observations of this rank; without a step write nothing."""
         if not self._steps:
             return
-        folder = folder_of(self.plan.record, number)
+        folder = folder_of(self.plan.record, rank)
         folder.mkdir(parents=True, exist_ok=True)
         write_steps(folder, self._steps)
         (folder / EVALUATIONS_FILE).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")

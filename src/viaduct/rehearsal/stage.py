@@ -28,11 +28,11 @@ class StepCounter(Protocol):
     def stop_requested_at(self) -> float | None:
         """Return the time of the first request to stop (time.monotonic()); None if there was none."""
 
-    def keep(self) -> None:
-        """Write the present observations; called before `bounds.py` ends the process by os._exit."""
+    def write_observations(self) -> None:
+        """Write the present observations; called before os._exit ends the process."""
 
-    def finish(self, complete: bool) -> None:
-        """Write the observations at the end. `complete`: the script ran to its own end without an error."""
+    def finish(self, ran_to_end: bool) -> None:
+        """Write the observations at the end. `ran_to_end`: nothing stopped the script, and its exit code is 0."""
 
 
 def install_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
@@ -74,10 +74,10 @@ def install_torch_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
     from viaduct.rehearsal.counting import TorchStepCounter
 
     if plan.on == "original":
-        torch_stage.install_cuda_as_cpu(cards=plan.ranks)
+        torch_stage.install_cuda_as_cpu(plan.ranks)
     else:
-        torch_stage.install(plan.on, cards=plan.ranks)
-    guard.watch_torch_save()
+        torch_stage.install(plan.on, plan.ranks)
+    guard.add_audit_to_torch_save()
     if plan.fake_data:
         from viaduct.rehearsal.fake_data import torchvision_sets
 

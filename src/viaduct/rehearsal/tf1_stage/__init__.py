@@ -8,8 +8,7 @@ viaduct's `tf` extra.
     install("original")   GPU devices are the CPU, and Horovod uses gloo
 
 `install` must be called before the script imports TensorFlow, and cannot be undone. `watch.py` counts and bounds the
-script's steps and records their results. `finish` reports NPU sessions that are still open at the script's end.
-Importing this package needs no TensorFlow.
+script's steps and records their results. Importing this package needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from viaduct.extras import install_line, is_installed, require
 from viaduct.rehearsal.plan import On
 from viaduct.rehearsal.tf1_stage import state
 
-# By stage: the folder with the stand-in packages (npu_bridge and hccl for the NPU; Horovod for the others).
+# The folder with the stand-in packages: npu_bridge and hccl for the NPU, Horovod for the others.
 STAND_IN_FOLDERS = {"npu": "site", "mlu": "horovod_site", "original": "horovod_site"}
 
 
@@ -65,8 +64,8 @@ def install(on: On, *, seed: int | None = None) -> None:
     inputs.install(on)
 
 
-def finish() -> None:
-    """Report NPU sessions that a complete script has not closed."""
+def report_open_sessions() -> None:
+    """Report NPU sessions that are still open; called at the end of a script that ran to its end."""
     if state.on == "npu":
         from viaduct.rehearsal.tf1_stage import sessions
 

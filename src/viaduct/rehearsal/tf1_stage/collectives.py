@@ -2,7 +2,7 @@
 
 A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective has
 its own process group. The group's key is the same on every rank: the collective's kind, and its number within the
-graph. A waiting collective holds one of TensorFlow's threads, so that sessions have more of them
+graph. A waiting collective holds one of TensorFlow's threads; therefore sessions get more threads
 (`sessions.THREADS_OF_RANKS`). The gradients of an optimizer are exchanged in one collective. Before an exchange, other
 than a send, the ranks compare dtypes and shapes, and raise an error if these differ.
 """
@@ -34,6 +34,7 @@ _lock = threading.RLock()
 _store: Any = None  # torch's key-value store for the rendezvous; None until `open_rendezvous_store`
 # By graph: the number of collectives so far, by kind and group.
 _numbers: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
+_gradient_numbers = itertools.count(1)  # for the names of registered gradient functions
 
 
 # ---- groups
@@ -86,6 +87,7 @@ def process_group(key: str, ranks: list[int]) -> Any:
 
 
 def has_exchanged() -> bool:
+    """Return True if this rank has taken part in a collective with other ranks."""
     return bool(_process_groups)
 
 
@@ -129,7 +131,7 @@ def bytes_of(array: np.ndarray[Any, Any]) -> Any:
     """Return a copy of an array's bytes as a flat tensor: torch and gloo do not have all dtypes of TensorFlow."""
     import torch
 
-    check_bytes(array.dtype)
+    refuse_strings(array.dtype)
     return torch.from_numpy(np.array(array, copy=True, order="C").reshape(-1).view(np.uint8))
 
 
@@ -139,7 +141,7 @@ def array_of(data: Any, dtype: Any, shape: Sequence[int]) -> np.ndarray[Any, Any
     return array
 
 
-def check_bytes(dtype: Any) -> None:
+def refuse_strings(dtype: Any) -> None:
     """Raise TypeError for dtypes of strings."""
     if np.dtype(dtype).kind in "OSU":
         raise TypeError("a tensor of strings cannot be exchanged between ranks; exchange numbers")
@@ -185,7 +187,7 @@ def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: in
 
     arrays = [np.asarray(array) for array in arrays]
     for array in arrays:
-        check_bytes(array.dtype)
+        refuse_strings(array.dtype)
     group = process_group(key, ranks)
     check_agreement(key, group, ranks, arrays, True)
     options = dist.BroadcastOptions()
@@ -201,7 +203,7 @@ def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: in
 def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any, Any]]:
     """Return the arrays of the ranks in order; first dimensions may differ. Raise ValueError for a scalar."""
     array = np.asarray(array)
-    check_bytes(array.dtype)
+    refuse_strings(array.dtype)
     if not array.shape:
         raise ValueError(f"{key}: a scalar cannot be gathered; give it a dimension, as in tf.reshape(tensor, [1])")
     group = process_group(key, ranks)
@@ -229,9 +231,6 @@ def receive_array(key: str, source: int, shape: Sequence[int], dtype: Any) -> np
     data = bytes_of(np.zeros(tuple(shape), dtype))
     process_group(key, pair).recv([data], pair.index(source), 0).wait()
     return array_of(data, dtype, shape)
-
-
-_gradient_numbers = itertools.count(1)  # of registered gradient functions
 
 
 # ---- exchanges in a graph

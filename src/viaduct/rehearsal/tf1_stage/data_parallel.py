@@ -64,7 +64,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int, kind: str) -> 
 class BroadcastHook(tf.train.SessionRunHook):  # type: ignore[misc]
     """Hook that broadcasts the global variables when a session is created; with one rank it does nothing."""
 
-    kind: str  # of the broadcast, set by subclasses
+    kind: str  # name of the broadcast's operator, set by subclasses
 
     def __init__(self, root_rank: int) -> None:
         self.root_rank, self.bcast_op = root_rank, None
@@ -82,7 +82,7 @@ class BroadcastHook(tf.train.SessionRunHook):  # type: ignore[misc]
 class BroadcastCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
     """Keras callback that broadcasts the global variables once, at the first batch; with one rank it does nothing."""
 
-    kind: str  # of the broadcast, set by subclasses
+    kind: str  # name of the broadcast's operator, set by subclasses
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()

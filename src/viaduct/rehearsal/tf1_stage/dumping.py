@@ -68,7 +68,7 @@ def write_step(run: GraphRun, values: list[Value], folder: Path) -> None:
     layers = set(str(options.get("dump_layer") or "").split())
     tasks = {op: task for task, op in enumerate(dict.fromkeys(value.op for value in values), 1)}
     arrays = {(value.op, value.index): value.array for value in values}
-    moment, rows = snapshot.microseconds(), []
+    moment, rows = snapshot.current_microseconds(), []
     for value in values:
         if layers and value.op.name not in layers:
             continue

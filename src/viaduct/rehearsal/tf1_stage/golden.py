@@ -50,7 +50,7 @@ class Golden:
     only: tuple[str, ...] = ()  # shell patterns of operators' names; empty: all operators
     steps_taken: int = 0  # training steps so far
     written: dict[int, int] = field(default_factory=dict)  # number of tensors by step
-    operators: set[str] = field(default_factory=set)  # with `only`, the names of all operators in the dumped steps
+    operators: set[str] = field(default_factory=set)  # names of all operators in the dumped steps, dumped or not
     omitted: int = 0  # tensors inside or behind loops and branches in the last dumped step
 
     def write(self, step: int, values: list[tuple[str, int, np.ndarray[Any, Any]]], time: int) -> None:
@@ -68,9 +68,7 @@ class Golden:
         self.written[step] = len(values)
 
     def is_selected(self, op: str) -> bool:
-        """Return True if an operator is dumped; with `only`, remember its name."""
-        if self.only:
-            self.operators.add(op)
+        """Return True if an operator is to be dumped."""
         return not self.only or any(fnmatch.fnmatchcase(op, pattern) for pattern in self.only)
 
 
@@ -107,9 +105,10 @@ def make_observer(golden: Golden) -> Any:
             if not run.training:
                 return
             if tensors := run.notes[id(self)]:
-                dumped = [v for v in snapshot.iterate_values(run, tensors, values) if golden.is_selected(v.op.name)]
-                arrays = [(value.op.name, value.index, value.array) for value in dumped]
-                golden.write(golden.steps_taken, arrays, snapshot.microseconds())
+                outputs = list(snapshot.iterate_values(run, tensors, values))
+                golden.operators |= {output.op.name for output in outputs}
+                arrays = [(v.op.name, v.index, v.array) for v in outputs if golden.is_selected(v.op.name)]
+                golden.write(golden.steps_taken, arrays, snapshot.current_microseconds())
             golden.steps_taken += 1
 
     return Dumping()

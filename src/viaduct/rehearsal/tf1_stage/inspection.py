@@ -48,21 +48,22 @@ class GraphInspection(sessions.Observer):
 
 
 class Evaluations(sessions.Observer):
-    """Records two sums over each array that an evaluation returns: of its elements, and of their magnitudes.
+    """Records a fingerprint of what an evaluation returns: two sums for each array, of its elements and magnitudes.
 
     Evaluations are runs that use weights and do not train; they return metrics and predictions.
     """
 
     def __init__(self) -> None:
-        self.sums: list[list[float]] = []
+        self.fingerprints: list[list[float]] = []  # of each evaluation
 
     def receive_result(self, run: sessions.GraphRun, result: Any) -> None:
-        if run.training or len(self.sums) >= MAX_EVALUATIONS or not uses_weights(run.graph, run.reach):
+        if run.training or len(self.fingerprints) >= MAX_EVALUATIONS or not uses_weights(run.graph, run.reach):
             return
         arrays = [np.asarray(value) for value in iterate_numbers(result)]
         if arrays:
             doubles = [array.astype(np.float64) for array in arrays]
-            self.sums.append([float(total) for array in doubles for total in (array.sum(), np.abs(array).sum())])
+            sums = [(array.sum(), np.abs(array).sum()) for array in doubles]
+            self.fingerprints.append([float(total) for pair in sums for total in pair])
 
 
 def iterate_numbers(result: Any) -> Iterator[Any]:

@@ -22,7 +22,7 @@ def declare_loop(graph: Any, op: Any) -> None:
 
 
 def set_loop_counts(graph: Any, times: int) -> None:
-    """Set the loop count of every declared operator, as loading the loop variable does."""
+    """Set the loop count of every declared operator, as the adapter does by loading a variable on the device."""
     declared = _loops.setdefault(graph, {})
     declared.update(dict.fromkeys(declared, times))
 

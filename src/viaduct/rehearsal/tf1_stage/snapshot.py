@@ -52,5 +52,5 @@ def convert_to_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array if array.dtype.kind in "biufc" else array.astype(np.float32)
 
 
-def microseconds() -> int:
+def current_microseconds() -> int:
     return time.time_ns() // 1000

@@ -1,8 +1,8 @@
 """Watches the training steps of a script: counts them, ends the script after a number of them, records their results.
 
-    watched = watch.start_watching(steps=20)     # after install(), before the script
-    ...                                 # the script
-    watched.finish()                    # reads the weights of a session that is still open
+    watched = watch.start_watching(steps=20)  # after install(), before the script
+    ...                                       # the script
+    watched.store_last_variables()            # reads the weights of a session that is still open
     watched.losses, watched.first_gradients, watched.last_variables
 
 A step is a run of a graph that trains (`reach.py`). After the last step, loops that check for a stop (`should_stop`,
@@ -35,11 +35,11 @@ class ScriptWatch(sessions.Observer):
     limit: int | None = None  # training steps, and batches of an evaluation; None: no limit
     by_line: bool = False  # a step ends when `take_step` is called, instead of with each run that trains
     losses: list[float | None] = field(default_factory=list)  # the mean loss of each step; None if unknown
-    times: list[tuple[float, float]] = field(default_factory=list)  # end of each step: monotonic(), process_time()
+    end_times: list[tuple[float, float]] = field(default_factory=list)  # of the steps: monotonic(), process_time()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     stop_requested_at: float | None = None  # time.monotonic() when StopScript was first raised
-    _unsaved: SessionRecord | None = None  # the session of the last step, until its variables are read
+    _unsaved: SessionRecord | None = None  # the session of the last step, until its variables are stored
     # The loss of the present step if it is known before the step's end: from a run before the step
     # (`compute_loss_before_step`), or with `by_line` from a run within the step.
     _loss: float | None = None
@@ -65,7 +65,7 @@ class ScriptWatch(sessions.Observer):
         raise StopScript
 
     def select_tensors(self, run: GraphRun) -> list[Any]:
-        """Return the tensors of the loss, and in the first step of the gradients, without a side effect on the run."""
+        """Return the tensors of the loss, and in the first step of the gradients; their fetch has no side effects."""
         # For each tensor: ("loss", ""), or its kind from split_gradient and the variable's name.
         labels: list[tuple[str, str]] = []
         run.notes[id(self)] = labels
@@ -74,7 +74,7 @@ class ScriptWatch(sessions.Observer):
         tensors: list[Any] = []
         self._loss = None
         loss = choose_loss(run)
-        if loss is not None and reads_variables(find_extra_dependencies(run, loss)):
+        if loss is not None and reads_reference_variables(find_extra_dependencies(run, loss)):
             self._loss = compute_loss_before_step(run, loss)
         elif loss is not None:
             labels.append(("loss", ""))
@@ -122,30 +122,29 @@ class ScriptWatch(sessions.Observer):
 
     def _record_step(self, loss: float | None) -> None:
         self.losses.append(loss)
-        self.times.append((time.monotonic(), time.process_time()))
+        self.end_times.append((time.monotonic(), time.process_time()))
 
     def _end_step(self, record: SessionRecord, loss: float | None) -> None:
         self._record_step(loss)
         self._unsaved = record
         if self.is_limit_reached:
-            self.save_variables(record)
+            self.store_variables(record)
 
     # ---- weights
 
     def before_close(self, record: SessionRecord) -> None:
         if record is self._unsaved:
-            self.save_variables(record)
+            self.store_variables(record)
 
-    def finish(self) -> None:
-        """Read the variables of the last step's session if it is still open; called when the script is over."""
+    def store_last_variables(self) -> None:
+        """Store the variables of the last step's session if it is still open; called when the script is over."""
         if self._unsaved is not None and not self._unsaved.closed:
-            self.save_variables(self._unsaved)
+            self.store_variables(self._unsaved)
 
-    def save_variables(self, record: SessionRecord) -> None:
+    def store_variables(self, record: SessionRecord) -> None:
         """Read the session's variables into `last_variables`."""
-        graph, session = record.session.graph, record.session
         with sessions.mark_internal():
-            self.last_variables = read_variables(graph, session)
+            self.last_variables = read_variables(record.session.graph, record.session)
         self._unsaved = None
 
 
@@ -172,8 +171,8 @@ def find_extra_dependencies(run: GraphRun, loss: Any) -> set[Any]:
     return find_dependencies([loss.op], run.reach.fed) - run.reach.ops
 
 
-def reads_variables(ops: set[Any]) -> bool:
-    """Return True if operators read the memory of a reference variable, which the update may change first."""
+def reads_reference_variables(ops: set[Any]) -> bool:
+    """Return True if operators read a variable's memory, in which the run's update may already have been written."""
     sources = [tensor for op in ops for tensor in op.inputs]
     sources += [tensor for source in sources if source.op.type == "Identity" for tensor in source.op.inputs]
     return any(tensor.dtype._is_ref_dtype for tensor in sources)

@@ -175,7 +175,7 @@ def check_reduction(name: str, reduction: str) -> None:
         )
         raise ValueError(f"Value for attr 'reduction' of {reduction!r} is not in the list of allowed values: "
                          f"{', '.join(collectives.REDUCTIONS)}")  # fmt: skip
-    check_graph(name)
+    report_eager(name)
 
 
 def reducible_tensor(name: str, value: Any) -> Any:
@@ -207,7 +207,7 @@ def check_dtype(name: str, dtype: Any, allowed: tuple[str, ...]) -> bool:
     return False
 
 
-def check_graph(name: str) -> None:
+def report_eager(name: str) -> None:
     if tf.executing_eagerly():
         limits.report_violation(
             "eager", f"{name} is called eagerly.", "The operator is refused.", "Build it in a graph and run that."
@@ -215,14 +215,14 @@ def check_graph(name: str) -> None:
 
 
 def check_size(name: str, rank_size: int, group: str) -> None:
-    check_graph(name)
+    report_eager(name)
     count = len(collectives.list_members(group))
     if rank_size != count:
         raise ValueError(f"{name}: rank_size is {rank_size}, and group {group!r} has {count}")
 
 
 def check_root(name: str, root: int, group: str) -> None:
-    check_graph(name)
+    report_eager(name)
     count = len(collectives.list_members(group))
     if root not in range(count):
         raise ValueError(f"{name}: root_rank {root} is not within group {group!r} of {count}")
@@ -232,4 +232,4 @@ def check_peer(name: str, peer: int, group: str) -> None:
     check_root(name, peer, group)
     if collectives.list_members(group)[peer] == state.rank():
         raise ValueError(f"{name}: rank {peer} would talk to itself")
-    collectives.open_rendezvous_store()
+    collectives.open_rendezvous_store()  # now, in the script's own thread, and not when the graph runs

@@ -61,6 +61,6 @@ def collect_options(run_config: Any) -> dict[str, Any]:
 
 
 def add_optimizers(config: Any) -> None:
-    """Add OPTIMIZER_PASSES to a config; they include the default passes, which any list replaces."""
+    """Add OPTIMIZER_PASSES to a config; with a list of passes TensorFlow runs no others, also not its default ones."""
     rewrites = config.graph_options.rewrite_options
     rewrites.optimizers.extend(name for name in OPTIMIZER_PASSES if name not in rewrites.optimizers)

@@ -28,7 +28,10 @@ def npu_resource_init(
     aoe_config_file: str | None = None,
     precision_mode_v2: str | None = None,
 ) -> None:
-    """Check the options with a fixed set of values, ignore the others, and start communication."""
+    """Start communication; raise ValueError for an invalid option.
+
+    Checked are the options with a fixed set of values, and that work_path is a folder. The others are ignored.
+    """
     from viaduct.rehearsal.tf1_stage.options import OPTION_CHOICES
 
     checked: dict[str, Any] = {"graph_run_mode": graph_run_mode, "precision_mode": precision_mode, "aoe_mode": aoe_mode}
