@@ -15,5 +15,5 @@ def make_plan(folder: Path, **fields: Any) -> Plan:
     for path in (project, record):
         path.mkdir(exist_ok=True)
     (project / "train.py").touch()
-    plan = Plan("npu", "torch", str(project / "train.py"), (), str(record), str(project), origin=str(project))
+    plan = Plan("npu", "torch", str(project / "train.py"), (), str(record), str(project), start_folder=str(project))
     return replace(plan, **fields)

@@ -48,7 +48,7 @@ def test_full_paths_in_arguments_a_script_and_links_beside_it_are_covered(plan: 
         f"import torch\nopen('{tmp_path}/in_script')\nx = ['~/c', 3, '~\\0', '/tmp/\\ud800']\n"
     )
     (tmp_path / "data").mkdir()
-    (Path(plan.origin) / "link").symlink_to(tmp_path / "data")
+    (Path(plan.start_folder) / "link").symlink_to(tmp_path / "data")
     arguments = (f"--out={tmp_path}/option", f"{tmp_path}/lr=0.1/run", "--home=~/d", "relative=1")
     paths = {*files.find_paths(replace(plan, arguments=arguments))}
     assert {f"{tmp_path}/{name}" for name in ("in_script", "data", "option", "lr=0.1/run", "home/c", "home/d")} <= paths
@@ -60,13 +60,18 @@ def test_bytecode_temporary_files_and_hidden_entries_of_the_home_folder_are_not_
     plan: Plan, tmp_path: Path
 ) -> None:
     ignored = [
-        f"{plan.origin}/__pycache__/train.pyc",
+        f"{plan.start_folder}/__pycache__/train.pyc",
         f"{files.find_scratch_folder(plan)}/x",
         f"{plan.record}/summary.json",
         f"{tmp_path}/home/.cache/torch/x",
     ]
     assert [name for name in ignored if files.is_kept(name, plan)] == []
-    listed = [f"{plan.origin}/model.pth", f"{tmp_path}/tmp/beside.txt", f"{tmp_path}/home/model.pth", "/data/model.pth"]
+    listed = [
+        f"{plan.start_folder}/model.pth",
+        f"{tmp_path}/tmp/beside.txt",
+        f"{tmp_path}/home/model.pth",
+        "/data/model.pth",
+    ]
     assert [name for name in listed if not files.is_kept(name, plan)] == []
 
 
@@ -74,16 +79,16 @@ def test_written_files_lie_in_the_record_by_their_names(plan: Plan, tmp_path: Pa
     written = []
     for number, name in enumerate(
         [
-            f"{plan.origin}/runs/model.pth",
+            f"{plan.start_folder}/runs/model.pth",
             f"{tmp_path}/other/log.txt",
-            f"{plan.origin}/..odd",
-            f"{plan.origin}/__pycache__/a.pyc",
+            f"{plan.start_folder}/..odd",
+            f"{plan.start_folder}/__pycache__/a.pyc",
         ]
     ):
         path = tmp_path / f"layer-{number}"
         path.write_text(name)
         written.append((name, path))
-    names = files.keep_written(plan, [*written, (f"{plan.origin}/gone", tmp_path / "gone")])
+    names = files.keep_written(plan, [*written, (f"{plan.start_folder}/gone", tmp_path / "gone")])
     assert names == ["..odd", f"{tmp_path}/other/log.txt", "runs/model.pth"]
     assert [files.find_file(plan.record, name).read_text() for name in names] == [written[i][0] for i in (2, 1, 0)]
     assert files.find_file(plan.record, "runs/model.pth") == Path(plan.record, "work", "runs", "model.pth")
@@ -91,9 +96,9 @@ def test_written_files_lie_in_the_record_by_their_names(plan: Plan, tmp_path: Pa
 
 def test_the_script_runs_in_the_mirror_or_at_the_originals_path(plan: Plan, tmp_path: Path) -> None:
     record = tmp_path / "new"
-    overlaid = files.move_record(make_plan(tmp_path / "tmp", view="overlay", replaced_tree="/original"), record)
-    assert (overlaid.record, overlaid.work, overlaid.visible_root) == (str(record), plan.origin, "/original")
-    mirrored = files.move_record(make_plan(tmp_path / "tmp", view="mirror"), record)
+    overlaid = files.set_record(make_plan(tmp_path / "tmp", view="overlay", replaced_tree="/original"), record)
+    assert (overlaid.record, overlaid.work, overlaid.visible_root) == (str(record), plan.start_folder, "/original")
+    mirrored = files.set_record(make_plan(tmp_path / "tmp", view="mirror"), record)
     assert Path(mirrored.work).is_relative_to(record)
     assert Path(mirrored.visible_root).is_relative_to(record)
 

@@ -140,4 +140,4 @@ def test_paths_into_the_project_lead_to_the_mirror_with_a_flag_or_with_an_equals
     arguments = (f"--out={origin}/runs", f"{origin}/lr=0.1/runs", "--lr=0.1", "relative=1", "/other/lr=0.1")
     plan = make_plan(tmp_path, arguments=arguments, view="mirror")
     moved = (f"--out={plan.mirror}{origin}/runs", f"{plan.mirror}{origin}/lr=0.1/runs", *arguments[2:])
-    assert guard.move_arguments(plan) == moved
+    assert guard.redirect_arguments_to_mirror(plan) == moved

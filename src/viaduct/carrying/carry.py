@@ -37,7 +37,7 @@ from viaduct.carrying.speed import Speed, measure_speed
 from viaduct.carrying.suspects import Suspect, find_suspects
 from viaduct.carrying.written_files import Runs, WrittenFile, compare_written
 from viaduct.comparison.drift import Drift
-from viaduct.rehearsal.files import move_record
+from viaduct.rehearsal.files import set_record
 from viaduct.rehearsal.inspection import Fact
 from viaduct.rehearsal.plan import StageName
 
@@ -281,7 +281,7 @@ def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
         plan = derive_plan("shaken", carried.original.plan, carried.request, carried.sides, Path(base.plan.script))
         plan = replace(plan, join_ranks=base.plan.join_ranks)
         if perturbed is not None:
-            plan = move_record(plan, Path(plan.record).with_name("shaken_reference"))
+            plan = set_record(plan, Path(plan.record).with_name("shaken_reference"))
         carried.perturbed = perturbed = run_side("shaken", plan, carried.sides, report)
     return perturbed
 

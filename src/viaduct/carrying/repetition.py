@@ -28,7 +28,7 @@ from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import project
 from viaduct.rehearsal.bounds import GRACE_S
 from viaduct.rehearsal.environment import VIADUCT_ROOT
-from viaduct.rehearsal.files import move_record, split_arguments
+from viaduct.rehearsal.files import set_record, split_arguments
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.summary import Summary, load_summary
@@ -76,7 +76,7 @@ class SecondRun:
 
     def __init__(self, side: Side, plan: Plan) -> None:
         record = Path(plan.record).with_name(f"{side}_again")
-        self.side, self.plan = side, move_record(plan, record)
+        self.side, self.plan = side, set_record(plan, record)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -17,7 +17,7 @@ from viaduct.carrying.request import Request
 from viaduct.carrying.sides import Sides
 from viaduct.errors import BadValue, ViaductError
 from viaduct.rehearsal import project, tf1_stage
-from viaduct.rehearsal.files import choose_view, move_record
+from viaduct.rehearsal.files import choose_view, set_record
 from viaduct.rehearsal.own_launch import find_launch_line
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.process import rehearse
@@ -124,7 +124,7 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
         inspect=True,
         tree=str(sides.root.resolve()),
         other_trees=(str(sides.folder.resolve()),),
-        origin=str(sides.original_script.parent) if is_notebook(sides.entry) else str(Path.cwd()),
+        start_folder=str(sides.original_script.parent) if is_notebook(sides.entry) else str(Path.cwd()),
         module=request.module,
         language=request.lang,
         command=request.command,
@@ -163,11 +163,11 @@ def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script:
         plan = replace(plan, tree=folder, other_trees=(root,), replaced_tree=root)
         plan = replace(plan, step_at=move_step_at(plan.step_at, sides))
         plan = replace(plan, on=request.to, script=str(sides.migrated_script), limits=request.limits)
-        return move_record(plan, Path(plan.record))
+        return set_record(plan, Path(plan.record))
     if script is not None and not script.is_relative_to(root):
         tree = str(script)[: -len(sides.entry) - 1]  # the script's path ends with the entry's path
         plan = replace(plan, tree=tree, other_trees=(root, folder), replaced_tree=root)
-    return move_record(replace(plan, script=str(script or first.script), perturb=side == "shaken"), Path(plan.record))
+    return set_record(replace(plan, script=str(script or first.script), perturb=side == "shaken"), Path(plan.record))
 
 
 def run_side(side: Side, plan: Plan, sides: Sides, report: Callable[[str], None]) -> Run:

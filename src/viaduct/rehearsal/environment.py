@@ -1,6 +1,6 @@
 """Environment variables of a rehearsal's processes.
 
-viaduct's own environment is changed only while torch's agent runs, which hands it on to the ranks, and is restored.
+viaduct's own environment is replaced only while torch's agent runs, because the ranks inherit it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.cluster.generate import make_table
 from viaduct.cluster.ranktable import parse_table
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.files import find_scratch_folder
-from viaduct.rehearsal.plan import PLAN_VARIABLE, Plan
+from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 
 HOOK_FOLDER = Path(__file__).parents[1] / "scripts" / "hook"
 VIADUCT_ROOT = Path(viaduct.__file__).parents[1]
@@ -65,7 +65,7 @@ def make_environment(plan: Plan) -> dict[str, str]:
 def make_own_variables(plan: Plan) -> dict[str, str]:
     """Return the variables that viaduct itself reads."""
     return {
-        PLAN_VARIABLE: str(Path(plan.record) / "plan.json"),
+        PLAN_VARIABLE: str(Path(plan.record) / PLAN_FILE),
         "VIADUCT_REHEARSAL_PYTHON": plan.python,
         limits.RECORD_VARIABLE: plan.record,
         limits.PROJECT_VARIABLE: os.pathsep.join(dict.fromkeys([plan.tree or plan.project, plan.project, plan.work])),
@@ -77,7 +77,7 @@ def make_own_variables(plan: Plan) -> dict[str, str]:
 def make_rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of an NPU rank for HCCL, the NPU's collective library, from the rank table.
 
-    `torchrun` has the variables that torch's agent sets.
+    `torchrun` has the variables that torch's agent sets. Other cards have no further variables.
     """
     if plan.on != "npu":
         return {}

@@ -2,8 +2,8 @@
 
 The script sees an overlay (a mount that keeps its writes in separate folders, `overlay.py`) where the kernel allows it,
 else a mirror (a folder of copies and links, `mirror.py`); with --here it sees the files themselves. After a run in an
-overlay or mirror, the files that the script wrote lie in RECORD/work, by their path relative to the folder in which the
-command was given, or in RECORD/elsewhere, by their full path.
+overlay or mirror, the files that the script wrote lie in RECORD/work, by their path relative to `plan.start_folder`,
+the user's folder that the script runs in, or in RECORD/elsewhere, by their full path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from viaduct.errors import BadRun
 from viaduct.rehearsal import guard, overlay, project
 from viaduct.rehearsal.mirror import Mirror
-from viaduct.rehearsal.overlay import Layout, OverlayError, allow_removal, choose_folders, find_obstacle, open_view
+from viaduct.rehearsal.overlay import Layout, OverlayError, choose_folders, find_obstacle, make_removable, open_view
 from viaduct.rehearsal.plan import Plan
 
 WORK_FOLDER, ELSEWHERE_FOLDER = "work", "elsewhere"
@@ -44,7 +44,7 @@ class Files:
 
 
 def choose_view(plan: Plan, report: Callable[[str], None]) -> Plan:
-    """Return the plan with an overlay if one can be mounted and covers the project, else with a mirror.
+    """Return the plan with an overlay if one can be mounted and covers the start folder and project, else a mirror.
 
     `report` prints a note to the user that says why there is no overlay.
     """
@@ -53,13 +53,13 @@ def choose_view(plan: Plan, report: Callable[[str], None]) -> Plan:
     obstacle = find_obstacle(make_layout(plan), existing) or find_uncovered(plan)
     if obstacle:
         report(f"no overlay is used here ({obstacle}): the script runs in a mirror of your folders.")
-    return move_record(replace(plan, view="mirror" if obstacle else "overlay"), record)
+    return set_record(replace(plan, view="mirror" if obstacle else "overlay"), record)
 
 
 def find_uncovered(plan: Plan) -> str:
-    """Return why an overlay would not catch the script's writes into its own folders; "" if it would."""
+    """Return why an overlay would not catch the script's writes into its start folder and project; "" if it would."""
     layout = make_layout(plan)
-    for path in (plan.origin, plan.root):
+    for path in (plan.start_folder, plan.root):
         if not any(Path(path).is_relative_to(folder) for folder in layout.folders):
             return f"{path} cannot be overlaid"
         if os.geteuid() and os.stat(path).st_uid != os.geteuid():
@@ -67,13 +67,13 @@ def find_uncovered(plan: Plan) -> str:
     return ""
 
 
-def move_record(plan: Plan, record: Path) -> Plan:
+def set_record(plan: Plan, record: Path) -> Plan:
     """Return the plan with another record, and with the `work` and `visible_root` that follow from it."""
     plan = replace(plan, record=str(record))
     if plan.view == "mirror":
         mirror = make_mirror(plan)
         return replace(plan, work=str(mirror.work), visible_root=str(mirror.path_of(Path(plan.root))))
-    return replace(plan, work=plan.origin, visible_root=plan.root)
+    return replace(plan, work=plan.start_folder, visible_root=plan.root)
 
 
 def open_files(plan: Plan) -> Files:
@@ -103,7 +103,7 @@ class OverlayFiles(Files):
         """Unmount the overlay; return the files that the script wrote."""
         self.view.close()
         names = keep_written(self.plan, self.view.find_written())
-        allow_removal(self.view.layout.uppers)
+        make_removable(self.view.layout.uppers)
         for folder in (self.view.layout.uppers, find_scratch_folder(self.plan)):
             shutil.rmtree(folder, ignore_errors=True)
         return names, []
@@ -132,18 +132,18 @@ class MirrorFiles(Files):
 def make_mirror(plan: Plan) -> Mirror:
     """Return the mirror of a plan, which is not set up yet."""
     tree = Path(plan.tree) if plan.replaced_tree else None
-    return Mirror(Path(plan.origin), Path(plan.mirror), Path(plan.root), tree)
+    return Mirror(Path(plan.start_folder), Path(plan.mirror), Path(plan.root), tree)
 
 
 def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
-    """Move written files into the record if `is_kept`; return their names, relative to `plan.origin` or absolute.
+    """Move written files into the record if `is_kept`; return their names, relative to `plan.start_folder` or absolute.
 
     `written` has the path of each file as the script saw it, and its present path. A file that cannot be moved is left
     out.
     """
     names = []
     for name, path in [(name, path) for name, path in written if is_kept(name, plan)]:
-        kept_name = os.path.relpath(name, plan.origin) if Path(name).is_relative_to(plan.origin) else name
+        kept_name = os.path.relpath(name, plan.start_folder) if Path(name).is_relative_to(plan.start_folder) else name
         target = find_file(plan.record, kept_name)
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -166,12 +166,12 @@ def find_scratch_folder(plan: Plan) -> Path:
 def is_kept(name: str, plan: Plan) -> bool:
     """Return False for bytecode, temporary files, the record, and hidden entries of the home folder.
 
-    Files below the command's folder or its parent are kept even if these lie in a temporary folder or the home folder.
+    Files below the start folder or its parent are kept even if these lie in a temporary folder or the home folder.
     """
     path = Path(name)
     if "__pycache__" in path.parts or any(path.is_relative_to(at) for at in (find_scratch_folder(plan), plan.record)):
         return False
-    if path.is_relative_to(Path(plan.origin).parent):
+    if path.is_relative_to(Path(plan.start_folder).parent):
         return True
     temporary, home = Path(tempfile.gettempdir()), Path.home()
     if path.is_relative_to(home):
@@ -188,7 +188,7 @@ def make_layout(plan: Plan) -> Layout:
     The cache folder and the record are not overlaid: writes there reach the real files.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    required = choose_folders([plan.origin, plan.root])
+    required = choose_folders([plan.start_folder, plan.root])
     folders = choose_folders([*required, *find_paths(plan)])
     excluded = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
     tree = plan.tree if plan.replaced_tree else ""
@@ -198,9 +198,11 @@ def make_layout(plan: Plan) -> Layout:
 
 def find_paths(plan: Plan) -> Iterator[str]:
     """Yield paths that the script may write to: its folders, and paths in arguments, links and string constants."""
-    yield from (plan.origin, plan.root, plan.project)
+    yield from (plan.start_folder, plan.root, plan.project)
     texts = [*split_arguments(plan.arguments)]
-    for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaced_tree or plan.tree)):
+    for folder in dict.fromkeys(
+        (plan.start_folder, os.path.dirname(plan.start_folder), plan.replaced_tree or plan.tree)
+    ):
         texts += find_links(folder)
     for source in project.read_project(Path(plan.script)).sources:
         texts += project.find_strings(source.tree)

@@ -35,28 +35,24 @@ def join() -> None:
     plan = plans.current_plan() if os.environ.get(plans.PLAN_VARIABLE) else None
     # `child.py`, the process that runs the script, installs the stand-in itself.
     if plan is not None and not any("viaduct.rehearsal.child" in argument for argument in sys.orig_argv):
-        start_own_script(plan)
-        guard.install(plan)
-        renaming.install(plan)
-        terminal.install()
-        provenance.install(plan)
+        restart_with_own_file(plan)
+        guard.install(plan)  # in a mirror of the user's folders: protects the originals
+        renaming.install(plan)  # in an overlay over the user's folders: lets folders be renamed
+        terminal.install()  # gives a size of 80 by 24
+        provenance.install(plan)  # in a comparison of two projects: records the files that are executed
         sys.meta_path.insert(0, FrameworkFinder(plan))
 
 
-def start_own_script(plan: Plan) -> None:
-    """Replace a process started as `python other.py` by one that runs the own tree's file through `run_main`.
+def restart_with_own_file(plan: Plan) -> None:
+    """In a comparison of two trees, the original and the migrated project, replace a process `python other.py`.
 
-    `run_main` records the file (`provenance.py`) like the rehearsed script. Without a comparison of two trees, do
-    nothing.
+    The new process runs the file of the tree that this rehearsal executes, through `run_main`, which records the file
+    like the rehearsed script. A file outside of the trees is run as it is.
     """
     compared = trees.make_trees(plan)
     name = sys.argv[0] if sys.argv else ""
-    if (
-        compared is None
-        or name in ("", "-", "-c", "-m")
-        or not os.path.isfile(name)
-        or compared.find_position(name) is None
-    ):
+    is_file = name not in ("", "-", "-c", "-m") and os.path.isfile(name)
+    if compared is None or not is_file or compared.find_position(name) is None:
         return
     options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
     path = compared.find_counterpart(os.path.abspath(name))

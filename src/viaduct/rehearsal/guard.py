@@ -65,14 +65,14 @@ def split_flag(argument: str) -> tuple[str, str]:
     return (flag + equals, value) if equals and not os.path.isabs(argument) else ("", argument)
 
 
-def move_arguments(plan: Plan) -> tuple[str, ...]:
-    """Return the script's arguments; full paths into the project or the command's folder become paths in the mirror."""
+def redirect_arguments_to_mirror(plan: Plan) -> tuple[str, ...]:
+    """Return the script's arguments; in a mirror, full paths into the project or start folder become paths in it."""
     if plan.view != "mirror":
         return plan.arguments
     moved = []
     for argument in plan.arguments:
         flag, path = split_flag(argument)
-        if os.path.isabs(path) and is_within(os.path.normpath(path), (plan.root, plan.origin)):
+        if os.path.isabs(path) and is_within(os.path.normpath(path), (plan.root, plan.start_folder)):
             path = plan.mirror + path
         moved.append(flag + path)
     return tuple(moved)
@@ -221,8 +221,8 @@ def is_within(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
 
 
-def watch_torch_save() -> None:
-    """Wrap torch.save so that it calls audit hooks; it writes in C++."""
+def add_audit_to_torch_save() -> None:
+    """Wrap torch.save, which writes in C++, so that it calls audit hooks as Python's own functions do."""
     import torch
 
     plain = torch.save

@@ -119,14 +119,15 @@ def report_violation(
     `what` says what the script did, `card` what the card would do, `change` what to write instead. `at` is the script's
     file and line if the stack does not show them (an operator of a graph). With `fatal=False` nothing is raised, but
     the rehearsal fails; this is for violations that are found at the script's end. `doubtful=True` means that the card
-    perhaps accepts it: the report is a warning unless the user has named the limit.
+    perhaps accepts it: the report is a warning unless the user has set this limit to error.
     """
     name = normalise_name(name)
     assert name in LIMITS
     effective = find_mode(name)
     if effective == "off":
         return
-    if doubtful and effective == "error" and name not in parse_switches(os.environ.get(LIMITS_VARIABLE, ""))[1]:
+    _, named_modes = parse_switches(os.environ.get(LIMITS_VARIABLE, ""))
+    if doubtful and effective == "error" and name not in named_modes:
         effective = "warn"
     hit = Hit(name, effective, Line(*at) if at else find_users_line(), what, card, change)
     if not any((known.name, known.place) == (name, hit.place) for known in hits):
@@ -186,7 +187,7 @@ def is_first_report(hit: Hit) -> bool:
     if not folder or hit.place is None:
         return True
     mark = hashlib.sha1(f"{hit.name} {hit.place.file} {hit.place.line}".encode()).hexdigest()
-    marks = Path(folder) / "told"
+    marks = Path(folder) / "reported"
     marks.mkdir(exist_ok=True)
     try:
         (marks / mark).touch(exist_ok=False)

@@ -1,7 +1,7 @@
 """Mirror of the user's folders, for rehearsals where no overlay can be mounted.
 
-A mirror reproduces the paths that the script may reach by relative paths: the folder in which the command was given
-(`origin`), the project's folder (`root`), and the folders above them. These two, and usually their parents, are
+A mirror reproduces the folders that the script may reach by relative paths: the folder that it runs in
+(`start_folder`), the project's folder (`root`), and the folders above them. These two, and usually their parents, are
 mirrored with the files below them, without EXCLUDED_NAMES: folders are created, small files are copied. Large files,
 very full folders and all other folders are links to the user's own. `guard.py` replaces a link by a copy before Python
 writes there; writes of other programs through a link are detected afterwards, in at most MAX_COMPARED files. At the end
@@ -31,15 +31,15 @@ MAX_ENTRIES = 3000  # entries mirrored one by one; further ones are linked
 FULL_FOLDER = 1000  # entries; a folder with more of them becomes one link
 MAX_COPIED_BYTES = 256 << 20  # of all copies together
 MAX_COMPARED = 50_000  # files and folders behind links whose states before and after the run are compared
-ROOT = Path("/")  # never mirrored completely: folders in it that lead to no mirrored folder are links
+ROOT = Path("/")  # never mirrored with all files below it: folders in it that lead to no mirrored folder are links
 State = tuple[int, int, int]  # of a file: modification time in ns, size, inode
 
 
 @dataclass
 class Mirror:
-    """A mirror of `origin` and `root` below `folder`, which lies in the rehearsal's record."""
+    """A mirror of `start_folder` and `root` below `folder`, which lies in the rehearsal's record."""
 
-    origin: Path
+    start_folder: Path
     folder: Path
     root: Path | None = None  # of the project
     tree: Path | None = None  # a migrated copy of `root`; its small files replace those in `root`
@@ -55,8 +55,8 @@ class Mirror:
 
     @property
     def work(self) -> Path:
-        """Return the mirror's counterpart of the folder in which the command was given."""
-        return self.path_of(self.origin)
+        """Return the mirror's counterpart of the start folder."""
+        return self.path_of(self.start_folder)
 
     def path_of(self, original: Path) -> Path:
         """Return the mirror's counterpart of a path."""
@@ -80,11 +80,11 @@ class Mirror:
 
     @property
     def mirrored_folders(self) -> list[Path]:
-        """Return the folders that are mirrored completely: the command's, the project's, and their parents.
+        """Return the folders that are mirrored with the files below them: the two folders and their parents.
 
         A parent is left out if it is the home folder or close to the root.
         """
-        folders = [self.origin, *([self.root] if self.root is not None else [])]
+        folders = [self.start_folder, *([self.root] if self.root is not None else [])]
         home = Path(os.path.expanduser("~"))
         parents = [path.parent for path in folders if len(path.parts) > 3 and path.parent != home]
         return list(dict.fromkeys([*folders, *parents]))
@@ -157,7 +157,7 @@ class Mirror:
 
     def is_mirrored(self, path: Path) -> bool:
         """Return True if a path exists and is mirrored."""
-        is_within = path.is_relative_to(self.origin) or (self.root is not None and path.is_relative_to(self.root))
+        is_within = path.is_relative_to(self.start_folder) or (self.root is not None and path.is_relative_to(self.root))
         return path.exists() and is_within and not EXCLUDED_NAMES & {*path.relative_to("/").parts}
 
     def reserve_room(self, entry: os.DirEntry[str]) -> bool:
@@ -198,9 +198,9 @@ class Mirror:
         changed: set[str] = set()
         self._compared = 0
         for path, initial in self.originals.items():
-            is_complete = path not in self._cut  # all names of before the run are known
             current = self.read_states(Path(path))
-            changed |= current.keys() - initial.keys() if is_complete else set()
+            if path not in self._cut:  # else a name that is not in `initial` may be old
+                changed |= current.keys() - initial.keys()
             changed |= {name for name in initial.keys() - current.keys() if not os.path.exists(name)}
             changed |= {name for name in initial.keys() & current.keys() if initial[name] != current[name]}
         record = self.folder.parent

@@ -129,11 +129,11 @@ def find_obstacle(layout: Layout, parent: Path) -> str:
         except (OverlayError, OSError) as error:
             return str(error)
         view.close()
-        allow_removal(folder)
+        make_removable(folder)
     return ""
 
 
-def allow_removal(uppers: str | Path) -> None:
+def make_removable(uppers: str | Path) -> None:
     """Give permissions to the folders that the kernel made without any, so that they can be removed."""
     for root, folders, _ in os.walk(uppers):
         for name in folders:

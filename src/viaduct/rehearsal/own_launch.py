@@ -1,4 +1,4 @@
-"""Detection of scripts that launch their ranks themselves, which are run only once.
+"""Detection of scripts that launch their ranks themselves; viaduct starts such a script only once.
 
 Such a script calls a launcher, a command that starts one, or `Process` with a function that calls `init_process_group`.
 """

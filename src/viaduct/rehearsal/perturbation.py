@@ -1,7 +1,7 @@
 """Perturbation of weights by about one unit in the last place.
 
 A migration may change the order of a sum and so its last bit, a difference that training amplifies. A run of the
-original with perturbed weights measures this amplification, which is the tolerance for the migrated run.
+original script with perturbed weights measures this amplification, which is the tolerance for the migrated script.
 """
 
 from __future__ import annotations

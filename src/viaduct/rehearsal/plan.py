@@ -30,8 +30,8 @@ class Plan:
     stage: StageName  # the script's framework
     script: str
     arguments: tuple[str, ...]
-    record: str
-    work: str = ""  # the folder that the script runs in
+    record: str  # the folder for all output of the rehearsal
+    work: str = ""  # the folder that the script runs in: `start_folder`, or its counterpart in a mirror
     steps: int | None = None  # training steps after which the script is stopped; None and 0: it is not stopped
     batches: int | None = None  # limit on the batches of each pass over a DataLoader
     timeout: float | None = None  # seconds
@@ -50,7 +50,7 @@ class Plan:
     # the roots from which it must not import.
     tree: str = ""
     other_trees: tuple[str, ...] = ()
-    origin: str = ""  # the folder in which the command was given
+    start_folder: str = ""  # the user's folder that the script runs in: the command's, or that of a notebook
     replaced_tree: str = ""  # root of the original; the script sees the files of `tree` at this path
     view: ViewName = "here"  # how the script sees the user's files
     visible_root: str = ""  # the path at which the script sees its tree: `root`, or the mirror's counterpart
@@ -75,7 +75,7 @@ class Plan:
         return os.path.join(self.record, "mirror")
 
     @property
-    def main(self) -> str:
+    def main_file(self) -> str:
         """Return the file that is run: the script, or its copy in a mirror without a second tree."""
         if self.view == "mirror" and not self.tree:
             return os.path.join(self.visible_root, os.path.basename(self.script))

@@ -1,4 +1,4 @@
-"""Records stdout and log messages of a script to compare two runs line by line.
+"""Records stdout and log messages of a script, to compare the original and the migrated project line by line.
 
 RECORD/printed/PID.jsonl has [rank, text] for each write to stdout and each log message of the user's files, in order.
 """
@@ -26,7 +26,7 @@ class OutputRecorder:
     def __init__(self, record: str) -> None:
         self._folder = Path(record) / PRINTED_FOLDER
         self._recorded = 0  # characters
-        self._is_recording = False
+        self._is_recording = False  # a text is being written; output of this process meanwhile is not recorded
 
     def record(self, text: str) -> None:
         """Append a text to this process's file."""
@@ -67,7 +67,7 @@ class OutputRecorder:
 
 
 def install(plan: Plan) -> None:
-    """Record the output of this process if two trees are compared."""
+    """Record the output of this process if the original and the migrated project are compared."""
     if not plan.tree:
         return
     recorder = OutputRecorder(plan.record)

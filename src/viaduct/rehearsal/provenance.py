@@ -64,7 +64,7 @@ def find_installed() -> Recorder | None:
 
 
 def compile_recorded(script: Script) -> Script:
-    """Return a script compiled by this process's recorder, which records its file and counts its changed lines.
+    """Return a script compiled by this process's recorder, which records the file, with counters in its changed lines.
 
     The script's `file` becomes the path at which the script sees itself. Without a recorder the script is unchanged.
     """
@@ -93,7 +93,7 @@ class Recorder:
         source = read_source(path, data)
         code = self._counters.compile(source, path, position) if self._counters else compile_plain(source, path)
         self._compiled[id(code)] = code
-        self.record(name, path, hashlib.sha256(data).hexdigest(), True)
+        self.record(name, path, hashlib.sha256(data).hexdigest(), from_file=True)
         return code
 
     def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
@@ -161,16 +161,16 @@ class Recorder:
                 data = Path(path).read_bytes()
             except OSError:
                 if path.endswith(".py"):  # bytecode without its source; other names need not be files
-                    self.record("", path, "", False)
+                    self.record("", path, "", from_file=False)
                 return
-            self.record("", path, hashlib.sha256(data).hexdigest(), is_same_code(data, file, code))
+            self.record("", path, hashlib.sha256(data).hexdigest(), from_file=is_same_code(data, file, code))
 
     def _examine_text(self, code: CodeType) -> None:
         """Record the file whose text is executed, as in `exec(open("settings.py").read())`."""
         inherits = code.co_flags & FUTURE_FLAGS  # exec() compiles a text with the `from __future__` imports around it
         for path, (data, compiled) in self._opened.items():
             if compiled == code or (inherits and is_same_code(data, "<string>", code)):
-                self.record("", path, hashlib.sha256(data).hexdigest(), True)
+                self.record("", path, hashlib.sha256(data).hexdigest(), from_file=True)
                 return
 
 
@@ -243,7 +243,8 @@ class OwnTreeFinder(importlib.abc.MetaPathFinder):
             return spec
         loader: importlib.abc.Loader
         if type(spec.loader) is importlib.machinery.ExtensionFileLoader:
-            self.recorder.record(name, path, hashlib.sha256(Path(path).read_bytes()).hexdigest(), True)
+            digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            self.recorder.record(name, path, digest, from_file=True)
             loader = importlib.machinery.ExtensionFileLoader(name, path)
         elif type(spec.loader) is importlib.machinery.SourceFileLoader:
             loader = OwnLoader(name, path, self.recorder)

@@ -31,7 +31,7 @@ def wrap_rename(plain: Callable[..., None]) -> Callable[..., None]:
         try:
             plain(src, dst, **kwargs)
         except OSError as error:
-            if error.errno != errno.EXDEV or kwargs or not is_same_mount(src, dst):
+            if error.errno != errno.EXDEV or kwargs or not is_folder_on_same_disk(src, dst):
                 raise
             if os.path.isdir(dst):
                 os.rmdir(dst)  # like a rename, replaces an empty folder and raises for a non-empty one
@@ -41,10 +41,9 @@ def wrap_rename(plain: Callable[..., None]) -> Callable[..., None]:
     return rename
 
 
-def is_same_mount(src: Any, dst: Any) -> bool:
+def is_folder_on_same_disk(src: Any, dst: Any) -> bool:
     """Return True if `src` is a folder and no link, and the parents of `src` and `dst` are on the same file system."""
     if os.path.islink(src) or not os.path.isdir(src):
         return False
     parents = (os.path.dirname(os.path.abspath(os.fsdecode(path))) for path in (src, dst))
-    first, second = (os.stat(folder).st_dev for folder in parents)
-    return first == second
+    return len({os.stat(folder).st_dev for folder in parents}) == 1

@@ -24,11 +24,13 @@ from viaduct.scripts.notebook_runs import parse_source, read_source
 
 STEP_AT_FLAG = "--step-at"
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+# Statements at whose lines a step cannot end: definitions, and declarations, which are not executed.
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A statement of a file, by its first and last line, or a function if `file` is empty."""
+    """A statement in the lines `first` to `last` of a file, or a function if `file` is empty."""
 
     file: str = ""
     first: int = 0
@@ -100,9 +102,6 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
     return Target(match, first, last)
 
 
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal)
-
-
 def find_span(node: ast.stmt) -> tuple[int, int]:
     """Return the first and last line of a statement; for a compound statement, of its lines before the body."""
     body = getattr(node, "body", None) or getattr(node, "cases", None)
@@ -125,7 +124,7 @@ class StepAt:
 
     def __init__(self, target: Target, on_step: Callable[[], None]) -> None:
         self.target, self.on_step = target, on_step
-        self.has_target = lru_cache(maxsize=None)(self._find_target_in)
+        self.has_target = lru_cache(maxsize=None)(self._has_target)
 
     def start(self) -> None:
         """Trace new calls, and the running functions and modules."""
@@ -141,7 +140,7 @@ class StepAt:
         sys.settrace(None)
         threading.settrace(None)
 
-    def _find_target_in(self, code: CodeType) -> bool:
+    def _has_target(self, code: CodeType) -> bool:
         """Return True if a code object is the target function, or has a line of the target statement."""
         if not limits.is_users_file(code.co_filename):
             return False

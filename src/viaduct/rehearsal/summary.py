@@ -24,9 +24,10 @@ from viaduct.rehearsal.progress import gather_notes, read_notes
 from viaduct.rehearsal.project import STAND_IN_PACKAGES, make_pip_line
 from viaduct.signals import name_signal
 
-PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")
+VERSIONED_PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")  # their versions are in the summary
 MISSING_PACKAGE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'")
 
+# Follows "the process ended without a report".
 SILENT_ADVICE = "os._exit and os.exec leave none. End the script by sys.exit or at its last line."
 OUR_FAULT = "This is a fault of viaduct; please report it."
 KILL_HINTS = {137: ": the machine may have run out of memory"}  # by exit code; 137 is 128 + SIGKILL
@@ -175,10 +176,10 @@ def read_limits(record: Path) -> Iterator[dict[str, Any]]:
 
 
 def list_versions() -> Iterator[tuple[str, str]]:
-    """Yield the versions of Python, viaduct, and those of PACKAGES that are installed."""
+    """Yield the versions of Python, viaduct, and those of VERSIONED_PACKAGES that are installed."""
     yield "python", platform.python_version()
     yield "viaduct", __version__
-    for name in PACKAGES:
+    for name in VERSIONED_PACKAGES:
         try:
             yield name, importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

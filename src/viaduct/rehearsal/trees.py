@@ -20,12 +20,11 @@ from viaduct.rehearsal.guard import is_within
 from viaduct.rehearsal.plan import Plan
 
 Side = Literal["own", "other", "outside"]
-PACKAGES = ("site-packages", "dist-packages")
-_LIBRARY = f"python{sys.version_info.major}.{sys.version_info.minor}"
-_OWN_FOLDERS = (  # of viaduct and of Python's standard library, under both of its names in a virtual environment
+INSTALL_FOLDERS = ("site-packages", "dist-packages")  # names of folders with installed packages
+_LIBRARY_FOLDERS = (  # of viaduct and of Python's standard library, under both of its paths in a virtual environment
     os.path.dirname(os.path.realpath(viaduct.__file__)),
     os.path.realpath(sysconfig.get_paths()["stdlib"]),
-    os.path.join(sys.base_prefix, "lib", _LIBRARY),
+    os.path.join(sys.base_prefix, "lib", f"python{sys.version_info.major}.{sys.version_info.minor}"),
 )
 
 
@@ -90,9 +89,7 @@ class Trees:
 @lru_cache(maxsize=4096)
 def is_installed(path: str) -> bool:
     """Return True for files of installed packages, the standard library and viaduct itself."""
-    if any(part in PACKAGES for part in path.split(os.sep)):
-        return True
-    return is_within(path, _OWN_FOLDERS)
+    return any(part in INSTALL_FOLDERS for part in path.split(os.sep)) or is_within(path, _LIBRARY_FOLDERS)
 
 
 def make_trees(plan: Plan) -> Trees | None:

@@ -114,7 +114,7 @@ def main(
             arguments=tuple(arguments or []),
             record=str(record_folder),
             work=str(path.parent) if is_notebook(path) else os.getcwd(),
-            origin=str(path.parent) if is_notebook(path) else os.getcwd(),
+            start_folder=str(path.parent) if is_notebook(path) else os.getcwd(),
             module=str(script) if module else "",
             steps=steps,
             batches=batches,

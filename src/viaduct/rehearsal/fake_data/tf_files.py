@@ -52,7 +52,7 @@ class MissingFiles:
                 write_records(path, self.features, count_records_per_file(len(self.names)))
                 self._written[path] = dict(self.features)
 
-    def parse(self, features: dict[str, Any], tensors: dict[str, Any]) -> None:
+    def remember_features(self, features: dict[str, Any], tensors: dict[str, Any]) -> None:
         """Remember the features that a script parses, and their tensors."""
         for name, feature in features.items():
             if (declared_feature := make_feature(feature)) is None:
@@ -61,7 +61,7 @@ class MissingFiles:
             if declared_feature.kind == "bytes" and name in tensors:
                 self.parsed[key_of(tensors[name])] = name
 
-    def set_shape(self, tensor: Any, shape: Any) -> None:
+    def remember_size(self, tensor: Any, shape: Any) -> None:
         """Remember the size in bytes of raw numbers that the script gives this shape."""
         if key_of(tensor) not in self.raw or (count := count_elements(shape)) is None:
             return
@@ -142,7 +142,7 @@ def wrap_parser(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..
     @functools.wraps(plain)
     def parse(serialized: Any, features: Any, *args: Any, **kwargs: Any) -> Any:
         tensors = plain(serialized, features, *args, **kwargs)
-        missing.parse(features, tensors)
+        missing.remember_features(features, tensors)
         return tensors
 
     return parse
@@ -171,11 +171,11 @@ def wrap_raw_decoding(tf: Any, missing: MissingFiles) -> None:
 
     @functools.wraps(reshape)
     def reshape_recorded(tensor: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
-        missing.set_shape(tensor, shape)
+        missing.remember_size(tensor, shape)
         return reshape(tensor, shape, *args, **kwargs)
 
     def set_shape_recorded(self: Any, shape: Any) -> None:
-        missing.set_shape(self, shape)
+        missing.remember_size(self, shape)
         set_shape(self, shape)
 
     tf.decode_raw = tf.io.decode_raw = decode_raw

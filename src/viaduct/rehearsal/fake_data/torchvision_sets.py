@@ -1,4 +1,4 @@
-"""Synthetic images for torchvision datasets that cannot be opened, because their files are missing for example.
+"""Synthetic images for torchvision datasets that cannot be opened, for example because their files are missing.
 
 Some datasets of a known image size and number of classes are replaced, and folders of images (ImageFolder, ImageNet) by
 images of a usual size. The script's transforms run on the synthetic images. Objects of the script's own subclasses
@@ -59,8 +59,8 @@ def wrap_init(plain: Callable[..., Any], facts: ImageSet, fake_class: type) -> C
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         bound = signature.bind(self, *args, **kwargs)
-        if bound.arguments.get("download"):  # nothing is downloaded in a rehearsal
-            bound.arguments["download"] = False
+        if "download" in bound.arguments:
+            bound.arguments["download"] = False  # nothing is downloaded in a rehearsal
         try:
             plain(*bound.args, **bound.kwargs)
         except (FileNotFoundError, RuntimeError) as error:
