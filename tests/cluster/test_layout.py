@@ -53,7 +53,7 @@ def test_reasons_have_the_figures() -> None:
     assert few[0].startswith("the classifier takes 240.1 KiB of each rank with data, less than 64.0 MiB, ")
     many = compare_layouts(MANY, Cluster(1, 8)).reasons()
     assert many[0].startswith("the classifier takes 2.3 GiB of each rank with data, 293.1 MiB with hybrid")
-    assert "47.95 ms with data (gradients), 1.82 ms with hybrid (features and sums)" in many[1]
+    assert "47.95 ms with data (gradients), 1.96 ms with hybrid (features and sums)" in many[1]
     assert [format_bytes(100), format_bytes(2048), format_bytes(MIN_SPLIT_BYTES)] == [
         "100 bytes",
         "2.0 KiB",

@@ -7,7 +7,7 @@ R ranks, and s fp32 numbers for each weight besides itself and its gradient:
     logits      of a part: B/(kR) x C x 4 bytes with data, B/k x C/R x 4 with hybrid: the same
     data sends  an all-reduce of C (F+1) gradients in every step
     hybrid      in each part an all-gather of the features and a reduce-scatter of their gradients (together the volume
-                of an all-reduce of B/k x F numbers) and, for each image, six numbers in five small messages
+                of an all-reduce of B/k x F numbers) and, for each image, eight numbers in six small messages
 
 Hybrid is chosen if it sends for less time and the classifier takes at least `MIN_SPLIT_BYTES`.
 """
@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from viaduct.cluster.plan import INNER_LATENCY_S, LATENCY_S, MASTER_BYTES, Cluster, estimate_all_reduce_seconds
 
 MIN_SPLIT_BYTES = 64 << 20  # a classifier that takes less memory is never split
-MESSAGES = 5  # small messages of each part: labels, their shares, the largest logit, the sums, the best class
-NUMBERS = 6  # numbers for each image in these messages together
+# Small messages of each part: labels, weights of mixed labels, the largest logit, three sums, and for the number of
+# correct images the largest logit again and its class.
+MESSAGES = 6
+NUMBERS = 8  # numbers for each image in these messages together
 
 
 @dataclass(frozen=True)
