@@ -52,7 +52,7 @@ def test_what_became_distributed_is_started_by_torchrun(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["npu", "mlu"])
 @pytest.mark.parametrize("entry", ["", "a folder/train it.py"])
 def test_the_scripts_are_bash(tmp_path: Path, kind: str, entry: str) -> None:
-    for name, text in render_files(kind, entry, has_ranks=True, needs_ranks=False).items():  # type: ignore[arg-type]
+    for name, text in render_files(kind, entry, is_started_per_rank=True, needs_torchrun=False).items():  # type: ignore[arg-type]
         (tmp_path / name).write_text(text)
         checked = subprocess.run(["bash", "-n", str(tmp_path / name)], capture_output=True, text=True)
         assert checked.returncode == 0, checked.stderr

@@ -102,7 +102,7 @@ def test_line_ends_that_git_made_stay(tmp_path: Path, indent: int, ending: str) 
 def test_a_change_that_loses_a_cell_is_refused() -> None:
     found = parse_notebook(dump(notebook(SET_UP, USE)))
     with pytest.raises(NotebookError, match="across its cells"):
-        restore_cells(found, found.text.replace(notebooks.MARK.format(number=2) + "\n", ""))
+        restore_cells(found, found.text.replace(notebooks.CELL_COMMENT.format(number=2) + "\n", ""))
     with pytest.raises(NotebookError, match="across its cells"):
         restore_cells(found, found.text.replace("pass  # ipython-line 0\n", ""))
 

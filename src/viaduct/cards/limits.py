@@ -150,7 +150,7 @@ LIMITS: dict[str, Limit] = {
     ),
     "collective-dtype": Limit(
         "tf1",
-        f"{NPU.backend} sends real numbers, not bool, string or complex tensors; it does not reduce uint8, 16 and 32.",
+        f"{NPU.backend} sends real numbers, not bool, string or complex tensors; it reduces no uint8, uint16, uint32.",
         f"{NPU.backend} 只传输实数类型，不支持 bool、字符串和复数；归约不支持 uint8、uint16 和 uint32。",
     ),
 }

@@ -55,11 +55,6 @@ MMCV: Bilingual = (
 )
 ARRAYS: Bilingual = ("arrays and kernels on the card", "GPU 数组与核函数")
 KERNELS: Bilingual = ("CUDA kernels of its own", "自带 CUDA 核函数")
-SMI = {
-    "npu": (f"the tool `{NPU.tool}`", f"命令行工具 `{NPU.tool}`"),
-    "mlu": (f"the tool `{MLU.tool}`", f"命令行工具 `{MLU.tool}`"),
-}
-DRIVER: Bilingual = ("asks NVIDIA's driver", "查询 NVIDIA 驱动")
 
 PACKAGES = (
     Package(
@@ -133,8 +128,11 @@ PACKAGES = (
         mlu=("Cambricon's own inference engine (MagicMind)", "寒武纪推理引擎 MagicMind"),
     ),
     Package(
-        *("pynvml", DRIVER, ("pynvml", "py3nvml", "nvidia_smi", "GPUtil", "gpustat")),
-        *(("pynvml", "nvidia-ml-py", "nvidia-ml-py3", "py3nvml", "gputil", "gpustat"), SMI["npu"], SMI["mlu"]),
+        *("pynvml", ("asks NVIDIA's driver", "查询 NVIDIA 驱动")),
+        ("pynvml", "py3nvml", "nvidia_smi", "GPUtil", "gpustat"),
+        ("pynvml", "nvidia-ml-py", "nvidia-ml-py3", "py3nvml", "gputil", "gpustat"),
+        npu=(f"the tool `{NPU.tool}`", f"命令行工具 `{NPU.tool}`"),
+        mlu=(f"the tool `{MLU.tool}`", f"命令行工具 `{MLU.tool}`"),
         risk="medium",
     ),
     Package(

@@ -42,10 +42,11 @@ def read_addresses(servers: Sequence[str], devices: int, source: Sequence[str]) 
         return read_confs(servers, [find_conf(server, paths[0]) for server in servers])
     if any(HCCN_LINE.fullmatch(line) for path in paths for _, line in read_lines(path)):
         return read_confs(servers, paths)
-    return read_tables(paths)
+    return read_csv_files(paths)
 
 
 def plan_addresses(servers: Sequence[str], devices: int) -> Addresses:
+    """Return the addresses of `--device-ips auto` for devices 0 to `devices` - 1 of each server."""
     if devices > DEVICES_PER_SERVER or len(servers) > SERVERS_LIMIT:
         raise BadValue(
             f"--device-ips auto cannot plan {format_count(len(servers), 'server')} with devices 0 to {devices - 1}.",
@@ -93,7 +94,7 @@ def read_confs(servers: Sequence[str], paths: Sequence[Path]) -> Addresses:
 # CSV
 
 
-def read_tables(paths: Sequence[Path]) -> Addresses:
+def read_csv_files(paths: Sequence[Path]) -> Addresses:
     """Read addresses from tables of server, device and address."""
     addresses: Addresses = {}
     for path in paths:

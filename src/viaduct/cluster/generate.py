@@ -58,7 +58,10 @@ def make_table(
     present: int | None = None,
     template: Template = 1,
 ) -> str:
-    """Return the text of a table in which every server has the same devices; refuse one with errors."""
+    """Return the text of a table in which every server has the same devices; refuse one with errors.
+
+    `present`: number of cards that each server has, if known.
+    """
     addresses = read_addresses(servers, max(devices) + 1, device_ips)
     table = number_ranks(dict.fromkeys(servers, devices), addresses)
     return check_table_text(render_table(table, template), card, present)

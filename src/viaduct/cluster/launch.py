@@ -50,7 +50,7 @@ PYTHONS = ("python", "python3")
 MAX_RESTARTS = 3
 CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported
 LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
-TIMEOUT_S = 300.0
+TIMEOUT_S = 300.0  # until all machines must have joined
 # Names of environment variables; `rank_table` and `interface` of a card are such names too.
 HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface, NPU.interface)
@@ -281,7 +281,7 @@ def run_cluster(
     command = resolve_command(argv)
     check_rank_count(share.ranks, max_restarts)
     if log_dir is not None:
-        check_log_dir(log_dir)
+        create_log_dir(log_dir)
     if share.host and not share.hosts_store:
         links.wait_for_port(share.host, share.port, timeout, print_note)
     logs = str(log_dir) if log_dir else tempfile.mkdtemp(prefix="viaduct_launch_")
@@ -297,7 +297,7 @@ def run_cluster(
             shutil.rmtree(logs, ignore_errors=True)
 
 
-def check_log_dir(log_dir: Path) -> None:
+def create_log_dir(log_dir: Path) -> None:
     """Create the log directory; raise BadValue if it cannot be created or written to."""
     try:
         log_dir.mkdir(parents=True, exist_ok=True)

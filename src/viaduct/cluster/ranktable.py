@@ -1,4 +1,4 @@
-"""A checked rank table: servers, their devices, their ranks; read from either template, written as either.
+"""A checked rank table of HCCL: servers, their devices, their ranks; read from, or written as, either JSON template.
 
 table = read_table("rank_table_16p.json")
 table.size, table.master, table.environment(rank=3)

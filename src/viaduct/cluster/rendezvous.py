@@ -150,7 +150,7 @@ class Heartbeat(threading.Thread):
         super().__init__(name="viaduct-heartbeat", daemon=True)
         self.node, self.names, self.store = node, list(names), store
         self.round = 0
-        self.closed = ""
+        self.closing_reason = ""  # empty while the job is open
         now = time.monotonic()
         self.store_heard_at = now  # time of the store's last answer
         self.heard_at = [now] * len(names)  # time of each server's last heartbeat
@@ -168,7 +168,7 @@ class Heartbeat(threading.Thread):
     def _exchange(self) -> None:
         self.store.add(f"beat/{self.node}", 1)
         self.round = self.store.add("round", 0)
-        self.closed = self.store.get("closed").decode() if self.store.check(["closed"]) else ""
+        self.closing_reason = self.store.get("closed").decode() if self.store.check(["closed"]) else ""
         for other in self._watched:
             self._record_beat(other, self.store.add(f"beat/{other}", 0))
         self.store_heard_at = time.monotonic()
@@ -298,8 +298,8 @@ class ServerRendezvous(RendezvousHandler):
 
     def _raise_if_ended(self) -> None:
         """Raise JobEnded if another server has closed the job, or the store or a watched server is silent."""
-        if self._heartbeat.closed:
-            raise JobEnded(f"another server ended the job: {self._heartbeat.closed}.", "Its own output says more.")
+        if reason := self._heartbeat.closing_reason:
+            raise JobEnded(f"another server ended the job: {reason}.", "Its own output says more.")
         silent = [self.share.host] if self._heartbeat.is_store_silent else self._heartbeat.list_silent()
         if silent:
             self.leave(f"{name_servers(silent)} was not heard for {SILENCE_S:g} seconds")
@@ -324,7 +324,7 @@ class ServerRendezvous(RendezvousHandler):
         StoreCall(lambda: self._store.add(f"beat/{self.node}", FINISHED)).wait(LINGER_S)
 
     def is_closed(self) -> bool:
-        return bool(self._heartbeat.closed)
+        return bool(self._heartbeat.closing_reason)
 
     def set_closed(self) -> None:
         self.leave("closed the job")

@@ -74,7 +74,7 @@ def examine(source: str | bytes, card: Card = DEFAULT_CARD, present: int | None 
     if table is not None:
         hardware = Hardware(card, present)
         findings += [finding for check in CHECKS for finding in check(table, hardware)]
-    return Examination(table, tuple(sorted(findings, key=lambda finding: finding.severity)))
+    return Examination(table, tuple(sorted(findings, key=lambda finding: finding.severity)))  # error before warning
 
 
 def check_comments(lines: tuple[int, ...]) -> Iterator[Finding]:
@@ -214,27 +214,23 @@ def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     if hardware.card != "ascend-910" or table.super_pod or repeated:
         return
     for _, devices in group_by_server(table):
-        planes: dict[int, DraftDevice] = {}
+        planes: dict[int, DraftDevice] = {}  # the first device of each plane
         for device in sorted(list_valid_devices(devices), key=lambda device: read_whole_number(device.device_id) or 0):
             problem = describe_subnet_error(device, planes)
             if problem and device.device_ip:
                 fix = "Give devices i and i+4 one subnet, and 0 to 3 four different ones; with another mask, let it be."
                 yield make_finding(device.device_ip, "device-ip-subnets", problem, fix)
                 break
+            planes.setdefault(get_plane(device), device)
 
 
 def describe_subnet_error(device: DraftDevice, planes: dict[int, DraftDevice]) -> str:
-    """Describe the error of a device's subnet; empty if there is none.
-
-    `planes` has a device of each plane: devices i and i+4 are in plane i. The device is added to it.
-    """
-    plane = (read_whole_number(device.device_id) or 0) % 4
-    subnet = get_subnet(device)
+    """Describe the error of a device's subnet; empty if it fits those of the other devices in `planes`."""
+    plane, subnet = get_plane(device), get_subnet(device)
     for other_plane, other in planes.items():
         if (subnet == get_subnet(other)) != (plane == other_plane):
             relation = "another subnet than" if plane == other_plane else "the same subnet as"
             return f"{subnet}.0/24 is {relation} that of {other.path}"
-    planes.setdefault(plane, device)
     return ""
 
 
@@ -442,6 +438,7 @@ def list_free_ranks(table: Draft) -> str:
 
 
 def list_valid_devices(devices: list[DraftDevice]) -> list[DraftDevice]:
+    """Return the devices that have a valid address and a number from 0 to 7."""
     return [
         device
         for device in devices
@@ -488,6 +485,11 @@ def is_host_address(text: str) -> bool:
     """Return True for an IPv4 address that a network card can have: not 0.0.0.0, loopback, multicast or reserved."""
     address = IPv4Address(text)
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_reserved)
+
+
+def get_plane(device: DraftDevice) -> int:
+    """Return the number of the network that a device must be in: devices i and i+4 share plane i."""
+    return (read_whole_number(device.device_id) or 0) % 4
 
 
 def get_subnet(device: DraftDevice) -> str:

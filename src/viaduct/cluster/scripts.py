@@ -36,8 +36,7 @@ from viaduct.cluster.generate import write
 from viaduct.cluster.launch import check_rank_count
 from viaduct.cluster.ranktable import RankTable, render_table
 from viaduct.cluster.secret import SECRET_VARIABLE, make_secret
-from viaduct.cluster.slurm import NAME as SBATCH
-from viaduct.cluster.slurm import render_sbatch
+from viaduct.cluster.slurm import SBATCH, render_sbatch
 from viaduct.errors import BadValue
 
 Kind = Literal["npu", "mlu", "cuda", "cpu"]
@@ -59,7 +58,6 @@ PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale 
 PRECISION_NAMES = {"fp32": "in fp32", "amp": "with mixed precision"}
 PRECISION_FLAGS = ("--precision", "--loss-scale")
 RESOURCES = {card.name: card.resource for card in (NPU, MLU, CUDA)}  # names of the cards in Kubernetes
-PLUGINS: dict[Kind, str] = {"npu": f" and {NPU.module}", "mlu": f" and {MLU.module}", "cuda": "", "cpu": ""}
 ENVIRONMENT_HEAD = "# The environment of the scripts beside this file; to be sourced by bash.\n"
 
 
@@ -186,6 +184,7 @@ def list_run_variants(job: Job, ranks: int) -> dict[str, str]:
     directory, because a run cannot change its precision.
     """
     arguments = list(job.command[1:] if job.command[0] == "viaduct" else job.command)
+    # "precision.": `--set precision.FIELD=VALUE`
     has_precision = any(flag.partition("=")[0] in PRECISION_FLAGS or "precision." in flag for flag in arguments)
     trains_recipe = arguments[:1] == ["train"] and len(arguments) > 1 and not arguments[1].startswith("-")
     if job.kind == "cpu" or has_precision or not trains_recipe:
@@ -234,8 +233,9 @@ def render_dockerfile(job: Job) -> str:
         files += [f"run_{ranks}p.sh", *(f"run_{ranks}p_{suffix}.sh" for suffix in list_run_variants(job, ranks))]
     files += ["run_cluster.sh"] if job.machines > 1 else []
     files += [RANK_TABLE] if job.table is not None else []
+    plugin = {"npu": f" and {NPU.module}", "mlu": f" and {MLU.module}"}.get(job.kind, "")
     return f"""\
-# The vendor's image with torch{PLUGINS[job.kind]} in it, as you call it:
+# The vendor's image with torch{plugin} in it, as you call it:
 #   docker build --build-arg BASE_IMAGE=NAME:TAG -t {get_image_name(job)} .
 ARG BASE_IMAGE
 FROM ${{BASE_IMAGE}}

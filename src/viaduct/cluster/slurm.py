@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from viaduct.cluster.findings import format_count
 
-NAME = "job.sbatch"
+SBATCH = "job.sbatch"
 GRES_NAMES = {"npu": "npu", "mlu": "mlu", "cuda": "gpu"}
 """Usual names of the cards in a site's gres.conf."""
 STOP_EARLY_S = 120  # ranks are asked to stop this long before the time limit, and write a checkpoint
@@ -29,7 +29,7 @@ def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, ha
         "#SBATCH --open-mode=append",
         "#SBATCH --output=slurm-%j.log",
         f"# {format_count(machines, 'machine')} with {format_count(ranks, 'rank')} each, under Slurm. In this folder:",
-        f"#   sbatch {NAME} [arguments that are added to the command]",
+        f"#   sbatch {SBATCH} [arguments that are added to the command]",
         "# Partition, account and time limit are the site's: `sbatch --partition=P --time=24:00:00 …`.",
         *(['# The name of the cards is the site\'s too; `sinfo -o "%N %G"` shows it.'] if kind in GRES_NAMES else []),
         *(["# The job must get the machines of rank_table.json: `sbatch --nodelist=…`."] if has_table else []),
@@ -38,7 +38,7 @@ def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, ha
         "set -eu",
         'here="${JOB_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}" # Slurm runs a copy of this file, which lies elsewhere',
         'if [ ! -f "$here/env.sh" ]; then',
-        f'    echo "{NAME}: there is no env.sh in $here. Submit it from its own folder, or set JOB_DIR to that." >&2',
+        f'    echo "{SBATCH}: there is no env.sh in $here. Submit it from its own folder, or set JOB_DIR to that." >&2',
         "    exit 2",
         "fi",
     ]

@@ -49,7 +49,7 @@ stop() { kill "${pids[@]}" 2>/dev/null || true; }
 trap stop INT TERM
 for rank in $(seq 0 $((RANK_SIZE - 1))); do
     RANK_ID=$rank DEVICE_ID=$rank ASCEND_DEVICE_ID=$rank \\
-        "${PYTHON:-python3}" %(script)s "$@" >"$logs/rank_$rank.log" 2>&1 &
+        "${PYTHON:-python3}" %(arguments)s >"$logs/rank_$rank.log" 2>&1 &
     pids+=($!)
 done
 echo "${#pids[@]} ranks started; their output is in $logs/rank_N.log"
@@ -104,7 +104,7 @@ fi
 """
 MLU_ALL = """\
 # Horovod stays with Cambricon's TensorFlow; it starts the ranks.
-exec horovodrun -np %(devices)s "${PYTHON:-python3}" %(script)s "$@"
+exec horovodrun -np %(devices)s "${PYTHON:-python3}" %(arguments)s
 """
 
 
@@ -119,13 +119,19 @@ def render_files(
     `flags` are (name, default as a literal, file) of the script's flags, for config.py. `profiling` has the options of
     CANN's profiler as JSON.
     """
-    environment = ENVIRONMENT_HEAD + ENVIRONMENTS[kind]
+    is_npu = kind == "npu"
+    plugin = TF_PLUGIN + render_profiling_variables(PROFILING, profiling) if is_npu else ""
+    arguments = render_arguments(entry)
+    values = {"devices": DEVICES, "table": TABLE, "server": EXAMPLE_SERVER, "arguments": arguments}
+    run_one = (NPU_ONE if is_npu else "") + f'exec "${{PYTHON:-python3}}" {arguments}\n'
+    run_all = (NPU_ALL if is_npu else MLU_ALL) % values
+    read_config = READ_CONFIG if entry else ""
     files = {
-        "env.sh": environment + (TF_PLUGIN + render_profiling_variables(PROFILING, profiling) if kind == "npu" else ""),
-        "run_1p.sh": render_run_one(kind, entry),
-        f"run_{DEVICES}p.sh": render_run_all(kind, entry),
+        "env.sh": ENVIRONMENT_HEAD + ENVIRONMENTS[kind] + plugin,
+        "run_1p.sh": render_head("One device.", entry) + read_config + run_one,
+        f"run_{DEVICES}p.sh": render_head(f"{DEVICES} devices of this machine.", entry) + read_config + run_all,
     }
-    if kind == "npu":
+    if is_npu:
         files[TABLE] = make_table([EXAMPLE_SERVER], list(range(DEVICES)), ["auto"])
     if entry:
         files["config.py"] = render_config(entry, flags)
@@ -143,29 +149,16 @@ def render_config(entry: str, flags: Sequence[tuple[str, str, str]]) -> str:
     return CONFIG.format(devices=DEVICES, script=entry, flags_note=note, lines="".join(lines))
 
 
-def render_head(title: str, entry: str, uses_config: bool = False) -> str:
-    """Return the beginning of a script: its usage, env.sh, and the arguments of config.py if it uses them."""
+def render_head(title: str, entry: str) -> str:
+    """Return the beginning of a script: its usage and env.sh."""
     arguments = "are added to the command" if entry else "are the script and its arguments"
     usage = "" if entry else ': "${1:?give the script to start, such as train.py, and its arguments}"\n'
-    read_config = READ_CONFIG if uses_config and entry else ""
-    head = f'{HEAD}# {title} Arguments of this script {arguments}.\nset -eu\n{HERE}{usage}. "$here/env.sh"\n'
-    return head + read_config
+    return f'{HEAD}# {title} Arguments of this script {arguments}.\nset -eu\n{HERE}{usage}. "$here/env.sh"\n'
 
 
-def quote_script(entry: str) -> str:
-    """Return the path of the project's script, which lies one folder above these files; empty without a script."""
-    return f'"$here"/../{shlex.quote(entry)}' if entry else ""
+def render_arguments(entry: str) -> str:
+    """Return the project's script, one folder above these files, and the arguments of the bash script.
 
-
-def render_run_one(kind: str, entry: str) -> str:
-    body = NPU_ONE if kind == "npu" else ""
-    command = " ".join(part for part in ('exec "${PYTHON:-python3}"', quote_script(entry), '"$@"') if part)
-    return render_head("One device.", entry, uses_config=True) + body + command + "\n"
-
-
-def render_run_all(kind: str, entry: str) -> str:
-    """Return the script for all devices of a machine."""
-    body = NPU_ALL if kind == "npu" else MLU_ALL
-    values = {"devices": DEVICES, "table": TABLE, "server": EXAMPLE_SERVER, "script": quote_script(entry)}
-    text = (body % values).replace('}"  "$@"', '}" "$@"')  # without a script
-    return render_head(f"{DEVICES} devices of this machine.", entry, uses_config=True) + text
+    Without an entry only the arguments.
+    """
+    return f'"$here"/../{shlex.quote(entry)} "$@"' if entry else '"$@"'

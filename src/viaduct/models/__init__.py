@@ -29,7 +29,7 @@ MAX_CLASSES = 1_000_000  # ImageNet has 1,000 classes, all nouns of WordNet are 
 
 
 def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
-    """Return a new network with `classes` outputs, initialised like its reference.
+    """Return a new network with `classes` outputs, initialised as in its reference implementation.
 
     Options are keyword arguments of the family's class: build("amoebanet_d", classes=10, aux=False). Networks of other
     packages have names such as timm:convnext_tiny (see sources/).

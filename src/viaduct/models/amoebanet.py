@@ -10,7 +10,6 @@ scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_iter_1/right
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -40,17 +39,21 @@ class Stem(nn.Module):
         return result
 
 
+AUXILIARY_CHANNELS = (int(128 * 0.4), int(768 * 0.4))  # of the reference: 128 and 768, scaled by 0.4
+
+
 class Auxiliary(nn.Module):
     """Second classifier after two thirds of the cells, in training only; `grid` is the side of its pooled input."""
 
     def __init__(self, inputs: int, classes: int, grid: int) -> None:
         super().__init__()
         self.grid = grid
-        self.proj = nn.Conv2d(inputs, int(128 * 0.4), 1, bias=False)
-        self.aux_bn0 = norm(int(128 * 0.4))
-        self.conv = nn.Conv2d(int(128 * 0.4), int(768 * 0.4), grid, bias=False)
-        self.aux_bn1 = norm(int(768 * 0.4))
-        self.head = nn.Linear(int(768 * 0.4), classes)
+        projected, channels = AUXILIARY_CHANNELS
+        self.proj = nn.Conv2d(inputs, projected, 1, bias=False)
+        self.aux_bn0 = norm(projected)
+        self.conv = nn.Conv2d(projected, channels, grid, bias=False)
+        self.aux_bn1 = norm(channels)
+        self.head = nn.Linear(channels, classes)
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
         self.check_size(x_NCHW)
@@ -184,7 +187,7 @@ def count_channels(cells: nn.ModuleDict, name: str) -> int:
 def check_options(cells: int, filters: int, dropout_keep: float, drop_path_keep: float, version: str) -> None:
     """Refuse sizes and probabilities that the network cannot have."""
     if cells < 3:
-        raise BadValue(f"AmoebaNet cannot have {cells} cells.", "Give 3 or more: two of its thirds begin smaller.")
+        raise BadValue(f"AmoebaNet cannot have {cells} cells.", "Give 3 or more, one for each third of the network.")
     if filters < 16 or filters % 16:
         raise BadValue(f"AmoebaNet cannot have {filters} filters.", "Give a multiple of 16: its cells use quarters.")
     for name, keep in {"dropout_keep": dropout_keep, "drop_path_keep": drop_path_keep}.items():
@@ -248,7 +251,7 @@ def find_image_size(grid: int) -> int:
 
 
 family = Family(
-    {"amoebanet_d": partial(AmoebaNet)},
+    {"amoebanet_d": AmoebaNet},
     preprocess="amoebanet",
     tensorflow=TensorflowNames(
         "cell_stem_0/", lambda model: isinstance(model, AmoebaNet), link_tensors, find_options=find_options

@@ -1,4 +1,4 @@
-"""Name and layout of a network's tensor in a TensorFlow checkpoint.
+"""Name and order of axes of a network's tensor in a TensorFlow checkpoint.
 
 TensorFlow stores convolution kernels as height, width, in, out and dense ones as in, out; PyTorch as out, in, height,
 width and out, in. A grouped kernel may be stored as one variable per group; these are joined on the output axis, in
@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Layout = Literal["conv", "dense", "plain"]  # order of a tensor's axes
+Kind = Literal["conv", "dense", "plain"]  # of a tensor; decides the order of its axes
 
 
 @dataclass(frozen=True)
@@ -22,30 +22,30 @@ class Link:
 
     target: str
     sources: tuple[str, ...]
-    layout: Layout = "plain"
+    kind: Kind = "plain"
     trained: bool = True  # False for moving statistics
 
     def source_shape(self, shape: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of each source, from the target's."""
-        joined = reorder_axes(tuple(shape), self.layout)
+        joined = reorder_axes(tuple(shape), self.kind)
         return (*joined[:-1], joined[-1] // len(self.sources)) if len(self.sources) > 1 else joined
 
     def to_torch(self, values: list[Tensor]) -> Tensor:
         """Join and transpose TensorFlow's tensors into torch's."""
         joined = torch.cat(values, dim=-1) if len(values) > 1 else values[0]
-        return joined.permute(reorder_axes(tuple(range(joined.ndim)), self.layout, to_torch=True)).contiguous()
+        return joined.permute(reorder_axes(tuple(range(joined.ndim)), self.kind, to_torch=True)).contiguous()
 
     def to_tf(self, value: Tensor) -> list[Tensor]:
         """Transpose and split torch's tensor into TensorFlow's."""
-        joined = value.permute(reorder_axes(tuple(range(value.ndim)), self.layout))
+        joined = value.permute(reorder_axes(tuple(range(value.ndim)), self.kind))
         return [part.contiguous() for part in joined.chunk(len(self.sources), dim=-1)]
 
 
-def reorder_axes(axes: tuple[int, ...], layout: Layout, to_torch: bool = False) -> tuple[int, ...]:
+def reorder_axes(axes: tuple[int, ...], kind: Kind, to_torch: bool = False) -> tuple[int, ...]:
     """Return PyTorch's axes in TensorFlow's order, or TensorFlow's in PyTorch's."""
-    if layout == "conv":
+    if kind == "conv":
         return (axes[3], axes[2], axes[0], axes[1]) if to_torch else (axes[2], axes[3], axes[1], axes[0])
-    return (axes[1], axes[0]) if layout == "dense" else axes
+    return (axes[1], axes[0]) if kind == "dense" else axes
 
 
 def link_conv(module: str, *sources: str) -> Link:

@@ -5,8 +5,9 @@ cells before the end of the axis (s cells if that is 0). Its missing cells are a
 the input and the others after it: a kernel of 3 with stride 2 pads (0, 1) on an even axis and (1, 1) on an odd one.
 
 Sizes are read from the tensor at run time, as plain numbers that `torch.compile` can guard on. They are computed from
-the remainder n % s: with ceil(n / s), a ResNet-50 whose input changes size traces in 39 seconds instead of 5. Only a
-convolution with unequal padding copies its input; a pool uses PyTorch's ceiling mode beyond the far edge.
+the remainder n % s: with ceil(n / s), a ResNet-50 whose input changes size traces in 39 seconds instead of 5. A
+convolution with unequal padding copies its input; most pools need no copy, because PyTorch's ceiling mode lets their
+windows reach beyond the far edge.
 """
 
 from __future__ import annotations

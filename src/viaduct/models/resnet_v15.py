@@ -32,7 +32,7 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
     links = link_layer("stem.conv", "stem.norm", f"{SCOPE}conv2d")
     for stage, blocks in enumerate(model.stages):
         assert isinstance(blocks, nn.Sequential)
-        for index, _ in enumerate(blocks):
+        for index in range(len(blocks)):
             links += link_block(f"stages.{stage}.{index}", f"{SCOPE}btlnck_block_{stage}_{index}", project=index == 0)
     return {"": [*links, *link_dense("head", f"{SCOPE}output/dense")]}
 

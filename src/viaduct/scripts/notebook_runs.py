@@ -61,19 +61,22 @@ def parse_source(path: str | Path) -> ast.Module:
 
 def refuse_cells(name: str, notebook: Notebook) -> None:
     """Raise BadValue for a cell, or else a line, that a run cannot skip."""
-    skipped = {cell.line: cell for cell in notebook.skipped}
+    skipped_cells = {cell.line: cell for cell in notebook.skipped}
     for number, start in zip(notebook.cells, notebook.starts, strict=True):
-        cell = skipped.get(start)
+        cell = skipped_cells.get(start)
         if cell is not None and not is_harmless_cell(cell.text.strip()):
             advice = "Rewrite it in Python, or remove it."
             raise BadValue(f"{name} cell {number + 1} cannot be run: {cell.reason}.", advice)
-    hidden = {line for cell in notebook.skipped for line in range(cell.line, cell.line + cell.text.count("\n") + 1)}
+    skipped_lines = {
+        line for cell in notebook.skipped for line in range(cell.line, cell.line + cell.text.count("\n") + 1)
+    }
     for line, text in enumerate(notebook.text.split("\n"), start=1):
         placeholder = notebook.placeholder.match(text)
-        if placeholder is None or line in hidden:
+        # A placeholder with another mark continues a line, or stands for `%time` before a statement.
+        if placeholder is None or not placeholder["mark"].startswith("pass") or line in skipped_lines:
             continue
         magic = notebook.originals[int(placeholder["number"])]
-        if placeholder["mark"].startswith("pass") and not is_harmless(magic):
+        if not is_harmless(magic):
             raise BadValue(
                 f"{name} {describe_line(notebook, line)} cannot be run: {magic.strip()!r} is IPython syntax.",
                 "Run it in a shell beforehand and remove the line, or rewrite it in Python.",
@@ -94,7 +97,7 @@ def is_harmless(magic: str) -> bool:
         return (text[1:].split() or [""])[0] in HARMLESS_MAGICS
     if text.startswith("!") or not re.match(r"[\w.\[\], ]+=", text):  # a command, and not `files = !ls`
         words = COMMAND_PREFIXES.sub("", text.lstrip("!").strip()).split()
-        return bool(words) and words[0] in HARMLESS_COMMANDS and ">" not in text
+        return bool(words) and words[0] in HARMLESS_COMMANDS and ">" not in text  # > writes a file
     return False
 
 

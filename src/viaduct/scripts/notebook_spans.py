@@ -36,6 +36,7 @@ def find_sources(text: str) -> list[Span]:
 
 
 def find_cells(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the positions of all cells."""
     members = dict(find_members(text, skip_space(text, 0)))
     if "cells" in members:
         yield from find_elements(text, members["cells"][0])
@@ -114,7 +115,7 @@ def rewrite_source(text: str, span: Span, source: str) -> str:
     opening, closing = text[span.start : elements[0][0]], text[elements[-1][1] : span.end]
     if len(elements) > 1:
         separator = text[elements[0][1] : elements[1][0]]
-    else:
+    else:  # the old list shows no separator: derive it from the space after its bracket, or from the rest of the file
         space = opening[1:]
         separator = f",{space}" if space else ", " if ", " in text else ","
     return opening + separator.join(encoded) + closing

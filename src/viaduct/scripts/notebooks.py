@@ -4,9 +4,10 @@
     new_data = restore_cells(notebook, migrate(notebook.text))
 
 A comment before each cell gives its number. A line of IPython syntax (`%matplotlib inline`, `!pip install x`, `files =
-!ls`) becomes a placeholder, `pass` with a mark, until the text is split. So do its continuation lines, and all lines of
-cells in another language (`%%bash`) or with a syntax error; `Notebook.skipped` lists these cells. Only the sources of
-cells that changed are rewritten: every other byte of the file stays as it is.
+!ls`) becomes a placeholder, `pass` with a numbered comment, until the text is split. Its continuation lines become
+comments alone, and so do all lines of a cell in another language (`%%bash`) or with a syntax error, except for the
+first; `Notebook.skipped` lists these cells. Only the sources of cells that changed are rewritten: every other byte of
+the file stays as it is.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import Any
 from viaduct.scripts.notebook_spans import Span, find_sources, rewrite_source
 
 OLDEST_FORMAT = 3  # oldest nbformat that is read, with `worksheets` and `input`; 1 and 2 are from before 2012
-MARK = "# %% cell {number}"
+CELL_COMMENT = "# %% cell {number}"
 PLACEHOLDER = "ipython-line"  # followed by the number of the original line
-# A line of IPython syntax: `%magic`, `!command`, `?name`, or an assignment of such a line, `files = !ls`.
+# A line of IPython syntax: `%magic`, `!command`, `?name`, a call without brackets (`,f a`, `;f a`, `/f a`), or an
+# assignment of a magic or command, `files = !ls`.
 MAGIC = re.compile(r"^\s*(?:[%!?,;/]|[\w.\[\]'\", ]+?\s*[-+*/]?=\s*(?:!|%\s*[a-zA-Z])\s*\S)")
 # `if x: !command`: the part after the colon is replaced.
 AFTER_COLON = re.compile(r"^(\s*(?:if|elif|for|while|with|try|else|finally|except)\b[^#'\"]*:\s*)([!%].*)$")
@@ -68,11 +70,11 @@ class Notebook:
     starts: list[int] = field(default_factory=list)  # the line of `text`, from 1, at which each joined cell begins
     originals: list[str] = field(default_factory=list)  # IPython text of each placeholder, by number
     skipped: list[Skipped] = field(default_factory=list)
-    tag: str = ""  # suffix that makes the marks differ from all lines of the notebook
+    tag: str = ""  # end of cell comments and placeholders; lengthened until no line of the notebook looks like one
     bom: bool = False
 
     @property
-    def mark(self) -> re.Pattern[str]:
+    def cell_comment(self) -> re.Pattern[str]:
         """Return the pattern of the comment before a cell; it captures the cell's number."""
         return re.compile(rf"^# %% cell (\d+){re.escape(self.tag)}$", re.MULTILINE)
 
@@ -98,10 +100,7 @@ def parse_notebook(data: bytes) -> Notebook:
         raise NotebookError(f"is not a notebook: {error}", f"不是 notebook 文件:{error}") from None
     notebook = Notebook(json_text, spans, bom=data.startswith(b"\xef\xbb\xbf"))
     texts = "\n".join(span.source for span in spans)
-    # Lengthen the tag until no line of the notebook looks like a placeholder or like the mark before a cell.
-    while f"{PLACEHOLDER} " in texts + notebook.tag and f"{notebook.tag}\n" in f"{texts}\n":
-        notebook.tag += " of viaduct"
-    while notebook.mark.search(texts):
+    while notebook.cell_comment.search(texts) or any(map(notebook.placeholder.match, texts.split("\n"))):
         notebook.tag += " of viaduct"
     join_cells(notebook)
     return notebook
@@ -177,7 +176,7 @@ def is_magic(line: str) -> bool:
     """Return True if the first line of a statement is IPython syntax."""
     if MAGIC.match(line):
         return True
-    is_question = line.rstrip().endswith("?") and not set(line) & set("#\"'")
+    is_question = line.rstrip().endswith("?") and not set(line) & set("#\"'")  # not in a comment or string
     return (is_question or COMMAND.match(line) is not None) and bool(find_syntax_error(line.strip()))
 
 
@@ -185,7 +184,7 @@ def join_cells(notebook: Notebook) -> None:
     """Set the joined text of a notebook, with its cells, originals and skipped cells."""
     lines: list[str] = []
     for span in notebook.spans:
-        lines.append(MARK.format(number=span.cell + 1) + notebook.tag)
+        lines.append(CELL_COMMENT.format(number=span.cell + 1) + notebook.tag)
         notebook.cells.append(span.cell)
         notebook.starts.append(len(lines) + 1)
         lines += convert_cell(notebook, span.source, len(lines) + 1)
@@ -283,9 +282,9 @@ def split_cells(notebook: Notebook, text: str) -> list[str]:
     cells: list[int] = []
     restored: list[int] = []  # numbers of placeholders
     for line in text.split("\n")[:-1]:
-        mark, placeholder = notebook.mark.match(line), notebook.placeholder.match(line)
-        if mark:
-            cells.append(int(mark[1]) - 1)
+        cell_comment, placeholder = notebook.cell_comment.match(line), notebook.placeholder.match(line)
+        if cell_comment:
+            cells.append(int(cell_comment[1]) - 1)
             pieces.append([])
             continue
         if not pieces:
@@ -303,11 +302,11 @@ def split_cells(notebook: Notebook, text: str) -> list[str]:
 
 
 def restore_line(notebook: Notebook, placeholder: re.Match[str]) -> str:
-    before, original = placeholder["code"], notebook.originals[int(placeholder["number"])]
+    code, original = placeholder["code"], notebook.originals[int(placeholder["number"])]
     if "before" in placeholder["mark"]:
-        code = before.lstrip()
-        return before.removesuffix(code) + original + code
-    return before + original
+        statement = code.lstrip()
+        return code.removesuffix(statement) + original + statement
+    return code + original
 
 
 def restore_magics(notebook: Notebook, text: str) -> str:

@@ -3,8 +3,9 @@
     ended = run_script(load_script("train.py", ["--epochs", "1"]))
 
 Arguments, `sys.path[0]`, `__file__` and the exit code are as if Python itself had started it. A traceback begins with
-the script's own frames. `StopScript` ends it cleanly: its `finally` blocks run, and its `atexit` functions when the
-process ends. A script may catch it with a bare `except:`; watchers raise it again at the next step.
+the script's own frames. An observer of the script, such as a hook, raises `StopScript` to end it cleanly: its `finally`
+blocks run, and its `atexit` functions when the process ends. A script may catch it with a bare `except:`; then the
+observer has to raise it again.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class Script:
     file: Path
     code: types.CodeType
     arguments: tuple[str, ...]
-    first_on_path: str
+    import_folder: str  # sys.path[0] while it runs
     spec: importlib.machinery.ModuleSpec | None = None
 
 
 @dataclass(frozen=True)
 class ScriptResult:
-    """The end of a script."""
+    """How a script ended."""
 
     code: int  # exit code
     stopped: bool = False  # by StopScript
@@ -92,7 +93,7 @@ def load_module(name: str, arguments: Sequence[str]) -> Script:
 
 
 def import_packages(name: str) -> ScriptResult | None:
-    """Import the packages of a module, as `python -m` does first; return the end of the script if that fails."""
+    """Import the packages of a module, as `python -m` does first; return the result of the script if that fails."""
     with first_on_path(os.getcwd()):
         try:
             if parent := name.rpartition(".")[0]:
@@ -101,7 +102,7 @@ def import_packages(name: str) -> ScriptResult | None:
             if spec is not None and spec.submodule_search_locations is not None:
                 importlib.import_module(name)
         except SystemExit as error:
-            return ScriptResult(exit_code(error))
+            return ScriptResult(report_exit(error))
         except ViaductError:
             raise
         except Exception as error:
@@ -135,21 +136,21 @@ def compile_script(path: Path) -> types.CodeType:
 
 
 def run_script(script: Script) -> ScriptResult:
-    """Run a script until it ends or a watcher raises StopScript; errors of the script are printed and returned.
+    """Run a script until it ends or an observer raises StopScript; errors of the script are printed and returned.
 
-    A ViaductError, which a watcher raises if it cannot continue, is passed on.
+    A ViaductError, which an observer raises if it cannot continue, is passed on.
     """
     main = types.ModuleType("__main__")
     main.__file__ = str(script.file.absolute())
     main.__dict__.update(__builtins__=__builtins__, __spec__=script.spec, __cached__=None)
     if is_notebook(script.file):
-        main.__dict__.update(display=print)
-        del main.__file__
+        main.__dict__.update(display=print)  # in place of IPython's
+        del main.__file__  # Jupyter sets none
     if script.spec is not None:
         main.__package__ = script.spec.parent
         main.__loader__ = script.spec.loader
     _main_modules.append(main)
-    stop_escaping_output()
+    stop_escaping_output()  # the script may print colours and bars
     with replaced_main(script, main):
         try:
             exec(script.code, main.__dict__)
@@ -157,7 +158,7 @@ def run_script(script: Script) -> ScriptResult:
         except StopScript:
             return ScriptResult(0, stopped=True)
         except SystemExit as error:
-            return ScriptResult(exit_code(error))
+            return ScriptResult(report_exit(error))
         except KeyboardInterrupt:
             return ScriptResult(130, failure="KeyboardInterrupt")
         except ViaductError:
@@ -173,7 +174,7 @@ def replaced_main(script: Script, main: types.ModuleType) -> Iterator[None]:
     sys.argv = [str(script.file) if script.spec is None else str(script.file.absolute()), *script.arguments]
     sys.modules["__main__"] = main
     try:
-        with first_on_path(script.first_on_path):
+        with first_on_path(script.import_folder):
             yield
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -193,8 +194,8 @@ def first_on_path(folder: str) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def exit_code(error: SystemExit) -> int:
-    """Return the exit code that Python would use; print a message as Python would."""
+def report_exit(error: SystemExit) -> int:
+    """Print the message of `sys.exit(message)` as Python would, and return the exit code that Python would use."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):

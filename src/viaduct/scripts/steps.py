@@ -44,9 +44,9 @@ class OptimizerSteps:
     """Context manager that reports steps to a watcher; optimizers for which `is_relevant` returns False are ignored."""
 
     def __init__(
-        self, watcher: Watcher, first: int = 0, is_relevant: Callable[[Optimizer], bool] = lambda optimizer: True
+        self, watcher: Watcher, first_step: int = 0, is_relevant: Callable[[Optimizer], bool] = lambda optimizer: True
     ) -> None:
-        self.watcher, self.step, self.is_relevant = watcher, first, is_relevant
+        self.watcher, self.step, self.is_relevant = watcher, first_step, is_relevant
         self.primary: Optimizer | None = None
         self.ended_by_optimizer = False
         self.waiting = False  # the primary optimizer has stepped, and others may follow

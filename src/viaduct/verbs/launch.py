@@ -18,7 +18,7 @@ from viaduct.cluster.launch import (
     TIMEOUT_S,
     NodeShare,
     Show,
-    check_log_dir,
+    create_log_dir,
     quiet_import,
     resolve_command,
     run_cluster,
@@ -172,7 +172,7 @@ def start(
     if finished:
         return print("\n".join(finished), file=sys.stderr)
     if log_dir is not None:
-        check_log_dir(log_dir)
+        create_log_dir(log_dir)
     announce_ranks(share, argv, show)
     raise typer.Exit(run_cluster(argv, share, max_restarts=max_restarts, log_dir=log_dir, show=show, timeout=timeout))
 
