@@ -12,14 +12,15 @@ import tokenize
 from textwrap import dedent
 from typing import Any
 
-from viaduct.migration.engine import Migrated, migrate_bytes
+from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
+from viaduct.migration.results import FileResult
 
 
 def migrate_source(
     source: str, rule: str = "", path: str = "script.py", others: dict[str, str] | None = None, **options: Any
-) -> Migrated:
+) -> FileResult:
     """One file of a project after one rule, or after all."""
     asked = Options(only=(rule,) if rule else (), **options)
     files = {path: source} | (others or {})
@@ -35,14 +36,14 @@ def migrate_source(
     return result
 
 
-def check_rewrite(rule: str, before: str, after: str, **options: Any) -> Migrated:
+def check_rewrite(rule: str, before: str, after: str, **options: Any) -> FileResult:
     result = migrate_source(dedent(before), rule, **options)
     assert result.after.decode() == dedent(after), result.after.decode()
     assert any(finding.status == "changed" for finding in result.findings), "a change without a finding"
     return result
 
 
-def check_noop(rule: str, source: str, **options: Any) -> Migrated:
+def check_noop(rule: str, source: str, **options: Any) -> FileResult:
     """Nothing is changed and nothing is said."""
     result = migrate_source(dedent(source), rule, **options)
     assert result.after.decode() == dedent(source), result.after.decode()
@@ -50,7 +51,7 @@ def check_noop(rule: str, source: str, **options: Any) -> Migrated:
     return result
 
 
-def check_says(rule: str, source: str, status: str, word: str, **options: Any) -> Migrated:
+def check_says(rule: str, source: str, status: str, word: str, **options: Any) -> FileResult:
     """Nothing is changed, and one finding of this status has the word in it."""
     result = migrate_source(dedent(source), rule, **options)
     assert result.after.decode() == dedent(source), result.after.decode()

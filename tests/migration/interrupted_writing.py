@@ -12,7 +12,7 @@ import pytest
 from viaduct.errors import BadValue
 from viaduct.migration import journal
 from viaduct.migration.inplace import write_files
-from viaduct.migration.run import FileResult
+from viaduct.migration.results import FileResult
 
 OLD = {"a.py": b"a = 1\n" * 40, "sub/b.py": b"b = 1\n", "linked.py": b"old " * 30, "shorter.py": b"long " * 50}
 
@@ -41,8 +41,8 @@ def write_old_project(folder: Path) -> Path:
 
 
 def results() -> list[FileResult]:
-    changed = [FileResult(path, 0, 0, True, OLD[path], NEW[path]) for path in OLD]
-    return [*changed, *(FileResult(path, 0, 0, True, b"", data) for path, data in ADDED.items())]
+    changed = [FileResult(path, OLD[path], NEW[path]) for path in OLD]
+    return [*changed, *(FileResult(path, b"", data) for path, data in ADDED.items())]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.migration.options import Options
-from viaduct.migration.run import Outcome, migrate_project
+from viaduct.migration.results import Outcome
+from viaduct.migration.run import migrate_project
 
 TRAIN = '''"""Trains."""
 import tensorflow as tf

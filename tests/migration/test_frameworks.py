@@ -10,7 +10,8 @@ from command import viaduct
 from migration.checking import migrate_source as migrate_text
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
-from viaduct.migration.run import Outcome, migrate_project
+from viaduct.migration.results import Outcome
+from viaduct.migration.run import migrate_project
 
 TF_IMPORT = "import tensorflow as tf\n"
 

@@ -38,7 +38,7 @@ from viaduct.errors import BadValue
 from viaduct.migration import inplace, journal
 from viaduct.migration.inplace import write_files, write_in_place
 from viaduct.migration.journal import recover
-from viaduct.migration.run import FileResult
+from viaduct.migration.results import FileResult
 from viaduct.migration.walk import STATE_FOLDER
 
 
@@ -188,7 +188,7 @@ def test_a_file_of_somebody_else_that_may_be_written_keeps_its_owner(tmp_path: P
         path.chmod(0o777)
     (folder / "a.py").chmod(0o666)  # root's, and anybody may write into it
     inode = (folder / "a.py").stat().st_ino
-    files = [FileResult("a.py", 0, 0, True, OLD["a.py"], NEW["a.py"])]
+    files = [FileResult("a.py", OLD["a.py"], NEW["a.py"])]
     assert as_nobody(lambda: write_files(folder, files)) == 0
     found = (folder / "a.py").stat()
     assert (found.st_uid, found.st_ino) == (0, inode)
@@ -198,10 +198,10 @@ def test_a_file_of_somebody_else_that_may_be_written_keeps_its_owner(tmp_path: P
 def test_two_names_of_one_file_in_the_project_are_written_once(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(b"old")
     os.link(tmp_path / "a.py", tmp_path / "b.py")
-    write_files(tmp_path, [FileResult(name, 0, 0, True, b"old", b"newer") for name in ("a.py", "b.py")])
+    write_files(tmp_path, [FileResult(name, b"old", b"newer") for name in ("a.py", "b.py")])
     assert contents(tmp_path) == {"a.py": b"newer", "b.py": b"newer"}
     assert os.path.samefile(tmp_path / "a.py", tmp_path / "b.py")
-    files = [FileResult(name, 0, 0, True, b"newer", data) for name, data in (("a.py", b"x"), ("b.py", b"y"))]
+    files = [FileResult(name, b"newer", data) for name, data in (("a.py", b"x"), ("b.py", b"y"))]
     with pytest.raises(BadValue, match="one file with two names"):
         write_files(tmp_path, files)
     assert contents(tmp_path) == {"a.py": b"newer", "b.py": b"newer"}

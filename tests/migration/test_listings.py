@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from migration.checking import migrate_source
-from viaduct.migration.engine import Migrated, migrate_bytes
+from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
+from viaduct.migration.results import FileResult
 
 HERE = Path(__file__).parent / "listings"
 PAGE = Path(__file__).parents[2] / "docs" / "migrate-listings.md"
@@ -121,7 +122,7 @@ CHANGES = {
 }
 
 
-def resnet(files: dict[str, bytes]) -> dict[str, Migrated]:
+def resnet(files: dict[str, bytes]) -> dict[str, FileResult]:
     project = survey(files.items())
     return {path: migrate_bytes(path, data, Options(distributed=True), project) for path, data in files.items()}
 
@@ -130,7 +131,7 @@ def resnet_files() -> dict[str, bytes]:
     return {path.relative_to(RESNET).as_posix(): path.read_bytes() for path in sorted(RESNET.rglob("*.py"))}
 
 
-def difference(results: dict[str, Migrated]) -> str:
+def difference(results: dict[str, FileResult]) -> str:
     lines: list[str] = []
     for path, result in results.items():
         before, after = result.before.decode().splitlines(), result.after.decode().splitlines()

@@ -7,7 +7,8 @@ import pytest
 
 from command import viaduct
 from viaduct.migration.options import Options
-from viaduct.migration.run import Outcome, migrate_project
+from viaduct.migration.results import Outcome
+from viaduct.migration.run import migrate_project
 
 PYPROJECT = """\
 [project]

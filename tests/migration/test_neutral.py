@@ -19,7 +19,8 @@ from viaduct.errors import BadValue
 from viaduct.migration import helper_text
 from viaduct.migration.inplace import write_in_place
 from viaduct.migration.options import Options
-from viaduct.migration.run import Outcome, migrate_project
+from viaduct.migration.results import Outcome
+from viaduct.migration.run import migrate_project
 from viaduct.migration.writing import write_out
 
 SCRIPT = (

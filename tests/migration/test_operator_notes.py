@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from viaduct.migration.options import Options
-from viaduct.migration.run import Outcome, migrate_project
+from viaduct.migration.results import Outcome
+from viaduct.migration.run import migrate_project
 
 NET = """import torch
 import torch.nn.functional as F

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migration.small_project import migrated_project
-from viaduct.migration.run import Outcome
+from viaduct.migration.results import Outcome
 from viaduct.migration.source import lines_of
 from viaduct.migration.summary import summarise
 

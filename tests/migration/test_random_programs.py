@@ -17,9 +17,10 @@ from collections.abc import Callable
 import pytest
 
 from migration.checking import comments
-from viaduct.migration.engine import Migrated, migrate_bytes
+from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
+from viaduct.migration.results import FileResult
 
 IMPORTS = (
     ("import tensorflow as tf", "tf"),
@@ -191,7 +192,7 @@ OPTIONS: tuple[Callable[[], Options], ...] = (
 )
 
 
-def run(text: str, options: Options) -> Migrated:
+def run(text: str, options: Options) -> FileResult:
     data = text.encode()
     return migrate_bytes("program.py", data, options, survey([("program.py", data)]))
 
@@ -200,7 +201,7 @@ def lines_of(text: str) -> list[str]:
     return re.split(r"\r\n|\r|\n", text)
 
 
-def find_unclaimed(text: str, result: Migrated) -> list[str]:
+def find_unclaimed(text: str, result: FileResult) -> list[str]:
     """Original lines that are gone or different though no finding says that they were changed."""
     claimed: set[int] = set()
     for finding in result.findings:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migration.small_project import migrated_project
-from viaduct.migration.run import Outcome
+from viaduct.migration.results import Outcome
 from viaduct.migration.summary import summarise
 
 UTILS = "import tensorflow as tf\ndef read(files):\n    return tf.data.TFRecordDataset(files)\n"

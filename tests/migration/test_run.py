@@ -11,7 +11,7 @@ import pytest
 from migration.small_project import make_project, migrated_project
 from viaduct.errors import BadValue
 from viaduct.migration import run
-from viaduct.migration.run import Outcome
+from viaduct.migration.results import Outcome
 from viaduct.migration.summary import headline, summarise
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from viaduct.migration.options import Options
-from viaduct.migration.run import FileResult, migrate_project
+from viaduct.migration.results import FileResult
+from viaduct.migration.run import migrate_project
 
 
 def project(folder: Path, name: str, text: str, script: str = "import torch\n") -> Path:
@@ -21,7 +22,7 @@ def migrate_settings(
 ) -> FileResult:
     outcome = migrate_project(project(folder, name, text, script), Options(**options), jobs=1)  # type: ignore[arg-type]
     found = [file for file in outcome.files if file.path == name]
-    return found[0] if found else FileResult(name, 0, 0)
+    return found[0] if found else FileResult(name)
 
 
 @pytest.mark.parametrize(

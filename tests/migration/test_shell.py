@@ -11,7 +11,7 @@ from migration.small_project import migrated_project
 from viaduct.migration.inplace import write_in_place
 from viaduct.migration.options import Options
 from viaduct.migration.project import Project, survey
-from viaduct.migration.run import Outcome
+from viaduct.migration.results import Outcome
 from viaduct.migration.shell import migrate, record_options
 from viaduct.migration.writing import write_out
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from viaduct.migration.options import Options
-from viaduct.migration.run import Outcome, migrate_project
+from viaduct.migration.results import Outcome
+from viaduct.migration.run import migrate_project
 from viaduct.migration.start_scripts import start_scripts
 
 TRAIN = """import torch

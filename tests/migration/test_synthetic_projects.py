@@ -10,7 +10,8 @@ import pytest
 
 from migration.synthetic_projects import Counts, Placed, Synthetic, make_project, make_trainer
 from viaduct.migration.options import Options
-from viaduct.migration.run import FileResult, Outcome, migrate_project
+from viaduct.migration.results import FileResult, Outcome
+from viaduct.migration.run import migrate_project
 
 KINDS = (("torch", "npu"), ("torch", "mlu"), ("torch", "any"), ("tensorflow", "npu"))
 SAMPLE, ALL = 12, 400

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from migration.small_project import make_project, migrated_project
 from viaduct.migration.patch import as_patch
-from viaduct.migration.run import Outcome
+from viaduct.migration.results import Outcome
 from viaduct.migration.terminal import show_diffs
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")

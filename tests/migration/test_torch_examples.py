@@ -26,7 +26,8 @@ from command import python, viaduct
 from migration.checking import comments
 from viaduct.migration.options import Options, Target
 from viaduct.migration.project import survey
-from viaduct.migration.run import FileResult, extract_code, run_one
+from viaduct.migration.results import FileResult
+from viaduct.migration.run import extract_code, run_one
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
 PAGE = Path(__file__).parents[2] / "docs" / "migrate-torch.md"

@@ -14,15 +14,16 @@ import pytest
 
 from command import viaduct
 from migration.checking import migrate_source
-from viaduct.migration.engine import Migrated, migrate_bytes
+from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.options import Options, Target
 from viaduct.migration.project import survey
+from viaduct.migration.results import FileResult
 
 TARGETS: tuple[Target, ...] = ("npu", "mlu", "any")
 CARDS: tuple[Target, ...] = ("npu", "mlu")
 
 
-def migrate_twice(data: bytes, to: Target, path: str = "script.py") -> Migrated:
+def migrate_twice(data: bytes, to: Target, path: str = "script.py") -> FileResult:
     """Bytes in, bytes out, and a second run is still: for texts that cannot pass through a `str`."""
     result = migrate_bytes(path, data, Options(to=to), survey([(path, data)]))
     again = migrate_bytes(path, result.after, Options(to=to), survey([(path, result.after)]))
@@ -31,7 +32,7 @@ def migrate_twice(data: bytes, to: Target, path: str = "script.py") -> Migrated:
     return result
 
 
-def check_source_unchanged(source: str, to: Target) -> Migrated:
+def check_source_unchanged(source: str, to: Target) -> FileResult:
     result = migrate_source(source, to=to)
     assert result.after.decode() == source, result.after.decode()
     return result

@@ -13,7 +13,8 @@ from viaduct.errors import BadValue
 from viaduct.migration import report as migration_report
 from viaduct.migration.diffing import AlignedLine, compare_texts, with_context
 from viaduct.migration.findings import Finding
-from viaduct.migration.run import Outcome, migrate_project
+from viaduct.migration.results import Outcome
+from viaduct.migration.run import migrate_project
 from viaduct.migration.source import decode, lines_of
 from viaduct.migration.start_scripts import start_scripts
 from viaduct.migration.walk import walk

@@ -14,17 +14,17 @@ from typing import Any
 
 from viaduct.cards import NPU
 from viaduct.migration import candidates_tf1, candidates_torch
-from viaduct.migration.candidates import Mark
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import FAMILIES, TORCH
 from viaduct.migration.imports import insert_imports
-from viaduct.migration.ledger import Place, audit_file
+from viaduct.migration.ledger import audit_file
 from viaduct.migration.names import Names
 from viaduct.migration.options import Options
 from viaduct.migration.prefilter import may_match_rule
 from viaduct.migration.project import Project
 from viaduct.migration.reparse import parse_edited
+from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Handler, Rule, Site, all_rules
 from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
 from viaduct.migration.target_code import find_target_code
@@ -210,34 +210,14 @@ def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
     return work.apply_edits() if work.edits.made else work
 
 
-@dataclass(frozen=True)
-class Migrated:
-    """Result of migrating one text."""
-
-    path: str
-    before: bytes
-    after: bytes
-    findings: tuple[Finding, ...] = ()
-    reason: str = ""  # why it was not analysed; empty if it was
-    reason_zh: str = ""
-    remedy: str = ""  # what the user can do about it
-    places: tuple[Place, ...] = ()  # entries of the ledger: what each requirement of the target concerns (ledger.py)
-    marks: frozenset[Mark] = frozenset()  # what the file does that matters for other files of its program
-    lines: tuple[int, ...] = ()  # for each line of the result, the original line that it stems from
-
-    @property
-    def changed(self) -> bool:
-        return self.before != self.after
-
-
-def migrate_bytes(path: str, data: bytes, options: Options, project: Project | None = None) -> Migrated:
+def migrate_bytes(path: str, data: bytes, options: Options, project: Project | None = None) -> FileResult:
     """Migrate the content of one Python file: run all rules, insert imports, fill the ledger."""
     project = project or Project()
     try:
         text, encoding = decode(data)
         if path not in project.parsed and not may_match_rule(text, options):
             parse(text)  # raises Unparsable: a file that is not Python is reported in any case
-            return Migrated(path, data, data)
+            return FileResult(path, data, data)
         surveyed = project.parsed.get(path)
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
         work = original = Work(path, source, options, project, list(range(1, len(source.starts) + 1)))
@@ -248,17 +228,18 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
                 work = run_rule(rule, work)
         work = insert_imports(work)
     except Unparsable as error:
-        return Migrated(path, data, data, (make_unparsable_finding(path, error),), str(error), error.zh, error.remedy)
+        unread = FileResult(path, data, data, reason=str(error), reason_zh=error.zh, remedy=error.remedy)
+        return replace(unread, findings=(make_unparsable_finding(path, error),))
     after = data if work.source.text == text else work.source.text.encode(encoding)
     findings = list(complete_findings(work, text))
-    entries = audit_file(original, work, findings)
+    places = audit_file(original, work, findings)
     marks = candidates_tf1.marks_of(work) | candidates_torch.marks_of(work)
-    if any(entry.is_new for entry in entries):
-        work.findings = [*findings, *(record.as_finding() for record in entries if record.is_new)]
+    if any(place.is_new for place in places):
+        work.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
         findings = list(complete_findings(work, text))
     original.answers.clear()
     work.answers.clear()
-    return Migrated(path, data, after, tuple(findings), places=entries, marks=marks, lines=tuple(work.lines))
+    return FileResult(path, data, after, tuple(findings), places, marks, stems=tuple(work.lines))
 
 
 def make_unparsable_finding(path: str, error: Unparsable) -> Finding:

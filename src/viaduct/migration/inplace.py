@@ -34,7 +34,7 @@ from viaduct.migration.journal import (
     write_journal,
 )
 from viaduct.migration.locking import FolderBusy, LockedFolder, NotOurFolder, Stop, Stopped, defer_signals, lock_folder
-from viaduct.migration.run import FileResult, Outcome
+from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.walk import STATE_FOLDER, printable_path
 from viaduct.plain_files import read_plain_file
 

@@ -15,7 +15,7 @@ from viaduct import __version__
 from viaduct.migration.catalogue import doc_of
 from viaduct.migration.findings import Finding
 from viaduct.migration.ledger import Place
-from viaduct.migration.run import FileResult, Outcome
+from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.summary import summarise
 
 SCHEMA = 2

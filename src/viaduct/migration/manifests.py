@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import PurePosixPath
@@ -17,6 +18,7 @@ from viaduct.cards.advice import CONTAINER_IMAGE, CUDA_KERNELS, TORCH_BUILD
 from viaduct.cards.packages import describe_package, find_package_of_distribution
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
+from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Rule, all_rules
 from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
@@ -114,8 +116,8 @@ def rule_for(path: str) -> str:
     return PACKAGES_RULE if find_reader(path) else ""
 
 
-def check_manifests(files: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
-    """Yield (path, text, findings) of each file with findings."""
+def check_manifests(files: Walk, options: Options) -> Iterator[FileResult]:
+    """Yield the results of the files with findings."""
     rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
     for path in list(files.others):
         rule = rules.get(rule_for(path))
@@ -124,7 +126,9 @@ def check_manifests(files: Walk, options: Options) -> Iterator[tuple[str, str, t
         text = (files.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
         findings = sorted(find_all(path, text, rule, options), key=lambda finding: finding.line) if text else ()
         if findings:
-            yield path, text, tuple(findings)
+            count = len(lines_of(text))
+            result = FileResult(path, findings=tuple(findings), size=len(text.encode()), line_count=count)
+            yield replace(result, old=text, new=text, stems=tuple(range(1, count + 1)))
 
 
 def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from viaduct.migration.findings import Finding
-
-if TYPE_CHECKING:
-    from viaduct.migration.run import FileResult
+from viaduct.migration.results import FileResult
 
 OPERATORS_RULE = "torch.operators"
 MAX_PLACES = 5

@@ -7,7 +7,7 @@ import re
 from difflib import SequenceMatcher
 
 from viaduct.migration.diffing import find_anchors, find_hunks, hunk_header, order_hunk_rows, rows_between
-from viaduct.migration.run import FileResult
+from viaduct.migration.results import FileResult
 
 UNSAFE = re.compile(rb'[\0-\x1f\x7f"\\]')
 NO_NEWLINE_MARK = "\n\\ No newline at end of file\n"

@@ -9,8 +9,8 @@ from typing import Literal
 from viaduct.migration.diffing import AlignedLine, compare_texts, with_context
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES
+from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.rule import all_rules
-from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import STATUS_WORDS, Summary, headline, plural, summarise
 from viaduct.migration.walk import printable_path, visible
 from viaduct.reporting import (

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,19 +27,19 @@ from viaduct.cards.limits import Risk
 from viaduct.cores import count_cores
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, plugin_import
-from viaduct.migration.candidates import Mark
-from viaduct.migration.engine import Migrated, migrate_bytes
-from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Finding
+from viaduct.migration.engine import migrate_bytes
+from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import TENSORFLOW, mentions_framework
 from viaduct.migration.journal import recover, recover_folder
-from viaduct.migration.ledger import NO_PLUGIN, Place, audit_programs, is_counted, make_place_of_finding
+from viaduct.migration.ledger import NO_PLUGIN, Place, audit_programs
 from viaduct.migration.limits import TooSlow, limit_cpu
 from viaduct.migration.operator_notes import gather_notes
 from viaduct.migration.options import Options
 from viaduct.migration.parts import Part, split_parts
 from viaduct.migration.project import Project, merge_outlines, survey
+from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.source import decode, lines_of
-from viaduct.migration.walk import Skipped, Walk, walk
+from viaduct.migration.walk import Walk, walk
 from viaduct.scripts import notebooks
 
 MAX_FILE_BYTES = 5_000_000
@@ -50,101 +50,6 @@ MIN_SURVEY_BYTES_A_SECOND = 100_000
 """If a survey is slower, each file is surveyed alone to find those that take too long; these are left out."""
 PARALLEL_FROM_BYTES = 300_000
 """Below this size of a project, starting processes takes longer than the work."""
-
-
-@dataclass(frozen=True)
-class FileResult:
-    """Result of migrating one file."""
-
-    path: str
-    size: int = 0  # bytes
-    line_count: int = 0
-    changed: bool = False
-    before: bytes = b""  # content of the file and its new content; both empty if it was not changed
-    after: bytes = b""
-    old: str = ""  # `before` and `after` as text (of a notebook: its code); both empty without a change or a finding
-    new: str = ""
-    stems: tuple[int, ...] = ()  # for each line of `new`, the line of `old` that it stems from
-    findings: tuple[Finding, ...] = ()
-    places: tuple[Place, ...] = ()  # entries of the ledger: what each requirement of the target concerns (ledger.py)
-    marks: frozenset[Mark] = frozenset()  # what the file does that matters for other files of its program
-    reason: str = ""  # why it was not analysed; empty if it was
-    reason_zh: str = ""
-    remedy: str = ""  # what the user can do about it
-    cells: tuple[tuple[int, int], ...] = ()  # of a notebook: (number of a code cell, its first line in `old`)
-    seconds: float = 0.0  # processor time
-    mentions_main: bool = False  # contains `__main__`
-    traceback: str = ""  # of viaduct's failure on the file
-
-    def reason_in(self, language: str) -> str:
-        return self.reason_zh if language == "zh" and self.reason_zh else self.reason
-
-    def locate(self, line: int) -> str:
-        """Return the file and line, as shown to the user: `train.py:12`; in a notebook `train.ipynb cell 3:2`."""
-        cell = next((cell for cell in reversed(self.cells) if cell[1] <= line), None)
-        return f"{self.path} cell {cell[0]}:{line - cell[1] + 1}" if cell else f"{self.path}:{line}"
-
-
-@dataclass
-class Outcome:
-    """Result of migrating a project, before anything is written."""
-
-    root: Path
-    options: Options
-    walk: Walk
-    files: list[FileResult]
-    command: str = ""
-    seconds: float = 0.0
-    entry: str = ""  # the script that is started; empty if that is not known
-    frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # see Project
-    added: list[FileResult] = field(default_factory=list)  # helper files of --to any: new, extended or unchanged
-    by_path: dict[str, FileResult] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.by_path = {file.path: file for file in self.files}
-
-    @property
-    def changed(self) -> list[FileResult]:
-        return [file for file in self.files if file.changed]
-
-    @property
-    def written(self) -> list[FileResult]:
-        """Files that are written: those that changed, and new ones."""
-        return [*self.changed, *(file for file in self.added if file.changed)]
-
-    @property
-    def findings(self) -> list[Finding]:
-        return [finding for file in self.files for finding in file.findings]
-
-    @property
-    def unread(self) -> list[Skipped | FileResult]:
-        """Files that could not be read or analysed, without those that are left out deliberately."""
-        left_out = [skipped for skipped in self.walk.skipped if not skipped.is_deliberate]
-        return sorted([*left_out, *(file for file in self.files if file.reason)], key=lambda entry: entry.path)
-
-    @property
-    def by_risk(self) -> list[Finding]:
-        """Findings that need manual review or are unresolved, the riskiest first."""
-        unfinished = [finding for finding in self.findings if finding.status in UNFINISHED_STATUSES]
-        return sorted(unfinished, key=lambda finding: (RISK_ORDER[finding.risk], finding.order))
-
-    @property
-    def places(self) -> list[Place]:
-        """Entries of the ledger. Files without entries of their own have one for each counted finding."""
-        places = [
-            place
-            for file in self.files
-            for place in file.places
-            or [make_place_of_finding(finding) for finding in file.findings if is_counted(finding)]
-        ]
-        for unread in self.unread:
-            if not (isinstance(unread, FileResult) and unread.findings):
-                reasons = unread.reason_in("en"), unread.reason_in("zh")
-                places.append(Place("files", unread.path, 1, "unresolved", unread.path, *reasons))
-        return places
-
-    def locate(self, finding: Finding | Place) -> str:
-        return self.by_path[finding.file].locate(finding.line)
 
 
 Progress = Callable[[int, int], None]
@@ -169,9 +74,9 @@ def migrate_project(
         results, project = batch.run(jobs, progress or (lambda done, total: None))
         if project.torch_files:  # other kinds of files are migrated only in a PyTorch project
             results = gather_notes(results)
-            results += [make_manifest_result(*manifest) for manifest in manifests.check_manifests(files, options)]
-            results += [make_text_result(migrated) for migrated in shell.migrate_all(files, options, project)]
-            results += [make_text_result(migrated) for migrated in settings.migrate_all(files, options)]
+            results += manifests.check_manifests(files, options)
+            migrated = [*shell.migrate_all(files, options, project), *settings.migrate_all(files, options)]
+            results += [add_text(file) for file in migrated]
         if not options.only and options.mode == "rewrite":
             results = audit_results(project, results, batch.surveyed_texts, options)
         results.sort(key=lambda file: file.path)
@@ -222,7 +127,6 @@ def insert_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> Fil
     place, finding = plugin_import.describe_insertion(file.path, origin, file.old, module)
     return replace(
         add_finding(file, finding),
-        changed=True,
         before=before,
         after=after,
         new=decode(after)[0],
@@ -291,9 +195,16 @@ def iterate_scripts(
 
 def make_helper_result(helper: helper_file.Helper) -> FileResult:
     old, new = helper.before.decode(errors="replace"), helper.after.decode(errors="replace")
-    size, lines, changed = len(helper.after), len(lines_of(new)), helper.after != helper.before
-    stems = helper_file.map_lines(old, new)
-    return FileResult(helper.path, size, lines, changed, helper.before, helper.after, old, new, stems)
+    return FileResult(
+        helper.path,
+        helper.before,
+        helper.after,
+        old=old,
+        new=new,
+        stems=helper_file.map_lines(old, new),
+        size=len(helper.after),
+        line_count=len(lines_of(new)),
+    )
 
 
 def resolve_entry(options: Options, files: Walk) -> Options:
@@ -340,16 +251,10 @@ def exclude_files(files: Walk, patterns: tuple[str, ...]) -> None:
         )
 
 
-def make_manifest_result(path: str, text: str, findings: tuple[Finding, ...]) -> FileResult:
-    """Return the result of a file that is only checked, such as a requirements list or a CUDA source."""
-    count = len(lines_of(text))
-    stems = tuple(range(1, count + 1))
-    return FileResult(path, len(text.encode()), count, old=text, new=text, stems=stems, findings=findings)
-
-
-def make_text_result(migrated: Migrated) -> FileResult:
-    old, new = (data.decode(errors="replace") for data in (migrated.before, migrated.after))
-    return replace(make_result(migrated, old, new), size=len(migrated.before), line_count=len(lines_of(old)))
+def add_text(file: FileResult) -> FileResult:
+    """Complete the result of a shell script or a settings file."""
+    old, new = (data.decode(errors="replace") for data in (file.before, file.after))
+    return replace(complete_result(file, old, new), size=len(file.before), line_count=len(lines_of(old)))
 
 
 def extract_code(path: str, data: bytes) -> bytes:
@@ -555,49 +460,37 @@ def migrate_guarded(path: str, data: bytes, options: Options, project: Project) 
 
 
 def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
-    migrated = migrate_bytes(path, data, options, project)
-    if not migrated.changed and not migrated.findings:
-        return FileResult(path, places=migrated.places, marks=migrated.marks)
-    if migrated.reason:
-        findings = tuple(lower_risk(finding, data) for finding in migrated.findings)
-        unread = FileResult(path, reason=migrated.reason, reason_zh=migrated.reason_zh, remedy=migrated.remedy)
-        return replace(unread, findings=findings)
-    return make_result(migrated, decode(data)[0], decode(migrated.after)[0])
+    result = migrate_bytes(path, data, options, project)
+    if result.reason:
+        findings = tuple(lower_risk(finding, data) for finding in result.findings)
+        return replace(result, before=b"", after=b"", findings=findings)
+    return complete_result(result, decode(data)[0], decode(result.after)[0])
 
 
-def make_result(migrated: Migrated, old: str, new: str) -> FileResult:
-    """Return the result of a file. `old` and `new`: its text before and after, or the code of a notebook."""
-    return FileResult(
-        migrated.path,
-        changed=migrated.changed,
-        before=migrated.before if migrated.changed else b"",
-        after=migrated.after if migrated.changed else b"",
-        old=old,
-        new=new,
-        stems=migrated.lines,
-        findings=migrated.findings,
-        places=migrated.places,
-        marks=migrated.marks,
-        reason=migrated.reason,
-        reason_zh=migrated.reason_zh,
-    )
+def complete_result(result: FileResult, old: str, new: str) -> FileResult:
+    """Return the result with what an `Outcome` needs; less is then sent from a worker process to its parent.
+
+    `old` and `new`: the text before and after, or the code of a notebook.
+    """
+    if result.changed:
+        return replace(result, old=old, new=new)
+    result = replace(result, before=b"", after=b"")
+    return replace(result, old=old, new=new) if result.findings else replace(result, stems=())
 
 
 def migrate_notebook(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     try:
         notebook = notebooks.parse_notebook(data)
-        migrated = migrate_bytes(path, notebook.text.encode(), options, project)
-        after = notebooks.restore_cells(notebook, migrated.after.decode()) if migrated.changed else b""
+        result = migrate_bytes(path, notebook.text.encode(), options, project)
+        after = notebooks.restore_cells(notebook, result.after.decode()) if result.changed else b""
     except notebooks.NotebookError as error:
         return make_left_alone_result(path, str(error), error.zh, data)
     skipped = (report_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
-    migrated = replace(migrated, findings=(*migrated.findings, *(finding for finding in skipped if finding)))
-    if not migrated.changed and not migrated.findings:
-        return FileResult(path, places=migrated.places, marks=migrated.marks)
-    old, new = (notebooks.restore_magics(notebook, text.decode()) for text in (migrated.before, migrated.after))
+    result = replace(result, findings=(*result.findings, *(finding for finding in skipped if finding)))
+    old, new = (notebooks.restore_magics(notebook, text.decode()) for text in (result.before, result.after))
     cells = tuple(zip([number + 1 for number in notebook.cells], notebook.starts, strict=True))
-    result = replace(make_result(migrated, old, new), cells=cells)
-    return replace(result, before=data, after=after) if migrated.changed else result
+    result = replace(complete_result(result, old, new), cells=cells)
+    return replace(result, before=data, after=after) if result.changed else result
 
 
 def report_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:

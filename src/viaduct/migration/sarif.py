@@ -15,8 +15,8 @@ from urllib.parse import quote
 from viaduct import __version__
 from viaduct.migration.catalogue import doc_of, page_text
 from viaduct.migration.findings import UNFINISHED_STATUSES, Finding
+from viaduct.migration.results import Outcome
 from viaduct.migration.rule import all_rules
-from viaduct.migration.run import Outcome
 from viaduct.terminal import escape_controls
 
 VERSION = "2.1.0"

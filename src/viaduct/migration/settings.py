@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 
 from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
-from viaduct.migration.engine import Migrated
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.manifests import MAX_BYTES, rule_for
 from viaduct.migration.options import Options
+from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import any_device_text, backend, device_string, lightning
 from viaduct.migration.rules.torch._device_texts import is_device_name
@@ -42,7 +42,7 @@ COMMENT = re.compile(r"(?:^|\s)[#;]")
 DEVICE = re.compile(r"cuda(?::\d+)?")
 
 
-def migrate_all(files: Walk, options: Options) -> Iterator[Migrated]:
+def migrate_all(files: Walk, options: Options) -> Iterator[FileResult]:
     """Yield the migrated configuration files of a project, those with findings; none with --mode patch."""
     if options.mode == "patch":
         return  # the patch replaces device strings while the script runs
@@ -56,19 +56,19 @@ def migrate_all(files: Walk, options: Options) -> Iterator[Migrated]:
                 yield migrated
 
 
-def migrate(path: str, data: bytes, options: Options) -> Migrated:
+def migrate(path: str, data: bytes, options: Options) -> FileResult:
     """Migrate one configuration file; a file that is not UTF-8 stays unchanged."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return Migrated(path, data, data)
+        return FileResult(path, data, data)
     migration = SettingsMigration(path, options)
     old = text.split("\n")
     after = "\n".join([migration.migrate_line(number, line) for number, line in enumerate(old, 1)])
     findings = migration.findings
     if any(finding.status == "manual" and finding.rule != lightning.rule.name for finding in findings):
         after, findings = text, [leave_unchanged(finding) for finding in findings]
-    return Migrated(path, data, after.encode(), tuple(findings), lines=tuple(range(1, len(old) + 1)))
+    return FileResult(path, data, after.encode(), tuple(findings), stems=tuple(range(1, len(old) + 1)))
 
 
 def leave_unchanged(finding: Finding) -> Finding:

@@ -26,12 +26,13 @@ from viaduct.cards.environment import (
     explain_refused_devices,
 )
 from viaduct.cards.limits import Risk
-from viaduct.migration.engine import Migrated, make_unparsable_finding
+from viaduct.migration.engine import make_unparsable_finding
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.lookups import last_name
 from viaduct.migration.options import Options
 from viaduct.migration.predicates import is_literal_in, is_string
 from viaduct.migration.project import Project
+from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import backend, device_argparse, launch_commands, nccl_variables, visible_devices
 from viaduct.migration.rules.torch._device_texts import EXACT_CUDA_DEVICE, device_literal, is_device_name
@@ -69,7 +70,7 @@ def normalize_option(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
 
 
-def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[Migrated]:
+def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[FileResult]:
     """Yield the migrated shell scripts with changes or findings; none with --mode patch."""
     scripts = [path for path in files.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
@@ -84,7 +85,7 @@ def migrate_all(files: Walk, options: Options, project: Project) -> Iterator[Mig
             yield migrated
 
 
-def migrate(path: str, data: bytes, options: Options, project: Project) -> Migrated:
+def migrate(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     """Migrate one shell script; `record_options(project)` was called before."""
     from viaduct.migration.shell_any import NeutralMigration
 
@@ -93,11 +94,11 @@ def migrate(path: str, data: bytes, options: Options, project: Project) -> Migra
     except UnicodeDecodeError as error:
         undecodable = Undecodable(f"cannot be decoded: {error}", f"无法解码:{error}")
         finding = replace(make_unparsable_finding(path, undecodable), risk="low")
-        return Migrated(path, data, data, (finding,) if b"CUDA" in data else ())
+        return FileResult(path, data, data, (finding,) if b"CUDA" in data else ())
     migration = (NeutralMigration if options.to == "any" else Migration)(path, text, options, project)
     migration.run()
-    lines = tuple(range(1, len(text.split("\n")) + 1))
-    return Migrated(path, data, migration.render().encode(), tuple(migration.sorted_findings()), lines=lines)
+    stems = tuple(range(1, len(text.split("\n")) + 1))
+    return FileResult(path, data, migration.render().encode(), tuple(migration.sorted_findings()), stems=stems)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections import Counter
 
 from viaduct.migration.frameworks import TENSORFLOW, TORCH, Framework
 from viaduct.migration.profiling_points import write_profiling_options
-from viaduct.migration.run import Outcome
+from viaduct.migration.results import Outcome
 from viaduct.migration.training_flags import list_flags
 
 LOCAL_RANK_TEXT = re.compile(r"LOCAL_RANK|local[_-]rank")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.ledger import LedgerRow, is_complete, rows_of
-from viaduct.migration.run import Outcome
+from viaduct.migration.results import Outcome
 
 STATUSES: tuple[Status, ...] = ("changed", "advice", "manual", "unresolved")
 STATUS_WORDS: dict[Status, str] = {

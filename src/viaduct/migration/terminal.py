@@ -14,7 +14,7 @@ from viaduct.migration import ledger as ledgers
 from viaduct.migration.diffing import AlignedLine, Piece, compare_texts, find_hunks, hunk_header, order_hunk_rows
 from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Status
 from viaduct.migration.patch import as_patch
-from viaduct.migration.run import FileResult, Outcome
+from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
 from viaduct.migration.walk import Skipped, printable_path, visible
 

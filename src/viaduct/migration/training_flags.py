@@ -11,7 +11,7 @@ from viaduct.migration.import_graph import Modules, scan_imports
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import find_argument, is_string
 from viaduct.migration.project import parse_names
-from viaduct.migration.run import Outcome
+from viaduct.migration.results import Outcome
 
 FLAG_MODULES = ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
 KINDS = ("bool", "boolean", "enum", "float", "integer", "list", "string", "multi_string", "multi_integer")

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from viaduct.errors import BadValue
 from viaduct.migration.locking import FolderBusy, LockedFolder, NotOurFolder, Stop, Stopped, defer_signals, lock_folder
-from viaduct.migration.run import Outcome
+from viaduct.migration.results import Outcome
 from viaduct.migration.walk import PARTIAL_SUFFIX, folders_above, printable_path, unsaved_files
 from viaduct.plain_files import open_plain_file
 from viaduct.repository import UnreadableRepository

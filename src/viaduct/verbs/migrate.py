@@ -19,7 +19,7 @@ from viaduct.verbs._grouped_help import GroupedCommand
 
 if TYPE_CHECKING:
     from viaduct.migration.options import Options
-    from viaduct.migration.run import Outcome
+    from viaduct.migration.results import Outcome
 
 # Panels of the help
 RULES, REPORTS = "Rules", "Reports"

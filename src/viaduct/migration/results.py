@@ -1,0 +1,116 @@
+"""Results of a migration, before anything is written: of one file, and of a project."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from viaduct.migration.candidates import Mark
+from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Finding
+from viaduct.migration.ledger import Place, is_counted, make_place_of_finding
+from viaduct.migration.options import Options
+from viaduct.migration.walk import Skipped, Walk
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """Result of migrating one file.
+
+    In an `Outcome`, `before` and `after` are empty unless the file was changed; `old`, `new` and `stems` are empty
+    without a change or a finding.
+    """
+
+    path: str
+    before: bytes = b""  # content of the file; empty for a new file
+    after: bytes = b""  # its new content
+    findings: tuple[Finding, ...] = ()
+    places: tuple[Place, ...] = ()  # entries of the ledger: what each requirement of the target concerns (ledger.py)
+    marks: frozenset[Mark] = frozenset()  # what the file does that matters for other files of its program
+    old: str = ""  # `before` and `after` as text; of a notebook: its code
+    new: str = ""
+    stems: tuple[int, ...] = ()  # for each line of `new`, the line of `old` that it stems from
+    reason: str = ""  # why it was not analysed; empty if it was
+    reason_zh: str = ""
+    remedy: str = ""  # what the user can do about it
+    cells: tuple[tuple[int, int], ...] = ()  # of a notebook: (number of a code cell, its first line in `old`)
+    size: int = 0  # bytes
+    line_count: int = 0
+    seconds: float = 0.0  # processor time
+    mentions_main: bool = False  # contains `__main__`
+    traceback: str = ""  # of viaduct's failure on the file
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    def reason_in(self, language: str) -> str:
+        return self.reason_zh if language == "zh" and self.reason_zh else self.reason
+
+    def locate(self, line: int) -> str:
+        """Return the file and line, as shown to the user: `train.py:12`; in a notebook `train.ipynb cell 3:2`."""
+        for number, first_line in reversed(self.cells):
+            if first_line <= line:
+                return f"{self.path} cell {number}:{line - first_line + 1}"
+        return f"{self.path}:{line}"
+
+
+@dataclass
+class Outcome:
+    """Result of migrating a project, before anything is written."""
+
+    root: Path
+    options: Options
+    walk: Walk
+    files: list[FileResult]
+    command: str = ""
+    seconds: float = 0.0
+    entry: str = ""  # the script that is started; empty if that is not known
+    frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # see Project
+    added: list[FileResult] = field(default_factory=list)  # helper files of --to any: new, extended or unchanged
+    by_path: dict[str, FileResult] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_path = {file.path: file for file in self.files}
+
+    @property
+    def changed(self) -> list[FileResult]:
+        return [file for file in self.files if file.changed]
+
+    @property
+    def written(self) -> list[FileResult]:
+        """Files that are written: those that changed, and new ones."""
+        return [*self.changed, *(file for file in self.added if file.changed)]
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [finding for file in self.files for finding in file.findings]
+
+    @property
+    def unread(self) -> list[Skipped | FileResult]:
+        """Files that could not be read or analysed, without those that are left out deliberately."""
+        left_out = [skipped for skipped in self.walk.skipped if not skipped.is_deliberate]
+        return sorted([*left_out, *(file for file in self.files if file.reason)], key=lambda entry: entry.path)
+
+    @property
+    def by_risk(self) -> list[Finding]:
+        """Findings that need manual review or are unresolved, the riskiest first."""
+        unfinished = [finding for finding in self.findings if finding.status in UNFINISHED_STATUSES]
+        return sorted(unfinished, key=lambda finding: (RISK_ORDER[finding.risk], finding.order))
+
+    @property
+    def places(self) -> list[Place]:
+        """Entries of the ledger. Files without entries of their own have one for each counted finding."""
+        places = [
+            place
+            for file in self.files
+            for place in file.places
+            or [make_place_of_finding(finding) for finding in file.findings if is_counted(finding)]
+        ]
+        for unread in self.unread:
+            if not (isinstance(unread, FileResult) and unread.findings):
+                reasons = unread.reason_in("en"), unread.reason_in("zh")
+                places.append(Place("files", unread.path, 1, "unresolved", unread.path, *reasons))
+        return places
+
+    def locate(self, finding: Finding | Place) -> str:
+        return self.by_path[finding.file].locate(finding.line)
